@@ -1,0 +1,41 @@
+"""Everything that provlab refuses, as one family of exceptions.
+
+A message is one line that names the thing refused and the way out. The command line prints it and
+exits with 2; a study turns it into a record with its reason and goes on with the other pairs.
+"""
+
+
+class ProvlabError(Exception):
+    """Base of all errors that a user can mend; ``str(error)`` is one complete line."""
+
+
+class InputError(ProvlabError, ValueError):
+    """An array, a number or a parameter does not fit; the message names the argument."""
+
+
+class ParameterError(InputError):
+    """A notebook, command or recipe parameter is unknown or has the wrong type."""
+
+
+class CheckpointError(ProvlabError):
+    """A checkpoint cannot be opened: missing, truncated, outside its folder, or unreachable."""
+
+
+class InvalidWeightsError(CheckpointError):
+    """A tensor holds NaN or Inf, or its shape contradicts the config."""
+
+
+class UnknownArchitectureError(ProvlabError):
+    """The config names an architecture that `provlab.models.anatomy` does not describe."""
+
+
+class MissingRoleError(ProvlabError):
+    """The architecture has no tensor in the role asked for (a gate in GPT-2, say)."""
+
+
+class NotComparableError(ProvlabError):
+    """A statistic does not apply to this pair of models; the message says why."""
+
+
+class ZooError(ProvlabError):
+    """A zoo recipe is wrong, or a model that it describes learned nothing."""
