@@ -1,0 +1,37 @@
+"""Every figure of the study, drawn by one hand: plain data in, a `Figure` with caption and alt text out."""
+
+from provlab.plots.figure import Figure
+from provlab.plots.nulls import (
+    agreement,
+    block_bars,
+    correlation_matrix,
+    curve,
+    null_quantiles,
+    raw_against_permtest,
+    separation,
+)
+from provlab.plots.numbers import format_count, format_log10_p, format_ratio, format_seconds
+from provlab.plots.pairs import pair_heatmap, value_heatmap
+from provlab.plots.scoreboard import scoreboard
+from provlab.plots.style import family_colors
+from provlab.plots.tree import lineage_tree
+
+__all__ = [
+    "Figure",
+    "agreement",
+    "block_bars",
+    "correlation_matrix",
+    "curve",
+    "family_colors",
+    "format_count",
+    "format_log10_p",
+    "format_ratio",
+    "format_seconds",
+    "lineage_tree",
+    "null_quantiles",
+    "pair_heatmap",
+    "raw_against_permtest",
+    "scoreboard",
+    "separation",
+    "value_heatmap",
+]

@@ -1,0 +1,86 @@
+"""What every drawing function returns: the picture, what to see in it, and the words that stand for it."""
+
+import base64
+import html
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure as Canvas
+
+from provlab.errors import InputError
+from provlab.files import atomic_file
+from provlab.plots.style import DPI
+
+PIXELS_PER_INCH = 96  # of CSS
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawn figure with its caption and alt text; shows itself in a notebook and in the book.
+
+    Parameters
+    ----------
+    figure
+        The matplotlib figure. It is taken out of pyplot's hands, so that a cell shows it once.
+    caption
+        First what to see, then how it was made. Plain text.
+    alt
+        What a reader who cannot see the picture needs to know.
+
+    Raises
+    ------
+    InputError
+        If the caption or the alt text is empty.
+    """
+
+    figure: Canvas = field(repr=False)
+    caption: str
+    alt: str
+
+    def __post_init__(self) -> None:
+        for name in ("alt", "caption"):
+            if not getattr(self, name).strip():
+                raise InputError(f"{name} is empty: say in words what the figure shows")
+        plt.close(self.figure)
+
+    def png(self) -> bytes:
+        """Return the picture as PNG at 200 dpi, byte for byte the same from the same data."""
+        stream = io.BytesIO()
+        self.figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
+        return stream.getvalue()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the PNG to `path`, whole or not at all, and return the path."""
+        path = Path(path)
+        if path.suffix != ".png":
+            raise InputError(f"{path.name}: figures are saved as .png")
+        content = self.png()
+        with atomic_file(path) as temporary:
+            temporary.write_bytes(content)
+        return path
+
+    def to_html(self) -> str:
+        """Return a ``<figure>`` that needs no other file."""
+        return self._html(self.png())
+
+    def _html(self, png: bytes) -> str:
+        width = round(self.figure.get_figwidth() * PIXELS_PER_INCH)
+        data = base64.b64encode(png).decode()
+        return (
+            f'<figure class="provlab-figure"><img alt="{html.escape(self.alt)}" '
+            f'style="width:{width}px;max-width:100%;height:auto" src="data:image/png;base64,{data}"/>'
+            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+        )
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, str | bytes], dict[str, dict[str, str]]]:
+        png = self.png()
+        bundle: dict[str, str | bytes] = {
+            "text/plain": f"{self.caption}\n[{self.alt}]",
+            "text/html": self._html(png),
+            "image/png": base64.b64encode(png).decode(),
+        }
+        return bundle, {"image/png": {"alt": self.alt}}

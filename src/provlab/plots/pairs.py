@@ -1,0 +1,279 @@
+"""Heatmaps over pairs of models: the measurement below the diagonal, the truth above it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Patch, Rectangle
+
+from provlab.plots import style
+from provlab.plots.figure import Figure
+from provlab.plots.numbers import format_log10_p
+from provlab.plots.style import require, styled
+
+NUMBERS_UP_TO = 9  # models; with more, a number no longer fits into its cell
+
+
+@styled
+def pair_heatmap(
+    log10_p: pd.DataFrame,
+    families: Mapping[str, str],
+    *,
+    statistic: str,
+    floor: float | None = None,
+    truth: pd.DataFrame | None = None,
+    level: float = 0.01,
+    adjusted: pd.DataFrame | None = None,
+    caption: str = "",
+) -> Figure:
+    """Draw -log10 p of all pairs with the truth above the diagonal.
+
+    Parameters
+    ----------
+    log10_p
+        Models x models, in the order to be drawn (that of the tree). One of the cells (i, j) and (j, i) is
+        enough; NaN where a pair was not compared.
+    families
+        Family of each model; colours the names, and neighbours of one family are outlined.
+    statistic
+        How the statistic is called in labels and caption.
+    floor
+        The smallest log10 p that the statistic can give; cells that reach it carry a small dot.
+    truth
+        Models x models, True where the pair is dependent. None leaves the upper triangle empty.
+    level, adjusted
+        A pair is called dependent where `adjusted` (log10 of the adjusted p-value; default `log10_p` itself)
+        is at most log10 of `level`. Cells where call and truth differ are framed.
+    caption
+        Put before the description of what the picture holds.
+
+    Raises
+    ------
+    InputError
+        If the frames do not name the same models in rows and columns.
+    """
+    names = _names(log10_p, families)
+    low = _lower(log10_p, names)
+    calls = _lower(log10_p if adjusted is None else adjusted, names) <= np.log10(level) + 1e-12
+    strength = -low
+    seen = strength[np.isfinite(strength)]
+    largest = max([2.0, *seen, *([-floor] if floor is not None and seen.size == 0 else [])])
+    figure, axes = _board(len(names))
+    norm = style.evidence_norm(largest)
+    _cells(axes, strength, norm, style.mako())
+    if floor is not None:
+        _mark_floor(axes, low, floor, norm)
+    if len(names) <= NUMBERS_UP_TO:
+        _write_numbers(axes, strength, norm, [[format_log10_p(v) for v in row] for row in low])
+    wrong = _draw_truth(axes, truth, names, calls, low) if truth is not None else []
+    _name_axes(axes, names, families)
+    bar = figure.colorbar(axes.images[0], ax=axes, shrink=0.7, pad=0.02, ticks=style.evidence_ticks(largest))
+    bar.ax.minorticks_off()
+    bar.ax.set_yticklabels([f"{t:,g}" for t in style.evidence_ticks(largest)])
+    bar.set_label(rf"{statistic}:  $-\log_{{10}}\,p$" + (" (log above 50)" if largest > 50 else ""))
+    bar.outline.set_visible(False)
+    _legend(
+        figure, truth is not None, floor if floor is not None and (low <= floor * (1 - 1e-9)).any() else None
+    )
+    text, alt = _words(statistic, names, low, calls, truth, wrong, level, floor)
+    return Figure(figure, f"{caption} {text}".strip(), alt)
+
+
+@styled
+def value_heatmap(
+    values: pd.DataFrame,
+    families: Mapping[str, str],
+    *,
+    statistic: str,
+    truth: pd.DataFrame | None = None,
+    caption: str = "",
+    digits: int = 2,
+) -> Figure:
+    """Draw a raw value of all pairs (a divergence, a distance) on its own scale, with the truth above.
+
+    Parameters are those of `pair_heatmap`; a raw value has no level, so no cell is called right or wrong.
+    """
+    names = _names(values, families)
+    low = _lower(values, names)
+    seen = low[np.isfinite(low)]
+    require(seen.size, "values: no pair has a value")
+    figure, axes = _board(len(names))
+    norm = Normalize(float(seen.min()), float(seen.max()))
+    _cells(axes, low, norm, sns.color_palette("rocket_r", as_cmap=True))
+    if len(names) <= NUMBERS_UP_TO:
+        _write_numbers(axes, low, norm, [[f"{v:.{digits}f}" for v in row] for row in low])
+    if truth is not None:
+        _draw_truth(axes, truth, names, None, low)
+    _name_axes(axes, names, families)
+    bar = figure.colorbar(axes.images[0], ax=axes, shrink=0.7, pad=0.02)
+    bar.set_label(statistic)
+    bar.outline.set_visible(False)
+    _legend(figure, truth is not None, None)
+    text = f"{statistic} of {seen.size} pairs of {len(names)} models: {seen.min():.3g} to {seen.max():.3g}."
+    if truth is not None:
+        text += (
+            " Above the diagonal the known lineage: hatched vermillion where dependent, plain blue where not."
+        )
+    return Figure(figure, f"{caption} {text}".strip(), f"Heatmap of all pairs. {text}")
+
+
+def _names(frame: pd.DataFrame, families: Mapping[str, str]) -> list[str]:
+    names = [str(name) for name in frame.index]
+    require(len(names) >= 2, "a heatmap of pairs needs at least two models")
+    require(
+        names == [str(c) for c in frame.columns], "rows and columns must name the same models in one order"
+    )
+    missing = [name for name in names if name not in families]
+    require(not missing, f"families: no family for {', '.join(missing)}")
+    return names
+
+
+def _lower(frame: pd.DataFrame, names: list[str]) -> np.ndarray:
+    """Take the lower triangle (i > j), filled from the upper where only that is given; NaN elsewhere."""
+    require(set(frame.index) >= set(names) <= set(frame.columns), "a frame does not name all models")
+    full = frame.loc[names, names].to_numpy(dtype=float)
+    full = np.where(np.isnan(full), full.T, full)
+    return np.where(np.tri(len(names), k=-1, dtype=bool), full, np.nan)
+
+
+def _board(n: int) -> tuple[Canvas, Axes]:
+    figure = style.canvas(min(6.0, 2.2 + 0.19 * n) if n > 4 else 2.9)
+    axes = figure.add_subplot()
+    axes.set_aspect("equal")
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    return figure, axes
+
+
+def _cells(axes: Axes, values: np.ndarray, norm: Normalize, colors: Colormap) -> None:
+    axes.imshow(np.ma.masked_invalid(values), norm=norm, cmap=colors, interpolation="nearest")
+    n = len(values)
+    missing = np.argwhere(np.tri(n, k=-1, dtype=bool) & ~np.isfinite(values))
+    for row, column in missing:
+        axes.text(column, row, "?", ha="center", va="center", fontsize=style.SMALL, color=style.MUTED)
+    for edge in np.arange(n - 1) + 0.5:
+        axes.axhline(edge, color="white", linewidth=0.6)
+        axes.axvline(edge, color="white", linewidth=0.6)
+
+
+def _on(value: float, norm: Normalize) -> str:
+    """Ink that reads on a cell of this value: the maps are dark in their upper half."""
+    return "white" if norm(value) > 0.45 else style.INK
+
+
+def _mark_floor(axes: Axes, low: np.ndarray, floor: float, norm: Normalize) -> None:
+    below = 0.32 if len(low) <= NUMBERS_UP_TO else 0.0  # beside the number, where there is one
+    for row, column in np.argwhere(low <= floor * (1 - 1e-9)):
+        axes.plot(column, row + below, ".", markersize=3, color=_on(-low[row, column], norm))
+
+
+def _write_numbers(axes: Axes, values: np.ndarray, norm: Normalize, texts: list[list[str]]) -> None:
+    for row, column in np.argwhere(np.isfinite(values)):
+        color = _on(values[row, column], norm)
+        axes.text(
+            column, row, texts[row][column], ha="center", va="center", fontsize=style.SMALL, color=color
+        )
+
+
+def _draw_truth(
+    axes: Axes, truth: pd.DataFrame, names: list[str], calls: np.ndarray | None, low: np.ndarray
+) -> list[tuple[str, str]]:
+    """Fill the upper triangle and frame the wrong cells; return the wrong pairs."""
+    full = truth.loc[names, names].to_numpy(dtype=bool)
+    known = full | full.T
+    wrong = []
+    for row, column in np.argwhere(np.tri(len(names), k=-1, dtype=bool)):
+        dependent = known[row, column]
+        axes.add_patch(_truth_patch(bool(dependent), (row - 0.5, column - 0.5)))
+        if calls is not None and np.isfinite(low[row, column]) and bool(calls[row, column]) != dependent:
+            wrong.append((names[row], names[column]))
+            for x, y in ((column, row), (row, column)):
+                axes.add_patch(_frame((x - 0.46, y - 0.46), 0.92, "black", 1.8))
+    return wrong
+
+
+def _truth_patch(dependent: bool, corner: tuple[float, float] = (0, 0)) -> Rectangle:
+    face, hatch = ("#f0a877", "/////") if dependent else ("#d6e6f2", None)
+    return Rectangle(corner, 1, 1, facecolor=face, edgecolor="white", hatch=hatch, linewidth=0.6, zorder=1.5)
+
+
+def _frame(corner: tuple[float, float], size: float, color: str, width: float) -> Rectangle:
+    return Rectangle(
+        corner, size, size, fill=False, edgecolor=color, linewidth=width, zorder=4, clip_on=False
+    )
+
+
+def _name_axes(axes: Axes, names: list[str], families: Mapping[str, str]) -> None:
+    """Write the names in their family's colour, a chip on the diagonal, and outline each family's block."""
+    n = len(names)
+    colors = style.family_colors(families)
+    size = 8 if n <= 14 else style.SMALL
+    axes.set_xticks(range(n), names, rotation=90 if n > 5 else 30, fontsize=size)
+    if n <= 5:
+        for label in axes.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(n), names, fontsize=size)
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        for name, label in zip(names, labels, strict=True):
+            label.set_color(style.ink(colors[families[name]]))
+    for i, name in enumerate(names):
+        axes.add_patch(Rectangle((i - 0.5, i - 0.5), 1, 1, facecolor=colors[families[name]], zorder=2))
+    start = 0
+    for end in range(1, n + 1):
+        if end == n or families[names[end]] != families[names[start]]:
+            axes.add_patch(
+                _frame((start - 0.5, start - 0.5), end - start, colors[families[names[start]]], 1.6)
+            )
+            start = end
+    axes.set_xlim(-0.55, n - 0.45)
+    axes.set_ylim(n - 0.45, -0.55)
+
+
+def _legend(figure: Canvas, with_truth: bool, floor: float | None) -> None:
+    handles: list[Patch] = []
+    labels: list[str] = []
+    if with_truth:
+        for dependent, word in ((True, "dependent"), (False, "independent")):
+            handles.append(_truth_patch(dependent))
+            labels.append(f"above the diagonal: {word}" if dependent else word)
+        handles.append(_frame((0, 0), 1, "black", 1.8))
+        labels.append("framed: wrong")
+    if floor is not None:
+        handles.append(Patch(facecolor="none", edgecolor="none"))
+        labels.append(f"dot: at the floor, {format_log10_p(floor)}")
+    if handles:
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=4, fontsize=style.SMALL, handlelength=1.2,
+            columnspacing=1.4,
+        )  # fmt: skip
+
+
+def _words(
+    statistic: str,
+    names: list[str],
+    low: np.ndarray,
+    calls: np.ndarray,
+    truth: pd.DataFrame | None,
+    wrong: list[tuple[str, str]],
+    level: float,
+    floor: float | None,
+) -> tuple[str, str]:
+    """Caption and alt text from the same counts that the picture shows."""
+    measured = int(np.isfinite(low).sum())
+    called = int((calls & np.isfinite(low)).sum())
+    text = (
+        f"{statistic} calls {called} of {measured} pairs dependent at level {level:g} "
+        f"({len(names)} models); colour is −log10 p."
+    )
+    if truth is not None:
+        text += " Above the diagonal stands the known lineage. "
+        text += f"{len(wrong)} calls disagree with it (framed)." if wrong else "Every call agrees with it."
+    if floor is not None:
+        text += f" The smallest log10 p this statistic can give is {format_log10_p(floor)}."
+    wrong_pairs = "; ".join(f"{a} and {b}" for a, b in wrong[:10])
+    alt = f"Heatmap of all pairs of models. {text}" + (f" Wrong pairs: {wrong_pairs}." if wrong else "")
+    return text, alt
