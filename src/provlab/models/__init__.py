@@ -1,0 +1,1 @@
+"""Checkpoints, their anatomy, what flows through them and what leaves them unchanged."""

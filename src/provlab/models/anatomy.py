@@ -1,0 +1,359 @@
+"""What the tensors of a checkpoint are: roles, axes, and the shapes that the config promises.
+
+`of` lays a checkpoint over the table in `provlab.models.architectures`. The resulting `Anatomy` reads a
+role whatever the file's layout: fused projections are split, ``Conv1D`` matrices turned, so that rows are
+always output units.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
+from provlab.models.architectures import ARCHITECTURES, Architecture, Part, Segment
+
+# Buffers that old files keep: recomputed by transformers, no weights.
+_BUFFERS = re.compile(
+    r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked_bias|attn\.bias|attention\.bias)$"
+)
+
+
+class Tensors(Protocol):
+    """The part of a `Checkpoint` that the anatomy needs."""
+
+    name: str
+    config: dict[str, Any]
+    architecture: str
+
+    @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """Names of all tensors."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of one tensor."""
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """One tensor in the file's dtype."""
+
+
+@dataclass(frozen=True)
+class TensorPart:
+    """One tensor of a checkpoint, with what it holds.
+
+    Attributes
+    ----------
+    name
+        The tensor's name in the file.
+    block
+        Index of its block, ``None`` outside the blocks.
+    segments
+        The roles in it, in order; axes are named with output units first.
+    sizes
+        Rows that each segment takes.
+    shape
+        The tensor's shape in the file.
+    """
+
+    name: str
+    block: int | None
+    segments: tuple[Segment, ...]
+    sizes: tuple[int, ...]
+    shape: tuple[int, ...]
+    transposed: bool
+    interleaved: bool
+    head_size: int
+
+    def split(self, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Take the tensor apart: role -> ``(output units, input units)``, or ``(units,)``."""
+        rows = tensor.mT if self.transposed else tensor
+        if len(self.segments) == 1:
+            return {self.segments[0].role: rows}
+        if self.interleaved:
+            heads = rows.unflatten(0, (-1, len(self.segments), self.head_size))
+            pieces: Sequence[torch.Tensor] = [heads[:, i].flatten(0, 1) for i in range(len(self.segments))]
+        else:
+            pieces = rows.split(self.sizes)
+        return {segment.role: piece for segment, piece in zip(self.segments, pieces, strict=True)}
+
+    def join(self, pieces: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Put together again what `split` took apart."""
+        parts = [pieces[segment.role] for segment in self.segments]
+        if self.interleaved and len(parts) > 1:
+            heads = torch.stack([part.unflatten(0, (-1, self.head_size)) for part in parts], dim=1)
+            rows = heads.flatten(0, 2)
+        else:
+            rows = torch.cat(parts) if len(parts) > 1 else parts[0]
+        return (rows.mT if self.transposed else rows).contiguous()
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """The roles of one checkpoint's tensors.
+
+    Attributes
+    ----------
+    architecture
+        As named in the config.
+    n_blocks, width, vocab_size
+        Number of blocks, width of the residual stream, number of tokens.
+    parts
+        Every tensor that has a role.
+    unnamed
+        Tensors that the architecture's entry does not describe.
+    tied
+        The head is the embedding.
+    """
+
+    architecture: str
+    n_blocks: int
+    width: int
+    vocab_size: int
+    parts: tuple[TensorPart, ...]
+    unnamed: tuple[str, ...]
+    tied: bool
+    _mlp_width: int
+    _modules: Mapping[tuple[str, int | None], str]
+    _index: Mapping[tuple[str, int | None], TensorPart]
+
+    @property
+    def mlp_width(self) -> int:
+        """Hidden units of one block's MLP."""
+        return self._mlp_width
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """All roles of the checkpoint, in the order of the table, each once."""
+        found = dict.fromkeys(segment.role for part in self.parts for segment in part.segments)
+        return (*found, "head") if self.tied and "head" not in found else tuple(found)
+
+    def has(self, role: str) -> bool:
+        """Whether some tensor plays this role."""
+        return role in self.roles
+
+    def part(self, role: str, block: int | None = None) -> TensorPart:
+        """Return the tensor that holds `role`.
+
+        Raises
+        ------
+        MissingRoleError
+            The architecture has no such role.
+        InputError
+            `block` is missing, superfluous or out of range.
+        """
+        if (role, block) in self._index:
+            return self._index[role, block]
+        if role == "head" and self.tied and block is None:
+            return self._index["embedding", None]
+        if not self.has(role):
+            raise MissingRoleError(
+                f"{self.architecture} has no tensor in the role {role!r}; it has {', '.join(self.roles)}"
+            )
+        if (role, 0) not in self._index and block is not None:
+            raise InputError(f"the role {role!r} of {self.architecture} belongs to no block: leave block out")
+        raise InputError(
+            f"block must be 0 to {self.n_blocks - 1} for the role {role!r} of {self.architecture}, not {block}"
+        )
+
+    def tensor_name(self, role: str, block: int | None = None) -> str:
+        """Name, in the file, of the tensor that holds `role`."""
+        return self.part(role, block).name
+
+    def module(self, role: str, block: int | None = None) -> str:
+        """Path of the module with this role in the model that transformers makes, for hooks."""
+        part = self.part(role, block)
+        return self._modules[part.name, block]
+
+    def read(self, checkpoint: Tensors, role: str, block: int | None = None) -> torch.Tensor:
+        """Read a role from a checkpoint.
+
+        Returns
+        -------
+        torch.Tensor
+            float32, ``(output units, input units)`` for a matrix whatever the file's layout, ``(units,)``
+            for a norm or bias.
+        """
+        part = self.part(role, block)
+        held = "embedding" if role == "head" and part is self._index.get(("embedding", None)) else role
+        return part.split(checkpoint.tensor(part.name))[held].to(torch.float32).contiguous()
+
+
+def of(checkpoint: Tensors) -> Anatomy:
+    """Lay a checkpoint over the table of architectures and check every shape against its config.
+
+    Raises
+    ------
+    UnknownArchitectureError
+        No entry for the architecture that the config names.
+    InvalidWeightsError
+        A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
+    """
+    architecture = ARCHITECTURES.get(checkpoint.architecture)
+    if architecture is None:
+        raise UnknownArchitectureError(
+            f"{checkpoint.name} has the architecture {checkpoint.architecture}; known are "
+            f"{', '.join(ARCHITECTURES)} (one entry in provlab/models/architectures.py adds another)"
+        )
+    sizes = axis_sizes(checkpoint)
+    names = {_today(name, architecture): name for name in checkpoint.tensor_names}
+    prefix = architecture.prefix
+    if not any(name.startswith(prefix) for name in names):
+        prefix = ""
+    parts: list[TensorPart] = []
+    modules: dict[tuple[str, int | None], str] = {}
+    for part, block, expert in _instances(architecture, sizes):
+        bare = part.name.format(block=block, expert=expert)
+        expected_name = bare if part.outside else prefix + bare
+        found = names.pop(expected_name, None)
+        if found is None:
+            if part.optional:
+                continue
+            raise InvalidWeightsError(
+                f"{checkpoint.name} lacks the tensor {expected_name}, which {checkpoint.architecture} needs"
+            )
+        segments = tuple(_for_expert(segment, expert) for segment in part.segments)
+        parts.append(_measured(checkpoint, found, part, segments, block, sizes))
+        module = (bare if part.outside else architecture.prefix + bare).rpartition(".")[0]
+        modules[found, block] = module
+    _check_blocks(checkpoint, architecture, names, sizes["blocks"])
+    index = {(segment.role, part.block): part for part in parts for segment in part.segments}
+    has_head = any(segment.role == "head" for part in architecture.parts for segment in part.segments)
+    tied = has_head and ("head", None) not in index
+    if tied and checkpoint.config.get("tie_word_embeddings") is False:
+        raise InvalidWeightsError(
+            f"{checkpoint.name} lacks the head, although its config says tie_word_embeddings: false"
+        )
+    return Anatomy(
+        architecture=checkpoint.architecture,
+        n_blocks=sizes["blocks"],
+        width=sizes["model"],
+        vocab_size=sizes["vocab"],
+        parts=tuple(parts),
+        unnamed=tuple(sorted(name for today, name in names.items() if not _BUFFERS.search(today))),
+        tied=tied,
+        _mlp_width=sizes["mlp"],
+        _modules=modules,
+        _index=index,
+    )
+
+
+def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
+    """Length of each symbolic axis according to the config; ``blocks`` counts the blocks.
+
+    Axes that the config does not fix (the labels of a classifier) are left out.
+    """
+    config = checkpoint.config
+
+    def size(axis: str, *keys: str, default: int | None = None) -> int:
+        for key in keys:
+            if (value := config.get(key)) is not None:
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    raise InvalidWeightsError(
+                        f"{checkpoint.name}: {key} in config.json must be a positive integer, not {value!r}"
+                    )
+                return value
+        if default is None:
+            raise InvalidWeightsError(
+                f"{checkpoint.name}: config.json does not say {' or '.join(keys)} (length of the axis {axis!r})"
+            )
+        return default
+
+    width = size("model", "hidden_size", "n_embd")
+    heads = size("query", "num_attention_heads", "n_head")
+    head = size("head", "head_dim", default=max(1, width // heads))
+    sizes = {
+        "blocks": size("blocks", "num_hidden_layers", "n_layer"),
+        "model": width,
+        "vocab": size("vocab", "vocab_size"),
+        "mlp": size("mlp", "intermediate_size", "n_inner", default=4 * width),
+        "head": head,
+        "query": heads * head,
+        "key": size("key", "num_key_value_heads", default=heads) * head,
+    }
+    for axis, keys in {
+        "positions": ("max_position_embeddings", "n_positions"),
+        "types": ("type_vocab_size",),
+        "experts": ("num_local_experts",),
+    }.items():
+        if any(config.get(key) is not None for key in keys):
+            sizes[axis] = size(axis, *keys)
+    return sizes
+
+
+def _today(name: str, architecture: Architecture) -> str:
+    """Translate the ending of a name in an old file."""
+    for old, new in architecture.aliases:
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
+
+
+def _instances(
+    architecture: Architecture, sizes: Mapping[str, int]
+) -> Iterator[tuple[Part, int | None, int | None]]:
+    """Yield every part with each block and expert it exists for."""
+    for part in architecture.parts:
+        for block in range(sizes["blocks"]) if part.per_block else (None,):
+            for expert in range(sizes["experts"]) if "{expert}" in part.name else (None,):
+                yield part, block, expert
+
+
+def _for_expert(segment: Segment, expert: int | None) -> Segment:
+    """Name an expert's roles and hidden units apart: ``up.3`` has the axis ``mlp.3``."""
+    if expert is None:
+        return segment
+    axes = tuple(f"mlp.{expert}" if axis == "mlp" else axis for axis in segment.axes)
+    return Segment(f"{segment.role}.{expert}", axes)
+
+
+def _measured(
+    checkpoint: Tensors,
+    name: str,
+    part: Part,
+    segments: tuple[Segment, ...],
+    block: int | None,
+    sizes: dict[str, int],
+) -> TensorPart:
+    """Check a tensor's shape against the config."""
+    found = checkpoint.shape(name)
+    if len(segments) == 1 and len(found) == len(segments[0].axes):
+        # an axis that the config does not fix takes the length found first
+        for axis, length in zip(segments[0].axes, found, strict=True):
+            sizes.setdefault(_config_axis(axis), length)
+    lengths = [tuple(sizes[_config_axis(axis)] for axis in segment.axes) for segment in segments]
+    rows = tuple(length[0] for length in lengths)
+    expected: tuple[int, ...] = (sum(rows), *lengths[0][1:])
+    if part.transposed:
+        expected = expected[::-1]
+    if found != expected:
+        raise InvalidWeightsError(
+            f"{checkpoint.name}: {name} has the shape {found}, and its config says {expected}"
+        )
+    return TensorPart(
+        name, block, segments, rows, found, part.transposed, part.interleaved, head_size=sizes["head"]
+    )
+
+
+def _config_axis(axis: str) -> str:
+    """Return the axis whose length the config gives: ``mlp`` for ``mlp.3``."""
+    return axis.partition(".")[0]
+
+
+def _check_blocks(
+    checkpoint: Tensors, architecture: Architecture, left_over: Mapping[str, str], n_blocks: int
+) -> None:
+    """Refuse tensors of blocks that the config does not count."""
+    patterns = {
+        re.escape(part.name.partition("{block}")[0]) + r"(\d+)\."
+        for part in architecture.parts
+        if part.per_block
+    }
+    for today, name in left_over.items():
+        for pattern in patterns:
+            match = re.match(f"({re.escape(architecture.prefix)})?{pattern}", today)
+            if match and int(match[2]) >= n_blocks:
+                raise InvalidWeightsError(
+                    f"{checkpoint.name} has the tensor {name}, but its config counts {n_blocks} blocks"
+                )

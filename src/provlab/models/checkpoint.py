@@ -1,0 +1,220 @@
+"""One way to open a model: from a folder, from the hub, or from a registered scheme such as ``zoo:oak``.
+
+A `Checkpoint` reads its config at once and each tensor when it is asked for; the model itself is made only
+by `Checkpoint.load_model`. Code that comes with a checkpoint is never run.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from provlab.errors import CheckpointError, InvalidWeightsError
+from provlab.models.local import LocalFiles
+from provlab.models.weights import CONFIG, Files, Weights, read_json
+
+_schemes: dict[str, Callable[[str], Path]] = {}
+
+
+def register_scheme(scheme: str, resolver: Callable[[str], Path]) -> None:
+    """Let ``scheme:name`` open the folder ``resolver(name)``; a second call replaces the first."""
+    _schemes[scheme] = resolver
+
+
+class Checkpoint:
+    """A model on disk or on the hub, read lazily. Make one with `Checkpoint.open`.
+
+    Attributes
+    ----------
+    source
+        Canonical form of what was opened: an absolute path, ``org/name[@revision]`` or ``scheme:name``.
+    name
+        Short label for tables and plots.
+    config
+        The content of ``config.json``.
+    """
+
+    def __init__(self, source: str, name: str, files: Files, *, allow_pickle: bool = False) -> None:
+        self.source = source
+        self.name = name
+        self._files = files
+        if CONFIG not in files.names():
+            raise CheckpointError(f"{files.label} has no {CONFIG}; give the folder that holds it")
+        self.config: dict[str, Any] = read_json(files, CONFIG)
+        self._weights = Weights(files, allow_pickle=allow_pickle)
+        if isinstance(files, LocalFiles):  # headers cost nothing here, and damage shows at once
+            for file in self._weights.files:
+                self._weights.header(file)
+
+    @classmethod
+    def open(cls, source: str | Path, *, allow_pickle: bool = False) -> "Checkpoint":
+        """Open a checkpoint.
+
+        Parameters
+        ----------
+        source
+            A folder (a path that exists, or text that begins with ``.``, ``/`` or ``~``), a hub id
+            ``org/name[@revision]``, or ``scheme:name``.
+        allow_pickle
+            Accept ``.bin`` files if there is nothing else, and load tensors from them, nothing more.
+
+        Raises
+        ------
+        CheckpointError
+            Nothing is there, or what is there is incomplete, damaged or unsafe.
+        """
+        text = str(source)
+        if isinstance(source, str) and (
+            match := re.fullmatch(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", text, re.DOTALL)
+        ):
+            return cls._open_scheme(match[1], match[2], allow_pickle)
+        if not text:
+            raise CheckpointError("the model source is empty; give a folder, org/name or scheme:name")
+        path = Path(text).expanduser()
+        if isinstance(source, Path) or text[0] in "./~" or path.exists():
+            files = LocalFiles(path)
+            return cls(str(files.root), files.root.name, files, allow_pickle=allow_pickle)
+        from provlab.models.hub import HubFiles  # the hub's client is slow to import and rarely needed
+
+        hub = HubFiles.resolve(text)
+        return cls(text, text.rpartition("/")[2], hub, allow_pickle=allow_pickle)
+
+    @classmethod
+    def _open_scheme(cls, scheme: str, name: str, allow_pickle: bool) -> "Checkpoint":
+        if scheme not in _schemes:
+            known = ", ".join(f"{known}:NAME" for known in sorted(_schemes)) or "none"
+            raise CheckpointError(
+                f"{scheme}:{name}: unknown scheme {scheme!r}; known are {known}; "
+                "a hub id is written org/name, a folder ./name"
+            )
+        files = LocalFiles(Path(_schemes[scheme](name)))
+        return cls(f"{scheme}:{name}", name, files, allow_pickle=allow_pickle)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.source!r})"
+
+    @property
+    def architecture(self) -> str:
+        """The first of the config's ``architectures``."""
+        named = self.config.get("architectures")
+        if not isinstance(named, list) or not named or not isinstance(named[0], str):
+            raise CheckpointError(
+                f"{self.source}: config.json names no architecture; add architectures, such as "
+                '["LlamaForCausalLM"]'
+            )
+        return named[0]
+
+    @property
+    def commit(self) -> str | None:
+        """The hub's commit, ``None`` for a folder."""
+        return self._files.commit
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256 over the names and SHA-256 of config and weight files: equal digests, equal models."""
+        lines = [f"{name} {entry['sha256']}\n" for name, entry in sorted(self.files().items())]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def files(self) -> dict[str, dict[str, Any]]:
+        """``sha256`` and ``size`` (bytes) of config and weight files, by name."""
+        names = sorted((CONFIG, *self._weights.files))
+        return {name: {"sha256": self._files.sha256(name), "size": self._files.size(name)} for name in names}
+
+    @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """Names of all tensors, sorted."""
+        return self._weights.tensor_names
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a tensor, from its file's header."""
+        return self._weights.info(name).shape
+
+    def dtype(self, name: str) -> torch.dtype:
+        """Return the dtype of a tensor in its file."""
+        return self._weights.info(name).dtype
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Read one tensor, in the file's dtype, without reading the others.
+
+        Raises
+        ------
+        InvalidWeightsError
+            It holds NaN or Inf.
+        CheckpointError
+            There is no such tensor, or its file is damaged.
+        """
+        return self._weights.tensor(name)
+
+    def folder(self) -> Path:
+        """Folder with everything that loading needs; for a hub id the missing files are fetched."""
+        return self._files.whole()
+
+    def load_model(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> PreTrainedModel:
+        """Make the model in evaluation mode, with the class that transformers has for its architecture.
+
+        Raises
+        ------
+        CheckpointError
+            transformers has no such class, or the config asks for code of its own.
+        InvalidWeightsError
+            A weight is missing or has another shape (transformers would draw it at random).
+        """
+        self._refuse_custom_code()
+        model_class = getattr(transformers, self.architecture, None)
+        if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
+            raise CheckpointError(
+                f"{self.source}: transformers {transformers.__version__} has no model class {self.architecture}"
+            )
+        try:
+            model, report = model_class.from_pretrained(
+                self.folder(),
+                dtype=dtype,
+                local_files_only=True,
+                use_safetensors=not self._weights.pickled,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # reported below in one line instead
+            )
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise CheckpointError(f"{self.source} cannot be loaded: {reason[:160]}") from error
+        if wrong := sorted(report["missing_keys"]) + sorted(name for name, *_ in report["mismatched_keys"]):
+            raise InvalidWeightsError(
+                f"{self.source}: {wrong[0]} is missing or has another shape than config.json says"
+            )
+        return model.to(device).eval()
+
+    def _refuse_custom_code(self) -> None:
+        """Accept ``auto_map`` only where it names classes that transformers ships itself (Phi-3 does so)."""
+        auto_map = self.config.get("auto_map")
+        targets = auto_map.values() if isinstance(auto_map, dict) else [auto_map] if auto_map else []
+        for target in targets:
+            if not hasattr(transformers, str(target).rpartition(".")[2]):
+                raise CheckpointError(
+                    f"{self.source}: config.json asks for code of its own (auto_map: {target}), which is never "
+                    "run; only architectures that transformers ships can be loaded"
+                )
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Make the tokenizer.
+
+        Raises
+        ------
+        CheckpointError
+            There is none, or it needs code of its own.
+        """
+        try:
+            return AutoTokenizer.from_pretrained(
+                self.folder(), local_files_only=True, trust_remote_code=False
+            )
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise CheckpointError(
+                f"{self.source} has no tokenizer that can be loaded: {reason[:160]}"
+            ) from error

@@ -1,0 +1,90 @@
+"""The files of a checkpoint in a local folder."""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from provlab.errors import CheckpointError
+from provlab.files import cache_dir, sha256_file, write_json
+
+# Hashing smaller files is quicker than looking the hash up.
+_BIG = 1 << 20
+# A file written a moment ago may change again within one tick of its timestamp: not remembered yet.
+_SETTLED_SECONDS = 2.0
+
+
+class LocalFiles:
+    """The files of one folder; none of them may lie outside it."""
+
+    commit: str | None = None
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.exists():
+            raise CheckpointError(f"{folder} does not exist; give a checkpoint folder that does")
+        if not folder.is_dir():
+            raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
+        self.root = folder.resolve()
+        self.label = str(self.root)
+        self._names = frozenset(entry.name for entry in self.root.iterdir() if not entry.is_dir())
+        # In a snapshot of the hub's cache every file is a link into the blobs of the same repository.
+        self._allowed = [self.root]
+        if self.root.parent.name == "snapshots" and self.root.parent.parent.name.startswith("models--"):
+            self._allowed.append(self.root.parent.parent / "blobs")
+
+    def names(self) -> frozenset[str]:
+        """Names of the files in the folder."""
+        return self._names
+
+    def path(self, name: str) -> Path:
+        """Path of a file.
+
+        Raises
+        ------
+        CheckpointError
+            The file is missing, or a link that leads outside the folder.
+        """
+        path = self.root / name
+        real = path.resolve()
+        if not any(real.is_relative_to(allowed) for allowed in self._allowed):
+            raise CheckpointError(
+                f"{path} leads outside the folder, to {real}; copy the file into the folder"
+            )
+        if not real.is_file():
+            raise CheckpointError(f"{self.label} has no file {name}; copy the checkpoint again")
+        return path
+
+    def header_path(self, name: str) -> Path:
+        """Path of a safetensors file that is good for reading its header."""
+        return self.path(name)
+
+    def size(self, name: str) -> int:
+        """Bytes of a file."""
+        return self.path(name).stat().st_size
+
+    def sha256(self, name: str) -> str:
+        """Hex SHA-256 of a file; that of a big file is remembered until its size or time changes."""
+        path = self.path(name).resolve()
+        stat = path.stat()
+        if stat.st_size < _BIG:
+            return sha256_file(path)
+        key = {"path": os.fspath(path), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+        slot = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+        sidecar = cache_dir() / "hashes" / f"{slot}.json"
+        try:
+            remembered = json.loads(sidecar.read_text(encoding="utf-8"))
+            if all(remembered.get(k) == v for k, v in key.items()):
+                return str(remembered["sha256"])
+        except (OSError, ValueError, AttributeError, KeyError):
+            pass  # absent or damaged: computed again below
+        found = sha256_file(path)
+        after = path.stat()
+        unchanged = (after.st_size, after.st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+        if unchanged and time.time() - stat.st_mtime > _SETTLED_SECONDS:
+            write_json(sidecar, key | {"sha256": found})
+        return found
+
+    def whole(self) -> Path:
+        """Return the folder, which has everything already."""
+        return self.root
