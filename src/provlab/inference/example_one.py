@@ -1,0 +1,224 @@
+"""Example 1 of the paper, run: thousands of pairs of small networks, and PERMTEST on each.
+
+A two-layer network f(x) = W2 s(W1 x) with m hidden units, Gaussian at the start, trained by gradient
+descent: renumbering the hidden units commutes with every step of that training and leaves the starting
+distribution as it was. So PERMTEST with phi = -||theta1 - theta2||_2 must give p-values uniform on
+{1/(T+1), ..., 1} for networks trained apart, here on the same data, and 1/(T+1) for fine-tunes.
+
+All pairs are trained at once, as one batch of matrices. Source: paper, Section 3.1, Example 1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provlab.errors import InputError
+from provlab.inference.permtest import p_value
+
+# Hidden-unit permutations drawn at a time, (n_pairs, m, chunk) each.
+_CHUNK = 64
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPairs:
+    """Pairs of two-layer networks, flattened to one row of parameters for each hidden unit.
+
+    Attributes
+    ----------
+    theta1, theta2
+        float64, shape (n_pairs, m, d + 1): row i is (W1[i, :], W2[0, i]), all that belongs to hidden
+        unit i, so that renumbering the hidden units is a permutation of rows.
+    dependent
+        Whether the second network was made from the first, or from the same start.
+    initial_loss, final_loss
+        Mean squared error of the first networks before and after training, mean over pairs.
+    """
+
+    theta1: NDArray[np.float64]
+    theta2: NDArray[np.float64]
+    dependent: bool
+    initial_loss: float
+    final_loss: float
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return int(self.theta1.shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class PairTests:
+    """PERMTEST on every pair.
+
+    Attributes
+    ----------
+    p, observed
+        float64, shape (n_pairs,): p-values, and phi_l2 of the pairs as they are.
+    permuted
+        float64, shape (n_pairs, T): phi_l2 of the copies.
+    """
+
+    p: NDArray[np.float64]
+    observed: NDArray[np.float64]
+    permuted: NDArray[np.float64]
+
+
+def train_pairs(
+    n_pairs: int,
+    *,
+    dependent: bool,
+    seed: int,
+    shared_initialisation: bool = False,
+    hidden_units: int = 16,
+    inputs: int = 4,
+    examples: int = 32,
+    steps: int = 200,
+    learning_rate: float = 0.05,
+) -> NetworkPairs:
+    """Train disjoint pairs of two-layer networks by full-batch gradient descent.
+
+    Each pair has a regression task of its own (a random teacher of the same shape). Two independent
+    networks of a pair learn from the same examples: the test must not mistake a shared task for a
+    shared origin.
+
+    Parameters
+    ----------
+    n_pairs
+        Number of pairs.
+    dependent
+        If true, the second network starts from the first after its training and goes on as long, on
+        other examples of another teacher (a fine-tune). If false, it has an initialisation of its own.
+    seed
+        Everything random follows from it.
+    shared_initialisation
+        A planted fault, for independent pairs only: both networks start from the same random numbers
+        and are trained apart, on different tasks. A test of independence must find them.
+    hidden_units, inputs, examples, steps, learning_rate
+        Width m, input dimension d, training examples, gradient steps and their size.
+
+    Returns
+    -------
+    NetworkPairs
+        The trained parameters; `dependent` is true also under the planted fault.
+
+    Raises
+    ------
+    InputError
+        If a size is below 1, if the fault is planted on fine-tunes, or if training diverges.
+    """
+    sizes = {"n_pairs": n_pairs, "hidden_units": hidden_units, "inputs": inputs, "examples": examples, "steps": steps}
+    for name, size in sizes.items():
+        if size < 1:
+            raise InputError(f"{name} is {size}; it must be at least 1")
+    if dependent and shared_initialisation:
+        raise InputError("shared_initialisation is for independent pairs; a fine-tune has no initialisation of its own")
+
+    generator = torch.Generator().manual_seed(seed)
+    task = _task(n_pairs, hidden_units, inputs, examples, generator)
+    start = _initialisation(n_pairs, hidden_units, inputs, generator)
+    first = _gradient_descent(start, task, steps, learning_rate)
+    if dependent or shared_initialisation:
+        second_start = first if dependent else start
+        second_task = _task(n_pairs, hidden_units, inputs, examples, generator)
+    else:
+        second_start, second_task = _initialisation(n_pairs, hidden_units, inputs, generator), task
+    second = _gradient_descent(second_start, second_task, steps, learning_rate)
+
+    final_loss = float(_loss(first, task).mean())
+    if not (torch.isfinite(first).all() and torch.isfinite(second).all()):
+        raise InputError(f"training diverged at learning_rate = {learning_rate}; choose a smaller one")
+    return NetworkPairs(
+        theta1=first.double().numpy(),
+        theta2=second.double().numpy(),
+        dependent=dependent or shared_initialisation,
+        initial_loss=float(_loss(start, task).mean()),
+        final_loss=final_loss,
+    )
+
+
+def permtest_phi_l2(pairs: NetworkPairs, *, n_permutations: int = 99, seed: int) -> PairTests:
+    """PERMTEST with phi = -||theta1 - theta2||_2 over permutations of the hidden units, for every pair.
+
+    Parameters
+    ----------
+    pairs
+        From `train_pairs`.
+    n_permutations
+        T, drawn for each pair on its own.
+    seed
+        Seed of the permutations.
+
+    Returns
+    -------
+    PairTests
+        The same as `provlab.inference.permtest.permtest` on each pair, computed together.
+    """
+    if n_permutations < 1:
+        raise InputError(f"n_permutations is {n_permutations}; it must be at least 1")
+    rng = np.random.default_rng(seed)
+    n_pairs, hidden_units, _ = pairs.theta1.shape
+    # squared[k, i, j] = ||row i of theta1 - row j of theta2||^2: the distance of any copy is a sum of
+    # m of these, so that no copy is ever formed.
+    squared = _squared_distances(pairs.theta1, pairs.theta2)
+    identity = np.broadcast_to(np.arange(hidden_units), (n_pairs, 1, hidden_units))
+    observed = _phi_l2(squared, identity)[:, 0]
+    permuted = np.empty((n_pairs, n_permutations))
+    for start in range(0, n_permutations, _CHUNK):
+        copies = min(_CHUNK, n_permutations - start)
+        permutations = rng.permuted(np.broadcast_to(identity, (n_pairs, copies, hidden_units)), axis=2)
+        permuted[:, start : start + copies] = _phi_l2(squared, permutations)
+    return PairTests(p=p_value(observed, permuted), observed=observed, permuted=permuted)
+
+
+def _squared_distances(theta1: NDArray[np.float64], theta2: NDArray[np.float64]) -> NDArray[np.float64]:
+    squared = np.empty((theta1.shape[0], theta1.shape[1], theta2.shape[1]))
+    for unit in range(theta1.shape[1]):
+        difference = theta1[:, unit, None, :] - theta2
+        squared[:, unit] = np.einsum("kjd,kjd->kj", difference, difference)
+    return squared
+
+
+def _phi_l2(squared: NDArray[np.float64], permutations: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Negative l2 distance when row j of theta2 meets row permutations[..., j] of theta1."""
+    pair = np.arange(squared.shape[0])[:, None, None]
+    unit = np.arange(squared.shape[2])
+    return np.asarray(-np.sqrt(squared[pair, permutations, unit].sum(axis=-1)))
+
+
+def _initialisation(n_pairs: int, hidden_units: int, inputs: int, generator: torch.Generator) -> torch.Tensor:
+    """Isotropic Gaussian parameters, (n_pairs, m, d + 1), scaled so that outputs are of order one."""
+    first_layer = torch.randn(n_pairs, hidden_units, inputs, generator=generator) / inputs**0.5
+    second_layer = torch.randn(n_pairs, hidden_units, 1, generator=generator) / hidden_units**0.5
+    return torch.cat([first_layer, second_layer], dim=2)
+
+
+def _task(
+    n_pairs: int, hidden_units: int, inputs: int, examples: int, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Examples x, (n_pairs, N, d), and answers y, (n_pairs, N, 1), of a random teacher for each pair."""
+    x = torch.randn(n_pairs, examples, inputs, generator=generator)
+    teacher = _initialisation(n_pairs, hidden_units, inputs, generator)
+    return x, 2.0 * _forward(teacher, x)
+
+
+def _forward(theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    hidden = torch.tanh(torch.bmm(x, theta[:, :, :-1].transpose(1, 2)))
+    return torch.bmm(hidden, theta[:, :, -1:])
+
+
+def _loss(theta: torch.Tensor, task: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    x, y = task
+    return (_forward(theta, x) - y).square().mean(dim=(1, 2))
+
+
+def _gradient_descent(
+    theta: torch.Tensor, task: tuple[torch.Tensor, torch.Tensor], steps: int, learning_rate: float
+) -> torch.Tensor:
+    """Plain gradient descent; pairs do not interact, so the sum of their losses trains each of them."""
+    theta = theta.clone().requires_grad_()
+    for _ in range(steps):
+        (gradient,) = torch.autograd.grad(_loss(theta, task).sum(), theta)
+        with torch.no_grad():
+            theta -= learning_rate * gradient
+    return theta.detach()
