@@ -206,7 +206,9 @@ def discrete_uniform_excess(p: ArrayLike, n_permutations: int) -> GridUniformity
     steps = np.rint(values * cells)
     # written so that NaN fails as well
     if not (np.all(np.abs(values * cells - steps) < 1e-6) and steps.min() >= 1 and steps.max() <= cells):
-        raise InputError(f"p holds values off the grid 1/{cells}, ..., 1 of T = {n_permutations} permutations")
+        raise InputError(
+            f"p holds values off the grid 1/{cells}, ..., 1 of T = {n_permutations} permutations"
+        )
     n = values.size
     counts = np.cumsum(np.bincount(steps.astype(np.int64) - 1, minlength=cells))
     # The last point, where every p-value is counted, says nothing.
@@ -238,7 +240,7 @@ def _probability_of_an_extreme(n: int, grid: NDArray[np.float64], tail: float, *
 
 @lru_cache(maxsize=32)
 def _local_level(n: int, level: float) -> float:
-    """The eta at which `_coverage` equals `level`; coverage falls as eta grows."""
+    """Solve `_coverage` = `level` for eta; coverage falls as eta grows."""
     # Bonferroni, eta = (1 - level) / n, covers at least `level`; eta = 1 - level covers at most that.
     if n == 1:
         return 1.0 - level
@@ -280,7 +282,9 @@ def _probability_between(
     start, weights = 0, np.ones(1)  # weights[j] = P(count is start + j, all steps so far kept)
     now = 0.0
     for time, smallest, largest in zip(times, low, high, strict=True):
-        weights, start = _advance(weights, start, n * (time - now), int(smallest), int(largest), log_factorial)
+        weights, start = _advance(
+            weights, start, n * (time - now), int(smallest), int(largest), log_factorial
+        )
         if weights.size == 0:
             return 0.0
         now = float(time)

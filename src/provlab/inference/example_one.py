@@ -107,12 +107,20 @@ def train_pairs(
     InputError
         If a size is below 1, if the fault is planted on fine-tunes, or if training diverges.
     """
-    sizes = {"n_pairs": n_pairs, "hidden_units": hidden_units, "inputs": inputs, "examples": examples, "steps": steps}
+    sizes = {
+        "n_pairs": n_pairs,
+        "hidden_units": hidden_units,
+        "inputs": inputs,
+        "examples": examples,
+        "steps": steps,
+    }
     for name, size in sizes.items():
         if size < 1:
             raise InputError(f"{name} is {size}; it must be at least 1")
     if dependent and shared_initialisation:
-        raise InputError("shared_initialisation is for independent pairs; a fine-tune has no initialisation of its own")
+        raise InputError(
+            "shared_initialisation is for independent pairs; a fine-tune has no initialisation of its own"
+        )
 
     generator = torch.Generator().manual_seed(seed)
     task = _task(n_pairs, hidden_units, inputs, examples, generator)

@@ -69,7 +69,7 @@ def match(W1: ArrayLike, W2: ArrayLike) -> Assignment:
 
 
 def assign(similarity: ArrayLike) -> Assignment:
-    """Assignment of largest total similarity, exact, for square and rectangular matrices.
+    """Find the assignment of largest total similarity, exactly; square or rectangular.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _real_matrix(values: ArrayLike, name: str) -> NDArray[np.generic]:
         matrix = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
         # torch says here what is wrong: a tensor on a GPU, one that requires grad, bfloat16
-        raise InputError(f"{name} cannot be read as a numpy array ({error}); give float32 on the CPU") from None
+        raise InputError(f"{name} is no numpy array ({error}); give float32 on the CPU") from None
     if matrix.ndim != 2:
         raise InputError(f"{name} has {matrix.ndim} dimensions (shape {matrix.shape}); it must be a matrix")
     if matrix.size == 0:

@@ -106,10 +106,7 @@ def permtest(
     if math.isnan(observed):  # said before T more evaluations
         raise InputError("the statistic is NaN on the models as they are; it must be a number for every pair")
     permuted = np.array(
-        [
-            float(statistic(transformations.sample(generator)(theta1), theta2))
-            for _ in range(n_permutations)
-        ]
+        [float(statistic(transformations.sample(generator)(theta1), theta2)) for _ in range(n_permutations)]
     )
     p = float(p_value(observed, permuted))
     return PermTest(p=p, log10_p=math.log10(p), observed=observed, permuted=permuted)
@@ -140,7 +137,7 @@ def p_value(observed: ArrayLike, permuted: ArrayLike) -> NDArray[np.float64]:
     phi_t = np.asarray(permuted, dtype=np.float64)
     if phi_t.ndim != phi_0.ndim + 1 or phi_t.shape[:-1] != phi_0.shape:
         raise InputError(
-            f"permuted has shape {phi_t.shape}; it must be the shape of observed, {phi_0.shape}, and one axis more"
+            f"permuted has shape {phi_t.shape}; it must be the shape of observed, {phi_0.shape}, and one axis"
         )
     if phi_t.shape[-1] == 0:
         raise InputError("permuted holds no copy; at least one permutation is needed")
