@@ -1,10 +1,11 @@
 """Plots that hold p-values against what they should be: uniform, separating, agreeing, independent."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.inference import calibration
@@ -23,7 +24,7 @@ def null_quantiles(
     log10_p: Mapping[str, ArrayLike],
     *,
     level: float = 0.95,
-    band: Callable[[int, float], tuple[NDArray[np.floating], NDArray[np.floating]]] | None = None,
+    band: calibration.Band | None = None,
     caption_extra: str = "",
 ) -> Figure:
     """Draw expected against observed -log10 p under the null, with a simultaneous band and a histogram.
@@ -36,8 +37,7 @@ def null_quantiles(
         Of the simultaneous band: all points lie inside with this probability, if the p-values are uniform
         and independent.
     band
-        ``band(n, level)`` gives lower and upper bounds of the n ordered p-values; default
-        `provlab.inference.calibration.simultaneous_band`.
+        Drawn instead of the one made for the size of each series; all series must then have its size.
     caption_extra
         Put before the Kolmogorov-Smirnov values.
 
@@ -48,31 +48,28 @@ def null_quantiles(
     """
     series = {label: _log10_p(label, values) for label, values in log10_p.items()}
     require(series, "log10_p: no series")
-    band = band or calibration.simultaneous_band
+    sizes = {len(values) for values in series.values()}
+    require(band is None or sizes == {band.expected.size}, "band: made for another number of p-values")
+    bands = {n: band or calibration.simultaneous_band(n, level) for n in sizes}
     figure = style.canvas(3.1)
     axes, bars = figure.subplots(1, 2, width_ratios=(3, 2))
     largest = 0.0
-    for n in sorted({len(values) for values in series.values()}):
-        lower, upper = band(n, level)
-        expected = _expected(n)
-        # the smallest p-value has a lower bound near 0: the band is drawn to where the axis ends
-        axes.fill_between(
-            expected, -np.log10(upper), -np.log10(np.maximum(lower, 1e-300)), color=style.GRID, linewidth=0
-        )
-        largest = max(largest, float(expected[0]))
+    for one in bands.values():
+        axes.fill_between(one.expected, one.lower, one.upper, color=style.GRID, linewidth=0)
+        largest = max(largest, float(one.expected[0]))
     told = []
     for i, (label, values) in enumerate(series.items()):
         ordered = np.sort(values)
         axes.plot(
-            _expected(len(values)), -ordered, style.MARKERS[i], color=SERIES[i % 5], markersize=3.2,
-            markerfacecolor="none", markeredgewidth=0.8, label=label,
+            bands[len(values)].expected, -ordered, style.MARKERS[i], color=SERIES[i % 5], markersize=3.2,
+            markerfacecolor="none", markeredgewidth=0.8, label=style.symbol(label),
         )  # fmt: skip
         largest = max(largest, float(-ordered[0]))
-        inside = _all_inside(ordered, band, level)
-        p = calibration.ks_uniform(values)
-        told.append(
-            f"{label}: n = {len(values)}, KS p = {p:.2g}, {'all inside' if inside else 'leaves'} the band"
-        )
+        own = bands[len(values)]
+        inside = bool(((-ordered >= own.lower - 1e-12) & (-ordered <= own.upper + 1e-12)).all())
+        p = calibration.ks_uniform(values).p
+        where = "all inside the band" if inside else "leaves the band"
+        told.append(f"{style.word(label)}: n = {len(values)}, KS p = {p:.2g}, {where}")
     top = largest * 1.08
     axes.plot([0, top], [0, top], color=style.MUTED, linewidth=0.8)
     axes.set(
@@ -97,21 +94,6 @@ def _log10_p(label: str, values: ArrayLike) -> NDArray[np.float64]:
         np.isfinite(array).all() and (array <= 1e-9).all(), f"{label}: log10 p must be finite and at most 0"
     )
     return np.minimum(array, 0.0)
-
-
-def _expected(n: int) -> NDArray[np.float64]:
-    """Return -log10 of the mean of each order statistic of n uniform values, largest first."""
-    return -np.log10(np.arange(1, n + 1) / (n + 1))
-
-
-def _all_inside(
-    ordered: NDArray[np.float64],
-    band: Callable[[int, float], tuple[NDArray[np.floating], NDArray[np.floating]]],
-    level: float,
-) -> bool:
-    lower, upper = band(len(ordered), level)
-    p = 10.0**ordered
-    return bool(((p >= lower) & (p <= upper)).all())
 
 
 def _histogram(axes: Axes, series: Mapping[str, NDArray[np.float64]]) -> None:
@@ -276,28 +258,28 @@ def correlation_matrix(
     require(full.shape == (k, k), f"matrix must be {k} x {k} for {k} labels, not {full.shape}")
     low, high = (-band, band) if isinstance(band, float | int) else band
     below = np.tri(k, k=-1, dtype=bool)
-    figure = style.canvas(min(3.6, 1.4 + 0.3 * k), 4.2)
+    outside = below & ~((full >= low) & (full <= high))
+    figure = style.canvas(min(3.6, 1.2 + 0.4 * k), 4.2)
     axes = figure.add_subplot()
     shown = axes.imshow(np.ma.masked_array(full, ~below), cmap="RdBu_r", vmin=-1, vmax=1)
-    outside = [(i, j) for i, j in np.argwhere(below) if not low <= full[i, j] <= high]
     for i, j in np.argwhere(below):
         if k <= 8:
             color = "white" if abs(full[i, j]) > 0.6 else style.INK
             axes.text(j, i, f"{full[i, j]:.2f}", ha="center", va="center", fontsize=style.SMALL, color=color)
-        if (i, j) in outside:
-            axes.plot(
-                np.array([-1, 1, 1, -1, -1]) * 0.46 + j,
-                np.array([-1, -1, 1, 1, -1]) * 0.46 + i,
-                color="black",
-            )
-    axes.set_xticks(range(k), labels, rotation=90 if k > 8 else 0)
+    for i, j in np.argwhere(outside):
+        axes.add_patch(
+            Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, edgecolor="black", linewidth=1.4)
+        )
+    axes.set_xticks(range(k), labels, rotation=90 if k > 5 else 0)
     axes.set_yticks(range(k), labels)
+    axes.set(xlim=(-0.5, k - 1.5), ylim=(k - 0.5, 0.5))  # the first row and the last column hold nothing
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     figure.colorbar(shown, ax=axes, shrink=0.8, label="correlation").outline.set_visible(False)
     text = (
-        f"{int(below.sum())} correlations, {len(outside)} outside the null band from {low:.2f} to {high:.2f}"
-        + (" (framed)." if outside else ".")
+        f"{int(below.sum())} correlations, {int(outside.sum())} outside "
+        f"the null band from {low:.2f} to {high:.2f}"
+        + (" (framed)." if outside.any() else ".")
     )  # fmt: skip
     return Figure(figure, f"{caption} {text}".strip(), f"Matrix of correlations. {text}")
 
@@ -327,11 +309,14 @@ def block_bars(
             axes.axhline(-floor, color=style.MUTED, linewidth=0.9, linestyle=":")
         axes.axhline(2.0, color=style.DEPENDENT, linewidth=0.9, linestyle="--")
         axes.set(
-            title=name, xlabel="block", ylim=(0, max(3.0, *(-np.nan_to_num(array)), -(floor or 0.0)) * 1.08)
+            title=style.symbol(name),
+            xlabel="block",
+            ylim=(0, max(3.0, *(-np.nan_to_num(array)), -(floor or 0.0)) * 1.08),
         )
         axes.set_xticks(_few(array.size))
         style.value_grid(axes, "y")
-        told.append(f"{name} from {format_log10_p(np.nanmax(array))} to {format_log10_p(np.nanmin(array))}")
+        weakest, strongest = format_log10_p(np.nanmax(array)), format_log10_p(np.nanmin(array))
+        told.append(f"{style.word(name)} from {weakest} to {strongest}")
     panels[0].set_ylabel(r"$-\log_{10}\,p$")
     text = "log10 p by block: " + "; ".join(told) + ". Dashed: p = 0.01."
     if floors:

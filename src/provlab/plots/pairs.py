@@ -5,17 +5,23 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure as Canvas
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
 from provlab.plots.style import require, styled
 
-NUMBERS_UP_TO = 9  # models; with more, a number no longer fits into its cell
+NUMBERS_UP_TO = 6  # models; with more, a number no longer fits into its cell
+BOARD = 3.75  # inches: side of the board of cells at most
+BAR = 1.1  # inches: the colour bar with its label
+CHARACTER = 0.072  # inches: a letter of a name
 
 
 @styled
@@ -40,7 +46,7 @@ def pair_heatmap(
     families
         Family of each model; colours the names, and neighbours of one family are outlined.
     statistic
-        How the statistic is called in labels and caption.
+        Name of the statistic, for labels and caption: a registered one ("phi_u") or any words.
     floor
         The smallest log10 p that the statistic can give; cells that reach it carry a small dot.
     truth
@@ -62,7 +68,7 @@ def pair_heatmap(
     strength = -low
     seen = strength[np.isfinite(strength)]
     largest = max([2.0, *seen, *([-floor] if floor is not None and seen.size == 0 else [])])
-    figure, axes = _board(len(names))
+    figure, axes = _board(names)
     norm = style.evidence_norm(largest)
     _cells(axes, strength, norm, style.mako())
     if floor is not None:
@@ -74,11 +80,12 @@ def pair_heatmap(
     bar = figure.colorbar(axes.images[0], ax=axes, shrink=0.7, pad=0.02, ticks=style.evidence_ticks(largest))
     bar.ax.minorticks_off()
     bar.ax.set_yticklabels([f"{t:,g}" for t in style.evidence_ticks(largest)])
-    bar.set_label(rf"{statistic}:  $-\log_{{10}}\,p$" + (" (log above 50)" if largest > 50 else ""))
-    bar.outline.set_visible(False)
-    _legend(
-        figure, truth is not None, floor if floor is not None and (low <= floor * (1 - 1e-9)).any() else None
+    bar.set_label(
+        rf"{style.symbol(statistic)}:  $-\log_{{10}}\,p$" + (" (log above 50)" if largest > 50 else "")
     )
+    bar.outline.set_visible(False)
+    at_floor = floor is not None and bool((low <= floor * (1 - 1e-9)).any())
+    _legend(figure, truth is not None, bool(wrong), floor if at_floor else None)
     text, alt = _words(statistic, names, low, calls, truth, wrong, level, floor)
     return Figure(figure, f"{caption} {text}".strip(), alt)
 
@@ -101,7 +108,7 @@ def value_heatmap(
     low = _lower(values, names)
     seen = low[np.isfinite(low)]
     require(seen.size, "values: no pair has a value")
-    figure, axes = _board(len(names))
+    figure, axes = _board(names)
     norm = Normalize(float(seen.min()), float(seen.max()))
     _cells(axes, low, norm, sns.color_palette("rocket_r", as_cmap=True))
     if len(names) <= NUMBERS_UP_TO:
@@ -110,10 +117,10 @@ def value_heatmap(
         _draw_truth(axes, truth, names, None, low)
     _name_axes(axes, names, families)
     bar = figure.colorbar(axes.images[0], ax=axes, shrink=0.7, pad=0.02)
-    bar.set_label(statistic)
+    bar.set_label(style.symbol(statistic))
     bar.outline.set_visible(False)
-    _legend(figure, truth is not None, None)
-    text = f"{statistic} of {seen.size} pairs of {len(names)} models: {seen.min():.3g} to {seen.max():.3g}."
+    _legend(figure, truth is not None, False, None)
+    text = f"{style.word(statistic)} of {seen.size} pairs of {len(names)} models: {seen.min():.3g} to {seen.max():.3g}."
     if truth is not None:
         text += (
             " Above the diagonal the known lineage: hatched vermillion where dependent, plain blue where not."
@@ -140,8 +147,12 @@ def _lower(frame: pd.DataFrame, names: list[str]) -> np.ndarray:
     return np.where(np.tri(len(names), k=-1, dtype=bool), full, np.nan)
 
 
-def _board(n: int) -> tuple[Canvas, Axes]:
-    figure = style.canvas(min(6.0, 2.2 + 0.19 * n) if n > 4 else 2.9)
+def _board(names: list[str]) -> tuple[Canvas, Axes]:
+    """Return square cells, as large as a page of `WIDTH` allows beside the names and the colour bar."""
+    n = len(names)
+    room = CHARACTER * max(len(name) for name in names)
+    side = min(max(0.62 * n, 1.6), BOARD, style.WIDTH - room - BAR)
+    figure = style.canvas(side + (1.0 if n > NUMBERS_UP_TO else 0.65) * room + 0.5, side + room + BAR)
     axes = figure.add_subplot()
     axes.set_aspect("equal")
     axes.spines[:].set_visible(False)
@@ -192,7 +203,9 @@ def _draw_truth(
         if calls is not None and np.isfinite(low[row, column]) and bool(calls[row, column]) != dependent:
             wrong.append((names[row], names[column]))
             for x, y in ((column, row), (row, column)):
-                axes.add_patch(_frame((x - 0.46, y - 0.46), 0.92, "black", 1.8))
+                frame = axes.add_patch(_frame((x - 0.44, y - 0.44), 0.88, "black", 1.6))
+                # over the outline of a family, and with a white rim that shows on dark cells
+                frame.set(zorder=5, path_effects=[withStroke(linewidth=4, foreground="white")])
     return wrong
 
 
@@ -212,8 +225,8 @@ def _name_axes(axes: Axes, names: list[str], families: Mapping[str, str]) -> Non
     n = len(names)
     colors = style.family_colors(families)
     size = 8 if n <= 14 else style.SMALL
-    axes.set_xticks(range(n), names, rotation=90 if n > 5 else 30, fontsize=size)
-    if n <= 5:
+    axes.set_xticks(range(n), names, rotation=90 if n > NUMBERS_UP_TO else 35, fontsize=size)
+    if n <= NUMBERS_UP_TO:
         for label in axes.get_xticklabels():
             label.set(ha="right", rotation_mode="anchor")
     axes.set_yticks(range(n), names, fontsize=size)
@@ -233,23 +246,30 @@ def _name_axes(axes: Axes, names: list[str], families: Mapping[str, str]) -> Non
     axes.set_ylim(n - 0.45, -0.55)
 
 
-def _legend(figure: Canvas, with_truth: bool, floor: float | None) -> None:
-    handles: list[Patch] = []
+def _legend(figure: Canvas, with_truth: bool, any_wrong: bool, floor: float | None) -> None:
+    handles: list[Artist] = []
     labels: list[str] = []
     if with_truth:
-        for dependent, word in ((True, "dependent"), (False, "independent")):
+        for dependent, word in ((True, "above: dependent"), (False, "independent")):
             handles.append(_truth_patch(dependent))
-            labels.append(f"above the diagonal: {word}" if dependent else word)
+            labels.append(word)
+    if any_wrong:
         handles.append(_frame((0, 0), 1, "black", 1.8))
         labels.append("framed: wrong")
     if floor is not None:
-        handles.append(Patch(facecolor="none", edgecolor="none"))
-        labels.append(f"dot: at the floor, {format_log10_p(floor)}")
+        handles.append(Line2D([], [], marker=".", linestyle="none", color="black"))
+        labels.append(f"at the floor, {format_log10_p(floor)}")
     if handles:
+        columns = 4 if figure.get_figwidth() > 5 else 2
         figure.legend(
-            handles, labels, loc="outside lower center", ncols=4, fontsize=style.SMALL, handlelength=1.2,
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=columns,
+            fontsize=style.SMALL,
+            handlelength=1.2,
             columnspacing=1.4,
-        )  # fmt: skip
+        )
 
 
 def _words(
@@ -266,12 +286,15 @@ def _words(
     measured = int(np.isfinite(low).sum())
     called = int((calls & np.isfinite(low)).sum())
     text = (
-        f"{statistic} calls {called} of {measured} pairs dependent at level {level:g} "
+        f"{style.word(statistic)} calls {called} of {measured} pairs dependent at level {level:g} "
         f"({len(names)} models); colour is −log10 p."
     )
     if truth is not None:
         text += " Above the diagonal stands the known lineage. "
         text += f"{len(wrong)} calls disagree with it (framed)." if wrong else "Every call agrees with it."
+    missing = len(names) * (len(names) - 1) // 2 - measured
+    if missing:
+        text += f" {missing} pairs could not be compared (?)."
     if floor is not None:
         text += f" The smallest log10 p this statistic can give is {format_log10_p(floor)}."
     wrong_pairs = "; ".join(f"{a} and {b}" for a, b in wrong[:10])

@@ -11,8 +11,8 @@ from provlab.plots.style import require, styled
 # a sign and a word for each status, so that colour only repeats what is said
 SIGNS = {"holds": ("✓", "#00664d"), "fails": ("✗", "#a33c00"), "not run": ("–", style.MUTED)}
 LINE = 0.15  # inches
-COLUMNS = {"status": 0.42, "statement": 1.2, "published": 4.25, "ours": 5.35}
-WRAP = {"statement": 50, "published": 18, "ours": 19}
+COLUMNS = {"status": 0.42, "statement": 1.2, "published": 3.75, "ours": 4.95}
+WRAP = {"statement": 44, "published": 20, "ours": 26}
 
 
 @styled

@@ -32,6 +32,15 @@ LINES = ("-", "--", "-.", ":")
 
 COMPRESS_ABOVE = 50.0
 
+# how a registered statistic is written in a picture, and in plain text
+SYMBOLS = {
+    "phi_u": (r"$\phi_U$", "φ_U"),
+    "phi_h": (r"$\phi_H$", "φ_H"),
+    "phi_l2": (r"$\phi_{\ell_2}$", "φ_ℓ2"),
+    "phi_jsd": (r"$\phi_{JSD}$", "φ_JSD"),
+    "phi_match": (r"$\phi_{MATCH}$", "φ_MATCH"),
+}
+
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same picture on every machine
@@ -156,6 +165,16 @@ def evidence_ticks(largest: float) -> list[float]:
 def value_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
     """Add the thin grey grid, only where a value is read off."""
     axes.grid(visible=True, axis=axis)
+
+
+def symbol(statistic: str) -> str:
+    """Write a statistic's name for a label in a picture; other words stay as they are."""
+    return SYMBOLS.get(statistic, (statistic, statistic))[0]
+
+
+def word(statistic: str) -> str:
+    """Write a statistic's name for a caption."""
+    return SYMBOLS.get(statistic, (statistic, statistic))[1]
 
 
 def require(condition: object, message: str) -> None:
