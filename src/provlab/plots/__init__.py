@@ -12,7 +12,7 @@ from provlab.plots.nulls import (
 )
 from provlab.plots.numbers import format_count, format_log10_p, format_ratio, format_seconds
 from provlab.plots.pairs import pair_heatmap, value_heatmap
-from provlab.plots.scoreboard import scoreboard
+from provlab.plots.scoreboard import scoreboard, scoreboard_table
 from provlab.plots.style import family_colors
 from provlab.plots.tree import lineage_tree
 
@@ -32,6 +32,7 @@ __all__ = [
     "pair_heatmap",
     "raw_against_permtest",
     "scoreboard",
+    "scoreboard_table",
     "separation",
     "value_heatmap",
 ]

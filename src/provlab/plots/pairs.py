@@ -120,7 +120,8 @@ def value_heatmap(
     bar.set_label(style.symbol(statistic))
     bar.outline.set_visible(False)
     _legend(figure, truth is not None, False, None)
-    text = f"{style.word(statistic)} of {seen.size} pairs of {len(names)} models: {seen.min():.3g} to {seen.max():.3g}."
+    spread = f"from {seen.min():.3g} to {seen.max():.3g}"
+    text = f"{style.word(statistic)} of {seen.size} pairs of {len(names)} models, {spread}."
     if truth is not None:
         text += (
             " Above the diagonal the known lineage: hatched vermillion where dependent, plain blue where not."

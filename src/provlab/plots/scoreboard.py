@@ -1,5 +1,6 @@
-"""The claims as a picture, for pages that cannot run a table."""
+"""The claims as a table for the book, and as a picture for pages that cannot style one."""
 
+import html
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
@@ -78,3 +79,40 @@ def scoreboard(claims: Sequence[Mapping[str, Any]], *, caption: str = "") -> Fig
 
 def _text(value: object) -> str:
     return "–" if value is None or value == "" else str(value)
+
+
+def scoreboard_table(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Return the claims as an HTML table that becomes a list of cards on a phone.
+
+    Parameters
+    ----------
+    claims
+        As for `scoreboard`; `why` (a reason, where a claim fails or was not run) and `link` (address of the
+        page or cell that shows it) are used where present.
+
+    Raises
+    ------
+    InputError
+        If a status is none of the three.
+    """
+    names = ("Claim", "Status", "What it says", "Published", "Ours")
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = "".join(_table_row(claim) for claim in claims)
+    return f'<table class="provlab-scoreboard"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _table_row(claim: Mapping[str, Any]) -> str:
+    status = str(claim["status"])
+    require(status in SIGNS, f"claim {claim['id']}: status {status!r} is none of {', '.join(SIGNS)}")
+    name = html.escape(str(claim["id"]))
+    if claim.get("link"):
+        name = f'<a href="{html.escape(str(claim["link"]))}">{name}</a>'
+    why = f'<p class="why">{html.escape(str(claim["why"]))}</p>' if claim.get("why") else ""
+    css = status.replace(" ", "-")
+    return (
+        f'<tr class="{css}"><th scope="row">{name}</th>'
+        f'<td data-label="Status"><span class="status">{SIGNS[status][0]} {status}</span></td>'
+        f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}{why}</td>'
+        f'<td data-label="Published">{html.escape(_text(claim.get("published")))}</td>'
+        f'<td data-label="Ours">{html.escape(_text(claim.get("ours")))}</td></tr>'
+    )
