@@ -1,0 +1,249 @@
+"""p-values in log space against mpmath, all permutations, and scipy where it does not underflow."""
+
+import itertools
+import math
+from collections import Counter
+from functools import cache
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from provlab.errors import InputError
+from provlab.inference.pvalues import (
+    benjamini_hochberg,
+    benjamini_yekutieli,
+    fisher,
+    holm,
+    log10_floor,
+    log10_p_spearman,
+    spearman,
+)
+
+mpmath.mp.dps = 50
+
+
+def t_tail(distance: int, n: int, alternative: str) -> float:
+    """log10 of Student's tail in 50 digits, through the incomplete beta function of mpmath."""
+    e = mpmath.mpf(6 * distance) / (n * (n * n - 1))
+    q, a = e * (2 - e), mpmath.mpf(n - 2) / 2
+    log_two_sided = (
+        a * mpmath.log(q)
+        + mpmath.log(1 - q) / 2
+        - mpmath.log(a)
+        - mpmath.log(mpmath.beta(a, 0.5))
+        + mpmath.log(mpmath.hyp2f1(a + 0.5, 1, a + 1, q))
+    )
+    if alternative == "two-sided":
+        return float(log_two_sided / mpmath.log(10))
+    half = mpmath.exp(log_two_sided) / 2
+    return float(mpmath.log10(half if e <= 1 else 1 - half))
+
+
+@cache
+def all_distances(n: int) -> Counter:
+    """How many of the n! permutations have each distance D."""
+    ranks = np.arange(n)
+    every = np.array(list(itertools.permutations(range(n))))
+    return Counter(((every - ranks) ** 2).sum(axis=1).tolist())
+
+
+def exact_p(distance: int, n: int, alternative: str) -> float:
+    largest = (n**3 - n) // 3
+    if alternative == "greater":
+        ways = sum(count for other, count in all_distances(n).items() if other <= distance)
+    else:
+        edge = abs(largest - 2 * distance)
+        ways = sum(count for other, count in all_distances(n).items() if abs(largest - 2 * other) >= edge)
+    return ways / math.factorial(n)
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater"])
+@pytest.mark.parametrize("n", [3, 4, 5, 8, 33, 256, 1024, 11008])
+def test_t_tail_against_mpmath(n, alternative):
+    largest = (n**3 - n) // 3
+    for share in (1e-4, 1e-3, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.49, 0.499, 0.51, 0.6, 0.8, 0.999):
+        distance = int(share * largest) // 2 * 2
+        if distance == 0 or 2 * distance == largest:
+            continue
+        reference = max(t_tail(distance, n, alternative), log10_floor(n, alternative))
+        assert log10_p_spearman(distance, n, alternative) == pytest.approx(reference, abs=1e-9)
+
+
+def test_t_tail_down_to_minus_fifty_thousand():
+    n = 11008
+    floor = log10_floor(n)
+    assert floor == pytest.approx(float(mpmath.log10(2) - mpmath.log10(mpmath.factorial(n))), abs=1e-9)
+    wide = 40_000  # wide enough for -50,000 to lie above the floor, -166,713
+    reached = []
+    for share in np.geomspace(1e-4, 0.4, 12):
+        distance = int(share * (wide**3 - wide) / 3) // 2 * 2
+        reference = t_tail(distance, wide, "two-sided")
+        reached.append(reference)
+        assert log10_p_spearman(distance, wide) == pytest.approx(reference, abs=1e-9)
+    assert log10_floor(wide) < min(reached) < -50_000
+
+
+@pytest.mark.parametrize("n", range(1, 9))
+def test_what_is_exact_for_small_n(n):
+    """The ends, the whole of n = 1 and 2, and rho = 0: equal to enumeration."""
+    largest = (n**3 - n) // 3
+    for alternative in ("two-sided", "greater"):
+        for distance in sorted(all_distances(n)):
+            value = 10 ** log10_p_spearman(distance, n, alternative)
+            if n <= 2 or distance in (0, largest):
+                assert value == pytest.approx(exact_p(distance, n, alternative), rel=1e-12)
+            if alternative == "two-sided" and 2 * distance == largest:
+                assert value == 1.0
+
+
+@pytest.mark.parametrize(("n", "smallest_ratio"), [(6, 0.56), (7, 0.57), (8, 0.68)])
+def test_how_far_the_t_tail_is_from_enumeration(n, smallest_ratio):
+    """The t tail is the smaller one: by at most these factors where the exact p is above 0.01."""
+    ratios = [
+        10 ** log10_p_spearman(distance, n, "greater") / exact_p(distance, n, "greater")
+        for distance in all_distances(n)
+        if 2 * distance <= (n**3 - n) // 3 and exact_p(distance, n, "greater") > 0.01
+    ]
+    assert smallest_ratio < min(ratios) < smallest_ratio + 0.02
+    assert max(ratios) <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 20, 60])
+def test_a_better_match_never_has_a_larger_p(n):
+    largest = (n**3 - n) // 3
+    one_sided = [log10_p_spearman(d, n, "greater") for d in range(0, largest + 1, 2)]
+    assert all(a <= b for a, b in itertools.pairwise(one_sided))
+    two_sided = [log10_p_spearman(d, n) for d in range(0, largest + 1, 2)]
+    middle = len(two_sided) // 2
+    assert all(a <= b + 1e-13 for a, b in itertools.pairwise(two_sided[: middle + 1]))
+    assert_allclose(two_sided, two_sided[::-1], atol=1e-12)
+
+
+def test_no_p_value_goes_below_a_perfect_match():
+    for n in (2, 10, 256, 11008):
+        largest = (n**3 - n) // 3
+        log10_factorial = math.lgamma(n + 1) / math.log(10)
+        assert log10_p_spearman(0, n) == pytest.approx(math.log10(2) - log10_factorial, abs=1e-9)
+        assert log10_p_spearman(largest, n) == log10_p_spearman(0, n)
+        assert log10_p_spearman(0, n, "greater") == pytest.approx(-log10_factorial, abs=1e-9)
+        assert log10_p_spearman(largest, n, "greater") == 0.0
+    assert log10_p_spearman(2, 256) == log10_p_spearman(0, 256)  # the t tail alone would give -742
+
+
+def test_spearman_of_vectors():
+    rng = np.random.default_rng(0)
+    for n in (3, 10, 200):
+        a, b = rng.permutation(n), rng.permutation(n)
+        for x, y in ((a, b), (a, None)):
+            found = spearman(x, y)
+            reference = stats.spearmanr(x, np.arange(n) if y is None else y)
+            assert found.rho == pytest.approx(reference.statistic, abs=1e-12)
+            assert found.log10_p == pytest.approx(math.log10(reference.pvalue), abs=1e-9)
+            one_sided = stats.spearmanr(x, np.arange(n) if y is None else y, alternative="greater")
+            assert spearman(x, y, "greater").log10_p == pytest.approx(math.log10(one_sided.pvalue), abs=1e-9)
+
+
+def test_spearman_ranks_index_vectors_and_counts_a_distance():
+    # worked by hand: ranks of 70, 10, 40 are 2, 0, 1, so D = 4 + 1 + 1
+    found = spearman([70, 10, 40])
+    assert (found.distance, found.n, found.rho) == (6, 3, -0.5)
+    assert spearman([5, 900, 17], [1, 3, 2]).distance == 0
+
+
+def test_one_and_two_ranks():
+    one = spearman([4])
+    assert math.isnan(one.rho)
+    assert (one.log10_p, spearman([4], alternative="greater").log10_p) == (0.0, 0.0)
+    assert spearman([0, 1]).log10_p == spearman([1, 0]).log10_p == 0.0
+    assert spearman([0, 1], alternative="greater").log10_p == math.log10(0.5)
+    assert spearman([1, 0], alternative="greater").log10_p == 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: spearman([]), "a has shape"),
+        (lambda: spearman([[1, 2]]), "a has shape"),
+        (lambda: spearman([0.0, 1.0]), "a has dtype float64"),
+        (lambda: spearman([1, 1, 2]), "a repeats 1 of its 3 values"),
+        (lambda: spearman([1, 2], [3, 3]), "b repeats"),
+        (lambda: spearman([1, 2], [3]), "a has 2 entries and b has 1"),
+        (lambda: spearman([1, 2], alternative="less"), "alternative is 'less'"),
+        (lambda: log10_p_spearman(3, 5), "distance is 3"),
+        (lambda: log10_p_spearman(-2, 5), "distance is -2"),
+        (lambda: log10_p_spearman(42, 5), "between 0 and 40"),
+        (lambda: log10_p_spearman(0, 0), "n is 0"),
+        (lambda: fisher([]), "log10_p is empty"),
+        (lambda: fisher([-1.0, math.nan]), "1 NaN"),
+        (lambda: fisher([-1.0, -math.inf]), "never zero"),
+        (lambda: fisher([-1.0, 0.5]), "at most 0"),
+        (lambda: fisher([[-1.0]]), "one-dimensional"),
+        (lambda: holm([math.nan]), "1 NaN"),
+        (lambda: benjamini_hochberg([math.nan]), "1 NaN"),
+        (lambda: benjamini_yekutieli([1.0]), "at most 0"),
+    ],
+)
+def test_what_has_no_p_value_is_refused(call, message):
+    with pytest.raises(InputError, match=message) as refused:
+        call()
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 4, 32, 400])
+def test_fisher_against_mpmath(n_blocks):
+    """The upper incomplete gamma function in 50 digits, from all p near 1 down to log10 p = -50,000."""
+    rng = np.random.default_rng(n_blocks)
+    for scale in (1e-6, 0.43, 30.0, 50_000.0 / n_blocks):
+        values = -scale * rng.exponential(size=n_blocks)
+        y = -mpmath.fsum(values.tolist()) * mpmath.log(10)
+        upper = mpmath.fsum(y**j / mpmath.factorial(j) for j in range(n_blocks))
+        reference = float((-y + mpmath.log(upper)) / mpmath.log(10))
+        assert fisher(values) == pytest.approx(reference, abs=1e-9)
+
+
+def test_fisher_against_scipy_and_at_its_ends():
+    p = np.random.default_rng(1).random(32)
+    assert fisher(np.log10(p)) == pytest.approx(math.log10(stats.combine_pvalues(p).pvalue), abs=1e-10)
+    assert fisher([-3.25]) == pytest.approx(-3.25, abs=1e-12)
+    assert fisher([0.0, 0.0]) == 0.0
+
+
+def test_fisher_of_uniforms_is_uniform():
+    p = np.random.default_rng(2).random((2000, 4))
+    combined = [10 ** fisher(row) for row in np.log10(p)]
+    assert stats.kstest(combined, "uniform").pvalue > 1e-3
+
+
+def test_holm_by_hand():
+    # 0.01 x 4, 0.02 x 3, 0.03 x 2 raised to 0.06, 0.9; given out of order
+    adjusted = holm(np.log10([0.9, 0.02, 0.01, 0.03]))
+    assert_allclose(10**adjusted, [0.9, 0.06, 0.04, 0.06], rtol=1e-12)
+    assert_allclose(10 ** holm(np.log10([0.6, 0.7])), [1.0, 1.0])
+    assert_allclose(holm([-7520.25, -1.0]), [-7520.25 + math.log10(2), -1.0])
+
+
+def test_false_discovery_adjustments_against_scipy():
+    rng = np.random.default_rng(3)
+    for m in (1, 2, 10, 210):
+        p = rng.random(m) ** 3
+        p[: m // 3] = p[0]  # ties
+        assert_allclose(10 ** benjamini_hochberg(np.log10(p)), stats.false_discovery_control(p), rtol=1e-10)
+        reference = stats.false_discovery_control(p, method="by")
+        assert_allclose(10 ** benjamini_yekutieli(np.log10(p)), reference, rtol=1e-10)
+
+
+def test_adjusting_keeps_order_size_and_input():
+    values = np.array([-3.0, -9000.0, -0.5, -3.0])
+    for adjust in (holm, benjamini_hochberg, benjamini_yekutieli):
+        before = values.copy()
+        adjusted = adjust(values)
+        assert_array_equal(values, before)
+        assert adjusted.shape == values.shape
+        assert (adjusted >= values).all()
+        assert (adjusted <= 0.0).all()
+        assert adjusted[0] == adjusted[3]
+        assert adjusted.argmin() == 1
+        assert adjust([]).size == 0
