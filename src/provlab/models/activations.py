@@ -1,6 +1,6 @@
 """What flows through a model's MLPs, and what it predicts, on given tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -46,7 +46,7 @@ def mlp_activations(
     tokens
         Token ids, ``(n_sequences, length)``.
     kinds
-        Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (outputs of those projections).
+        Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs).
     blocks
         Block indices, all by default.
     device, dtype, batch_size
@@ -55,7 +55,7 @@ def mlp_activations(
     Returns
     -------
     dict
-        kind -> one float32 array ``(hidden units, n_sequences * length)`` per block, in the order of `blocks`.
+        kind -> one float32 array ``(hidden units, n_sequences * length)`` per block, ordered as `blocks`.
 
     Raises
     ------
@@ -72,9 +72,7 @@ def mlp_activations(
     places = {(kind, b): _place(anatomy, kind, b) for kind in kinds for b in wanted}
     ids = _checked_tokens(tokens, anatomy)
     network = _network(model, device, dtype)
-    result = {
-        kind: [np.empty((anatomy.mlp_width, ids.numel()), dtype=np.float32) for _ in wanted] for kind in kinds
-    }
+    result = {kind: [np.empty((anatomy.mlp_width, ids.numel()), dtype=np.float32) for _ in wanted] for kind in kinds}
     column = 0
 
     def keep(kind: str, position: int, values: torch.Tensor) -> None:
@@ -90,7 +88,7 @@ def mlp_activations(
             _hook(hooks, network.get_submodule(path), keep, kind, wanted.index(b), rows)
         # the base model alone: the head's logits are not needed
         for batch in ids.split(batch_size):
-            network.base_model(input_ids=batch.to(network.device))
+            network.base_model(**_inputs(batch, network))
             column += batch.numel()
     return result
 
@@ -119,7 +117,7 @@ def next_token_log_probs(
     network = _network(model, device, dtype)
     for batch in ids.split(batch_size):
         with torch.inference_mode():
-            logits = network(input_ids=batch.to(network.device)).logits.to("cpu", torch.float32)
+            logits = network(**_inputs(batch, network)).logits.to("cpu", torch.float32)
             if not bool(torch.isfinite(logits).all()):
                 raise InvalidWeightsError("the logits hold NaN or Inf; try dtype float32")
             log_probs = torch.log_softmax(logits, dim=-1)
@@ -127,14 +125,19 @@ def next_token_log_probs(
 
 
 def _hook(
-    hooks: ExitStack, module: nn.Module, keep: Any, kind: str, position: int, rows: slice | None
+    hooks: ExitStack,
+    module: nn.Module,
+    keep: Callable[[str, int, torch.Tensor], None],
+    kind: str,
+    position: int,
+    rows: slice | None,
 ) -> None:
     """Record what enters (`rows` None) or leaves a module, until `hooks` closes."""
 
     def before(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         keep(kind, position, inputs[0])
 
-    def after(_: nn.Module, __: Any, output: torch.Tensor) -> None:
+    def after(_: nn.Module, __: object, output: torch.Tensor) -> None:
         keep(kind, position, output[..., rows])
 
     if rows is None:
@@ -144,7 +147,7 @@ def _hook(
 
 
 def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
-    """Module path, and the slice of its output that holds the kind (None: its input)."""
+    """Find the module path and the slice of its output that holds the kind (None: its input)."""
     role = "down" if kind == "hidden" else kind
     part = anatomy.part(role, block)
     if kind == "hidden":
@@ -164,10 +167,14 @@ def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy) -> torch
             f"tokens must be a non-empty integer array (n_sequences, length), not {array.dtype} {array.shape}"
         )
     if array.min() < 0 or array.max() >= anatomy.vocab_size:
-        raise InputError(
-            f"tokens must lie in 0 to {anatomy.vocab_size - 1}, not {array.min()} to {array.max()}"
-        )
+        raise InputError(f"tokens must lie in 0 to {anatomy.vocab_size - 1}, not {array.min()} to {array.max()}")
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
+
+
+def _inputs(batch: torch.Tensor, network: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Arguments of a forward pass over full sequences; some models warn when no mask says so."""
+    ids = batch.to(network.device)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 def _network(model: Checkpoint | PreTrainedModel, device: str, dtype: torch.dtype) -> PreTrainedModel:

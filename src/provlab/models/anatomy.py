@@ -16,17 +16,23 @@ from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, Un
 from provlab.models.architectures import ARCHITECTURES, Architecture, Part, Segment
 
 # Buffers that old files keep: recomputed by transformers, no weights.
-_BUFFERS = re.compile(
-    r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked_bias|attn\.bias|attention\.bias)$"
-)
+_BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked_bias|attn\.bias|attention\.bias)$")
 
 
 class Tensors(Protocol):
     """The part of a `Checkpoint` that the anatomy needs."""
 
-    name: str
-    config: dict[str, Any]
-    architecture: str
+    @property
+    def name(self) -> str:
+        """Short label."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Content of ``config.json``."""
+
+    @property
+    def architecture(self) -> str:
+        """As named in the config."""
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
@@ -153,17 +159,30 @@ class Anatomy:
             )
         if (role, 0) not in self._index and block is not None:
             raise InputError(f"the role {role!r} of {self.architecture} belongs to no block: leave block out")
-        raise InputError(
-            f"block must be 0 to {self.n_blocks - 1} for the role {role!r} of {self.architecture}, not {block}"
-        )
+        raise InputError(f"block must be 0 to {self.n_blocks - 1} for {role!r} of {self.architecture}, not {block}")
 
     def tensor_name(self, role: str, block: int | None = None) -> str:
         """Name, in the file, of the tensor that holds `role`."""
         return self.part(role, block).name
 
-    def module(self, role: str, block: int | None = None) -> str:
-        """Path of the module with this role in the model that transformers makes, for hooks."""
+    def shape(self, role: str, block: int | None = None) -> tuple[int, ...]:
+        """Shape of what `read` returns: ``(output units, input units)`` or ``(units,)``."""
         part = self.part(role, block)
+        held = self._held(part, role)
+        size = next(n for s, n in zip(part.segments, part.sizes, strict=True) if s.role == held)
+        return (size, *(part.shape[:-1] if part.transposed else part.shape[1:]))
+
+    def module(self, role: str, block: int | None = None) -> str:
+        """Path of the module with this role in the model that transformers makes, for hooks.
+
+        Raises
+        ------
+        MissingRoleError
+            The role is an expert's: transformers keeps all experts in one module.
+        """
+        part = self.part(role, block)
+        if "." in role:
+            raise MissingRoleError(f"{self.architecture} has no module of its own for the role {role!r}")
         return self._modules[part.name, block]
 
     def read(self, checkpoint: Tensors, role: str, block: int | None = None) -> torch.Tensor:
@@ -176,8 +195,12 @@ class Anatomy:
             for a norm or bias.
         """
         part = self.part(role, block)
-        held = "embedding" if role == "head" and part is self._index.get(("embedding", None)) else role
+        held = self._held(part, role)
         return part.split(checkpoint.tensor(part.name))[held].to(torch.float32).contiguous()
+
+    def _held(self, part: TensorPart, role: str) -> str:
+        """Role under which the part knows `role`: a tied head is the embedding."""
+        return "embedding" if role == "head" and part is self._index["embedding", None] else role
 
 
 def of(checkpoint: Tensors) -> Anatomy:
@@ -197,7 +220,7 @@ def of(checkpoint: Tensors) -> Anatomy:
             f"{', '.join(ARCHITECTURES)} (one entry in provlab/models/architectures.py adds another)"
         )
     sizes = axis_sizes(checkpoint)
-    names = {_today(name, architecture): name for name in checkpoint.tensor_names}
+    names = {_usual(name, architecture): name for name in checkpoint.tensor_names}
     prefix = architecture.prefix
     if not any(name.startswith(prefix) for name in names):
         prefix = ""
@@ -231,7 +254,7 @@ def of(checkpoint: Tensors) -> Anatomy:
         width=sizes["model"],
         vocab_size=sizes["vocab"],
         parts=tuple(parts),
-        unnamed=tuple(sorted(name for today, name in names.items() if not _BUFFERS.search(today))),
+        unnamed=tuple(sorted(name for usual, name in names.items() if not _BUFFERS.search(usual))),
         tied=tied,
         _mlp_width=sizes["mlp"],
         _modules=modules,
@@ -256,7 +279,7 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
                 return value
         if default is None:
             raise InvalidWeightsError(
-                f"{checkpoint.name}: config.json does not say {' or '.join(keys)} (length of the axis {axis!r})"
+                f"{checkpoint.name}: config.json lacks {' or '.join(keys)} (length of the axis {axis!r})"
             )
         return default
 
@@ -271,6 +294,7 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
         "head": head,
         "query": heads * head,
         "key": size("key", "num_key_value_heads", default=heads) * head,
+        "pooled": width,
     }
     for axis, keys in {
         "positions": ("max_position_embeddings", "n_positions"),
@@ -282,17 +306,15 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
     return sizes
 
 
-def _today(name: str, architecture: Architecture) -> str:
-    """Translate the ending of a name in an old file."""
-    for old, new in architecture.aliases:
-        if name.endswith(old):
-            return name.removesuffix(old) + new
+def _usual(name: str, architecture: Architecture) -> str:
+    """Translate a name to the one that the table uses."""
+    for met, usual in architecture.aliases:
+        if name.endswith(met):
+            return name.removesuffix(met) + usual
     return name
 
 
-def _instances(
-    architecture: Architecture, sizes: Mapping[str, int]
-) -> Iterator[tuple[Part, int | None, int | None]]:
+def _instances(architecture: Architecture, sizes: Mapping[str, int]) -> Iterator[tuple[Part, int | None, int | None]]:
     """Yield every part with each block and expert it exists for."""
     for part in architecture.parts:
         for block in range(sizes["blocks"]) if part.per_block else (None,):
@@ -328,12 +350,8 @@ def _measured(
     if part.transposed:
         expected = expected[::-1]
     if found != expected:
-        raise InvalidWeightsError(
-            f"{checkpoint.name}: {name} has the shape {found}, and its config says {expected}"
-        )
-    return TensorPart(
-        name, block, segments, rows, found, part.transposed, part.interleaved, head_size=sizes["head"]
-    )
+        raise InvalidWeightsError(f"{checkpoint.name}: {name} has the shape {found}, and its config says {expected}")
+    return TensorPart(name, block, segments, rows, found, part.transposed, part.interleaved, head_size=sizes["head"])
 
 
 def _config_axis(axis: str) -> str:
@@ -341,18 +359,14 @@ def _config_axis(axis: str) -> str:
     return axis.partition(".")[0]
 
 
-def _check_blocks(
-    checkpoint: Tensors, architecture: Architecture, left_over: Mapping[str, str], n_blocks: int
-) -> None:
+def _check_blocks(checkpoint: Tensors, architecture: Architecture, left_over: Mapping[str, str], n_blocks: int) -> None:
     """Refuse tensors of blocks that the config does not count."""
     patterns = {
-        re.escape(part.name.partition("{block}")[0]) + r"(\d+)\."
-        for part in architecture.parts
-        if part.per_block
+        re.escape(part.name.partition("{block}")[0]) + r"(\d+)\." for part in architecture.parts if part.per_block
     }
-    for today, name in left_over.items():
+    for usual, name in left_over.items():
         for pattern in patterns:
-            match = re.match(f"({re.escape(architecture.prefix)})?{pattern}", today)
+            match = re.match(f"({re.escape(architecture.prefix)})?{pattern}", usual)
             if match and int(match[2]) >= n_blocks:
                 raise InvalidWeightsError(
                     f"{checkpoint.name} has the tensor {name}, but its config counts {n_blocks} blocks"

@@ -6,7 +6,8 @@ by `Checkpoint.load_model`. Code that comes with a checkpoint is never run.
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models.local import LocalFiles
-from provlab.models.weights import CONFIG, Files, Weights, read_json
+from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
 _schemes: dict[str, Callable[[str], Path]] = {}
 
 
@@ -47,7 +49,7 @@ class Checkpoint:
         if CONFIG not in files.names():
             raise CheckpointError(f"{files.label} has no {CONFIG}; give the folder that holds it")
         self.config: dict[str, Any] = read_json(files, CONFIG)
-        self._weights = Weights(files, allow_pickle=allow_pickle)
+        self._weights = WeightFiles(files, allow_pickle=allow_pickle)
         if isinstance(files, LocalFiles):  # headers cost nothing here, and damage shows at once
             for file in self._weights.files:
                 self._weights.header(file)
@@ -70,9 +72,7 @@ class Checkpoint:
             Nothing is there, or what is there is incomplete, damaged or unsafe.
         """
         text = str(source)
-        if isinstance(source, str) and (
-            match := re.fullmatch(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", text, re.DOTALL)
-        ):
+        if isinstance(source, str) and (match := re.fullmatch(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", text, re.DOTALL)):
             return cls._open_scheme(match[1], match[2], allow_pickle)
         if not text:
             raise CheckpointError("the model source is empty; give a folder, org/name or scheme:name")
@@ -105,8 +105,7 @@ class Checkpoint:
         named = self.config.get("architectures")
         if not isinstance(named, list) or not named or not isinstance(named[0], str):
             raise CheckpointError(
-                f"{self.source}: config.json names no architecture; add architectures, such as "
-                '["LlamaForCausalLM"]'
+                f'{self.source}: config.json names no architecture; add architectures, such as ["LlamaForCausalLM"]'
             )
         return named[0]
 
@@ -153,7 +152,11 @@ class Checkpoint:
 
     def folder(self) -> Path:
         """Folder with everything that loading needs; for a hub id the missing files are fetched."""
-        return self._files.whole()
+        return self._files.whole(self._weights.files)
+
+    def side_files(self) -> list[Path]:
+        """Paths of the small files beside the weights: config, tokenizer, generation settings."""
+        return [self._files.path(name) for name in side_files(self._files)]
 
     def load_model(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> PreTrainedModel:
         """Make the model in evaluation mode, with the class that transformers has for its architecture.
@@ -169,24 +172,25 @@ class Checkpoint:
         model_class = getattr(transformers, self.architecture, None)
         if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
             raise CheckpointError(
-                f"{self.source}: transformers {transformers.__version__} has no model class {self.architecture}"
+                f"{self.source}: transformers {transformers.__version__} has no model {self.architecture}"
             )
+        settings: dict[str, Any] = {
+            "dtype": dtype,
+            "local_files_only": True,
+            "use_safetensors": not self._weights.pickled,
+            "trust_remote_code": False,
+            "output_loading_info": True,
+            "ignore_mismatched_sizes": True,  # reported below in one line instead
+        }
         try:
-            model, report = model_class.from_pretrained(
-                self.folder(),
-                dtype=dtype,
-                local_files_only=True,
-                use_safetensors=not self._weights.pickled,
-                trust_remote_code=False,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # reported below in one line instead
-            )
+            with _quiet_transformers():
+                loaded: Any = model_class.from_pretrained(self.folder(), **settings)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise CheckpointError(f"{self.source} cannot be loaded: {reason[:160]}") from error
-        if wrong := sorted(report["missing_keys"]) + sorted(name for name, *_ in report["mismatched_keys"]):
+            raise CheckpointError(f"{self.source} cannot be loaded: {_first_line(error)}") from error
+        model, report = loaded
+        if wrong := sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])):
             raise InvalidWeightsError(
-                f"{self.source}: {wrong[0]} is missing or has another shape than config.json says"
+                f"{self.source} has no {wrong[0]} of the shape that its config.json says; copy it again"
             )
         return model.to(device).eval()
 
@@ -197,8 +201,8 @@ class Checkpoint:
         for target in targets:
             if not hasattr(transformers, str(target).rpartition(".")[2]):
                 raise CheckpointError(
-                    f"{self.source}: config.json asks for code of its own (auto_map: {target}), which is never "
-                    "run; only architectures that transformers ships can be loaded"
+                    f"{self.source}: config.json asks for code of its own (auto_map: {target}), which is "
+                    "never run; only architectures that transformers ships can be loaded"
                 )
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -210,11 +214,27 @@ class Checkpoint:
             There is none, or it needs code of its own.
         """
         try:
-            return AutoTokenizer.from_pretrained(
-                self.folder(), local_files_only=True, trust_remote_code=False
-            )
+            with _quiet_transformers():
+                return AutoTokenizer.from_pretrained(self.folder(), local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise CheckpointError(
-                f"{self.source} has no tokenizer that can be loaded: {reason[:160]}"
-            ) from error
+            raise CheckpointError(f"{self.source} has no usable tokenizer: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """Shorten another library's message to something that fits in one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:160]
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Silence transformers' progress bar and its table of keys, which `load_model` judges itself."""
+    log = transformers.utils.logging
+    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(verbosity)
+        if bars:
+            log.enable_progress_bar()

@@ -1,18 +1,40 @@
 """The files of a checkpoint in a local folder."""
 
-import hashlib
 import json
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from provlab.errors import CheckpointError
-from provlab.files import cache_dir, sha256_file, write_json
+from provlab.files import cache_dir, digest, sha256_file, write_json
 
 # Hashing smaller files is quicker than looking the hash up.
 _BIG = 1 << 20
 # A file written a moment ago may change again within one tick of its timestamp: not remembered yet.
 _SETTLED_SECONDS = 2.0
+
+
+def remembered_sha256(path: Path) -> str:
+    """Hex SHA-256 of a file; that of a big file is remembered until its size or time changes."""
+    path = path.resolve()
+    stat = path.stat()
+    if stat.st_size < _BIG:
+        return sha256_file(path)
+    key = {"path": os.fspath(path), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    sidecar = cache_dir() / "hashes" / f"{digest(key)}.json"
+    try:
+        remembered = json.loads(sidecar.read_text(encoding="utf-8"))
+        if all(remembered.get(k) == v for k, v in key.items()):
+            return str(remembered["sha256"])
+    except (OSError, ValueError, AttributeError, KeyError):
+        pass  # absent or damaged: computed again below
+    found = sha256_file(path)
+    after = path.stat()
+    unchanged = (after.st_size, after.st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+    if unchanged and time.time() - stat.st_mtime > _SETTLED_SECONDS:
+        write_json(sidecar, key | {"sha256": found})
+    return found
 
 
 class LocalFiles:
@@ -48,9 +70,7 @@ class LocalFiles:
         path = self.root / name
         real = path.resolve()
         if not any(real.is_relative_to(allowed) for allowed in self._allowed):
-            raise CheckpointError(
-                f"{path} leads outside the folder, to {real}; copy the file into the folder"
-            )
+            raise CheckpointError(f"{path} leads outside the folder, to {real}; copy the file into the folder")
         if not real.is_file():
             raise CheckpointError(f"{self.label} has no file {name}; copy the checkpoint again")
         return path
@@ -64,27 +84,9 @@ class LocalFiles:
         return self.path(name).stat().st_size
 
     def sha256(self, name: str) -> str:
-        """Hex SHA-256 of a file; that of a big file is remembered until its size or time changes."""
-        path = self.path(name).resolve()
-        stat = path.stat()
-        if stat.st_size < _BIG:
-            return sha256_file(path)
-        key = {"path": os.fspath(path), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-        slot = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-        sidecar = cache_dir() / "hashes" / f"{slot}.json"
-        try:
-            remembered = json.loads(sidecar.read_text(encoding="utf-8"))
-            if all(remembered.get(k) == v for k, v in key.items()):
-                return str(remembered["sha256"])
-        except (OSError, ValueError, AttributeError, KeyError):
-            pass  # absent or damaged: computed again below
-        found = sha256_file(path)
-        after = path.stat()
-        unchanged = (after.st_size, after.st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
-        if unchanged and time.time() - stat.st_mtime > _SETTLED_SECONDS:
-            write_json(sidecar, key | {"sha256": found})
-        return found
+        """Hex SHA-256 of a file."""
+        return remembered_sha256(self.path(name))
 
-    def whole(self) -> Path:
+    def whole(self, weight_files: Iterable[str]) -> Path:
         """Return the folder, which has everything already."""
         return self.root

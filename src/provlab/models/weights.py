@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
@@ -59,8 +60,8 @@ class Files(Protocol):
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file."""
 
-    def whole(self) -> Path:
-        """Folder with all files that loading the model needs."""
+    def whole(self, weight_files: Iterable[str]) -> Path:
+        """Folder with all files that loading the model needs, these weight files among them."""
 
 
 def read_json(files: Files, name: str) -> dict[str, Any]:
@@ -80,7 +81,13 @@ def read_json(files: Files, name: str) -> dict[str, Any]:
     return content
 
 
-class Weights:
+def side_files(files: Files) -> list[str]:
+    """Names of the small files beside the weights: config, tokenizer, generation settings."""
+    kept = (".json", ".txt", ".model", ".jinja")
+    return sorted(name for name in files.names() if name.endswith(kept) and not name.endswith(".index.json"))
+
+
+class WeightFiles:
     """All tensors of a checkpoint.
 
     Attributes
@@ -113,9 +120,7 @@ class Weights:
         self.files = tuple(sorted({single} if self._map is None else set(self._map.values())))
         for name in self.files:
             if name not in names:
-                raise CheckpointError(
-                    f"{source.label}: {index} needs {name}, which is missing; copy it again"
-                )
+                raise CheckpointError(f"{source.label}: {index} needs {name}, which is missing; copy it again")
 
     def _read_index(self, index: str) -> dict[str, str]:
         """Read and check the table tensor -> shard."""
@@ -238,7 +243,7 @@ class Weights:
         promised = {tensor for tensor, shard in self._map.items() if shard == file}
         if absent := promised - set(header):
             raise CheckpointError(
-                f"{self._source.label}: the index promises {min(absent)} in {file}, which lacks it; copy both again"
+                f"{self._source.label}: {file} lacks {min(absent)}, which the index places there; copy both again"
             )
         if extra := set(header) - promised:
             raise CheckpointError(
@@ -265,6 +270,4 @@ def _check_finite(label: str, name: str, tensor: torch.Tensor) -> None:
     if bool(torch.isfinite(values).all()):
         return
     n_nan, n_inf = int(torch.isnan(values).sum()), int(torch.isinf(values).sum())
-    raise InvalidWeightsError(
-        f"{label}: {name} holds {n_nan} NaN and {n_inf} Inf among {tensor.numel()} values"
-    )
+    raise InvalidWeightsError(f"{label}: {name} holds {n_nan} NaN and {n_inf} Inf among {tensor.numel()} values")

@@ -1,0 +1,361 @@
+"""Checkpoints on the Hugging Face hub: one commit, only the files that are asked for, each verified.
+
+What huggingface_hub leaves to its callers is done here: a name is resolved to a commit once and every file
+belongs to that commit; SHA-256 and size are checked after the download; without a network the commit that
+the cache remembers is used. Environment variables are read at call time, not at import.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+from huggingface_hub import HfApi, hf_hub_download, hf_hub_url
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import (  # type: ignore[attr-defined]
+    build_hf_headers,
+    get_session,
+    hf_raise_for_status,
+    validate_repo_id,
+)
+from tqdm import tqdm
+
+from provlab.errors import CheckpointError
+from provlab.files import atomic_file, cache_dir, write_json
+from provlab.models.local import remembered_sha256
+from provlab.models.weights import side_files
+
+_ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_DEFAULT_ENDPOINT = "https://huggingface.co"
+_SECONDS = 20.0
+# The format itself allows no longer header.
+_MAX_HEADER = 100_000_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """What the hub says about a file: bytes, SHA-256 of a large one, git's SHA-1 of a small one."""
+
+    size: int | None
+    sha256: str | None
+    git_sha1: str | None
+
+
+class _Bar(tqdm):
+    """A progress bar that only a person at a terminal sees."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - tqdm's own
+        kwargs.pop("name", None)
+        kwargs["disable"] = not sys.stderr.isatty()
+        super().__init__(*args, **kwargs)
+
+
+class HubFiles:
+    """The files of one commit of a hub repository. Make one with `HubFiles.resolve`."""
+
+    def __init__(self, repo: str, revision: str, commit: str, listing: dict[str, _Listed] | None) -> None:
+        self.repo = repo
+        self.commit: str | None = commit
+        self.label = repo if revision == "main" else f"{repo}@{revision}"
+        self._commit = commit
+        self._cache = _hub_cache()
+        self._snapshot = _storage(self._cache, repo) / "snapshots" / commit
+        self._listing = listing if listing is not None else self._cached_listing()
+        self._verified: set[str] = set()
+        self._lock = Lock()
+        self._headers = tempfile.TemporaryDirectory(prefix="provlab-headers-")
+
+    @classmethod
+    def resolve(cls, source: str) -> "HubFiles":
+        """Resolve ``org/name[@revision]`` to a commit, from the hub or, without a network, from the cache.
+
+        Raises
+        ------
+        CheckpointError
+            The id is malformed, the repository or revision is unknown, access is refused, or there is neither
+            a network nor a copy in the cache.
+        """
+        repo, revision = _parse(source)
+        try:
+            info = _asked(
+                lambda: HfApi(endpoint=_endpoint()).model_info(
+                    repo, revision=revision, files_metadata=True, timeout=_SECONDS
+                ),
+                source,
+            )
+        except _Unreachable as error:
+            return cls._from_cache(source, repo, revision, error)
+        if not info.sha or not _COMMIT.fullmatch(info.sha):
+            raise CheckpointError(f"{source}: the hub at {_endpoint()} gave no commit; check HF_ENDPOINT")
+        listing = {
+            entry.rfilename: _Listed(
+                entry.size, entry.lfs.sha256 if entry.lfs else None, None if entry.lfs else entry.blob_id
+            )
+            for entry in info.siblings or []
+            if "/" not in entry.rfilename and "\\" not in entry.rfilename
+        }
+        _remember(repo, revision, info.sha, listing)
+        return cls(repo, revision, info.sha, listing)
+
+    @classmethod
+    def _from_cache(cls, source: str, repo: str, revision: str, error: Exception) -> "HubFiles":
+        storage = _storage(_hub_cache(), repo)
+        commit = revision
+        if not _COMMIT.fullmatch(revision):
+            try:
+                commit = (storage / "refs" / revision).read_text(encoding="utf-8").strip()
+            except OSError:
+                commit = ""
+        if not _COMMIT.fullmatch(commit) or not (storage / "snapshots" / commit).is_dir():
+            raise CheckpointError(
+                f"{source} is no folder here, cannot be asked from the hub ({error}), and is not in the "
+                f"cache {_hub_cache()}; connect, or give a local folder"
+            ) from error
+        return cls(repo, revision, commit, None)
+
+    def _cached_listing(self) -> dict[str, _Listed]:
+        """Return the listing kept from the last contact, else one of what the cache holds."""
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            kept = json.loads(_listing_path(self.repo, self._commit).read_text(encoding="utf-8"))
+            return {name: _Listed(**entry) for name, entry in kept.items()}
+        listing = {}
+        for path in filter(Path.is_file, self._snapshot.iterdir()):
+            blob = path.resolve().name  # the cache names a blob by its SHA-256 or git's SHA-1
+            sha256 = blob if re.fullmatch(r"[0-9a-f]{64}", blob) else None
+            sha1 = blob if _COMMIT.fullmatch(blob) else None
+            listing[path.name] = _Listed(path.stat().st_size, sha256, sha1)
+        return listing
+
+    def names(self) -> frozenset[str]:
+        """Names of the files at the top of the repository."""
+        return frozenset(self._listing)
+
+    def path(self, name: str) -> Path:
+        """Path of a file in the cache, fetched first if need be, and verified.
+
+        Raises
+        ------
+        CheckpointError
+            It cannot be fetched, or what came is not what the hub lists.
+        """
+        with self._lock:
+            path = self._snapshot / name
+            fetched = not path.exists()
+            if fetched:
+                path = self._fetch(name)
+            if name not in self._verified:
+                self._verify(name, path, fetched)
+                self._verified.add(name)
+            return path
+
+    def _fetch(self, name: str) -> Path:
+        try:
+            path = _asked(
+                lambda: hf_hub_download(
+                    self.repo,
+                    name,
+                    revision=self._commit,
+                    cache_dir=self._cache,
+                    endpoint=_endpoint(),
+                    tqdm_class=_Bar,
+                ),
+                self.label,
+            )
+        except _Unreachable as error:
+            raise CheckpointError(
+                f"{self.label}: {name} is not in the cache {self._cache} and cannot be fetched ({error}); connect"
+            ) from error
+        return Path(path)
+
+    def _verify(self, name: str, path: Path, fetched: bool) -> None:
+        """Compare with the listing; what was just fetched and is wrong is removed from the cache."""
+        listed = self._listing.get(name, _Listed(None, None, None))
+        size = path.stat().st_size
+        wrong = ""
+        if listed.size is not None and size != listed.size:
+            wrong = f"{size} bytes instead of {listed.size}"
+        elif listed.sha256 and remembered_sha256(path) != listed.sha256:
+            wrong = "another SHA-256 than the hub lists"
+        elif listed.git_sha1 and _git_sha1(path) != listed.git_sha1:
+            wrong = "another checksum than the hub lists"
+        if not wrong:
+            return
+        if fetched:
+            path.resolve().unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+            raise CheckpointError(f"{self.label}: {name} arrived damaged ({wrong}); try again")
+        raise CheckpointError(f"{self.label}: {name} is damaged in the cache ({wrong}); delete {path.resolve()}")
+
+    def header_path(self, name: str) -> Path:
+        """Path of a file whose header, at least, is here: without a download, an empty shell of full length.
+
+        The format's own parser then checks the header against the file's length, as it does for local files.
+        """
+        size = self._listing[name].size
+        if (self._snapshot / name).exists() or size is None or _offline():
+            return self.path(name)
+        shell = Path(self._headers.name) / name
+        if not shell.exists():
+            url = hf_hub_url(self.repo, name, revision=self._commit, endpoint=_endpoint())
+            try:
+                start = _asked(lambda: _read_range(url, 0, min(size, 100_000)), self.label)
+                length = 8 + int.from_bytes(start[:8], "little")
+                if length > min(size, _MAX_HEADER + 8):
+                    raise CheckpointError(f"{self.label}: {name} has no safetensors header; do not trust it")
+                if length > len(start):
+                    start = _asked(lambda: _read_range(url, 0, length), self.label)
+            except _Unreachable as error:
+                raise CheckpointError(f"{self.label}: {name} cannot be read ({error}); connect") from error
+            with atomic_file(shell) as temporary, temporary.open("wb") as stream:
+                stream.write(start[:length])
+                stream.truncate(size)
+        return shell
+
+    def size(self, name: str) -> int:
+        """Bytes of a file, without fetching it."""
+        size = self._listing[name].size
+        return self.path(name).stat().st_size if size is None else size
+
+    def sha256(self, name: str) -> str:
+        """Hex SHA-256 of a file: of a large one as the hub lists it, without fetching it."""
+        return self._listing[name].sha256 or remembered_sha256(self.path(name))
+
+    def whole(self, weight_files: Iterable[str]) -> Path:
+        """Fetch what loading needs (weights and small files, no code) and return the snapshot's folder."""
+        for name in (
+            *side_files(self),
+            *(n for n in self.names() if n.endswith(".index.json")),
+            *weight_files,
+        ):
+            self.path(name)
+        return self._snapshot
+
+
+class _Unreachable(Exception):
+    """No answer from the hub; the text says why."""
+
+
+def _asked(question: Callable[[], T], source: str) -> T:
+    """Ask the hub, and put its refusals into one line each."""
+    if _offline():
+        raise _Unreachable("HF_HUB_OFFLINE is set")
+    try:
+        return question()
+    except GatedRepoError as error:
+        raise CheckpointError(
+            f"{source} is gated: accept its licence on {_endpoint()} and set HF_TOKEN to your token"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise CheckpointError(
+            f"{source} is neither a folder here nor a model on {_endpoint()}; if it is private, set HF_TOKEN"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise CheckpointError(f"{source}: the repository has no such revision; leave @... out for main") from error
+    except RemoteEntryNotFoundError as error:
+        raise CheckpointError(f"{source}: a file of this commit has vanished from the hub; try again") from error
+    except OfflineModeIsEnabled as error:
+        raise _Unreachable("HF_HUB_OFFLINE is set") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        if status in (401, 403):
+            raise CheckpointError(
+                f"{source}: the hub refuses access ({status}); accept the licence and set HF_TOKEN"
+            ) from error
+        raise _Unreachable(f"it answers {status}") from error
+    except LocalEntryNotFoundError as error:
+        raise _Unreachable(f"no connection to {_endpoint()}") from error
+    except CheckpointError:
+        raise
+    except Exception as error:
+        # The client's network errors have no common base that it exports, only the module they come from.
+        if type(error).__module__.startswith(("httpx", "httpcore")) or isinstance(error, OSError):
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise _Unreachable(f"no connection to {_endpoint()}: {reason[:100]}") from error
+        raise
+
+
+def _parse(source: str) -> tuple[str, str]:
+    match = _ID.fullmatch(source)
+    if match:
+        with suppress(HFValidationError):
+            validate_repo_id(match["repo"])
+            revision = match["revision"] or "main"
+            if ".." not in revision and not revision.startswith("/"):
+                return match["repo"], revision
+    raise CheckpointError(
+        f"{source!r} is no folder here and no hub id; a hub id is org/name[@revision], a folder ./name"
+    )
+
+
+def _read_range(url: str, start: int, end: int) -> bytes:
+    """Read bytes `start` to `end`, and not more even from a server that sends the whole file."""
+    headers = {**build_hf_headers(), "Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+    with get_session().stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=True) as answer:
+        hf_raise_for_status(answer)
+        content = bytearray()
+        for chunk in answer.iter_bytes():
+            content += chunk
+            if len(content) >= end - start:
+                break
+    return bytes(content[: end - start])
+
+
+def _git_sha1(path: Path) -> str:
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _remember(repo: str, revision: str, commit: str, listing: dict[str, _Listed]) -> None:
+    """Keep what an offline run needs: which commit the revision is, as the cache does, and its listing."""
+    if not _COMMIT.fullmatch(revision):
+        with atomic_file(_storage(_hub_cache(), repo) / "refs" / revision) as temporary:
+            temporary.write_text(commit, encoding="utf-8")
+    write_json(_listing_path(repo, commit), {name: vars(entry) for name, entry in listing.items()})
+
+
+def _listing_path(repo: str, commit: str) -> Path:
+    return cache_dir() / "hub" / repo.replace("/", "--") / f"{commit}.json"
+
+
+def _storage(cache: Path, repo: str) -> Path:
+    """Folder of a repository in the cache, in huggingface_hub's layout."""
+    return cache / f"models--{repo.replace('/', '--')}"
+
+
+def _hub_cache() -> Path:
+    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if named := os.environ.get(variable):
+            return Path(os.path.expandvars(named)).expanduser().resolve()
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(os.path.expandvars(home)).expanduser().resolve() / "hub"
+
+
+def _endpoint() -> str:
+    return (os.environ.get("HF_ENDPOINT") or _DEFAULT_ENDPOINT).rstrip("/")
+
+
+def _offline() -> bool:
+    return any(
+        os.environ.get(variable, "").upper() in {"1", "ON", "YES", "TRUE"}
+        for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    )

@@ -1,0 +1,189 @@
+"""Permutations of a model's units that leave its outputs unchanged (the paper's Pi_mlp and Pi_emb).
+
+Which tensor is permuted along which axis is not listed here: it follows from the symbolic axes that the
+anatomy gives. Pi_mlp reorders every axis named ``mlp`` of one block, Pi_emb every axis named ``model``.
+For a Llama that is Table 4 of the paper (Appendix B). LayerNorm and RMSNorm commute with it, since mean and
+variance do not know the order of the units and their weights are permuted along; RoPE acts inside the heads,
+which stay where they are.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+
+from provlab.errors import InputError
+from provlab.files import atomic_folder
+from provlab.models.anatomy import Anatomy, TensorPart, Tensors
+from provlab.models.checkpoint import Checkpoint
+
+#: tensor name -> tensor, as in the checkpoint's files
+Weights = Mapping[str, torch.Tensor]
+
+
+class Transformation(Protocol):
+    """Something that turns a model's weights into other weights with the same outputs."""
+
+    def __call__(self, weights: Weights) -> dict[str, torch.Tensor]:
+        """Return the transformed weights; the given ones stay as they are."""
+
+
+class Transformations(Protocol):
+    """A class Pi of transformations, as `provlab.inference.permtest` draws from it."""
+
+    def sample(self, rng: np.random.Generator) -> Transformation:
+        """Draw one transformation uniformly."""
+
+
+@dataclass(frozen=True)
+class Permutation:
+    """One order of units for some symbolic axes.
+
+    Attributes
+    ----------
+    parts
+        The tensors it acts on.
+    orders
+        ``(axis, block)`` -> for each new position the old one; block ``None`` stands for all blocks.
+    """
+
+    parts: tuple[TensorPart, ...]
+    orders: Mapping[tuple[str, int | None], NDArray[np.int64]]
+
+    def __call__(self, weights: Weights) -> dict[str, torch.Tensor]:
+        """Return the weights in the new order; tensors that it does not touch are shared."""
+        result = dict(weights)
+        for part in self.parts:
+            if any(self._order(axis, part) is not None for s in part.segments for axis in s.axes):
+                result[part.name] = self._permuted(part, weights[part.name])
+        return result
+
+    def _permuted(self, part: TensorPart, tensor: torch.Tensor) -> torch.Tensor:
+        pieces = part.split(tensor)
+        for segment in part.segments:
+            for dimension, axis in enumerate(segment.axes):
+                if (order := self._order(axis, part)) is not None:
+                    index = torch.from_numpy(order).to(tensor.device)
+                    pieces[segment.role] = pieces[segment.role].index_select(dimension, index)
+        return part.join(pieces)
+
+    def _order(self, axis: str, part: TensorPart) -> NDArray[np.int64] | None:
+        return self.orders.get((axis, part.block), self.orders.get((axis, None)))
+
+
+class MlpPermutations:
+    """Pi_mlp: the hidden units of each MLP in any order, every block (and expert) for itself.
+
+    Parameters
+    ----------
+    anatomy
+        Of the model to permute.
+    blocks
+        Block indices, all by default.
+    """
+
+    def __init__(self, anatomy: Anatomy, blocks: Sequence[int] | None = None) -> None:
+        _check_complete(anatomy)
+        self._anatomy = anatomy
+        wanted = range(anatomy.n_blocks) if blocks is None else blocks
+        for block in wanted:
+            if not 0 <= block < anatomy.n_blocks:
+                raise InputError(f"blocks must lie in 0 to {anatomy.n_blocks - 1}, not {block}")
+        axes = {
+            (axis, part.block)
+            for part in anatomy.parts
+            for segment in part.segments
+            for axis in segment.axes
+            if axis.partition(".")[0] == "mlp" and part.block in wanted
+        }
+        # sorted: the same rng must give the same permutations in every process
+        self._axes = sorted(axes, key=lambda key: (key[1] or 0, key[0]))
+
+    def sample(self, rng: np.random.Generator) -> Permutation:
+        """Draw an order for each block."""
+        width = self._anatomy.mlp_width
+        return Permutation(self._anatomy.parts, {key: rng.permutation(width) for key in self._axes})
+
+
+class EmbeddingPermutations:
+    """Pi_emb: the units of the residual stream in any order, the same everywhere."""
+
+    def __init__(self, anatomy: Anatomy) -> None:
+        _check_complete(anatomy)
+        self._anatomy = anatomy
+
+    def sample(self, rng: np.random.Generator) -> Permutation:
+        """Draw one order for the whole model."""
+        return Permutation(self._anatomy.parts, {("model", None): rng.permutation(self._anatomy.width)})
+
+
+@dataclass(frozen=True)
+class _InTurn:
+    transformations: tuple[Transformation, ...]
+
+    def __call__(self, weights: Weights) -> dict[str, torch.Tensor]:
+        result = dict(weights)
+        for transformation in self.transformations:
+            result = transformation(result)
+        return result
+
+
+@dataclass(frozen=True)
+class _Composed:
+    families: tuple[Transformations, ...]
+
+    def sample(self, rng: np.random.Generator) -> Transformation:
+        return _InTurn(tuple(family.sample(rng) for family in self.families))
+
+
+def compose(*families: Transformations) -> Transformations:
+    """Draw from each family in turn and apply all: the Pi of phi_l2 is Pi_mlp with Pi_emb (Appendix B)."""
+    return _Composed(families)
+
+
+def read_all(checkpoint: Tensors, anatomy: Anatomy, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
+    """Read every tensor that has a role, in the file's dtype or in `dtype`."""
+    return {part.name: checkpoint.tensor(part.name).to(dtype) for part in anatomy.parts}
+
+
+def save(weights: Weights, checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write weights as a checkpoint folder with the config and tokenizer of `checkpoint`.
+
+    The folder appears whole or not at all. Returns the folder.
+
+    Raises
+    ------
+    InputError
+        The weights lack a tensor of the checkpoint or have one that it does not know.
+    """
+    if differing := set(weights) ^ set(checkpoint.tensor_names):
+        raise InputError(f"weights must have the tensors of {checkpoint.name}; {min(differing)} differs")
+    seen: set[int] = set()
+    separate = {}
+    for name, tensor in weights.items():
+        values = tensor.detach().contiguous()
+        # the format refuses two names for one piece of memory
+        if values.untyped_storage().data_ptr() in seen:
+            values = values.clone()
+        seen.add(values.untyped_storage().data_ptr())
+        separate[name] = values
+    with atomic_folder(folder) as temporary:
+        for path in checkpoint.side_files():
+            shutil.copyfile(path, temporary / path.name)
+        save_file(separate, temporary / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def _check_complete(anatomy: Anatomy) -> None:
+    """Refuse a model with tensors of unknown role: permuting around them would change its outputs."""
+    if anatomy.unnamed:
+        raise InputError(
+            f"this {anatomy.architecture} cannot be permuted: its tensor {anatomy.unnamed[0]} has no role in "
+            "provlab/models/architectures.py"
+        )
