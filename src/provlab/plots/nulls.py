@@ -72,9 +72,7 @@ def null_quantiles(
         told.append(f"{style.word(label)}: n = {len(values)}, KS p = {p:.2g}, {where}")
     top = largest * 1.08
     axes.plot([0, top], [0, top], color=style.MUTED, linewidth=0.8)
-    axes.set(
-        xlim=(0, top), ylim=(0, top), xlabel=r"expected  $-\log_{10}\,p$", ylabel=r"observed  $-\log_{10}\,p$"
-    )
+    axes.set(xlim=(0, top), ylim=(0, top), xlabel=r"expected  $-\log_{10}\,p$", ylabel=r"observed  $-\log_{10}\,p$")
     axes.set_aspect("equal", adjustable="box")
     axes.legend(loc="upper left", handletextpad=0.2)
     _histogram(bars, series)
@@ -90,9 +88,7 @@ def null_quantiles(
 def _log10_p(label: str, values: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=float).ravel()
     require(array.size, f"{label}: no p-values")
-    require(
-        np.isfinite(array).all() and (array <= 1e-9).all(), f"{label}: log10 p must be finite and at most 0"
-    )
+    require(np.isfinite(array).all() and (array <= 1e-9).all(), f"{label}: log10 p must be finite and at most 0")
     return np.minimum(array, 0.0)
 
 
@@ -100,9 +96,7 @@ def _histogram(axes: Axes, series: Mapping[str, NDArray[np.float64]]) -> None:
     edges = np.linspace(0, 1, 11)
     for i, values in enumerate(series.values()):
         share, _ = np.histogram(10.0**values, edges)
-        axes.stairs(
-            share / len(values) * 10, edges, color=SERIES[i % 5], linestyle=style.LINES[i % 4], linewidth=1.2
-        )
+        axes.stairs(share / len(values) * 10, edges, color=SERIES[i % 5], linestyle=style.LINES[i % 4], linewidth=1.2)
     axes.axhline(1.0, color=style.MUTED, linewidth=0.8)
     axes.set(xlim=(0, 1), ylim=(0, None), xlabel="p", ylabel="density", box_aspect=0.9)
 
@@ -121,9 +115,7 @@ def agreement(
         The values are log10 p: the axes show -log10 p.
     """
     a, b = np.asarray(x, dtype=float).ravel(), np.asarray(y, dtype=float).ravel()
-    require(
-        a.shape == b.shape and a.size, f"x and y must hold one value a pair each, not {a.size} and {b.size}"
-    )
+    require(a.shape == b.shape and a.size, f"x and y must hold one value a pair each, not {a.size} and {b.size}")
     require(np.isfinite(a).all() and np.isfinite(b).all(), "x and y must be finite")
     sign = -1 if log10 else 1
     figure = style.canvas(style.HALF_WIDTH, style.HALF_WIDTH)
@@ -152,6 +144,7 @@ def separation(groups: Mapping[str, ArrayLike], *, xlabel: str, caption: str = "
     figure = style.canvas(1.7)
     _strips(figure.add_subplot(), values, xlabel)
     text = _overlap(values)
+    text = text[0].upper() + text[1:]
     return Figure(
         figure,
         f"{caption} {text}".strip(),
@@ -189,9 +182,7 @@ def raw_against_permtest(
     text = f"Raw distance: {_overlap(before)} PERMTEST p-value: {_overlap(after)}"
     if n_permutations is not None:
         text += f" The dotted line is the smallest p-value of T = {n_permutations} permutations."
-    return Figure(
-        figure, f"{caption} {text}".strip(), f"Two strip plots of dependent and independent pairs. {text}"
-    )
+    return Figure(figure, f"{caption} {text}".strip(), f"Two strip plots of dependent and independent pairs. {text}")
 
 
 def _two_groups(groups: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
@@ -222,7 +213,7 @@ def _strips(axes: Axes, values: Mapping[str, NDArray[np.float64]], xlabel: str) 
         )
     axes.set_yticks(range(len(values)), [f"{group}\n(n = {array.size})" for group, array in values.items()])
     axes.set_ylim(len(values) - 0.5, -0.5)
-    axes.set_xlabel(xlabel)
+    axes.set_xlabel(style.symbol(xlabel))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     style.value_grid(axes, "x")
@@ -234,9 +225,7 @@ def _overlap(values: Mapping[str, NDArray[np.float64]]) -> str:
         return "the groups do not overlap."
     low, high = max(dependent.min(), independent.min()), min(dependent.max(), independent.max())
     within = int(((dependent >= low) & (dependent <= high)).sum())
-    return (
-        f"the groups overlap: {within} of {dependent.size} dependent values lie among the independent ones."
-    )
+    return f"the groups overlap: {within} of {dependent.size} dependent values lie among the independent ones."
 
 
 @styled
@@ -267,9 +256,7 @@ def correlation_matrix(
             color = "white" if abs(full[i, j]) > 0.6 else style.INK
             axes.text(j, i, f"{full[i, j]:.2f}", ha="center", va="center", fontsize=style.SMALL, color=color)
     for i, j in np.argwhere(outside):
-        axes.add_patch(
-            Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, edgecolor="black", linewidth=1.4)
-        )
+        axes.add_patch(Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, edgecolor="black", linewidth=1.4))
     axes.set_xticks(range(k), labels, rotation=90 if k > 5 else 0)
     axes.set_yticks(range(k), labels)
     axes.set(xlim=(-0.5, k - 1.5), ylim=(k - 0.5, 0.5))  # the first row and the last column hold nothing
@@ -364,8 +351,6 @@ def curve(
             va="center",
             color=style.ink(color),
         )
-    axes.set(
-        xlabel=xlabel, ylabel=ylabel, xscale="log" if logx else "linear", yscale="log" if logy else "linear"
-    )
+    axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log" if logx else "linear", yscale="log" if logy else "linear")
     style.value_grid(axes)
     return Figure(figure, caption, f"{ylabel} against {xlabel} for {', '.join(series)}. {caption}")

@@ -80,9 +80,7 @@ def pair_heatmap(
     bar = figure.colorbar(axes.images[0], ax=axes, shrink=0.7, pad=0.02, ticks=style.evidence_ticks(largest))
     bar.ax.minorticks_off()
     bar.ax.set_yticklabels([f"{t:,g}" for t in style.evidence_ticks(largest)])
-    bar.set_label(
-        rf"{style.symbol(statistic)}:  $-\log_{{10}}\,p$" + (" (log above 50)" if largest > 50 else "")
-    )
+    bar.set_label(rf"{style.symbol(statistic)}:  $-\log_{{10}}\,p$" + (" (log above 50)" if largest > 50 else ""))
     bar.outline.set_visible(False)
     at_floor = floor is not None and bool((low <= floor * (1 - 1e-9)).any())
     _legend(figure, truth is not None, bool(wrong), floor if at_floor else None)
@@ -123,18 +121,14 @@ def value_heatmap(
     spread = f"from {seen.min():.3g} to {seen.max():.3g}"
     text = f"{style.word(statistic)} of {seen.size} pairs of {len(names)} models, {spread}."
     if truth is not None:
-        text += (
-            " Above the diagonal the known lineage: hatched vermillion where dependent, plain blue where not."
-        )
+        text += " Above the diagonal the known lineage: hatched vermillion where dependent, plain blue where not."
     return Figure(figure, f"{caption} {text}".strip(), f"Heatmap of all pairs. {text}")
 
 
 def _names(frame: pd.DataFrame, families: Mapping[str, str]) -> list[str]:
     names = [str(name) for name in frame.index]
     require(len(names) >= 2, "a heatmap of pairs needs at least two models")
-    require(
-        names == [str(c) for c in frame.columns], "rows and columns must name the same models in one order"
-    )
+    require(names == [str(c) for c in frame.columns], "rows and columns must name the same models in one order")
     missing = [name for name in names if name not in families]
     require(not missing, f"families: no family for {', '.join(missing)}")
     return names
@@ -186,9 +180,7 @@ def _mark_floor(axes: Axes, low: np.ndarray, floor: float, norm: Normalize) -> N
 def _write_numbers(axes: Axes, values: np.ndarray, norm: Normalize, texts: list[list[str]]) -> None:
     for row, column in np.argwhere(np.isfinite(values)):
         color = _on(values[row, column], norm)
-        axes.text(
-            column, row, texts[row][column], ha="center", va="center", fontsize=style.SMALL, color=color
-        )
+        axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=style.SMALL, color=color)
 
 
 def _draw_truth(
@@ -216,9 +208,7 @@ def _truth_patch(dependent: bool, corner: tuple[float, float] = (0, 0)) -> Recta
 
 
 def _frame(corner: tuple[float, float], size: float, color: str, width: float) -> Rectangle:
-    return Rectangle(
-        corner, size, size, fill=False, edgecolor=color, linewidth=width, zorder=4, clip_on=False
-    )
+    return Rectangle(corner, size, size, fill=False, edgecolor=color, linewidth=width, zorder=4, clip_on=False)
 
 
 def _name_axes(axes: Axes, names: list[str], families: Mapping[str, str]) -> None:
@@ -239,9 +229,7 @@ def _name_axes(axes: Axes, names: list[str], families: Mapping[str, str]) -> Non
     start = 0
     for end in range(1, n + 1):
         if end == n or families[names[end]] != families[names[start]]:
-            axes.add_patch(
-                _frame((start - 0.5, start - 0.5), end - start, colors[families[names[start]]], 1.6)
-            )
+            axes.add_patch(_frame((start - 0.5, start - 0.5), end - start, colors[families[names[start]]], 1.6))
             start = end
     axes.set_xlim(-0.55, n - 0.45)
     axes.set_ylim(n - 0.45, -0.55)
@@ -295,7 +283,7 @@ def _words(
         text += f"{len(wrong)} calls disagree with it (framed)." if wrong else "Every call agrees with it."
     missing = len(names) * (len(names) - 1) // 2 - measured
     if missing:
-        text += f" {missing} pairs could not be compared (?)."
+        text += f" Not compared (?): {missing}."
     if floor is not None:
         text += f" The smallest log10 p this statistic can give is {format_log10_p(floor)}."
     wrong_pairs = "; ".join(f"{a} and {b}" for a, b in wrong[:10])

@@ -44,9 +44,7 @@ def scoreboard(claims: Sequence[Mapping[str, Any]], *, caption: str = "") -> Fig
     axes.set_axis_off()
     axes.set(xlim=(0, style.WIDTH), ylim=(height, 0))
     for key, x in COLUMNS.items():
-        axes.text(
-            x, 0.12, "" if key == "status" else key, fontweight="bold", va="center", fontsize=style.SMALL
-        )
+        axes.text(x, 0.12, "" if key == "status" else key, fontweight="bold", va="center", fontsize=style.SMALL)
     y = 0.25
     for name, status, texts, lines in rows:
         axes.axhline(y, color=style.GRID, linewidth=0.7)
@@ -68,13 +66,10 @@ def scoreboard(claims: Sequence[Mapping[str, Any]], *, caption: str = "") -> Fig
         y += LINE * lines + 0.12
     counts = {word: sum(status == word for _, status, *_ in rows) for word in SIGNS}
     text = ", ".join(
-        f"{count} {'hold' if word == 'holds' else word.replace('fails', 'fail')}"
-        for word, count in counts.items()
+        f"{count} {'hold' if word == 'holds' else word.replace('fails', 'fail')}" for word, count in counts.items()
     )
     told = "; ".join(f"{name} {status}" for name, status, *_ in rows)
-    return Figure(
-        figure, f"{caption} Of {len(rows)} claims: {text}.".strip(), f"Scoreboard of claims: {told}."
-    )
+    return Figure(figure, f"{caption} Of {len(rows)} claims: {text}.".strip(), f"Scoreboard of claims: {told}.")
 
 
 def _text(value: object) -> str:

@@ -1,5 +1,6 @@
 """The style sheet: sizes, type, colours, scales. No other module sets a colour or a font size."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -40,6 +41,7 @@ SYMBOLS = {
     "phi_jsd": (r"$\phi_{JSD}$", "φ_JSD"),
     "phi_match": (r"$\phi_{MATCH}$", "φ_MATCH"),
 }
+_NAME = re.compile("|".join(rf"\b{name}\b" for name in SYMBOLS))
 
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -167,14 +169,14 @@ def value_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
     axes.grid(visible=True, axis=axis)
 
 
-def symbol(statistic: str) -> str:
-    """Write a statistic's name for a label in a picture; other words stay as they are."""
-    return SYMBOLS.get(statistic, (statistic, statistic))[0]
+def symbol(label: str) -> str:
+    """Write the names of statistics in a label as symbols, for a picture; other words stay as they are."""
+    return _NAME.sub(lambda found: SYMBOLS[found[0]][0], label)
 
 
-def word(statistic: str) -> str:
-    """Write a statistic's name for a caption."""
-    return SYMBOLS.get(statistic, (statistic, statistic))[1]
+def word(label: str) -> str:
+    """Write the names of statistics in a label as plain text, for a caption."""
+    return _NAME.sub(lambda found: SYMBOLS[found[0]][1], label)
 
 
 def require(condition: object, message: str) -> None:

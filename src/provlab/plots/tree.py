@@ -61,9 +61,7 @@ def lineage_tree(
             color=style.ink(color),
             fontweight="bold" if parent is None else "normal",
         )
-    axes.set_xlim(
-        -0.1, max(style.WIDTH - 0.1, max(columns[depth[n]] + 0.2 + CHARACTER * len(n) for n in order))
-    )
+    axes.set_xlim(-0.1, max(style.WIDTH - 0.1, max(columns[depth[n]] + 0.2 + CHARACTER * len(n) for n in order)))
     axes.set_ylim(len(order) - 0.4, -0.6)
     n_bases = sum(parent is None for parent in parents.values())
     text = (
