@@ -1,0 +1,38 @@
+"""The embedded zoo: small language models with a known lineage, trained on this machine on first use."""
+
+from provlab.zoo.build import Row, build, locate, status
+from provlab.zoo.corpus import held_out_text
+from provlab.zoo.recipes import (
+    Recipe,
+    address,
+    default_edition,
+    dependent,
+    families,
+    lineage,
+    parents,
+    roots,
+)
+
+__all__ = [
+    "Recipe",
+    "Row",
+    "address",
+    "build",
+    "default_edition",
+    "dependent",
+    "families",
+    "held_out_text",
+    "lineage",
+    "locate",
+    "parents",
+    "register",
+    "roots",
+    "status",
+]
+
+
+def register() -> None:
+    """Let ``zoo:NAME`` be opened like any other checkpoint."""
+    from provlab.models.checkpoint import register_scheme
+
+    register_scheme("zoo", locate)

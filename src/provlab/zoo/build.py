@@ -1,0 +1,288 @@
+"""Build the zoo: the models of an edition, parents before children, on several cores.
+
+A build can be stopped at any point, also by ``kill -9``. Models appear in the cache whole or not at all,
+those that are there are never made again, and two builds at once share the work.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from provlab.errors import ParameterError, ZooError
+from provlab.files import cache_dir
+from provlab.zoo import card, corpus
+from provlab.zoo.recipes import (
+    Recipe,
+    default_edition,
+    families,
+    in_order,
+    lineage,
+    named,
+    plain,
+    tokens,
+)
+from provlab.zoo.worker import folder_of, is_made
+
+_SECONDS_TO_STOP = 15.0
+
+
+class Progress:
+    """A bar over all training steps on a terminal; elsewhere one line for each finished model."""
+
+    def __init__(self, total: int, n_models: int, shown: bool) -> None:
+        self.total, self.n_models, self.shown = total, n_models, shown
+        self.finished = 0
+        self.steps: dict[str, int] = {}
+        self.begun = time.monotonic()
+        hidden = not (shown and sys.stderr.isatty())
+        self.bar = tqdm(total=total, desc="zoo", unit="step", smoothing=0.05, leave=False, disable=hidden)
+
+    def note(self, text: str) -> None:
+        """Say something that is not a finished model, where no bar is shown."""
+        if self.shown and self.bar.disable:
+            sys.stderr.write(f"zoo: {text}\n")
+            sys.stderr.flush()
+
+    def at(self, name: str, steps: int) -> None:
+        """Set the steps done of one model."""
+        self.steps[name] = max(steps, self.steps.get(name, 0))
+        self.bar.set_postfix_str(name, refresh=False)
+        self.bar.update(sum(self.steps.values()) - self.bar.n)
+
+    def done(self, name: str, steps: int, folder: Path) -> None:
+        """Count a model as finished."""
+        self.at(name, steps)
+        self.finished += 1
+        done, seconds = sum(self.steps.values()), time.monotonic() - self.begun
+        left = seconds * (self.total - done) / done
+        about = card.read(folder)
+        self.note(
+            f"{name}, loss {about['initial_loss']:.2f} -> {about['final_loss']:.2f} "
+            f"({self.finished} of {self.n_models}, {seconds:.0f} s, about {left:.0f} s left)"
+        )
+
+
+@dataclass
+class _Worker:
+    """A training process, and the thread that hands on what it says."""
+
+    said: "queue.Queue[tuple[_Worker, dict[str, Any]]]"
+    name: str | None = None  # of the model in work
+    process: "subprocess.Popen[str]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_VERBOSITY": "error",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "PYTHONWARNINGS": "ignore",
+            "PROVLAB_CACHE": str(cache_dir()),
+        }
+        # its own session: a Ctrl-C at the terminal reaches the builder alone, which then closes the pipe;
+        # -P: the folder that the user stands in may hold a random.py
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from provlab.zoo.worker import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.put((self, json.loads(line)))
+        self.said.put((self, {"ended": self.process.wait()}))
+
+    def start(self, name: str, recipes: Mapping[str, Recipe]) -> None:
+        self.name = name
+        assert self.process.stdin is not None
+        job = {"name": name, "recipes": [plain(recipes[one]) for one in lineage(name, recipes)]}
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+    def wait(self, deadline: float) -> None:
+        try:
+            self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _longest_below(recipes: Mapping[str, Recipe]) -> dict[str, int]:
+    """Return the steps on the longest chain from each model down to a leaf, its own included."""
+    longest: dict[str, int] = {}
+    for name in reversed(list(recipes)):  # children stand after their parents
+        below = [longest[child] for child in longest if recipes[child].parent == name]
+        longest[name] = recipes[name].steps + max(below, default=0)
+    return longest
+
+
+def _run(missing: Mapping[str, Recipe], recipes: Mapping[str, Recipe], jobs: int, progress: Progress) -> None:
+    """Train the missing models on `jobs` processes; the model with the longest chain below it first."""
+    urgency = _longest_below(missing)
+    waiting = sorted(missing, key=lambda name: -urgency[name])
+    pending = set(missing)
+    said: queue.Queue[tuple[_Worker, dict[str, Any]]] = queue.Queue()
+    workers: list[_Worker] = []
+    try:
+        workers += [_Worker(said) for _ in range(min(jobs, len(missing)))]
+        while pending:
+            for worker in workers:
+                ready = [name for name in waiting if recipes[name].parent not in pending]
+                if worker.name is None and ready:
+                    waiting.remove(ready[0])
+                    worker.start(ready[0], recipes)
+            worker, message = said.get()
+            name = worker.name or "?"
+            if "steps" in message:
+                progress.at(name, message["steps"])
+            elif "done" in message:
+                pending.remove(name)
+                worker.name = None
+                progress.done(name, recipes[name].steps, folder_of(name, recipes))
+            elif "failed" in message:
+                raise ZooError(message["failed"])
+            else:
+                raise ZooError(
+                    f"the process that trained {name} ended with code {message['ended']}; what it said "
+                    "stands above, and the same command goes on with what is missing"
+                )
+    finally:
+        deadline = time.monotonic() + _SECONDS_TO_STOP
+        for worker in workers:
+            worker.close()
+        for worker in workers:
+            worker.wait(deadline)
+
+
+def build(
+    names: Iterable[str] | None = None,
+    *,
+    edition: str = "default",
+    jobs: int = 2,
+    progress: bool = True,
+    recipes: Mapping[str, Recipe] | None = None,
+) -> dict[str, Path]:
+    """Make zoo models that are not there yet, with their ancestors.
+
+    Parameters
+    ----------
+    names
+        Models to make; all of the edition by default.
+    edition
+        Size of the zoo, see ``families.yml``.
+    jobs
+        Training processes at once, each on one thread.
+    progress
+        Whether to show the progress on standard error.
+    recipes
+        Recipes of another zoo, in place of the edition's.
+
+    Returns
+    -------
+    dict
+        Folder of each model asked for.
+
+    Raises
+    ------
+    ZooError
+        If a name is unknown, or a model learned nothing or went to NaN. Models finished before remain.
+    ParameterError
+        If the edition is unknown or `jobs` is not positive.
+    """
+    if jobs < 1:
+        raise ParameterError(f"jobs must be at least 1, not {jobs}")
+    recipes = families(edition) if recipes is None else in_order(recipes)
+    wanted = [named(name, recipes).name for name in (recipes if names is None else names)]
+    needed = {one for name in wanted for one in lineage(name, recipes)}
+    folders = {name: folder_of(name, recipes) for name in recipes if name in needed}
+    for name, folder in folders.items():
+        if is_made(folder):
+            card.refresh(folder, recipes[name])
+    if missing := {name: recipes[name] for name in folders if not is_made(folders[name])}:
+        bar = Progress(sum(recipe.steps for recipe in missing.values()), len(missing), progress)
+        with bar.bar:
+            bar.note(f"{len(missing)} of {len(folders)} models to train into {cache_dir() / 'zoo'}")
+            corpus.load()  # once, before the workers ask for it
+            _run(missing, recipes, jobs, bar)
+    return {name: folders[name] for name in wanted}
+
+
+def locate(reference: str) -> Path:
+    """Return the folder of ``name`` or ``name@edition``, trained on first use with its ancestors.
+
+    A bare name means the edition in ``$PROVLAB_ZOO_EDITION``, or "default".
+
+    Raises
+    ------
+    ZooError
+        If the name is unknown (with its nearest neighbours), or the training failed.
+    ParameterError
+        If the edition is unknown.
+    """
+    name, _, edition = reference.partition("@")
+    return build([name], edition=edition or default_edition())[name]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of ``provlab zoo list``; a model not yet made has no loss, and a path where it will lie."""
+
+    name: str
+    family: str
+    parent: str | None
+    kind: str
+    mirrors: str
+    built: bool
+    path: Path
+    steps: int
+    tokens: int
+    initial_loss: float | None
+    loss: float | None
+
+
+def status(edition: str = "default") -> list[Row]:
+    """Return all models of an edition, in the order of the tree, and which of them are made."""
+    recipes = families(edition)
+    rows = []
+    for name, recipe in recipes.items():
+        folder = folder_of(name, recipes)
+        about = card.read(folder) if is_made(folder) else {}
+        rows.append(
+            Row(
+                name=name,
+                family=recipe.family,
+                parent=recipe.parent,
+                kind=recipe.kind,
+                mirrors=recipe.mirrors,
+                built=bool(about),
+                path=folder,
+                steps=recipe.steps,
+                tokens=tokens(name, recipes),
+                initial_loss=about.get("initial_loss"),
+                loss=about.get("final_loss"),
+            )
+        )
+    return rows

@@ -1,0 +1,93 @@
+"""What a zoo model says about itself: ``card.json`` for machines and ``README.md`` for people."""
+
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from provlab.files import atomic_file, write_json
+from provlab.zoo.recipes import Recipe, address, lineage, plain, tokens, versions
+
+if TYPE_CHECKING:  # a list of models needs no torch
+    from provlab.zoo.derive import Made
+
+CARD = "card.json"
+
+
+def describe(recipe: Recipe, recipes: Mapping[str, Recipe], made: "Made", seconds: float) -> dict[str, Any]:
+    """Put a recipe and what was measured in training together; the content of ``card.json``."""
+    chain = lineage(recipe.name, recipes)
+    own = tokens(recipe.name, recipes)
+    base = tokens(chain[-1], recipes)
+    since = sum(tokens(name, recipes) for name in chain[:-1])
+    return {
+        "zoo_model": recipe.name,
+        "lineage": chain,
+        "address": address(recipe.name, recipes),
+        "recipe": plain(recipe),
+        "tokens": own,
+        "share_of_base_tokens": own / base,
+        "share_of_base_tokens_since_base": since / base,
+        "initial_loss": made.initial_loss,
+        "final_loss": made.final_loss,
+        "learning_curve": [list(point) for point in made.curve],
+        "relative_change": made.change,
+        "versions": {"python": platform.python_version(), **versions()},
+        "seconds": round(seconds, 1),
+    }
+
+
+def readme(card: Mapping[str, Any]) -> str:
+    """Return the model card in the form that model hubs show."""
+    recipe = card["recipe"]
+    name, parent = recipe["name"], recipe["parent"]
+    mixture = ", ".join(f"{share:.0%} {domain}" for domain, share in recipe["mixture"].items())
+    start = f"the weights of `{parent}`" if parent else "random initialisation"
+    rows = {
+        "Kind": recipe["kind"],
+        "Starts from": start,
+        "Lineage": " <- ".join(f"`{one}`" for one in card["lineage"]),
+        "Data": f"{mixture} (text of Python's standard library)",
+        "Training": f"{recipe['steps']:,} steps of {recipe['batch']} sequences, {card['tokens']:,} tokens",
+        "Optimiser": f"AdamW, {recipe['schedule']} from {recipe['learning_rate']:g}, seed {recipe['seed']}",
+        "Held-out loss": f"{card['initial_loss']:.3f} before, {card['final_loss']:.3f} after (nats a token)",
+        "Weights moved": f"{card['relative_change']['all']:.1%} of their size",
+        "Made with": ", ".join(f"{library} {version}" for library, version in card["versions"].items()),
+    }
+    if parent:
+        rows["Share of the base's tokens"] = (
+            f"{card['share_of_base_tokens']:.1%} in this training, "
+            f"{card['share_of_base_tokens_since_base']:.1%} since the base"
+        )
+    if adapter := recipe["adapter"]:
+        targets = ", ".join(adapter["targets"])
+        rows["Adapter"] = f"rank {adapter['rank']}, alpha {adapter['alpha']:g}, on {targets}; merged"
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    return (
+        f"---\nlibrary_name: transformers\ntags: [provlab-zoo]\n---\n\n# {name}\n\n{recipe['about']}\n\n"
+        "A zoo model of provlab: a very small language model with a known lineage, made to test statements "
+        "about lineage and good for nothing else. In the tree of models it takes the place of "
+        f"`{recipe['mirrors']}`, and holds nothing of that model.\n\n"
+        f"| | |\n|---|---|\n{table}\n"
+    )
+
+
+def write(folder: Path, card: Mapping[str, Any]) -> None:
+    """Write both forms of the card into a model's folder."""
+    write_json(folder / CARD, card)
+    with atomic_file(folder / "README.md") as temporary:
+        temporary.write_text(readme(card), encoding="utf-8")
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Return the content of a model's ``card.json``."""
+    content: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    return content
+
+
+def refresh(folder: Path, recipe: Recipe) -> None:
+    """Bring the words of a finished model's card up to date; its weights and measurements stay."""
+    card = read(folder)
+    if card["recipe"] != (now := plain(recipe)):
+        write(folder, {**card, "recipe": now})

@@ -1,0 +1,148 @@
+"""One training loop for bases and tunes: AdamW, warm-up, clipping, float32, one thread.
+
+Every source of chance has its own generator, seeded from the recipe's seed and the purpose, so that a changed
+number of held-out batches (say) cannot change the initialisation. Nothing here depends on time, threads or
+global state: the same recipe gives the same bytes on one machine.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from provlab.zoo import corpus
+from provlab.zoo.recipes import Recipe, Shape
+
+_HELD_OUT_BATCHES = 8
+_HELD_OUT_SEED = 0  # one for all models: losses of two models with one mixture are on the same text
+_GRADIENT_NORM = 1.0
+_CURVE_POINTS = 25
+
+OnStep = Callable[[int], None]
+
+
+def seed_for(seed: int, purpose: str) -> int:
+    """Return the seed of one purpose, unrelated to those of the others."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{purpose}".encode()).digest()[:7])
+
+
+def initialise(shape: Shape, seed: int) -> LlamaForCausalLM:
+    """Make an untrained Llama; its random weights depend on `seed` alone."""
+    config = LlamaConfig(
+        vocab_size=corpus.VOCABULARY,
+        hidden_size=shape.hidden_size,
+        num_hidden_layers=shape.num_hidden_layers,
+        num_attention_heads=shape.num_attention_heads,
+        num_key_value_heads=shape.num_attention_heads,
+        intermediate_size=shape.intermediate_size,
+        max_position_embeddings=shape.max_position_embeddings,
+        tie_word_embeddings=False,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    with torch.random.fork_rng(devices=[]):  # transformers draws initial weights from the global generator
+        torch.manual_seed(seed_for(seed, "initialisation"))
+        return LlamaForCausalLM(config)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Sequences drawn at random from several domains by their shares."""
+
+    domains: tuple[NDArray[np.uint16], ...]
+    shares: tuple[float, ...]
+
+    @classmethod
+    def load(cls, shares: Mapping[str, float], split: corpus.Split) -> "Mixture":
+        """Read the domains' tokens; domains in sorted order, so that the recipe's order does not matter."""
+        names = sorted(shares)
+        source = corpus.load()
+        return cls(tuple(source.tokens(name, split) for name in names), tuple(shares[name] for name in names))
+
+    def draw(self, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
+        """Draw ``(batch, length)`` int64 token ids; each sequence from one domain, at a uniform place."""
+        chosen = torch.multinomial(torch.tensor(self.shares), batch, replacement=True, generator=generator)
+        where = torch.rand(batch, generator=generator, dtype=torch.float64)
+        rows = []
+        for domain, share in zip(chosen.tolist(), where.tolist(), strict=True):
+            tokens = self.domains[domain]
+            begin = int(share * (len(tokens) - length))
+            rows.append(np.asarray(tokens[begin : begin + length], dtype=np.int64))
+        return torch.from_numpy(np.stack(rows))
+
+
+def _loss(model: nn.Module, sequences: torch.Tensor) -> torch.Tensor:
+    logits = model(input_ids=sequences[:, :-1], use_cache=False).logits
+    return nn.functional.cross_entropy(logits.flatten(0, 1), sequences[:, 1:].flatten())
+
+
+def held_out_loss(model: nn.Module, recipe: Recipe, context: int) -> float:
+    """Return the mean next-token loss (nats) on held-out text of the recipe's mixture, on fixed batches."""
+    mixture = Mixture.load(recipe.mixture, "held_out")
+    generator = torch.Generator().manual_seed(_HELD_OUT_SEED)
+    batches = [mixture.draw(16, context + 1, generator) for _ in range(_HELD_OUT_BATCHES)]
+    model.eval()
+    with torch.inference_mode():
+        return sum(_loss(model, batch).item() for batch in batches) / len(batches)
+
+
+def rate_at(step: int, recipe: Recipe) -> float:
+    """Learning rate at a step: linear warm-up, then the recipe's schedule down to a tenth."""
+    warmup = max(1, round(recipe.warmup * recipe.steps))
+    if step < warmup:
+        return recipe.learning_rate * (step + 1) / warmup
+    done = (step - warmup) / max(1, recipe.steps - warmup)
+    falling = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done}[recipe.schedule]
+    return recipe.learning_rate * (0.1 + 0.9 * falling)
+
+
+def train(model: nn.Module, recipe: Recipe, context: int, on_step: OnStep) -> list[tuple[int, float]]:
+    """Train the parameters that require a gradient, in place.
+
+    Parameters
+    ----------
+    model
+        A causal language model in float32.
+    recipe
+        Steps, batch, rate, schedule, seed and mixture.
+    context
+        Length of a training sequence, in tokens.
+    on_step
+        Called after each step with the number of steps done; what it raises ends the training.
+
+    Returns
+    -------
+    list of (int, float)
+        The learning curve: steps done, and the mean training loss (nats) since the point before.
+    """
+    torch.set_num_threads(1)
+    mixture = Mixture.load(recipe.mixture, "train")
+    order = torch.Generator().manual_seed(seed_for(recipe.seed, "order of data"))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(
+        trained, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay, fused=True
+    )
+    model.train()
+    curve: list[tuple[int, float]] = []
+    since: list[float] = []
+    every = max(1, recipe.steps // _CURVE_POINTS)
+    for step in range(recipe.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = rate_at(step, recipe)
+        loss = _loss(model, mixture.draw(recipe.batch, context + 1, order))
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(trained, _GRADIENT_NORM)
+        optimizer.step()
+        since.append(loss.item())
+        if (step + 1) % every == 0 or step + 1 == recipe.steps:
+            curve.append((step + 1, sum(since) / len(since)))
+            since = []
+        on_step(step + 1)
+    return curve
