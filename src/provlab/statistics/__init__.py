@@ -1,0 +1,31 @@
+"""Statistics on pairs of models, by name."""
+
+from collections.abc import Sequence
+
+from provlab.errors import ParameterError
+from provlab.statistics.base import Statistic
+from provlab.statistics.phi_h import PhiH
+from provlab.statistics.phi_jsd import PhiJSD
+from provlab.statistics.phi_l2 import PhiL2
+from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.phi_u import PhiU
+
+REGISTRY: dict[str, Statistic] = {s.name: s for s in (PhiU(), PhiH(), PhiL2(), PhiJSD(), PhiMatch())}
+
+
+def get(name: str) -> Statistic:
+    """Return a registered statistic by name.
+
+    Raises
+    ------
+    ParameterError
+        If no statistic has that name.
+    """
+    if name not in REGISTRY:
+        raise ParameterError(f"no statistic is called {name!r}; there are {', '.join(REGISTRY)}")
+    return REGISTRY[name]
+
+
+def checked_names(names: Sequence[str] | None) -> list[str]:
+    """Return the names given, each known and once, or all registered names for None."""
+    return list(dict.fromkeys(get(name).name for name in names)) if names is not None else list(REGISTRY)

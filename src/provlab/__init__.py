@@ -1,0 +1,31 @@
+"""Were these two language models trained independently, and where do they disagree?
+
+The library under the provlab study. `compare` tests a pair of models, `study` all pairs of many, and `begin` starts an
+experiment in a notebook. Names are loaded on first use, so that ``import provlab`` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from provlab.api import compare, study
+    from provlab.errors import ProvlabError
+    from provlab.experiment import begin
+    from provlab.report import Comparison, StudyReport
+
+__all__ = ["Comparison", "ProvlabError", "StudyReport", "begin", "compare", "study"]
+
+_HOMES = {
+    "compare": "provlab.api",
+    "study": "provlab.api",
+    "ProvlabError": "provlab.errors",
+    "begin": "provlab.experiment",
+    "Comparison": "provlab.report",
+    "StudyReport": "provlab.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'provlab' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

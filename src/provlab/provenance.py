@@ -1,0 +1,57 @@
+"""Where numbers come from: versions, the project's commit, and the folder that holds results."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+LIBRARIES = (
+    "provlab",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "peft",
+    "numpy",
+    "scipy",
+    "pandas",
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that numbers depend on."""
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in LIBRARIES}}
+
+
+def commit() -> str | None:
+    """Commit of the project's checkout, with ``+changes`` if files differ; None outside a checkout."""
+    try:
+        head = _git("rev-parse", "HEAD")
+        return head + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
+    return done.stdout.strip()
+
+
+def results_root() -> Path:
+    """Folder of results: ``$PROVLAB_RESULTS``, else ``_results`` in the nearest folder above that is a project.
+
+    A project is a folder with a ``notebooks`` folder and a ``pyproject.toml``; outside of one it is the working folder.
+    """
+    if named := os.environ.get("PROVLAB_RESULTS"):
+        return Path(named).expanduser()
+    return project_root() / "_results"
+
+
+def project_root() -> Path:
+    """Nearest folder at or above the working folder that is a project, else the working folder."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "notebooks").is_dir() and (folder / "pyproject.toml").is_file():
+            return folder
+    return here

@@ -1,0 +1,236 @@
+"""Run notebooks by name through papermill, and the list of notebooks that makes a study.
+
+A notebook is inspected before anything runs, so that an unknown or ill-typed parameter costs nothing; it is executed
+to a temporary path and moved into place when it succeeded, so that a page never shows half a run. What a finished page
+was made from is kept as a stamp in the page itself: if notebook, parameters, library and versions are the same, the
+page is up to date.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+import yaml
+
+from provlab import provenance
+from provlab.errors import ParameterError, ProvlabError
+from provlab.experiment import check_type
+from provlab.files import atomic_file, digest, sha256_file
+
+# what an annotation in a parameters cell may be; no expression is ever evaluated
+TYPES: dict[str, Any] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "dict": dict,
+    "list": list,
+    "list[str]": list[str],
+    "list[int]": list[int],
+    "list[float]": list[float],
+}
+
+
+def find_notebook(name: str) -> Path:
+    """Path of a notebook given by path or by name; names are looked up in the project's ``notebooks`` folder.
+
+    Raises
+    ------
+    ParameterError
+        If there is none; the message lists those that there are.
+    """
+    path = Path(name)
+    if path.suffix == ".ipynb":
+        if path.is_file():
+            return path
+        raise ParameterError(f"there is no notebook {name}")
+    folder = provenance.project_root() / "notebooks"
+    path = folder / f"{name}.ipynb"
+    if not path.is_file():
+        known = ", ".join(sorted(found.stem for found in folder.glob("*.ipynb"))) or "none"
+        raise ParameterError(f"there is no notebook {name!r} in {folder}; there are: {known}")
+    return path
+
+
+def parameters_of(path: Path) -> dict[str, dict[str, Any]]:
+    """Parameters that a notebook declares: name to ``inferred_type_name``, ``default`` and ``help``."""
+    try:
+        found: dict[str, dict[str, Any]] = papermill.inspect_notebook(str(path))
+    except (ValueError, KeyError, nbformat.reader.NotJSONError) as error:
+        raise ParameterError(f"{path} is no notebook that can be read ({error})") from error
+    return found
+
+
+def checked(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters given, each known to the notebook and of the declared type.
+
+    Raises
+    ------
+    ParameterError
+        Naming the parameter, and what the notebook has or wants.
+    """
+    declared = parameters_of(path)
+    for name, value in given.items():
+        if name not in declared:
+            raise ParameterError(f"{path.stem} has no parameter {name!r}; it has {', '.join(sorted(declared))}")
+        annotation = TYPES.get(declared[name]["inferred_type_name"])
+        if annotation is not None:
+            check_type(name, value, annotation)
+    return dict(given)
+
+
+def parse_assignments(assignments: list[str]) -> dict[str, Any]:
+    """``name=value`` strings as a dict, each value read as YAML; ``a,b`` is a list for a parameter that wants one."""
+    parsed = {}
+    for assignment in assignments:
+        name, separator, value = assignment.partition("=")
+        if not separator or not name.isidentifier():
+            raise ParameterError(f"a parameter is given as name=value, not {assignment!r}")
+        try:
+            parsed[name] = yaml.safe_load(value) if value else ""
+        except yaml.YAMLError as error:
+            raise ParameterError(f"the value of parameter {name} is not readable as YAML: {value!r}") from error
+    return parsed
+
+
+def as_lists(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Split comma-separated text for parameters that are lists of strings, so ``-p models=a,b`` works in a shell."""
+    declared = parameters_of(path)
+    return {
+        name: [item.strip() for item in value.split(",") if item.strip()]
+        if isinstance(value, str) and declared.get(name, {}).get("inferred_type_name") == "list[str]"
+        else value
+        for name, value in given.items()
+    }
+
+
+@cache
+def library_digest() -> str:
+    """Hash of the library's source and data files: what else a page's numbers depend on."""
+    root = Path(str(resources.files("provlab")))
+    files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".yml", ".csv"))
+    return digest({str(file.relative_to(root)): sha256_file(file) for file in files})
+
+
+def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
+    """Hash of all that a page is made from; `inputs` stands for what it reads besides."""
+    notebook = nbformat.read(path, as_version=4)
+    cells = [[cell.cell_type, cell.source] for cell in notebook.cells]
+    return digest([cells, dict(parameters), library_digest(), provenance.versions(), inputs])
+
+
+def stamp_of(page: Path) -> str | None:
+    """The stamp of a finished page, or None if it is not there or was not made by `run`."""
+    if not page.is_file():
+        return None
+    try:
+        found = nbformat.read(page, as_version=4).metadata.get("provlab", {}).get("stamp")
+    except (ValueError, KeyError, nbformat.reader.NotJSONError):
+        return None
+    return str(found) if found else None
+
+
+def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str = "", progress: bool = True) -> None:
+    """Execute a notebook with parameters; the page appears at `output` only if every cell succeeded.
+
+    Raises
+    ------
+    ParameterError
+        Before anything runs, if a parameter is unknown or ill-typed.
+    ProvlabError
+        If a cell fails, with the cell's last line; the failed notebook is kept beside `output` for reading, under a
+        name that the book leaves out.
+    """
+    parameters = checked(path, parameters)
+    made_from = stamp(path, parameters, inputs)
+    failed = output.with_suffix(".failed.ipynb")
+    failed.unlink(missing_ok=True)
+    with atomic_file(output) as temporary:
+        try:
+            papermill.execute_notebook(
+                str(path),
+                str(temporary),
+                parameters=parameters,
+                cwd=str(provenance.project_root()),
+                kernel_name="python3",
+                progress_bar=progress,
+                log_output=False,
+            )
+        except papermill.PapermillExecutionError as error:
+            os.replace(temporary, failed)
+            raise ProvlabError(
+                f"notebook {path.stem} failed in cell {error.exec_count}: {error.ename}: {error.evalue}; see {failed}"
+            ) from error
+        notebook = nbformat.read(temporary, as_version=4)
+        notebook.metadata["provlab"] = {"stamp": made_from}
+        nbformat.write(notebook, temporary)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The notebooks of a study, in order, with their parameters.
+
+    Attributes
+    ----------
+    profile : str
+        Label handed to every notebook.
+    experiments : list
+        Each with ``notebook``, ``parameters`` and ``reads`` (whether it reads what the notebooks before it left).
+    fetches : list of dict
+        Hub models that the plan needs, each with ``id`` and ``gigabytes``; asked about before anything is fetched.
+    needs : str
+        What else a user must have, in words.
+    zoo : dict
+        ``edition`` of the zoo to build first, if any.
+    """
+
+    profile: str
+    experiments: list[dict[str, Any]]
+    fetches: list[dict[str, Any]] = field(default_factory=list)
+    needs: str = ""
+    zoo: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """Read a plan; a wrong key or notebook is named."""
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+            plan = cls(**content)
+        except FileNotFoundError as error:
+            others = ", ".join(sorted(p.stem for p in path.parent.glob("*.yml"))) or "none"
+            raise ParameterError(f"there is no plan {path}; beside it there are: {others}") from error
+        except (yaml.YAMLError, TypeError) as error:
+            raise ParameterError(f"{path} is no plan that can be read ({error})") from error
+        for experiment in plan.experiments:
+            checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}))
+        return plan
+
+
+def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[str], None] = print) -> int:
+    """Run every notebook of a plan that is not up to date; return how many ran."""
+    ran = 0
+    before = ""  # stands for the pages made so far, for notebooks that read what those left
+    for experiment in plan.experiments:
+        path = find_notebook(experiment["notebook"])
+        parameters = {"profile": plan.profile, **experiment.get("parameters", {})}
+        inputs = before if experiment.get("reads") else ""
+        page = output / path.name
+        wanted = stamp(path, checked(path, parameters), inputs)
+        if stamp_of(page) == wanted and not force:
+            say(f"{path.stem}: up to date")
+        else:
+            started = time.monotonic()
+            say(f"{path.stem}: running")
+            run(path, parameters, page, inputs=inputs)
+            say(f"{path.stem}: done in {time.monotonic() - started:,.0f} s")
+            ran += 1
+            wanted += f" {time.time_ns()}"  # whatever reads this page must run again
+        before = digest([before, page.name, page.stat().st_mtime_ns])
+    return ran

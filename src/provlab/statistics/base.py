@@ -1,0 +1,238 @@
+"""What every statistic is: features made once per model, compared block by block, then aggregated.
+
+A statistic of the papers compares two models through one or more *blocks* (transformer blocks, counted from 0; a
+statistic of the whole model has the single block ``None``). The unit of work of a study is (statistic, block) over
+all models, so a statistic never sees a pair before both models' features of that block are there, and never reads a
+tensor twice.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provlab.errors import NotComparableError, ParameterError
+from provlab.files import digest
+from provlab.inference import pvalues
+from provlab.models import anatomy
+from provlab.models.checkpoint import Checkpoint
+
+Array = NDArray[np.float32]
+
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+def _check_device(device: str) -> None:
+    """Raise ParameterError unless torch can compute on `device` here."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise ParameterError(f"device {device!r} cannot be used on this machine ({why}); use cpu") from error
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may set; each statistic reads some of it and records just that.
+
+    Attributes
+    ----------
+    seed : int
+        Every random draw (tokens, permutations) derives from it.
+    device, dtype : str
+        Where and in which precision activations are computed (``cpu``, ``cuda``; ``float32``, ``bfloat16``, ...).
+    n_permutations : int
+        T of PERMTEST for the whole-model phi_l2 (the paper: 99).
+    n_block_permutations : int
+        T of PERMTEST for the per-block phi_l2.
+    n_sequences, sequence_length : int
+        Inputs of the activation statistics: uniformly random tokens (phi_h) or held-out text (phi_jsd, phi_match).
+    text : str
+        The held-out text; identified in records by its SHA-256.
+    vocab_size : int or None
+        Random tokens are drawn below it; ``None`` until a study sets it to the smallest vocabulary of its models.
+    """
+
+    seed: int = 0
+    device: str = "cpu"
+    dtype: str = "float32"
+    n_permutations: int = 99
+    n_block_permutations: int = 999
+    n_sequences: int = 32
+    sequence_length: int = 64
+    text: str = field(default="", repr=False)
+    vocab_size: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ParameterError(f"{name} must be a whole number of at least 1, not {value!r}")
+        if self.dtype not in DTYPES:
+            raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}")
+        _check_device(self.device)
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
+            raise ParameterError(f"seed must be a whole number of at least 0, not {self.seed!r}")
+
+    @cached_property
+    def text_sha256(self) -> str:
+        """Hex SHA-256 that stands for the text in records."""
+        return digest(self.text)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype as torch knows it."""
+        return DTYPES[self.dtype]
+
+    def as_record(self) -> dict[str, Any]:
+        """All options as JSON-able data, the text by its hash."""
+        return {**asdict(replace(self, text="")), "text": self.text_sha256}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A checkpoint and which of its tensors plays which part."""
+
+    checkpoint: Checkpoint
+    anatomy: anatomy.Anatomy
+
+    @classmethod
+    def open(cls, source: str, *, allow_pickle: bool = False) -> "Model":
+        """Open a source string (folder, hub id or scheme:name) and read its anatomy."""
+        checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
+        return cls(checkpoint, anatomy.of(checkpoint))
+
+    @property
+    def name(self) -> str:
+        """Short label of the checkpoint."""
+        return self.checkpoint.name
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """One statistic on one block of one pair.
+
+    Attributes
+    ----------
+    block : int or None
+        Counted from 0; None for a statistic of the whole model.
+    value, log10_p : float
+        The raw statistic, and its log10 p where it has one.
+    detail : dict
+        What aggregation needs besides, JSON-able.
+    matching : array or None
+        ``(h,)`` int64, the partner of each hidden unit, for statistics that match units.
+    """
+
+    block: int | None
+    value: float
+    log10_p: float | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    matching: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One statistic on one pair: the aggregate over blocks, and the blocks.
+
+    Attributes
+    ----------
+    value : float
+        The raw statistic (mean Spearman correlation over blocks, minus a distance, a divergence in nats).
+    log10_p : float or None
+        Of the aggregate; ``None`` for a statistic that yields no p-value.
+    floor : float or None
+        The smallest log10 p that this statistic can reach on this pair.
+    """
+
+    value: float
+    log10_p: float | None
+    blocks: tuple[BlockResult, ...]
+    floor: float | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+class Features(ABC):
+    """What a statistic needs of one model; ``block(i)`` may read lazily and is asked once per block."""
+
+    @abstractmethod
+    def block(self, block: int | None) -> Any:
+        """Features of one block, as `Statistic.compare_block` wants them."""
+
+
+class Statistic(ABC):
+    """A statistic on pairs of models. Subclass it in a file of its own and register it.
+
+    Class attributes
+    ----------------
+    name, symbol : str
+        Key in commands and records, and the symbol for a reader.
+    version : int
+        Raised whenever the same inputs would give other numbers: stored records of older versions are not used.
+    reads : str
+        One line: what it reads of each model.
+    assumptions : str
+        Under which its p-value is one; empty for a raw value.
+    """
+
+    name: ClassVar[str]
+    symbol: ClassVar[str]
+    version: ClassVar[int] = 1
+    reads: ClassVar[str]
+    assumptions: ClassVar[str] = ""
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """Return the part of the options that this statistic's numbers depend on."""
+        return {}
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """List the units of work of a pair; raise NotComparableError where the statistic does not apply."""
+        if a.anatomy.n_blocks != b.anatomy.n_blocks:
+            raise NotComparableError(
+                f"{self.name} compares block with block, but {a.name} has {a.anatomy.n_blocks} and "
+                f"{b.name} has {b.anatomy.n_blocks} blocks; phi_match can compare models of different depth"
+            )
+        return list(range(a.anatomy.n_blocks))
+
+    @abstractmethod
+    def prepare(self, model: Model, options: Options) -> Features:
+        """Make (or arrange to read) one model's features, once for all its pairs."""
+
+    @abstractmethod
+    def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
+        """Compare two models' features of one block."""
+
+    @abstractmethod
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """Bring the blocks of one pair together."""
+
+
+def require_equal(statistic: Statistic, a: Model, b: Model, *measures: str) -> None:
+    """Raise NotComparableError unless both anatomies agree in these attributes (``mlp_width``, ``width``)."""
+    for measure in measures:
+        found = [getattr(model.anatomy, measure) for model in (a, b)]
+        if found[0] != found[1]:
+            raise NotComparableError(
+                f"{statistic.name} needs models of equal {measure}, but {a.name} has {found[0]} and {b.name} "
+                f"{found[1]}; phi_match can compare models of different width"
+            )
+
+
+def fisher_over_blocks(blocks: Sequence[BlockResult]) -> Outcome:
+    """Aggregate per-block p-values by Fisher's method (Algorithm 3); the value is the mean correlation.
+
+    Valid where blocks are independent under the null, which Theorem 2 gives for statistics of MATCH per block.
+    """
+    log10_p = pvalues.fisher(np.array([b.log10_p for b in blocks]))
+    floor = pvalues.fisher(np.array([b.detail["floor"] for b in blocks]))
+    return Outcome(float(np.mean([b.value for b in blocks])), log10_p, tuple(blocks), floor)

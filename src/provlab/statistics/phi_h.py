@@ -1,0 +1,71 @@
+"""phi_H: do hidden units fire alike, in the order in which they stand? (Section 4.1)
+
+As phi_U, with the hidden activations of each MLP (the input of its down projection) in place of weights. The test is
+valid for any input; the paper, and this file, draw tokens uniformly at random from the vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from provlab.models.activations import mlp_activations, random_tokens
+from provlab.statistics.base import (
+    Array,
+    BlockResult,
+    Features,
+    Model,
+    Options,
+    Outcome,
+    Statistic,
+    fisher_over_blocks,
+    require_equal,
+)
+from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
+
+
+@dataclass(frozen=True)
+class HiddenActivations(Features):
+    """One ``(h, tokens)`` float32 array per block, from one pass over the inputs."""
+
+    arrays: list[Array]
+
+    def block(self, block: int | None) -> Array:
+        """Activations of one block."""
+        assert block is not None
+        return self.arrays[block]
+
+
+class PhiH(Statistic):
+    """phi_H over all blocks, aggregated by Fisher's method (Sections 3.2 and 4.1)."""
+
+    name = "phi_h"
+    symbol = "φ_H"
+    reads = "hidden activations of the MLPs on uniformly random tokens"
+    assumptions = PERMUTATION_ASSUMPTIONS
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """Inputs and arithmetic."""
+        names = ("seed", "vocab_size", "n_sequences", "sequence_length", "device", "dtype")
+        return {name: getattr(options, name) for name in names}
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """Every block; both MLPs must be equally wide."""
+        require_equal(self, a, b, "mlp_width")
+        return super().blocks(a, b)
+
+    def prepare(self, model: Model, options: Options) -> HiddenActivations:
+        """Run the model once over random tokens."""
+        vocab_size = options.vocab_size or model.anatomy.vocab_size
+        tokens = random_tokens(vocab_size, options.n_sequences, options.sequence_length, seed=options.seed)
+        kept = mlp_activations(
+            model.checkpoint, tokens, kinds=("hidden",), device=options.device, dtype=options.torch_dtype
+        )
+        return HiddenActivations(kept["hidden"])
+
+    def compare_block(self, a: Array, b: Array, block: int | None, options: Options) -> BlockResult:
+        """Match the units of two blocks by their activations."""
+        return correlation_with_identity(a, b, block)
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """Fisher over blocks."""
+        return fisher_over_blocks(blocks)

@@ -1,0 +1,97 @@
+"""phi_JSD: how far apart are two models' next-token distributions? (Section 4.1, after Lin 1991)
+
+The baseline that does not work. It depends on outputs only, which no permutation changes, so PERMTEST cannot turn it
+into a p-value: it is reported raw, and the study shows that it does not tell dependent from independent pairs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import NotComparableError
+from provlab.models.activations import next_token_log_probs
+from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.text import encode
+
+
+@dataclass(frozen=True)
+class NextTokens(Features):
+    """Next-token distributions on the held-out text.
+
+    Attributes
+    ----------
+    tokens : array
+        The inputs, ``(n_sequences, sequence_length)``: two models are compared on the same tokens only.
+    log_probs : array
+        ``(n_sequences * sequence_length, vocab)`` float32, natural logarithm.
+    """
+
+    tokens: NDArray[np.int64]
+    log_probs: Array
+
+    def block(self, block: int | None) -> "NextTokens":
+        """Outputs belong to no block."""
+        return self
+
+
+def jensen_shannon(log_p: Array, log_q: Array) -> Array:
+    """Jensen-Shannon divergence of each row in nats, between 0 and ln 2 (Lin 1991, Equation 4.1).
+
+    Parameters
+    ----------
+    log_p, log_q : array
+        ``(n, vocab)`` natural logarithms of distributions.
+
+    Returns
+    -------
+    array
+        ``(n,)`` float64.
+    """
+    log_p, log_q = log_p.astype(np.float64), log_q.astype(np.float64)
+    log_mean = np.logaddexp(log_p, log_q) - np.log(2)
+    divergence = 0.5 * (np.exp(log_p) * (log_p - log_mean) + np.exp(log_q) * (log_q - log_mean)).sum(axis=1)
+    return np.maximum(divergence, 0.0)  # rounding may leave -1e-17 for equal rows
+
+
+class PhiJSD(Statistic):
+    """Mean Jensen-Shannon divergence of next-token distributions over held-out text, in nats; no p-value."""
+
+    name = "phi_jsd"
+    symbol = "φ_JSD"
+    reads = "next-token distributions on held-out text"
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """Inputs and arithmetic."""
+        names = ("text_sha256", "n_sequences", "sequence_length", "device", "dtype")
+        return {name: getattr(options, name) for name in names}
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """One unit; both models must predict the same vocabulary."""
+        if a.anatomy.vocab_size != b.anatomy.vocab_size:
+            raise NotComparableError(
+                f"{self.name} needs one vocabulary, but {a.name} has {a.anatomy.vocab_size} tokens and {b.name} "
+                f"{b.anatomy.vocab_size}; the weight statistics do not look at the vocabulary"
+            )
+        return [None]
+
+    def prepare(self, model: Model, options: Options) -> NextTokens:
+        """Run the model once over the text."""
+        tokens = encode(model.checkpoint, options)
+        chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
+        return NextTokens(tokens, np.concatenate(list(chunks)))
+
+    def compare_block(self, a: NextTokens, b: NextTokens, block: int | None, options: Options) -> BlockResult:
+        """Average the divergence over positions."""
+        if not np.array_equal(a.tokens, b.tokens):
+            raise NotComparableError(
+                f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
+            )
+        per_token = jensen_shannon(a.log_probs, b.log_probs)
+        return BlockResult(block, float(per_token.mean()), None, {"n": len(per_token)})
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """Return the single unit as it is."""
+        return Outcome(blocks[0].value, None, tuple(blocks), detail=dict(blocks[0].detail))

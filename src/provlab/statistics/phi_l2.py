@@ -1,0 +1,149 @@
+"""phi_l2: how close are the weights, measured against exchangeable copies? (Section 4.1, after Xu et al. 2024)
+
+Minus the sum over blocks of the Euclidean distance between two models' weights. Raw distances do not tell dependent
+from independent models; PERMTEST makes them comparable by holding each against the distances of copies of the first
+model whose hidden units and embedding dimensions are permuted (Appendix B). Per block (footnote 3), the hidden units
+of each MLP are permuted on their own, which gives independent p-values for Fisher's method.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provlab.errors import NotComparableError
+from provlab.inference import permtest, pvalues
+from provlab.models.anatomy import Anatomy
+from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations
+from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
+
+Weights = dict[str, torch.Tensor]
+MLP_ROLES = ("gate", "up", "down", "gate_bias", "up_bias")  # what moves with a block's hidden units
+
+
+@dataclass(frozen=True)
+class BlockWeights:
+    """All tensors of one block by name, float32, and which model they belong to."""
+
+    anatomy: Anatomy
+    tensors: Weights
+
+    def mlp(self) -> list[NDArray[np.float64]]:
+        """Everything that belongs to a hidden unit, one row a unit: ``(h, columns)`` float64 each."""
+        rows = []
+        for part in self.anatomy.parts:
+            if part.name not in self.tensors:
+                continue
+            for role, piece in part.split(self.tensors[part.name]).items():
+                if role in MLP_ROLES:
+                    by_unit = piece.mT if role == "down" else piece
+                    rows.append(by_unit.reshape(len(by_unit), -1).double().numpy())
+        return rows
+
+
+@dataclass(frozen=True)
+class AllWeights(Features):
+    """The weights of each block, read when the block is asked for."""
+
+    model: Model
+
+    def block(self, block: int | None) -> BlockWeights:
+        """Read every tensor of one block."""
+        anatomy = self.model.anatomy
+        names = [part.name for part in anatomy.parts if part.block == block]
+        read = self.model.checkpoint.tensor
+        return BlockWeights(anatomy, {name: read(name).to(torch.float32) for name in names})
+
+
+def distance(a: Weights, b: Weights) -> float:
+    """Euclidean distance between two sets of equally named tensors."""
+    squared = sum(float((a[name] - b[name]).double().square().sum()) for name in a)
+    return float(np.sqrt(squared))
+
+
+def block_distances(a: BlockWeights, b: BlockWeights, block: int, options: Options) -> list[float]:
+    """Distance of one block and, behind it, of T permuted copies of `a`.
+
+    The t-th copy permutes the embedding dimension and the block's hidden units; the permutation of the embedding is
+    the same in every block, as the t-th copy is one model.
+    """
+    found = [distance(a.tensors, b.tensors)]
+    for t in range(options.n_permutations):
+        # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
+        embedding = EmbeddingPermutations(a.anatomy).sample(np.random.default_rng([options.seed, t]))
+        units = MlpPermutations(a.anatomy, blocks=[block]).sample(np.random.default_rng([options.seed, t, block]))
+        found.append(distance(units(embedding(a.tensors)), b.tensors))
+    return found
+
+
+def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Options) -> permtest.PermTest:
+    """PERMTEST of one block's MLP distance under permutations of its hidden units.
+
+    The squared distance under a permutation is a constant minus twice a sum over the Gram matrix of the two MLPs, so
+    each permutation costs h additions and not h x d.
+    """
+    pieces = list(zip(a.mlp(), b.mlp(), strict=True))
+    constant = sum(float((x * x).sum() + (y * y).sum()) for x, y in pieces)
+    gram: NDArray[np.float64] = sum((x @ y.T for x, y in pieces), np.zeros(1))
+    units = np.arange(len(gram))
+
+    def phi(order: NDArray[np.int64]) -> float:
+        return -float(np.sqrt(max(constant - 2 * float(gram[order, units].sum()), 0.0)))
+
+    rng = np.random.default_rng([options.seed, block, 2])
+    orders = (rng.permutation(len(gram)) for _ in range(options.n_block_permutations))
+    observed, permuted = phi(units), np.array([phi(order) for order in orders])
+    p = float(permtest.p_value(observed, permuted))
+    return permtest.PermTest(p, float(np.log10(p)), observed, permuted)
+
+
+class PhiL2(Statistic):
+    """phi_l2 with PERMTEST over hidden units and embedding dimensions; per block with Fisher besides."""
+
+    name = "phi_l2"
+    symbol = "φ_ℓ2"
+    reads = "all weights of the blocks"
+    assumptions = (
+        "the first model was trained by an algorithm that treats hidden units and embedding dimensions alike, from "
+        "an initialisation that does, and nobody permuted them afterwards"
+    )
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """Permutations."""
+        names = ("seed", "n_permutations", "n_block_permutations")
+        return {name: getattr(options, name) for name in names}
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """Every block; both models must have the same tensors in the same shapes."""
+        blocks = super().blocks(a, b)
+        shapes = [{part.name: part.shape for part in model.anatomy.parts if part.block is not None} for model in (a, b)]
+        for name in sorted(shapes[0].keys() | shapes[1].keys()):
+            found = [str(table.get(name, "absent")) for table in shapes]
+            if found[0] != found[1]:
+                raise NotComparableError(
+                    f"{self.name} needs equal shapes, but {name} is {found[0]} in {a.name} and {found[1]} in {b.name}"
+                )
+        return blocks
+
+    def prepare(self, model: Model, options: Options) -> AllWeights:
+        """Arrange to read the weights."""
+        return AllWeights(model)
+
+    def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
+        """Distances of the block under all permutations, and the p-value of its MLP on its own."""
+        assert block is not None
+        distances = block_distances(a, b, block, options)
+        own = block_permtest(a, b, block, options)
+        floor = float(-np.log10(options.n_block_permutations + 1))
+        return BlockResult(block, -distances[0], own.log10_p, {"distances": distances, "floor": floor})
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """PERMTEST of the sum over blocks; Fisher over the blocks' own p-values goes into the detail."""
+        phi = -np.sum([block.detail["distances"] for block in blocks], axis=0)
+        log10_p = float(np.log10(permtest.p_value(phi[0], phi[1:])))
+        by_block = pvalues.fisher(np.array([block.log10_p for block in blocks]))
+        floor = float(-np.log10(len(phi)))
+        return Outcome(float(phi[0]), log10_p, tuple(blocks), floor, {"fisher_log10_p": by_block})

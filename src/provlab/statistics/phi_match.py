@@ -1,0 +1,91 @@
+"""phi_MATCH: do gate and up projections agree on which unit is which? (Section 3.3)
+
+Match the hidden units of two GLU MLPs twice, by their gate activations and by their up activations, and correlate the
+two matchings. Whoever permutes, rotates or rescales a model must move both alike to keep its outputs, so the statistic
+survives where phi_U and phi_H do not. It is no exact p-value: that it behaves like one is an empirical finding.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from provlab.errors import NotComparableError
+from provlab.inference import pvalues
+from provlab.inference.matching import match
+from provlab.models.activations import mlp_activations
+from provlab.statistics.base import (
+    Array,
+    BlockResult,
+    Features,
+    Model,
+    Options,
+    Outcome,
+    Statistic,
+    fisher_over_blocks,
+)
+from provlab.statistics.text import encode
+
+
+@dataclass(frozen=True)
+class GateAndUp(Features):
+    """Gate and up activations per block, each ``(h, tokens)`` float32, from one pass over the text."""
+
+    gate: list[Array]
+    up: list[Array]
+
+    def block(self, block: int | None) -> tuple[Array, Array]:
+        """Both activations of one block."""
+        assert block is not None
+        return self.gate[block], self.up[block]
+
+
+class PhiMatch(Statistic):
+    """phi_MATCH over blocks of equal index, aggregated by Fisher's method (Section 3.3.1)."""
+
+    name = "phi_match"
+    symbol = "φ_MATCH"
+    reads = "gate and up activations of the MLPs on held-out text"
+    assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """Inputs and arithmetic."""
+        names = ("text_sha256", "n_sequences", "sequence_length", "device", "dtype")
+        return {name: getattr(options, name) for name in names}
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """Blocks of equal index; both models must have gated MLPs."""
+        for model in (a, b):
+            if not model.anatomy.has("gate"):
+                raise NotComparableError(
+                    f"{self.name} needs a gated MLP, which {model.checkpoint.architecture} ({model.name}) has not"
+                )
+        return super().blocks(a, b)
+
+    def prepare(self, model: Model, options: Options) -> GateAndUp:
+        """Run the model once over the text."""
+        tokens = encode(model.checkpoint, options)
+        kept = mlp_activations(
+            model.checkpoint, tokens, kinds=("gate", "up"), device=options.device, dtype=options.torch_dtype
+        )
+        return GateAndUp(kept["gate"], kept["up"])
+
+    def compare_block(
+        self, a: tuple[Array, Array], b: tuple[Array, Array], block: int | None, options: Options
+    ) -> BlockResult:
+        """Correlate the matching of gates with the matching of ups, two-sided."""
+        if a[0].shape[1] != b[0].shape[1]:
+            raise NotComparableError(
+                f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
+            )
+        by_gate, by_up = (match(x, y).indices for x, y in zip(a, b, strict=True))
+        result = pvalues.spearman(by_gate, by_up)
+        return BlockResult(
+            block,
+            result.rho,
+            result.log10_p,
+            {"n": result.n, "floor": pvalues.log10_floor(result.n)},
+        )
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """Fisher over blocks."""
+        return fisher_over_blocks(blocks)

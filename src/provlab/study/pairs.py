@@ -1,0 +1,270 @@
+"""All pairs of a list of models under a list of statistics: resumable, each tensor read once per statistic.
+
+The unit of work is (statistic, block) over all models: features of one block are made for every model, every pair is
+compared, and the features are dropped before the next block. A finished unit goes to the store at once. What fails for
+one pair becomes a record with its reason, and the rest goes on.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from provlab.errors import InputError, MissingRoleError, NotComparableError, ProvlabError
+from provlab.statistics import get as get_statistic
+from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.study.store import Store
+
+# what may befall one pair without being a fault of the study: refusals, and the machine's own limits
+PAIR_FAILURES = (ProvlabError, MemoryError, OSError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class PairRecord:
+    """One statistic on one pair.
+
+    Attributes
+    ----------
+    a, b : str
+        Sources of the two models, in the order in which they were compared.
+    statistic : str
+        Registered name.
+    outcome : Outcome or None
+        ``None`` where the comparison failed.
+    error : str or None
+        Why it failed, one line.
+    keys : tuple of str
+        Where the finished units stand in the store.
+    """
+
+    a: str
+    b: str
+    statistic: str
+    outcome: Outcome | None
+    error: str | None = None
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The models that opened, by source, and the reason for each that did not."""
+
+    models: dict[str, Model]
+    refused: dict[str, str]
+
+
+def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: bool = False) -> Bench:
+    """Open every source; one that cannot be opened is kept with its reason, or raises if `strict`.
+
+    Raises
+    ------
+    InputError
+        If fewer than two distinct sources are given.
+    """
+    if repeated := sorted({s for s in sources if sources.count(s) > 1}):
+        raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
+    if len(sources) < 2:
+        raise InputError(f"a study needs at least two models, not {len(sources)}")
+    models: dict[str, Model] = {}
+    refused: dict[str, str] = {}
+    for source in sources:
+        try:
+            models[source] = Model.open(source, allow_pickle=allow_pickle)
+        except PAIR_FAILURES as error:
+            if strict:
+                raise
+            refused[source] = reason(error)
+    return Bench(models, refused)
+
+
+def reason(error: BaseException) -> str:
+    """One line for a record: our own errors speak for themselves, others are named."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, ProvlabError) else f"{type(error).__name__}: {text}"
+
+
+def with_common_vocabulary(options: Options, models: Mapping[str, Model]) -> Options:
+    """Set the vocabulary of random tokens to the smallest among the models, unless it is set already."""
+    if options.vocab_size is not None or not models:
+        return options
+    return replace(options, vocab_size=min(model.anatomy.vocab_size for model in models.values()))
+
+
+def unit_key(statistic: Statistic, a: Model, b: Model, block: int | None, options: Options) -> str:
+    """Key of one finished unit: the statistic and its version, both digests, what it read of the options."""
+    return Store.key(
+        statistic=statistic.name,
+        version=statistic.version,
+        a=a.checkpoint.digest,
+        b=b.checkpoint.digest,
+        block=block,
+        parameters=statistic.parameters(options),
+    )
+
+
+def run_pairs(
+    bench: Bench,
+    statistics: Sequence[str],
+    options: Options,
+    *,
+    store: Store | None = None,
+    blocks: Sequence[int] | None = None,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    progress: bool = True,
+    strict: bool = False,
+) -> list[PairRecord]:
+    """Run every statistic on every pair of models.
+
+    Parameters
+    ----------
+    bench : Bench
+        From `open_models`.
+    statistics : sequence of str
+        Registered names.
+    options : Options
+        Seeds, sizes, device; the vocabulary is filled in if unset.
+    store : Store, optional
+        Where finished units are kept and found again; without it nothing is written.
+    blocks : sequence of int, optional
+        Restrict the per-block statistics to these blocks (counted from 0).
+    pairs : sequence of (a, b), optional
+        Which pairs of sources; all by default, in the order of the sources.
+    progress : bool
+        Show a bar with an estimate on stderr.
+    strict : bool
+        Raise what befalls a pair, except that a statistic does not apply to it.
+
+    Returns
+    -------
+    list of PairRecord
+        One per pair and statistic, statistics outermost, pairs in their order.
+    """
+    every = [*bench.models, *bench.refused]
+    wanted = list(pairs) if pairs is not None else list(combinations(every, 2))
+    options = with_common_vocabulary(options, bench.models)
+    records: list[PairRecord] = []
+    chosen = [get_statistic(name) for name in statistics]
+    with tqdm(total=len(wanted) * len(chosen), unit="pair", disable=not progress, leave=False) as bar:
+        for statistic in chosen:
+            bar.set_description(statistic.name)
+            records += _Run(bench, statistic, options, store, blocks, bar, strict).all(wanted)
+    return records
+
+
+class _Run:
+    """One statistic over the pairs of a study."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        statistic: Statistic,
+        options: Options,
+        store: Store | None,
+        blocks: Sequence[int] | None,
+        bar: Any,
+        strict: bool,
+    ) -> None:
+        self.bench, self.statistic, self.options, self.store = bench, statistic, options, store
+        self.only_blocks, self.bar, self.strict = blocks, bar, strict
+        self.errors: dict[tuple[str, str], str] = {}
+        self.prepared: dict[str, Features | BaseException] = {}
+
+    def all(self, wanted: Sequence[tuple[str, str]]) -> list[PairRecord]:
+        """Work block by block over all pairs, then aggregate each pair."""
+        units = {pair: self._units(pair) for pair in wanted}
+        done: dict[tuple[str, str], list[BlockResult]] = {pair: [] for pair in wanted}
+        every_block = sorted(
+            {block for blocks in units.values() for block in blocks},
+            key=lambda block: -1 if block is None else block,
+        )
+        for block in every_block:
+            features: dict[str, Any] = {}
+            for pair in wanted:
+                if pair in self.errors or block not in units[pair]:
+                    continue
+                try:
+                    done[pair].append(self._unit(pair, block, features))
+                except PAIR_FAILURES as error:
+                    self._failed(pair, error)
+                self.bar.update(1 / len(units[pair]))
+        return [self._record(pair, units[pair], done[pair]) for pair in wanted]
+
+    def _units(self, pair: tuple[str, str]) -> list[int | None]:
+        """Blocks to compare, or none with the reason noted."""
+        for source in pair:
+            if source in self.bench.refused:
+                self.errors[pair] = self.bench.refused[source]
+                return []
+        try:
+            blocks = self.statistic.blocks(*(self.bench.models[source] for source in pair))
+            if self.only_blocks is not None and blocks != [None]:
+                if unknown := [b for b in self.only_blocks if b not in blocks]:
+                    raise InputError(
+                        f"there is no block {', '.join(map(str, unknown))}: these models have blocks 0 to "
+                        f"{len(blocks) - 1}"
+                    )
+                blocks = list(self.only_blocks)
+            return blocks
+        except PAIR_FAILURES as error:
+            self._failed(pair, error)
+            return []
+
+    def _failed(self, pair: tuple[str, str], error: BaseException) -> None:
+        """Note why a pair failed, or let a strict run fail with it."""
+        if self.strict and not isinstance(error, (NotComparableError, MissingRoleError)):
+            raise error
+        self.errors[pair] = reason(error)
+
+    def _unit(self, pair: tuple[str, str], block: int | None, features: dict[str, Any]) -> BlockResult:
+        """One finished unit, from the store or computed and stored."""
+        a, b = (self.bench.models[source] for source in pair)
+        key = unit_key(self.statistic, a, b, block, self.options)
+        found = self.store.get(key) if self.store else None
+        if found is not None:
+            matching = self.store.matching(key) if self.store else None
+            return BlockResult(block, found["value"], found["log10_p"], found["detail"], matching)
+        for source in pair:
+            if source not in features:
+                features[source] = self._features(source).block(block)
+        result = self.statistic.compare_block(features[pair[0]], features[pair[1]], block, self.options)
+        if self.store:
+            self.store.put(
+                key,
+                {
+                    "statistic": self.statistic.name,
+                    "version": self.statistic.version,
+                    "a": {"source": pair[0], "digest": a.checkpoint.digest, "commit": a.checkpoint.commit},
+                    "b": {"source": pair[1], "digest": b.checkpoint.digest, "commit": b.checkpoint.commit},
+                    "parameters": self.statistic.parameters(self.options),
+                    "block": block,
+                    "value": result.value,
+                    "log10_p": result.log10_p,
+                    "detail": result.detail,
+                },
+                result.matching,
+            )
+        return result
+
+    def _features(self, source: str) -> Features:
+        """Features of one model, prepared once per statistic; so is a failure to prepare them."""
+        if source not in self.prepared:
+            try:
+                self.prepared[source] = self.statistic.prepare(self.bench.models[source], self.options)
+            except PAIR_FAILURES as error:
+                self.prepared[source] = error
+        prepared = self.prepared[source]
+        if isinstance(prepared, BaseException):
+            raise prepared
+        return prepared
+
+    def _record(self, pair: tuple[str, str], units: list[int | None], done: list[BlockResult]) -> PairRecord:
+        name = self.statistic.name
+        if pair in self.errors:
+            if not units:
+                self.bar.update(1)
+            return PairRecord(*pair, name, None, self.errors[pair])
+        a, b = (self.bench.models[source] for source in pair)
+        keys = tuple(unit_key(self.statistic, a, b, block, self.options) for block in units)
+        return PairRecord(*pair, name, self.statistic.aggregate(done), None, keys)

@@ -1,0 +1,90 @@
+"""Finished results on disk, written whole or not at all and found again by key.
+
+Two kinds live under one root. A *unit* is one statistic on one block of one pair; its key is the hash of all that its
+numbers depend on, so a finished unit is never computed again. An *experiment* is what one notebook run left: its
+parameters, provenance, the units it used and its measurements; claims are judged from these files alone.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import CheckpointError
+from provlab.files import atomic_file, digest, write_json
+
+
+def read_json(path: Path) -> Any:
+    """Read a stored result; a damaged file is named together with the way out."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"stored result {path} is damaged ({error}); delete that file and run again") from error
+
+
+@dataclass(frozen=True)
+class Store:
+    """Finished results below one folder.
+
+    Attributes
+    ----------
+    root : Path
+        Made when the first result is written.
+    """
+
+    root: Path
+
+    @staticmethod
+    def key(**parts: Any) -> str:
+        """Hash of all that a unit's numbers depend on."""
+        return digest(parts)
+
+    def _unit(self, key: str) -> Path:
+        return self.root / "units" / key[:2] / f"{key}.json"
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return the finished unit under `key`, or None."""
+        path = self._unit(key)
+        return read_json(path) if path.exists() else None
+
+    def put(self, key: str, unit: dict[str, Any], matching: NDArray[np.int64] | None = None) -> None:
+        """Keep a finished unit, and the matching behind it if there is one."""
+        path = self._unit(key)
+        if matching is not None:  # first, so that a unit that is there is whole
+            with atomic_file(path.with_suffix(".npy")) as temporary:
+                np.save(temporary, matching.astype(np.int32))
+        write_json(path, unit)
+
+    def matching(self, key: str) -> NDArray[np.int64] | None:
+        """Return the matching kept with a unit, ``(h,)`` int64, or None."""
+        path = self._unit(key).with_suffix(".npy")
+        return np.load(path).astype(np.int64) if path.exists() else None
+
+    def put_experiment(self, name: str, experiment: dict[str, Any]) -> Path:
+        """Keep what a notebook run left, under the notebook's name."""
+        path = self.root / "experiments" / f"{name}.json"
+        write_json(path, experiment)
+        return path
+
+    def experiment(self, name: str) -> dict[str, Any] | None:
+        """Return what the last run of a notebook left, or None."""
+        path = self.root / "experiments" / f"{name}.json"
+        return read_json(path) if path.exists() else None
+
+    def experiments(self) -> Iterator[dict[str, Any]]:
+        """All experiments, by name."""
+        for path in sorted((self.root / "experiments").glob("*.json")):
+            yield read_json(path)
+
+    def mark_current(self, profile: str) -> None:
+        """Remember which profile below this root was reproduced last."""
+        write_json(self.root / "current.json", profile)
+
+    def current(self) -> "Store":
+        """Return the store of the profile reproduced last; one that is empty if there is none."""
+        marker = self.root / "current.json"
+        return Store(self.root / (str(read_json(marker)) if marker.exists() else "default"))
