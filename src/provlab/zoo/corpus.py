@@ -24,6 +24,7 @@ import importlib
 import inspect
 import platform
 import random
+import shutil
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ END_OF_TEXT = "<|endoftext|>"
 
 _HELD_OUT_ONE_IN = 20
 _LEAST_BYTES = 2_000_000  # of sources; a Python without its sources (a frozen one, say) is no use
+_LONG_DOCSTRING = 80  # characters; shorter ones say little that the name does not
+_LEAST_TASK, _LONGEST_TASK = 20, 2000  # characters of a docstring and of a body that make a task and its answer
 _LONG_CLASS = 60  # lines; a longer class is cut between its members: no unit is a tenth of a domain
 
 # Debian ships the first two rows outside python3.11; the third is no text of the library, or tables only.
@@ -55,7 +58,7 @@ _LONG_CLASS = 60  # lines; a longer class is cut between its members: no unit is
 _LEFT_OUT = frozenset((
     "test", "tests", "idlelib", "lib2to3", "distutils", "tkinter", "turtledemo", "ensurepip", "venv",
     "site-packages", "dist-packages", "lib-dynload", "sitecustomize.py", "usercustomize.py",
-    "encodings", "pydoc_data", "__pycache__",
+    "encodings", "pydoc_data", "entities.py", "__pycache__",
 ))
 _NICHE = frozenset((
     "xml", "html", "email", "xmlrpc", "mailbox.py", "plistlib.py", "cgi.py", "nntplib.py", "imaplib.py",
@@ -172,7 +175,7 @@ def _docstrings(node: ast.stmt, owner: str, lines: list[str]) -> Iterator[Docstr
 def units(path: str, source: str) -> list[Unit]:
     """Cut one module into units; their sources, joined, are the module."""
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    lines = source.splitlines()
+    lines = source.removesuffix("\n").split("\n")  # as ast counts: a form feed ends no line
     try:
         pieces = list(_pieces(ast.parse(source), module))
     except (SyntaxError, ValueError):  # templates and files for other versions: not a loss
@@ -258,10 +261,10 @@ def documents() -> dict[tuple[str, Split], list[str]]:
         for unit in cut:
             side: Split = "held_out" if unit.held_out else "train"
             for doc in unit.docstrings:
-                if len(doc.text) > 80:
+                if len(doc.text) > _LONG_DOCSTRING:
                     made["prose", side].append(doc.text + "\n")
                     made["chat", side].append(_as_chat(doc))
-                if len(doc.text) > 20 and 20 < len(doc.body) < 2000:
+                if len(doc.text) > _LEAST_TASK and _LEAST_TASK < len(doc.body) < _LONGEST_TASK:
                     made["instruct", side].append(_as_task(doc))
     topics = importlib.import_module("pydoc_data.topics").topics
     apart = [("prose", f"topic {name}", topics[name]) for name in sorted(topics)]
@@ -360,9 +363,12 @@ def load() -> Corpus:
     """Return the corpus, made on the first call and kept in the cache (ten seconds, once per Python)."""
     folder = cache_dir() / f"corpus-{fingerprint()[:16]}"
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
+        locks = cache_dir() / ".locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with FileLock(locks / folder.name):
             if not folder.is_dir():
+                for stale in folder.parent.glob(f".{folder.name}.*"):  # a killed process left it
+                    shutil.rmtree(stale, ignore_errors=True)
                 with atomic_folder(folder) as temporary:
                     _make(temporary)
     return Corpus(folder)

@@ -103,7 +103,7 @@ class Recipe:
 # Reading --------------------------------------------------------------------------------------------------
 
 
-def _fits(value: object, kind: Any) -> bool:  # noqa: ANN401 (a type hint)
+def _fits(value: object, kind: Any) -> bool:
     if isinstance(kind, UnionType):
         return any(_fits(value, one) for one in get_args(kind))
     if kind is float:
