@@ -1,0 +1,115 @@
+# What a reader and a developer need, each as one word; 'make' alone lists them.
+#
+# The environment goes into .venv, made from requirements.lock; an active conda environment named provlab (made from
+# environment.yml) is used as it is. On Linux the default PyTorch wheel brings several GB of CUDA libraries; without
+# a GPU take the small one:
+#   make reproduce PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+PROFILE ?= default
+PYTEST_ARGS ?= -n auto
+# one folder for each profile, so that a smoke run never overwrites the book of the default one
+BUILD := _build/$(PROFILE)
+PLAN := notebooks/profiles/$(PROFILE).yml
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+ifdef PIP_EXTRA_INDEX_URL
+export PIP_EXTRA_INDEX_URL
+endif
+
+ifeq ($(CONDA_DEFAULT_ENV),provlab)
+READY :=
+BIN := $(CONDA_PREFIX)/bin
+else
+READY := .venv/.ready
+BIN := .venv/bin
+endif
+
+.PHONY: help env reproduce notebooks pages book lab test lint types unit bench lock clean FORCE
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  PROFILE=smoke      minutes; =default the study; =paper the papers' own models (asks before it fetches)"
+	@echo "  PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu    PyTorch without CUDA, several GB smaller"
+
+env: $(READY) ## make .venv from requirements.lock (a conda environment named provlab is used as it is)
+
+# .installing marks a set-up that has begun: found at the start, it was interrupted and is begun again from nothing.
+.venv/.ready: requirements.lock pyproject.toml
+	@python=$$(for name in python3.11 python3; do \
+	    if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done); \
+	if [ -z "$$python" ]; then echo "make: Python 3.11 or later is needed: neither python3.11 nor python3 is one" >&2; exit 1; fi; \
+	$$python -c 'import ensurepip, venv' 2>/dev/null || \
+	    { echo "make: $$python cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 1; }; \
+	clear=; if [ -e .venv/.installing ] || ! { [ ! -e .venv ] || .venv/bin/python -m pip --version >/dev/null 2>&1; }; then \
+	    echo "the last set-up of .venv was interrupted; beginning again"; clear=--clear; fi; \
+	if [ -n "$$clear" ] || [ ! -e .venv ]; then mkdir -p .venv; touch .venv/.installing; $$python -m venv $$clear .venv; fi; \
+	touch .venv/.installing; echo "installing into .venv what requirements.lock names: minutes the first time"; \
+	.venv/bin/python -m pip install --quiet --no-input -r requirements.lock; \
+	.venv/bin/python -m pip install --quiet --no-input --no-deps -e .; \
+	rm .venv/.installing; touch $@
+
+reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html
+	@$(MAKE) --no-print-directory pages
+	@rm -rf _build/.html && cp -R $(BUILD)/html _build/.html && rm -rf _build/html && mv _build/.html _build/html
+	@$(BIN)/provlab claims
+	@echo; echo "the book: $(CURDIR)/_build/html/index.html"
+
+notebooks: env ## run the notebooks of PROFILE; what is up to date is skipped
+	@if [ ! -f $(PLAN) ]; then echo "make: no $(PLAN); PROFILE is smoke, default or paper" >&2; exit 2; fi
+	@mkdir -p $(BUILD)/book/experiments
+	@$(BIN)/provlab reproduce $(PLAN) --output $(BUILD)/book/experiments
+
+# the second make sees the notebooks that the first one made
+pages: notebooks
+	@$(MAKE) --no-print-directory $(BUILD)/html/index.html
+
+book: pages ## build the book of PROFILE, warnings as errors, into _build/PROFILE/html
+
+# book/ and the executed notebooks are put together in the build folder: the book's notebooks must lie below its root
+PAGES := $(shell find book -type f -not -path 'book/experiments/*') $(wildcard $(BUILD)/book/experiments/*.ipynb)
+$(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py requirements.lock
+	@find $(BUILD)/book -mindepth 1 -maxdepth 1 -not -name experiments -exec rm -rf {} +
+	@find book -mindepth 1 -maxdepth 1 -not -name experiments -exec cp -R {} $(BUILD)/book/ \;
+	@rm -rf $(BUILD)/_build
+	@$(BIN)/jupyter-book build $(BUILD)/book --config _config.yml --path-output $(BUILD) -W -n --keep-going --all -q
+	@$(BIN)/python tests/book/check_html.py $(BUILD)/_build/html
+	@rm -rf $(BUILD)/html && mv $(BUILD)/_build/html $(BUILD)/html && touch $@
+
+lab: env ## open the notebooks in JupyterLab
+	@$(BIN)/jupyter lab notebooks
+
+test: env ## everything that must hold: lint, types, tests, smoke notebooks, the book with warnings as errors
+	@$(MAKE) --no-print-directory lint types unit
+	@$(MAKE) --no-print-directory pages PROFILE=smoke
+
+lint: env ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: env ## mypy
+	@$(BIN)/mypy
+
+unit: env ## pytest
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: env ## the benchmarks, each printing its table
+	@for script in benchmarks/*.py; do [ -e "$$script" ] || { echo "no benchmarks yet"; break; }; \
+	    echo "== $$script"; $(BIN)/python "$$script"; done
+
+lock: ## write requirements.lock anew from pyproject.toml, with the latest versions that fit
+	@rm -rf _build/lock && mkdir -p _build && $$(command -v python3.11 || echo python3) -m venv _build/lock
+	@_build/lock/bin/python -m pip install --quiet --no-input '.[book,test]'
+	@{ echo "# Every package of the environment at the version it was tested with (Python 3.11, Linux)."; \
+	   echo "# Made by 'make lock' from pyproject.toml; environment.yml installs the same file."; \
+	   _build/lock/bin/python -m pip freeze --exclude provlab | sed -E 's/\+[a-z0-9]+$$//'; } > _build/requirements.lock
+	@mv _build/requirements.lock requirements.lock && rm -rf _build/lock build
+
+clean: ## remove what runs have made here; the environment and the trained zoo stay
+	rm -rf _build _results .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
