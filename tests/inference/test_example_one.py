@@ -51,13 +51,20 @@ def test_training_is_gradient_descent_on_each_network_alone():
 
 def test_training_commutes_with_renumbering():
     """Definition 2, run: permute the start, or permute the result."""
-    generator = torch.Generator().manual_seed(4)
-    task = example_one._task(3, 8, 4, 20, generator)
-    start = example_one._initialisation(3, 8, 4, generator)
-    order = torch.randperm(8, generator=generator)
-    before = example_one._gradient_descent(start[:, order], task, 100, 0.05)
-    after = example_one._gradient_descent(start, task, 100, 0.05)[:, order]
-    assert_allclose(before, after, atol=1e-5)
+    assert example_one.equivariance_gap(20, seed=4) < 1e-5
+
+
+def test_training_that_minds_the_numbering_shows_a_gap(monkeypatch):
+    """The planted fault: hidden unit 0 is never trained."""
+
+    def freeze_first(theta, task, steps, learning_rate):
+        trained = honest(theta, task, steps, learning_rate)
+        trained[:, 0] = theta[:, 0]
+        return trained
+
+    honest = example_one._gradient_descent
+    monkeypatch.setattr(example_one, "_gradient_descent", freeze_first)
+    assert example_one.equivariance_gap(20, seed=4) > 0.01
 
 
 def test_independent_pairs_are_uniform_on_the_grid(independent):

@@ -118,9 +118,7 @@ def train_pairs(
         if size < 1:
             raise InputError(f"{name} is {size}; it must be at least 1")
     if dependent and shared_initialisation:
-        raise InputError(
-            "shared_initialisation is for independent pairs; a fine-tune has no initialisation of its own"
-        )
+        raise InputError("shared_initialisation is for independent pairs; a fine-tune has no initialisation of its own")
 
     generator = torch.Generator().manual_seed(seed)
     task = _task(n_pairs, hidden_units, inputs, examples, generator)
@@ -143,6 +141,35 @@ def train_pairs(
         initial_loss=float(_loss(start, task).mean()),
         final_loss=final_loss,
     )
+
+
+def equivariance_gap(
+    n_networks: int = 100,
+    *,
+    seed: int,
+    hidden_units: int = 16,
+    inputs: int = 4,
+    examples: int = 32,
+    steps: int = 200,
+    learning_rate: float = 0.05,
+) -> float:
+    """Train renumbered starts and renumber trained networks: how far apart are the two?
+
+    Definition 2 says that they are the same network, here exactly so, since gradient descent draws no
+    random number; float32 leaves a rounding error.
+
+    Returns
+    -------
+    float
+        Largest |A(pi(theta0)) - pi(A(theta0))| over all parameters of all networks.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    task = _task(n_networks, hidden_units, inputs, examples, generator)
+    start = _initialisation(n_networks, hidden_units, inputs, generator)
+    order = torch.randperm(hidden_units, generator=generator)
+    trained_after = _gradient_descent(start[:, order], task, steps, learning_rate)
+    trained_before = _gradient_descent(start, task, steps, learning_rate)[:, order]
+    return float((trained_after - trained_before).abs().max())
 
 
 def permtest_phi_l2(pairs: NetworkPairs, *, n_permutations: int = 99, seed: int) -> PairTests:
