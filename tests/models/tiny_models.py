@@ -1,9 +1,14 @@
 """Tiny random models of every architecture, made by transformers itself."""
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 WIDTH, MLP_WIDTH, BLOCKS, VOCABULARY = 24, 40, 2, 50
@@ -76,3 +81,23 @@ def save(label: str, folder: Path, *, seed: int = 0) -> Path:
     """Save `build(label)` as transformers writes it, and return the folder."""
     build(label, seed=seed).save_pretrained(folder)
     return folder
+
+
+def copy(folder: Path, to: Path) -> Path:
+    """Copy a checkpoint folder."""
+    return Path(shutil.copytree(folder, to))
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    """Let `change` alter the table of tensors in ``model.safetensors``."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Let `change` alter a JSON file."""
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))

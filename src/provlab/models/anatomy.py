@@ -121,7 +121,7 @@ class Anatomy:
     unnamed: tuple[str, ...]
     tied: bool
     _mlp_width: int
-    _modules: Mapping[tuple[str, int | None], str]
+    _modules: Mapping[str, str]
     _index: Mapping[tuple[str, int | None], TensorPart]
 
     @property
@@ -183,7 +183,7 @@ class Anatomy:
         part = self.part(role, block)
         if "." in role:
             raise MissingRoleError(f"{self.architecture} has no module of its own for the role {role!r}")
-        return self._modules[part.name, block]
+        return self._modules[part.name]
 
     def read(self, checkpoint: Tensors, role: str, block: int | None = None) -> torch.Tensor:
         """Read a role from a checkpoint.
@@ -225,7 +225,7 @@ def of(checkpoint: Tensors) -> Anatomy:
     if not any(name.startswith(prefix) for name in names):
         prefix = ""
     parts: list[TensorPart] = []
-    modules: dict[tuple[str, int | None], str] = {}
+    modules: dict[str, str] = {}
     for part, block, expert in _instances(architecture, sizes):
         bare = part.name.format(block=block, expert=expert)
         expected_name = bare if part.outside else prefix + bare
@@ -238,8 +238,8 @@ def of(checkpoint: Tensors) -> Anatomy:
             )
         segments = tuple(_for_expert(segment, expert) for segment in part.segments)
         parts.append(_measured(checkpoint, found, part, segments, block, sizes))
-        module = (bare if part.outside else architecture.prefix + bare).rpartition(".")[0]
-        modules[found, block] = module
+        module = part.module or (bare if part.outside else architecture.prefix + bare).rpartition(".")[0]
+        modules[found] = module
     _check_blocks(checkpoint, architecture, names, sizes["blocks"])
     index = {(segment.role, part.block): part for part in parts for segment in part.segments}
     has_head = any(segment.role == "head" for part in architecture.parts for segment in part.segments)

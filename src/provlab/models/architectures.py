@@ -46,6 +46,8 @@ class Part:
         A checkpoint may lack it (biases that the config switches off, a tied head).
     outside
         It belongs to what stands on the base model, and so never carries the base model's prefix.
+    module
+        Path of its module in the loaded model, where it is not the tensor's name without its ending.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Part:
     interleaved: bool = False
     optional: bool = False
     outside: bool = False
+    module: str | None = None
 
     @property
     def per_block(self) -> bool:
@@ -234,7 +237,7 @@ _GPT_NEOX = Architecture(
         *_linear(f"{_BLOCK}.mlp.dense_h_to_4h", _UP),
         *_linear(f"{_BLOCK}.mlp.dense_4h_to_h", _DOWN),
         *_norm("final_layer_norm", "final_norm", bias=True),
-        *_outside(_vector("embed_out.weight", "head", "vocab", "model", optional=True)),
+        replace(_HEAD[0], name="embed_out.weight", module="lm_head"),
     ),
     prefix="gpt_neox.",
     # transformers calls the module lm_head once it is loaded

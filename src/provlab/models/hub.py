@@ -64,7 +64,7 @@ class _Listed:
 class _Bar(tqdm):
     """A progress bar that only a person at a terminal sees."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - tqdm's own
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.pop("name", None)
         kwargs["disable"] = not sys.stderr.isatty()
         super().__init__(*args, **kwargs)

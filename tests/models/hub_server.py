@@ -1,0 +1,144 @@
+"""A small server that speaks as much of the hub's protocol as reading a model needs."""
+
+import hashlib
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@dataclass
+class Repo:
+    """One repository: a folder served at one commit under some revision names."""
+
+    folder: Path
+    commit: str = COMMIT
+    revisions: tuple[str, ...] = ("main",)
+    gated: bool = False
+    token: str | None = None  # what a reader of a gated repository must show
+    corrupt: set[str] = field(default_factory=set)  # files whose bytes differ from what is listed
+    ignores_range: bool = False
+
+
+class HubServer:
+    """Context manager: serves `repos` and keeps a log of ``(method, path, range)``."""
+
+    def __init__(self, repos: dict[str, Repo]) -> None:
+        self.repos = repos
+        self.log: list[tuple[str, str, str | None]] = []
+        self.sent: dict[str, int] = {}
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                hub._answer(self, body=True)
+
+            def do_HEAD(self):
+                hub._answer(self, body=False)
+
+            def log_message(self, *args):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self):
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
+
+    def fetched(self) -> list[str]:
+        """Names of files fetched whole, in order."""
+        return [
+            path.rpartition("/")[2]
+            for method, path, span in self.log
+            if method == "GET" and "/resolve/" in path and span is None
+        ]
+
+    def _answer(self, request, *, body):
+        path = unquote(urlsplit(request.path).path)
+        self.log.append((request.command, path, request.headers.get("Range")))
+        for name, repo in self.repos.items():
+            if path.startswith(f"/api/models/{name}/revision/"):
+                return self._info(request, name, repo, path.split("/revision/")[1])
+            if path.startswith(f"/{name}/resolve/"):
+                revision, _, file = path.removeprefix(f"/{name}/resolve/").partition("/")
+                return self._file(request, repo, revision, file, body=body)
+        return self._refuse(request, 404, "RepoNotFound")
+
+    def _allowed(self, request, repo, revision):
+        if repo.gated and request.headers.get("Authorization") != f"Bearer {repo.token}":
+            self._refuse(request, 403 if request.headers.get("Authorization") else 401, "GatedRepo")
+            return False
+        if revision not in (repo.commit, *repo.revisions):
+            self._refuse(request, 404, "RevisionNotFound")
+            return False
+        return True
+
+    def _info(self, request, name, repo, revision):
+        if not self._allowed(request, repo, revision):
+            return
+        siblings = []
+        for file in sorted(p for p in repo.folder.rglob("*") if p.is_file()):
+            content = file.read_bytes()
+            entry = {
+                "rfilename": str(file.relative_to(repo.folder)),
+                "size": len(content),
+                "blobId": hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest(),
+            }
+            if file.suffix in (".safetensors", ".bin"):
+                sha256 = hashlib.sha256(content).hexdigest()
+                entry["lfs"] = {"sha256": sha256, "size": len(content), "pointerSize": 130}
+            siblings.append(entry)
+        answer = {"id": name, "modelId": name, "sha": repo.commit, "siblings": siblings}
+        self._send(request, 200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+
+    def _file(self, request, repo, revision, file, *, body):
+        if not self._allowed(request, repo, revision):
+            return
+        if not (repo.folder / file).is_file():
+            self._refuse(request, 404, "EntryNotFound", {"X-Repo-Commit": repo.commit})
+            return
+        content = (repo.folder / file).read_bytes()
+        headers = {"X-Repo-Commit": repo.commit, "Accept-Ranges": "bytes"}
+        if file.endswith((".safetensors", ".bin")):
+            headers["X-Linked-Etag"] = f'"{hashlib.sha256(content).hexdigest()}"'
+            headers["X-Linked-Size"] = str(len(content))
+        headers["ETag"] = f'"{hashlib.sha1(b"blob %d" % len(content) + content).hexdigest()}"'
+        if file in repo.corrupt:
+            content = content[:-1] + bytes([content[-1] ^ 1])
+        status, span = 200, request.headers.get("Range")
+        if span and not repo.ignores_range:
+            first, _, last = span.removeprefix("bytes=").partition("-")
+            status = 206
+            headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
+            content = content[int(first) : int(last) + 1]
+        self._send(request, status, content, headers, body=body)
+
+    def _refuse(self, request, status, code, headers=None):
+        self._send(request, status, b"", {"X-Error-Code": code, **(headers or {})})
+
+    @staticmethod
+    def _send(request, status, content, headers, *, body=True):
+        request.send_response(status)
+        for key, value in {**headers, "Content-Length": str(len(content))}.items():
+            request.send_header(key, value)
+        request.end_headers()
+        if body:
+            request.wfile.write(content)

@@ -1,0 +1,247 @@
+"""The anatomy, held against models that transformers builds: its modules are the reference."""
+
+import pytest
+import tiny_models
+import torch
+from tiny_models import BLOCKS, MLP_WIDTH, TINY, VOCABULARY, WIDTH
+
+from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
+from provlab.models import anatomy
+from provlab.models.architectures import ARCHITECTURES
+from provlab.models.checkpoint import Checkpoint
+
+LABELS = sorted(TINY)
+
+
+def opened(folder):
+    checkpoint = Checkpoint.open(folder)
+    return checkpoint, anatomy.of(checkpoint)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_tensor_is_one_part(label, tiny):
+    checkpoint, found = opened(tiny(label))
+    assert sorted(part.name for part in found.parts) == sorted(checkpoint.tensor_names)
+    assert found.unnamed == ()
+    assert (found.n_blocks, found.width, found.mlp_width) == (BLOCKS, WIDTH, MLP_WIDTH)
+    assert found.vocab_size == VOCABULARY
+    for part in found.parts:
+        assert part.shape == checkpoint.shape(part.name)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_split_and_join_are_inverse(label, tiny):
+    checkpoint, found = opened(tiny(label))
+    for part in found.parts:
+        tensor = checkpoint.tensor(part.name)
+        pieces = part.split(tensor)
+        for segment in part.segments:
+            assert pieces[segment.role].ndim == len(segment.axes)
+        assert torch.equal(part.join(pieces), tensor)
+
+
+def _weight(module):
+    """Weights as ``(output units, input units)``, found from what the module is."""
+    return module.weight.T if type(module).__name__ == "Conv1D" else module.weight
+
+
+@pytest.mark.parametrize("label", [label for label in LABELS if label != "mixtral"])
+def test_roles_are_the_modules_weights(label, tiny):
+    """The module path leads to the module in transformers' model whose weight is the role."""
+    checkpoint, found = opened(tiny(label))
+    model = tiny_models.build(label)
+    for part in found.parts:
+        for segment in part.segments:
+            role, block = segment.role, part.block
+            value = found.read(checkpoint, role, block)
+            assert value.dtype == torch.float32
+            assert tuple(value.shape) == found.shape(role, block)
+            assert found.tensor_name(role, block) == part.name
+            if len(part.segments) > 1 or role.endswith(("bias", "bias_copy")):
+                continue
+            module = model.get_submodule(found.module(role, block))
+            assert torch.equal(value, _weight(module)), role
+
+
+def test_fused_gpt2_is_split_as_the_model_splits_it(tiny):
+    checkpoint, found = opened(tiny("gpt2"))
+    attention = tiny_models.build("gpt2").transformer.h[1].attn
+    x = torch.randn(5, WIDTH)
+    expected = attention.c_attn(x).split(WIDTH, dim=-1)  # GPT2Attention.forward
+    for role, want in zip(("query", "key", "value"), expected, strict=True):
+        bias = found.read(checkpoint, f"{role}_bias", 1)
+        torch.testing.assert_close(x @ found.read(checkpoint, role, 1).T + bias, want)
+
+
+def test_interleaved_gpt_neox_is_split_as_the_model_splits_it(tiny):
+    checkpoint, found = opened(tiny("gpt_neox"))
+    attention = tiny_models.build("gpt_neox").gpt_neox.layers[1].attention
+    x = torch.randn(1, 5, WIDTH)
+    # GPTNeoXAttention.forward: (batch, length, heads, 3 * head) -> heads first -> three chunks
+    heads = attention.query_key_value(x).view(1, 5, 4, 3 * WIDTH // 4).transpose(1, 2)
+    for role, want in zip(("query", "key", "value"), heads.chunk(3, dim=-1), strict=True):
+        got = x @ found.read(checkpoint, role, 1).T + found.read(checkpoint, f"{role}_bias", 1)
+        torch.testing.assert_close(got, want.transpose(1, 2).flatten(2))
+
+
+def test_fused_phi3_is_split_as_the_model_splits_it(tiny):
+    checkpoint, found = opened(tiny("phi3"))
+    block = tiny_models.build("phi3").model.layers[0]
+    x = torch.randn(5, WIDTH)
+    gate, up = block.mlp.gate_up_proj(x).chunk(2, dim=-1)  # Phi3MLP.forward
+    torch.testing.assert_close(x @ found.read(checkpoint, "gate", 0).T, gate)
+    torch.testing.assert_close(x @ found.read(checkpoint, "up", 0).T, up)
+    query, key, value = block.self_attn.qkv_proj(x).split((24, 12, 12), dim=-1)  # 4 heads, 2 key heads of 6
+    for role, want in {"query": query, "key": key, "value": value}.items():
+        torch.testing.assert_close(x @ found.read(checkpoint, role, 0).T, want)
+
+
+def test_mixtral_roles_by_expert(tiny):
+    checkpoint, found = opened(tiny("mixtral"))
+    expert = tiny_models.build("mixtral").model.layers[1].mlp.experts
+    gate, up = expert.gate_up_proj[2].chunk(2)  # as MixtralExperts.forward does
+    assert torch.equal(found.read(checkpoint, "gate.2", 1), gate)
+    assert torch.equal(found.read(checkpoint, "up.2", 1), up)
+    assert torch.equal(found.read(checkpoint, "down.2", 1), expert.down_proj[2])
+    with pytest.raises(MissingRoleError, match=r"no module of its own.*up\.0"):
+        found.module("up.0", 0)
+    with pytest.raises(MissingRoleError, match=r"'up'.*up\.0"):
+        found.read(checkpoint, "up", 0)
+
+
+@pytest.mark.parametrize("label", ["llama_tied", "gemma2", "gpt2", "bert_masked"])
+def test_tied_head_is_the_embedding(label, tiny):
+    checkpoint, found = opened(tiny(label))
+    assert found.tied
+    assert found.has("head")
+    assert torch.equal(found.read(checkpoint, "head"), found.read(checkpoint, "embedding"))
+    assert found.shape("head") == (VOCABULARY, WIDTH)
+
+
+def test_untied_head(tiny):
+    checkpoint, found = opened(tiny("llama"))
+    assert not found.tied
+    assert not torch.equal(found.read(checkpoint, "head"), found.read(checkpoint, "embedding"))
+
+
+def test_gpt2_file_without_prefix_under_the_name_of_the_full_model(tiny, tmp_path):
+    """The hub's own gpt2 is such a file; it also keeps the causal mask as a buffer."""
+    folder = tiny_models.copy(tiny("gpt2"), tmp_path / "gpt2")
+
+    def strip(tensors):
+        for name in list(tensors):
+            tensors[name.removeprefix("transformer.")] = tensors.pop(name)
+        tensors["h.0.attn.bias"] = torch.ones(1, 1, 32, 32)
+
+    tiny_models.rewrite(folder, strip)
+    checkpoint, found = opened(folder)
+    assert found.tensor_name("up", 0) == "h.0.mlp.c_fc.weight"
+    assert found.module("up", 0) == "transformer.h.0.mlp.c_fc"
+    assert found.unnamed == ()
+    assert checkpoint.load_model().transformer.h[0].mlp.c_fc.weight.shape == (WIDTH, MLP_WIDTH)
+
+
+def test_bert_file_with_old_names_of_norms(tiny, tmp_path):
+    """bert-base-uncased on the hub is such a file."""
+    folder = tiny_models.copy(tiny("bert_masked"), tmp_path / "bert")
+
+    def age(tensors):
+        for name in list(tensors):
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            tensors[old] = tensors.pop(name)
+
+    tiny_models.rewrite(folder, age)
+    _, found = opened(folder)
+    assert found.tensor_name("embedding_norm") == "bert.embeddings.LayerNorm.gamma"
+    assert found.unnamed == ()
+
+
+def test_unnamed_tensors_are_listed(llama):
+    tiny_models.rewrite(llama, lambda tensors: tensors.update(extra=torch.zeros(3)))
+    assert opened(llama)[1].unnamed == ("extra",)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_an_altered_shape_is_refused(label, tiny, tmp_path):
+    folder = tiny_models.copy(tiny(label), tmp_path / label)
+    name = next(part.name for part in opened(folder)[1].parts if part.block == 1)
+
+    def shorten(tensors):
+        tensors[name] = tensors[name][:-1].contiguous()
+
+    tiny_models.rewrite(folder, shorten)
+    with pytest.raises(InvalidWeightsError) as refusal:
+        opened(folder)
+    shape = Checkpoint.open(folder).shape(name)
+    assert name in str(refusal.value)
+    assert f"has the shape {shape}" in str(refusal.value)
+    assert str((shape[0] + 1, *shape[1:])) in str(refusal.value)
+
+
+def test_transposed_matrix_is_refused(tiny, tmp_path):
+    folder = tiny_models.copy(tiny("gpt2"), tmp_path / "gpt2")
+    name = "transformer.h.0.mlp.c_fc.weight"
+    tiny_models.rewrite(folder, lambda t: t.update({name: t[name].T.contiguous()}))
+    with pytest.raises(InvalidWeightsError, match=r"c_fc.weight has the shape \(40, 24\).*\(24, 40\)"):
+        opened(folder)
+
+
+def test_missing_tensor_is_refused(llama):
+    tiny_models.rewrite(llama, lambda tensors: tensors.pop("model.norm.weight"))
+    with pytest.raises(InvalidWeightsError, match=r"lacks the tensor model\.norm\.weight"):
+        opened(llama)
+
+
+def test_missing_head_is_refused_unless_tied(llama):
+    tiny_models.rewrite(llama, lambda tensors: tensors.pop("lm_head.weight"))
+    with pytest.raises(InvalidWeightsError, match="tie_word_embeddings"):
+        opened(llama)
+
+
+def test_a_block_too_many_is_refused(llama):
+    tiny_models.edit_json(llama / "config.json", lambda config: config.update(num_hidden_layers=1))
+    with pytest.raises(InvalidWeightsError, match=r"layers\.1.*counts 1 blocks"):
+        opened(llama)
+
+
+@pytest.mark.parametrize("value", ["64", 0, -1, 2.5, True])
+def test_config_with_a_senseless_size(llama, value):
+    tiny_models.edit_json(llama / "config.json", lambda config: config.update(intermediate_size=value))
+    with pytest.raises(InvalidWeightsError, match="intermediate_size in config.json must be a positive integer"):
+        opened(llama)
+
+
+def test_config_without_a_size(llama):
+    tiny_models.edit_json(llama / "config.json", lambda config: config.pop("vocab_size"))
+    with pytest.raises(InvalidWeightsError, match="lacks vocab_size"):
+        opened(llama)
+
+
+def test_unknown_architecture_names_the_known_ones(llama):
+    tiny_models.edit_json(llama / "config.json", lambda config: config.update(architectures=["RwkvForCausalLM"]))
+    with pytest.raises(UnknownArchitectureError) as refusal:
+        opened(llama)
+    text = str(refusal.value)
+    assert "RwkvForCausalLM" in text
+    assert "architectures.py" in text
+    assert all(name in text for name in ARCHITECTURES)
+
+
+def test_missing_role(tiny):
+    checkpoint, found = opened(tiny("gpt2"))
+    assert not found.has("gate")
+    with pytest.raises(MissingRoleError, match="GPT2LMHeadModel.*'gate'"):
+        found.read(checkpoint, "gate", 0)
+
+
+@pytest.mark.parametrize("block", [None, -1, BLOCKS])
+def test_block_out_of_range(tiny, block):
+    checkpoint, found = opened(tiny("llama"))
+    with pytest.raises(InputError, match=f"block must be 0 to 1 for 'up' of LlamaForCausalLM, not {block}"):
+        found.read(checkpoint, "up", block)
+
+
+def test_block_for_a_role_outside_the_blocks(tiny):
+    checkpoint, found = opened(tiny("llama"))
+    with pytest.raises(InputError, match="belongs to no block"):
+        found.read(checkpoint, "embedding", 0)
