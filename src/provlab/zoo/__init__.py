@@ -11,6 +11,7 @@ from provlab.zoo.recipes import (
     lineage,
     parents,
     roots,
+    tokens,
 )
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "register",
     "roots",
     "status",
+    "tokens",
 ]
 
 

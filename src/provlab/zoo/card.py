@@ -10,7 +10,7 @@ from provlab.files import atomic_file, write_json
 from provlab.zoo.recipes import Recipe, address, lineage, plain, tokens, versions
 
 if TYPE_CHECKING:  # a list of models needs no torch
-    from provlab.zoo.derive import Made
+    from provlab.zoo.make import Made
 
 CARD = "card.json"
 

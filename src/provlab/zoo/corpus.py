@@ -13,8 +13,9 @@ instruct  functions of the modules in ``code``: signature and docstring asked, b
 ========= ==================================================================================================
 
 About a twentieth of each domain is held out. The unit is one statement of a module (one member of a long
-class), chosen by the hash of its place; its docstrings go with it in every domain, so that no training ever
-sees held-out prose inside a source. Packages that Debian ships separately from Python are left out.
+class), chosen by the hash of its place; its docstrings go with it in every domain, so that no training sees
+held-out prose inside a source. The library repeats itself, so held-out documents of which a good part stands in a
+training document too are dropped. Packages that Debian ships separately from Python are left out.
 """
 
 import ast
@@ -49,6 +50,8 @@ END_OF_TEXT = "<|endoftext|>"
 
 _HELD_OUT_ONE_IN = 20
 _LEAST_BYTES = 2_000_000  # of sources; a Python without its sources (a frozen one, say) is no use
+_TELLING_LINE = 40  # characters; shorter lines stand in many places by chance
+_REPEATED = 0.1  # share of telling lines that a held-out document may have in common with training documents
 _LONG_DOCSTRING = 80  # characters; shorter ones say little that the name does not
 _LEAST_TASK, _LONGEST_TASK = 20, 2000  # characters of a docstring and of a body that make a task and its answer
 _LONG_CLASS = 60  # lines; a longer class is cut between its members: no unit is a tenth of a domain
@@ -188,6 +191,16 @@ def units(path: str, source: str) -> list[Unit]:
     return cut
 
 
+def _lines(texts: list[str]) -> list[str]:
+    """Return the lines that say something, without indentation and quotes."""
+    lines = [line.strip(" \t\"'") for text in texts for line in text.split("\n")]
+    return [line for line in lines if len(line) > _TELLING_LINE]
+
+
+def _mostly(lines: list[str], known: set[str]) -> bool:
+    return sum(line in known for line in lines) > _REPEATED * len(lines)
+
+
 # Domains --------------------------------------------------------------------------------------------------
 
 
@@ -271,9 +284,10 @@ def documents() -> dict[tuple[str, Split], list[str]]:
     apart += [("math", name, text) for name, text in (*_documentation_in_c(), *_worked_arithmetic())]
     for domain, name, text in apart:
         made[domain, "held_out" if held_out(name) else "train"].append(text)
-    for (_, split), texts in made.items():
-        if split == "held_out":
-            texts.sort(key=lambda text: hashlib.sha256(text.encode()).hexdigest())
+    trained_on = {line for (_, split), texts in made.items() if split == "train" for line in _lines(texts)}
+    for domain in DOMAINS:
+        new = [text for text in made[domain, "held_out"] if not _mostly(_lines([text]), trained_on)]
+        made[domain, "held_out"] = sorted(new, key=lambda text: hashlib.sha256(text.encode()).hexdigest())
     return made
 
 

@@ -24,12 +24,17 @@ from provlab.files import digest
 from provlab.zoo import corpus
 from provlab.zoo.codehash import module_digests
 
-KINDS = ("base", "continued", "tuned", "adapter")
+# Kinds of models, and the modules whose code decides the weights of a model of that kind.
+KINDS = {
+    "base": ("corpus", "train"),
+    "continued": ("corpus", "train"),
+    "tuned": ("corpus", "train"),
+    "adapter": ("corpus", "train", "derive"),
+}
 SCHEDULES = ("cosine", "linear")
 FAMILIES = Path(__file__).with_name("families.yml")
 EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"
 
-_TRAINING_MODULES = ("corpus", "train", "derive")
 _ARITHMETIC = ("torch", "transformers", "tokenizers", "peft")
 _WORDS = ("name", "family", "parent", "mirrors", "about")
 
@@ -272,11 +277,11 @@ def tokens(name: str, recipes: Mapping[str, Recipe]) -> int:
 # Addresses ------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=1)
-def _ground() -> dict[str, Any]:
+@functools.lru_cache(maxsize=len(KINDS))
+def _ground(kind: str) -> dict[str, Any]:
     return {
         "corpus": corpus.fingerprint(),
-        "code": module_digests(*_TRAINING_MODULES),
+        "code": module_digests(*KINDS[kind]),
         "versions": versions(),
     }
 
@@ -291,6 +296,6 @@ def address(name: str, recipes: Mapping[str, Recipe]) -> str:
     below = None
     for one in reversed(lineage(name, recipes)):
         recipe = {key: value for key, value in plain(recipes[one]).items() if key not in _WORDS}
-        below = digest({"recipe": recipe, "parent": below, "ground": _ground()})
+        below = digest({"recipe": recipe, "parent": below, "ground": _ground(recipes[one].kind)})
     assert below is not None
     return below

@@ -1,7 +1,7 @@
-"""One training loop for bases and tunes: AdamW, warm-up, clipping, float32, one thread.
+"""One training loop for all kinds of models: AdamW, warm-up, clipping, float32, one thread.
 
-Every source of chance has its own generator, seeded from the recipe's seed and the purpose, so that a changed
-number of held-out batches (say) cannot change the initialisation. Nothing here depends on time, threads or
+A base starts from `initialise`, a tune from `load`; `provlab.zoo.derive` has what other kinds need. Every source of
+chance has its own generator, seeded from the recipe's seed and the purpose. Nothing here depends on time, threads or
 global state: the same recipe gives the same bytes on one machine.
 """
 
@@ -9,18 +9,17 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from provlab.zoo import corpus
 from provlab.zoo.recipes import Recipe, Shape
 
-_HELD_OUT_BATCHES = 8
-_HELD_OUT_SEED = 0  # one for all models: losses of two models with one mixture are on the same text
 _GRADIENT_NORM = 1.0
 _CURVE_POINTS = 25
 
@@ -32,7 +31,7 @@ def seed_for(seed: int, purpose: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}:{purpose}".encode()).digest()[:7])
 
 
-def initialise(shape: Shape, seed: int) -> LlamaForCausalLM:
+def initialise(shape: Shape, seed: int) -> PreTrainedModel:
     """Make an untrained Llama; its random weights depend on `seed` alone."""
     config = LlamaConfig(
         vocab_size=corpus.VOCABULARY,
@@ -49,6 +48,12 @@ def initialise(shape: Shape, seed: int) -> LlamaForCausalLM:
     with torch.random.fork_rng(devices=[]):  # transformers draws initial weights from the global generator
         torch.manual_seed(seed_for(seed, "initialisation"))
         return LlamaForCausalLM(config)
+
+
+def load(folder: Path) -> PreTrainedModel:
+    """Read a zoo model in float32."""
+    model: PreTrainedModel = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    return model
 
 
 @dataclass(frozen=True)
@@ -77,19 +82,10 @@ class Mixture:
         return torch.from_numpy(np.stack(rows))
 
 
-def _loss(model: nn.Module, sequences: torch.Tensor) -> torch.Tensor:
+def next_token_loss(model: nn.Module, sequences: torch.Tensor) -> torch.Tensor:
+    """Return the mean loss (nats) of predicting each token of ``(batch, length)`` ids from those before it."""
     logits = model(input_ids=sequences[:, :-1], use_cache=False).logits
     return nn.functional.cross_entropy(logits.flatten(0, 1), sequences[:, 1:].flatten())
-
-
-def held_out_loss(model: nn.Module, recipe: Recipe, context: int) -> float:
-    """Return the mean next-token loss (nats) on held-out text of the recipe's mixture, on fixed batches."""
-    mixture = Mixture.load(recipe.mixture, "held_out")
-    generator = torch.Generator().manual_seed(_HELD_OUT_SEED)
-    batches = [mixture.draw(16, context + 1, generator) for _ in range(_HELD_OUT_BATCHES)]
-    model.eval()
-    with torch.inference_mode():
-        return sum(_loss(model, batch).item() for batch in batches) / len(batches)
 
 
 def rate_at(step: int, recipe: Recipe) -> float:
@@ -102,17 +98,15 @@ def rate_at(step: int, recipe: Recipe) -> float:
     return recipe.learning_rate * (0.1 + 0.9 * falling)
 
 
-def train(model: nn.Module, recipe: Recipe, context: int, on_step: OnStep) -> list[tuple[int, float]]:
+def train(model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> list[tuple[int, float]]:
     """Train the parameters that require a gradient, in place.
 
     Parameters
     ----------
     model
-        A causal language model in float32.
+        A causal language model in float32; it is trained on sequences of its full context length.
     recipe
         Steps, batch, rate, schedule, seed and mixture.
-    context
-        Length of a training sequence, in tokens.
     on_step
         Called after each step with the number of steps done; what it raises ends the training.
 
@@ -122,6 +116,7 @@ def train(model: nn.Module, recipe: Recipe, context: int, on_step: OnStep) -> li
         The learning curve: steps done, and the mean training loss (nats) since the point before.
     """
     torch.set_num_threads(1)
+    length = model.config.max_position_embeddings + 1  # every position but the last has a next token
     mixture = Mixture.load(recipe.mixture, "train")
     order = torch.Generator().manual_seed(seed_for(recipe.seed, "order of data"))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -135,7 +130,7 @@ def train(model: nn.Module, recipe: Recipe, context: int, on_step: OnStep) -> li
     for step in range(recipe.steps):
         for group in optimizer.param_groups:
             group["lr"] = rate_at(step, recipe)
-        loss = _loss(model, mixture.draw(recipe.batch, context + 1, order))
+        loss = next_token_loss(model, mixture.draw(recipe.batch, length, order))
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(trained, _GRADIENT_NORM)

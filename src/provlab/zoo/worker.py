@@ -63,7 +63,7 @@ def make_model(name: str, recipes: Mapping[str, Recipe], report: Callable[[int],
             return folder
         for stale in folder.parent.glob(f".{folder.name}.*"):  # a killed process left it; its lock is free
             shutil.rmtree(stale, ignore_errors=True)
-        from provlab.zoo.derive import make  # here, so that a made model needs no torch
+        from provlab.zoo.make import make  # here, so that a made model needs no torch
 
         parent = recipes[name].parent
         begun = time.monotonic()
