@@ -69,8 +69,10 @@ class Figure:
         width = round(self.figure.get_figwidth() * PIXELS_PER_INCH)
         data = base64.b64encode(png).decode()
         return (
-            f'<figure class="provlab-figure"><img alt="{html.escape(self.alt)}" '
-            f'style="width:{width}px;max-width:100%;height:auto" src="data:image/png;base64,{data}"/>'
+            # the hidden box lets the book's style enlarge the picture on a tap, without a script
+            f'<figure class="provlab-figure"><label><input type="checkbox" hidden/>'
+            f'<img alt="{html.escape(self.alt)}" style="width:{width}px;max-width:100%;height:auto" '
+            f'src="data:image/png;base64,{data}"/></label>'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )
 
