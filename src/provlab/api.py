@@ -7,7 +7,7 @@ from provlab import zoo
 from provlab.errors import NotComparableError
 from provlab.report import Comparison, StudyReport, describe
 from provlab.statistics.base import Options
-from provlab.study.lineage import Lineage
+from provlab.study.lineage import Lineage, tree_order
 from provlab.study.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.study.store import Store
 
@@ -19,7 +19,8 @@ def expand(models: Sequence[str]) -> list[str]:
         if source == "zoo:*" or source.startswith("zoo:*@"):
             edition = source.partition("@")[2]
             suffix = f"@{edition}" if edition else ""
-            expanded += [f"zoo:{name}{suffix}" for name in zoo.families(edition or zoo.default_edition())]
+            parents = zoo.parents(zoo.families(edition or zoo.default_edition()))
+            expanded += [f"zoo:{name}{suffix}" for name in tree_order(parents)]
         else:
             expanded.append(source)
     return expanded

@@ -41,6 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"provlab: error: {error}", file=sys.stderr)
         return 2
+    except Exception as error:  # noqa: BLE001 - a fault of ours, but still no traceback on a user's terminal
+        if os.environ.get("PROVLAB_DEBUG"):
+            raise
+        print(
+            f"provlab: internal error: {type(error).__name__}: {' '.join(str(error).split())} "
+            "(PROVLAB_DEBUG=1 shows where)",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print(
             "provlab: stopped; what was finished is kept, the same command goes on from there",

@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any, get_origin
 
-from provlab import api, provenance
+from provlab import api, plots, provenance
 from provlab.errors import ParameterError
 from provlab.report import StudyReport
+from provlab.study import claims
 from provlab.study.store import Store
 
 INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
@@ -155,7 +156,8 @@ class Run:
             "measurements": self.measurements,
         }
         self.store.put_experiment(self.name, experiment)
-        return Footer(experiment)
+        judged = [row for row in claims.evaluate(self.store) if row["experiment"] == self.name]
+        return Footer(experiment, judged)
 
 
 def _plain(value: Any) -> Any:
@@ -167,9 +169,18 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Footer:
-    """Provenance of one experiment, as the last cell of its page shows it."""
+    """What one experiment showed and where it comes from, as the last cell of its page shows it.
+
+    Attributes
+    ----------
+    experiment : dict
+        As stored.
+    claims : list of dict
+        The claims that it decides, judged.
+    """
 
     experiment: dict[str, Any]
+    claims: list[dict[str, Any]] = field(default_factory=list)
 
     def _rows(self) -> list[tuple[str, str]]:
         experiment = self.experiment
@@ -186,7 +197,8 @@ class Footer:
 
     def __repr__(self) -> str:
         """Plain text."""
-        lines = [f"{name}: {value}" for name, value in self._rows()]
+        lines = [f"{row['id']} {row['status']}: {row['statement']}" for row in self.claims]
+        lines += [f"{name}: {value}" for name, value in self._rows()]
         lines += [f"model {m['source']}: {m['digest']}" for m in self.experiment["models"]]
         return "\n".join(lines)
 
@@ -203,7 +215,8 @@ class Footer:
             if models
             else ""
         )
-        return f'<div class="provenance"><table>{rows}</table>{table}</div>'
+        judged = plots.scoreboard_table(self.claims) if self.claims else ""
+        return f'{judged}<div class="provenance"><table>{rows}</table>{table}</div>'
 
 
 def _short(value: Any) -> str:

@@ -1,20 +1,25 @@
 """Results as a reader meets them: text, a table in a notebook, a pandas frame, JSON for machines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from provlab import plots, provenance
 from provlab import statistics as registry
+from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.statistics.base import Model, Options
 from provlab.study.lineage import Lineage
 from provlab.study.pairs import PairRecord
+from provlab.study.store import Store
 
+WIDTH = 100  # characters of a line of text
 LEVEL = 0.01  # of every verdict: the chance, under independence, of one false word among the tests read together
 
 
@@ -94,28 +99,30 @@ class Comparison:
         return _blocks_frame(self.records)
 
     def verdict(self) -> str:
-        """What the p-values mean, in plain sentences, under which assumptions."""
+        """What the p-values mean, in plain sentences; `assumptions` says under which conditions."""
         frame = self.to_frame().dropna(subset=["log10_p"])
         if frame.empty:
             return "No statistic here yields a p-value, so nothing can be said about independence."
         floor = np.log10(LEVEL)
         rejecting = frame[frame["holm_log10_p"] <= floor]
         tests = f"Holm over {len(frame)} tests, level {LEVEL}" if len(frame) > 1 else f"one test, level {LEVEL}"
-        names = list(rejecting["statistic"] if len(rejecting) else frame["statistic"])
-        assumptions = _assumptions(names)
         if rejecting.empty:
             return (
                 f"Independent training is not rejected ({tests}): this is how independent models agree. "
-                "It is no proof of independence: hidden units shuffled after training hide a common origin from all but "
-                f"phi_match. {assumptions}"
+                "That is no proof: hidden units shuffled after training hide a common origin from all but phi_match."
             )
         smallest = rejecting.loc[rejecting["log10_p"].idxmin()]
         return (
-            f"Independent training is rejected by {', '.join(names)} ({tests}): two independently trained models would "
+            f"Independent training is rejected by {', '.join(rejecting['statistic'])} ({tests}): two independently trained models would "
             f"agree as closely as {smallest['statistic']} finds here with probability 10^"
             f"{plots.format_log10_p(smallest['log10_p'])} at most. The two share an origin; the test does not say "
-            f"which came first, nor whether both descend from a third. {assumptions}"
+            f"which came first, nor whether both descend from a third."
         )
+
+    def assumptions(self) -> dict[str, str]:
+        """Under which assumption the p-value of each statistic run is one."""
+        ran = [record.statistic for record in self.records if record.outcome and record.outcome.log10_p is not None]
+        return {name: registry.get(name).assumptions for name in ran}
 
     def __str__(self) -> str:
         """Render the table and the verdict."""
@@ -137,7 +144,11 @@ class Comparison:
                 ]
             )
         lines.append(_table(rows, ["statistic", "log10 p", "floor", "value", "reads"], right=(1, 2, 3)))
-        return "\n".join([*lines, "", self.verdict()])
+        assumed = [
+            fill(f"{', '.join(names)}: {text}", WIDTH, initial_indent="  ", subsequent_indent="    ")
+            for text, names in _by_text(self.assumptions()).items()
+        ]
+        return "\n".join([*lines, "", fill(self.verdict(), WIDTH), "", "Assumed by", *assumed])
 
     def figure(self) -> "plots.Figure":
         """Per-block -log10 p of every statistic that has blocks."""
@@ -163,11 +174,15 @@ class Comparison:
             + "</tr>"
             for row in self.to_frame().to_dict("records")
         )
+        assumed = "".join(
+            f"<li>{', '.join(names)}: {escape(text)}</li>" for text, names in _by_text(self.assumptions()).items()
+        )
         picture = self.figure().to_html() if self._has_blocks() else ""
         return (
             f"<div class='comparison'><p><b>{escape(a['source'])}</b> against <b>{escape(b['source'])}</b></p>"
             "<table><tr><th>statistic</th><th>log10 p</th><th>floor</th><th>value</th></tr>"
-            f"{rows}</table><p>{escape(self.verdict())}</p>{picture}</div>"
+            f"{rows}</table><p>{escape(self.verdict())}</p>"
+            f"<details><summary>Assumptions</summary><ul>{assumed}</ul></details>{picture}</div>"
         )
 
     def _has_blocks(self) -> bool:
@@ -184,15 +199,16 @@ class Comparison:
             "statistics": {record.statistic: _record_json(record) for record in self.records},
             "level": LEVEL,
             "verdict": self.verdict(),
+            "assumptions": self.assumptions(),
         }
 
 
-def _assumptions(names: Sequence[str]) -> str:
-    """Under which assumptions these statistics' p-values are p-values, statistics of one kind together."""
-    by_text: dict[str, list[str]] = {}
-    for name in names:
-        by_text.setdefault(registry.get(name).assumptions, []).append(name)
-    return " ".join(f"Assumed by {', '.join(of)}: {text}." for text, of in by_text.items())
+def _by_text(assumptions: Mapping[str, str]) -> dict[str, list[str]]:
+    """Statistics that share an assumption, together."""
+    grouped: dict[str, list[str]] = {}
+    for name, text in assumptions.items():
+        grouped.setdefault(text, []).append(name)
+    return grouped
 
 
 def _number(value: float) -> str:
@@ -293,6 +309,24 @@ class StudyReport:
             value = getattr(row, column)
             matrix.loc[labels[row.a], labels[row.b]] = matrix.loc[labels[row.b], labels[row.a]] = value
         return matrix
+
+    def matchings(self, statistic: str, store: Store) -> dict[tuple[str, str], list[NDArray[np.int64]]]:
+        """Matching of hidden units, per pair and block, as kept in the store; pairs that failed are left out.
+
+        Raises
+        ------
+        ParameterError
+            If the statistic matches no units.
+        """
+        found = {}
+        for record in self.records:
+            if record.statistic == statistic and record.outcome:
+                blocks = [store.matching(key) for key in record.keys]
+                kept = [block for block in blocks if block is not None]
+                if len(kept) < len(blocks):
+                    raise ParameterError(f"{statistic} keeps no matching of hidden units")
+                found[record.a, record.b] = kept
+        return found
 
     def truth(self) -> pd.DataFrame:
         """Models by models, True where dependent; False on the diagonal and where unknown."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
+SCHEMES = "provlab.schemes"  # the entry points that say who resolves ``scheme:name``
 _schemes: dict[str, Callable[[str], Path]] = {}
 
 
@@ -87,8 +89,11 @@ class Checkpoint:
 
     @classmethod
     def _open_scheme(cls, scheme: str, name: str, allow_pickle: bool) -> "Checkpoint":
+        installed = metadata.entry_points(group=SCHEMES)
+        if scheme not in _schemes and scheme in installed.names:
+            register_scheme(scheme, installed[scheme].load())
         if scheme not in _schemes:
-            known = ", ".join(f"{known}:NAME" for known in sorted(_schemes)) or "none"
+            known = ", ".join(f"{known}:NAME" for known in sorted({*_schemes, *installed.names})) or "none"
             raise CheckpointError(
                 f"{scheme}:{name}: unknown scheme {scheme!r}; known are {known}; "
                 "a hub id is written org/name, a folder ./name"

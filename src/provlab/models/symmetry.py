@@ -57,10 +57,15 @@ class Permutation:
     orders: Mapping[tuple[str, int | None], NDArray[np.int64]]
 
     def __call__(self, weights: Weights) -> dict[str, torch.Tensor]:
-        """Return the weights in the new order; tensors that it does not touch are shared."""
+        """Return the weights in the new order; tensors that it does not touch are shared.
+
+        `weights` may be a part of the model, one block say: what is not in it is not permuted.
+        """
         result = dict(weights)
         for part in self.parts:
-            if any(self._order(axis, part) is not None for s in part.segments for axis in s.axes):
+            if part.name in weights and any(
+                self._order(axis, part) is not None for s in part.segments for axis in s.axes
+            ):
                 result[part.name] = self._permuted(part, weights[part.name])
         return result
 

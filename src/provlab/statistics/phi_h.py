@@ -21,6 +21,7 @@ from provlab.statistics.base import (
     require_equal,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
+from provlab.statistics.spill import keep
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class PhiH(Statistic):
         kept = mlp_activations(
             model.checkpoint, tokens, kinds=("hidden",), device=options.device, dtype=options.torch_dtype
         )
-        return HiddenActivations(kept["hidden"])
+        return HiddenActivations(keep(kept["hidden"]))
 
     def compare_block(self, a: Array, b: Array, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.models.activations import next_token_log_probs
 from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.spill import keep
 from provlab.statistics.text import encode
+
+ROWS = 256  # distributions compared at once, in float64
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,12 @@ def jensen_shannon(log_p: Array, log_q: Array) -> Array:
     array
         ``(n,)`` float64.
     """
-    log_p, log_q = log_p.astype(np.float64), log_q.astype(np.float64)
-    log_mean = np.logaddexp(log_p, log_q) - np.log(2)
-    divergence = 0.5 * (np.exp(log_p) * (log_p - log_mean) + np.exp(log_q) * (log_q - log_mean)).sum(axis=1)
+    divergence = np.empty(len(log_p))
+    for start in range(0, len(log_p), ROWS):
+        rows = slice(start, start + ROWS)
+        p, q = log_p[rows].astype(np.float64), log_q[rows].astype(np.float64)
+        mean = np.logaddexp(p, q) - np.log(2)
+        divergence[rows] = 0.5 * (np.exp(p) * (p - mean) + np.exp(q) * (q - mean)).sum(axis=1)
     return np.maximum(divergence, 0.0)  # rounding may leave -1e-17 for equal rows
 
 
@@ -81,7 +87,7 @@ class PhiJSD(Statistic):
         """Run the model once over the text."""
         tokens = encode(model.checkpoint, options)
         chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
-        return NextTokens(tokens, np.concatenate(list(chunks)))
+        return NextTokens(tokens, keep([np.concatenate(list(chunks))])[0])
 
     def compare_block(self, a: NextTokens, b: NextTokens, block: int | None, options: Options) -> BlockResult:
         """Average the divergence over positions."""

@@ -23,6 +23,7 @@ from provlab.statistics.base import (
     Statistic,
     fisher_over_blocks,
 )
+from provlab.statistics.spill import keep
 from provlab.statistics.text import encode
 
 
@@ -67,7 +68,7 @@ class PhiMatch(Statistic):
         kept = mlp_activations(
             model.checkpoint, tokens, kinds=("gate", "up"), device=options.device, dtype=options.torch_dtype
         )
-        return GateAndUp(kept["gate"], kept["up"])
+        return GateAndUp(keep(kept["gate"]), keep(kept["up"]))
 
     def compare_block(
         self, a: tuple[Array, Array], b: tuple[Array, Array], block: int | None, options: Options

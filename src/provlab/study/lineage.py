@@ -5,13 +5,15 @@ Zoo models carry theirs in their recipes; the 21 public models of the paper's Fi
 """
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from provlab import zoo
 
+LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)
 PUBLISHED = resources.files("provlab.study") / "published"
 
 
@@ -89,21 +91,72 @@ class Lineage:
         roots = self.root(a), self.root(b)
         return None if None in roots else roots[0] == roots[1]
 
+    def long_chain(self, share: float = 0.375) -> dict[str, Any] | None:
+        """Find a base, a descendant trained on for `share` of the base's tokens in one go, and a child of that one.
+
+        Returns
+        -------
+        dict or None
+            base, child, grandchild (sources of the study) and share (None for public models, whose share is only
+            published); None if the study holds no such chain.
+        """
+        for child in self.models:
+            seen = _share_of_base(child)
+            long = child.partition("@")[0] == LONG_TRAINED if seen is None else seen >= share
+            grandchild = next((m for m in self.models if self.parents.get(m) == child), None)
+            base = self.root(child)
+            if long and base in self.models and base != child and grandchild:
+                return {"base": base, "child": child, "grandchild": grandchild, "share": seen}
+        return None
+
+    def mirrors(self) -> dict[str, str]:
+        """Public model in whose place each source stands: its mirror for a zoo model, itself for one of the tree."""
+        found = {}
+        for source in self.models:
+            recipe = _recipe(source)
+            hub_id = recipe.mirrors if recipe else source.partition("@")[0]
+            if hub_id in published_parents():
+                found[source] = hub_id
+        return found
+
     def siblings(self, a: str, b: str) -> bool:
         """Whether two models share a root and neither descends from the other (Figure 1, last case)."""
         return bool(self.dependent(a, b)) and a not in self.ancestors(b) and b not in self.ancestors(a)
 
 
+def _recipe(source: str) -> zoo.Recipe | None:
+    """Recipe of a zoo model, or None for any other source."""
+    scheme, _, rest = source.partition(":")
+    if scheme != "zoo" or not rest:
+        return None
+    name, _, edition = rest.partition("@")
+    return zoo.families(edition or zoo.default_edition()).get(name)
+
+
+def _share_of_base(source: str) -> float | None:
+    """Tokens of a zoo model's own training over those of its base; None for any other source."""
+    recipe = _recipe(source)
+    if recipe is None:
+        return None
+    recipes = zoo.families(source.partition("@")[2] or zoo.default_edition())
+    chain = zoo.lineage(recipe.name, recipes)
+    return zoo.tokens(recipe.name, recipes) / zoo.tokens(chain[-1], recipes)
+
+
+def tree_order(parents: Mapping[str, str | None]) -> list[str]:
+    """Order models so that each tree stands together, every model behind its parent."""
+
+    def below(parent: str | None) -> list[str]:
+        return [m for child, of in parents.items() if of == parent for m in (child, *below(child))]
+
+    return below(None)
+
+
 def _parent(source: str) -> tuple[str | None, str] | None:
     """Parent of a source and what was done to it, or None where nothing is known."""
-    scheme, _, rest = source.partition(":")
-    if scheme == "zoo" and rest:
-        name, _, edition = rest.partition("@")
-        recipe = zoo.families(edition or zoo.default_edition()).get(name)
-        if recipe is None:
-            return None
-        suffix = f"@{edition}" if edition else ""
-        return (f"zoo:{recipe.parent}{suffix}" if recipe.parent else None), recipe.kind
+    if recipe := _recipe(source):
+        _, at, edition = source.partition("@")
+        return (f"zoo:{recipe.parent}{at}{edition}" if recipe.parent else None), recipe.kind
     parents = published_parents()
     hub_id = source.partition("@")[0]
     return (parents[hub_id], "") if hub_id in parents else None
