@@ -1,7 +1,9 @@
 """A small server that speaks as much of the hub's protocol as reading a model needs."""
 
+import contextlib
 import hashlib
 import json
+import socket
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +11,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def git_sha1(content: bytes) -> str:
+    """Name of a blob in git, which is the hub's checksum of small files."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 @dataclass
@@ -30,11 +37,16 @@ class HubServer:
     def __init__(self, repos: dict[str, Repo]) -> None:
         self.repos = repos
         self.log: list[tuple[str, str, str | None]] = []
-        self.sent: dict[str, int] = {}
+        self.broken = False
+        self._connections: list[socket.socket] = []
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self):
+                super().setup()
+                hub._connections.append(self.connection)
 
             def do_GET(self):
                 hub._answer(self, body=True)
@@ -62,6 +74,9 @@ class HubServer:
             self._server.shutdown()
             self._thread.join()
             self._server.server_close()
+            for connection in self._connections:  # kept alive by their clients
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def fetched(self) -> list[str]:
         """Names of files fetched whole, in order."""
@@ -74,6 +89,8 @@ class HubServer:
     def _answer(self, request, *, body):
         path = unquote(urlsplit(request.path).path)
         self.log.append((request.command, path, request.headers.get("Range")))
+        if self.broken:
+            return self._refuse(request, 503, "Maintenance")
         for name, repo in self.repos.items():
             if path.startswith(f"/api/models/{name}/revision/"):
                 return self._info(request, name, repo, path.split("/revision/")[1])
@@ -100,7 +117,7 @@ class HubServer:
             entry = {
                 "rfilename": str(file.relative_to(repo.folder)),
                 "size": len(content),
-                "blobId": hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest(),
+                "blobId": git_sha1(content),
             }
             if file.suffix in (".safetensors", ".bin"):
                 sha256 = hashlib.sha256(content).hexdigest()
@@ -120,7 +137,7 @@ class HubServer:
         if file.endswith((".safetensors", ".bin")):
             headers["X-Linked-Etag"] = f'"{hashlib.sha256(content).hexdigest()}"'
             headers["X-Linked-Size"] = str(len(content))
-        headers["ETag"] = f'"{hashlib.sha1(b"blob %d" % len(content) + content).hexdigest()}"'
+        headers["ETag"] = f'"{git_sha1(content)}"'
         if file in repo.corrupt:
             content = content[:-1] + bytes([content[-1] ^ 1])
         status, span = 200, request.headers.get("Range")

@@ -207,7 +207,7 @@ def test_a_block_too_many_is_refused(llama):
 @pytest.mark.parametrize("value", ["64", 0, -1, 2.5, True])
 def test_config_with_a_senseless_size(llama, value):
     tiny_models.edit_json(llama / "config.json", lambda config: config.update(intermediate_size=value))
-    with pytest.raises(InvalidWeightsError, match="intermediate_size in config.json must be a positive integer"):
+    with pytest.raises(InvalidWeightsError, match=r"intermediate_size in config.json must be a positive integer"):
         opened(llama)
 
 
@@ -230,7 +230,7 @@ def test_unknown_architecture_names_the_known_ones(llama):
 def test_missing_role(tiny):
     checkpoint, found = opened(tiny("gpt2"))
     assert not found.has("gate")
-    with pytest.raises(MissingRoleError, match="GPT2LMHeadModel.*'gate'"):
+    with pytest.raises(MissingRoleError, match=r"GPT2LMHeadModel.*'gate'"):
         found.read(checkpoint, "gate", 0)
 
 

@@ -11,8 +11,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -73,17 +73,19 @@ class _Bar(tqdm):
 class HubFiles:
     """The files of one commit of a hub repository. Make one with `HubFiles.resolve`."""
 
-    def __init__(self, repo: str, revision: str, commit: str, listing: dict[str, _Listed] | None) -> None:
+    def __init__(
+        self, repo: str, revision: str, commit: str, listing: dict[str, _Listed] | None, unreachable: str = ""
+    ) -> None:
         self.repo = repo
         self.commit: str | None = commit
         self.label = repo if revision == "main" else f"{repo}@{revision}"
         self._commit = commit
+        self._unreachable = unreachable  # why the hub was not asked; it is not tried again for each file
         self._cache = _hub_cache()
         self._snapshot = _storage(self._cache, repo) / "snapshots" / commit
         self._listing = listing if listing is not None else self._cached_listing()
         self._verified: set[str] = set()
         self._lock = Lock()
-        self._headers = tempfile.TemporaryDirectory(prefix="provlab-headers-")
 
     @classmethod
     def resolve(cls, source: str) -> "HubFiles":
@@ -131,7 +133,7 @@ class HubFiles:
                 f"{source} is no folder here, cannot be asked from the hub ({error}), and is not in the "
                 f"cache {_hub_cache()}; connect, or give a local folder"
             ) from error
-        return cls(repo, revision, commit, None)
+        return cls(repo, revision, commit, None, str(error))
 
     def _cached_listing(self) -> dict[str, _Listed]:
         """Return the listing kept from the last contact, else one of what the cache holds."""
@@ -170,7 +172,7 @@ class HubFiles:
 
     def _fetch(self, name: str) -> Path:
         try:
-            path = _asked(
+            path = self._ask(
                 lambda: hf_hub_download(
                     self.repo,
                     name,
@@ -178,14 +180,18 @@ class HubFiles:
                     cache_dir=self._cache,
                     endpoint=_endpoint(),
                     tqdm_class=_Bar,
-                ),
-                self.label,
+                )
             )
         except _Unreachable as error:
             raise CheckpointError(
                 f"{self.label}: {name} is not in the cache {self._cache} and cannot be fetched ({error}); connect"
             ) from error
         return Path(path)
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        if self._unreachable:
+            raise _Unreachable(self._unreachable)
+        return _asked(question, self.label)
 
     def _verify(self, name: str, path: Path, fetched: bool) -> None:
         """Compare with the listing; what was just fetched and is wrong is removed from the cache."""
@@ -206,30 +212,32 @@ class HubFiles:
             raise CheckpointError(f"{self.label}: {name} arrived damaged ({wrong}); try again")
         raise CheckpointError(f"{self.label}: {name} is damaged in the cache ({wrong}); delete {path.resolve()}")
 
-    def header_path(self, name: str) -> Path:
-        """Path of a file whose header, at least, is here: without a download, an empty shell of full length.
+    @contextmanager
+    def with_header(self, name: str) -> Iterator[Path]:
+        """Yield the path of a file whose header can be read: if it is not here, of a shell of full length.
 
-        The format's own parser then checks the header against the file's length, as it does for local files.
+        The shell is the header and a hole. The format's own parser then holds the header against the file's
+        length, as it does for local files, and no weights need to be fetched.
         """
         size = self._listing[name].size
-        if (self._snapshot / name).exists() or size is None or _offline():
-            return self.path(name)
-        shell = Path(self._headers.name) / name
-        if not shell.exists():
-            url = hf_hub_url(self.repo, name, revision=self._commit, endpoint=_endpoint())
-            try:
-                start = _asked(lambda: _read_range(url, 0, min(size, 100_000)), self.label)
-                length = 8 + int.from_bytes(start[:8], "little")
-                if length > min(size, _MAX_HEADER + 8):
-                    raise CheckpointError(f"{self.label}: {name} has no safetensors header; do not trust it")
-                if length > len(start):
-                    start = _asked(lambda: _read_range(url, 0, length), self.label)
-            except _Unreachable as error:
-                raise CheckpointError(f"{self.label}: {name} cannot be read ({error}); connect") from error
-            with atomic_file(shell) as temporary, temporary.open("wb") as stream:
-                stream.write(start[:length])
-                stream.truncate(size)
-        return shell
+        if (self._snapshot / name).exists() or size is None or self._unreachable:
+            yield self.path(name)
+            return
+        url = hf_hub_url(self.repo, name, revision=self._commit, endpoint=_endpoint())
+        try:
+            start = self._ask(lambda: _read_start(url, min(size, 100_000)))
+            length = 8 + int.from_bytes(start[:8], "little")
+            if length > min(size, _MAX_HEADER + 8):
+                raise CheckpointError(f"{self.label}: {name} has no safetensors header; do not trust it")
+            if length > len(start):
+                start = self._ask(lambda: _read_start(url, length))
+        except _Unreachable as error:
+            raise CheckpointError(f"{self.label}: {name} cannot be read ({error}); connect") from error
+        with tempfile.NamedTemporaryFile(suffix=".safetensors") as shell:
+            shell.write(start[:length])
+            shell.truncate(size)
+            shell.flush()
+            yield Path(shell.name)
 
     def size(self, name: str) -> int:
         """Bytes of a file, without fetching it."""
@@ -307,17 +315,17 @@ def _parse(source: str) -> tuple[str, str]:
     )
 
 
-def _read_range(url: str, start: int, end: int) -> bytes:
-    """Read bytes `start` to `end`, and not more even from a server that sends the whole file."""
-    headers = {**build_hf_headers(), "Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+def _read_start(url: str, length: int) -> bytes:
+    """Read the first bytes of a file, and not more even from a server that sends the whole."""
+    headers = {**build_hf_headers(), "Range": f"bytes=0-{length - 1}", "Accept-Encoding": "identity"}
     with get_session().stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=True) as answer:
         hf_raise_for_status(answer)
         content = bytearray()
         for chunk in answer.iter_bytes():
             content += chunk
-            if len(content) >= end - start:
+            if len(content) >= length:
                 break
-    return bytes(content[: end - start])
+    return bytes(content[:length])
 
 
 def _git_sha1(path: Path) -> str:
@@ -327,10 +335,11 @@ def _git_sha1(path: Path) -> str:
 
 def _remember(repo: str, revision: str, commit: str, listing: dict[str, _Listed]) -> None:
     """Keep what an offline run needs: which commit the revision is, as the cache does, and its listing."""
-    if not _COMMIT.fullmatch(revision):
-        with atomic_file(_storage(_hub_cache(), repo) / "refs" / revision) as temporary:
-            temporary.write_text(commit, encoding="utf-8")
-    write_json(_listing_path(repo, commit), {name: vars(entry) for name, entry in listing.items()})
+    with suppress(OSError):  # a cache that others own may be read-only
+        if not _COMMIT.fullmatch(revision):
+            with atomic_file(_storage(_hub_cache(), repo) / "refs" / revision) as temporary:
+                temporary.write_text(commit, encoding="utf-8")
+        write_json(_listing_path(repo, commit), {name: vars(entry) for name, entry in listing.items()})
 
 
 def _listing_path(repo: str, commit: str) -> Path:

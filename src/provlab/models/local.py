@@ -3,7 +3,8 @@
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from provlab.errors import CheckpointError
@@ -75,9 +76,10 @@ class LocalFiles:
             raise CheckpointError(f"{self.label} has no file {name}; copy the checkpoint again")
         return path
 
-    def header_path(self, name: str) -> Path:
-        """Path of a safetensors file that is good for reading its header."""
-        return self.path(name)
+    @contextmanager
+    def with_header(self, name: str) -> Iterator[Path]:
+        """Yield the path of a safetensors file whose header can be read."""
+        yield self.path(name)
 
     def size(self, name: str) -> int:
         """Bytes of a file."""

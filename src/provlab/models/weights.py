@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import warnings
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
@@ -51,8 +53,8 @@ class Files(Protocol):
     def path(self, name: str) -> Path:
         """Path of a file here, fetched first if need be."""
 
-    def header_path(self, name: str) -> Path:
-        """Path of a safetensors file whose header, at least, is here."""
+    def with_header(self, name: str) -> AbstractContextManager[Path]:
+        """Yield the path of a safetensors file whose header, at least, is here."""
 
     def size(self, name: str) -> int:
         """Bytes of a file."""
@@ -199,7 +201,7 @@ class WeightFiles:
         """Read a header with the format's own parser, which checks offsets against the file's length."""
         header = {}
         try:
-            with safe_open(self._source.header_path(file), framework="pt") as stream:
+            with self._source.with_header(file) as path, safe_open(path, framework="pt") as stream:
                 for name in stream.keys():  # noqa: SIM118 - not a mapping
                     view = stream.get_slice(name)
                     dtype = _DTYPES.get(view.get_dtype())
@@ -217,10 +219,12 @@ class WeightFiles:
         path = self._source.path(file)
         label = self._source.label
         try:
-            try:
-                content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            except RuntimeError:  # the old format without a zip archive cannot be mapped
-                content = torch.load(path, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what cannot be read is refused below
+                try:
+                    content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+                except RuntimeError:  # the old format without a zip archive cannot be mapped
+                    content = torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise CheckpointError(
                 f"{label}: {file} holds more than weights and is not loaded; convert it to safetensors"

@@ -1,0 +1,222 @@
+"""Opening and reading local checkpoints; tensors that transformers wrote are the reference."""
+
+import hashlib
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import tiny_models
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from provlab.errors import CheckpointError
+from provlab.models import checkpoint as checkpoint_module
+from provlab.models import local, weights
+from provlab.models.checkpoint import Checkpoint, register_scheme
+
+
+def test_reads_what_was_written(llama):
+    checkpoint = Checkpoint.open(llama)
+    written = load_file(llama / "model.safetensors")
+    assert checkpoint.tensor_names == tuple(sorted(written))
+    for name, tensor in written.items():
+        assert torch.equal(checkpoint.tensor(name), tensor)
+        assert checkpoint.shape(name) == tuple(tensor.shape)
+        assert checkpoint.dtype(name) == torch.float32
+    assert checkpoint.architecture == "LlamaForCausalLM"
+    assert checkpoint.config["hidden_size"] == tiny_models.WIDTH
+    assert (checkpoint.source, checkpoint.name, checkpoint.commit) == (str(llama), "llama", None)
+    assert checkpoint.folder() == llama
+    assert repr(checkpoint) == f"Checkpoint('{llama}')"
+
+
+def test_sharded_reads_the_same(llama, sharded):
+    assert len(list(sharded.glob("*.safetensors"))) > 2
+    one, many = Checkpoint.open(llama), Checkpoint.open(sharded)
+    assert one.tensor_names == many.tensor_names
+    assert all(torch.equal(one.tensor(name), many.tensor(name)) for name in one.tensor_names)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_keeps_the_dtype_of_the_file(dtype, tmp_path):
+    tiny_models.build("llama").to(dtype).save_pretrained(tmp_path / "half")
+    checkpoint = Checkpoint.open(tmp_path / "half")
+    assert checkpoint.dtype("model.norm.weight") == dtype
+    assert checkpoint.tensor("model.norm.weight").dtype == dtype
+
+
+def test_one_tensor_does_not_read_the_others(sharded, monkeypatch):
+    checkpoint = Checkpoint.open(sharded)
+    opened = []
+
+    def watched(path, **settings):
+        opened.append(Path(path).name)
+        return weights_safe_open(path, **settings)
+
+    weights_safe_open = weights.safe_open
+    monkeypatch.setattr(weights, "safe_open", watched)
+    checkpoint.tensor("model.norm.weight")
+    index = json.loads((sharded / "model.safetensors.index.json").read_text())
+    assert opened == [index["weight_map"]["model.norm.weight"]]
+
+
+def test_source_may_be_relative_or_below_home(llama, monkeypatch):
+    monkeypatch.chdir(llama.parent)
+    monkeypatch.setenv("HOME", str(llama.parent))
+    for source in ("llama", "./llama", "~/llama", Path("llama")):
+        assert Checkpoint.open(source).source == str(llama)
+
+
+def test_files_and_digest(llama):
+    checkpoint = Checkpoint.open(llama)
+    files = checkpoint.files()
+    assert list(files) == ["config.json", "model.safetensors"]
+    lines = ""
+    for name, entry in files.items():
+        content = (llama / name).read_bytes()
+        assert entry == {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+        lines += f"{name} {entry['sha256']}\n"
+    assert checkpoint.digest == hashlib.sha256(lines.encode()).hexdigest()
+
+
+def test_digest_depends_on_weights_and_config_only(llama, tmp_path):
+    digest = Checkpoint.open(llama).digest
+    twin = tiny_models.copy(llama, tmp_path / "other name")
+    (twin / "generation_config.json").unlink()
+    assert Checkpoint.open(twin).digest == digest
+    tiny_models.rewrite(twin, lambda tensors: tensors["model.norm.weight"].mul_(1.001))
+    assert Checkpoint.open(twin).digest != digest
+
+
+def test_hash_of_a_big_file_is_remembered_until_it_changes(tmp_path, monkeypatch):
+    big = tmp_path / "big"
+    big.write_bytes(b"a" * (1 << 20))
+    calls = []
+    real = local.sha256_file
+    monkeypatch.setattr(local, "sha256_file", lambda path: calls.append(path) or real(path))
+    first = local.remembered_sha256(big)
+    assert local.remembered_sha256(big) == first
+    assert len(calls) == 2  # too young to be remembered: it might change within a tick of the clock
+    os.utime(big, (1, 1))
+    for _ in range(2):
+        assert local.remembered_sha256(big) == first
+    assert len(calls) == 3
+    big.write_bytes(b"b" * (1 << 20))
+    os.utime(big, (2, 2))
+    assert local.remembered_sha256(big) == hashlib.sha256(b"b" * (1 << 20)).hexdigest()
+    for sidecar in (tmp_path / "provlab-cache" / "hashes").iterdir():
+        sidecar.write_text("{")  # damaged: computed again
+    assert local.remembered_sha256(big) == hashlib.sha256(b"b" * (1 << 20)).hexdigest()
+
+
+def test_snapshot_in_the_cache_of_the_hub_may_link_to_its_blobs(llama, tmp_path):
+    repo = tmp_path / "hub" / "models--org--name"
+    snapshot, blobs = repo / "snapshots" / ("0" * 40), repo / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for path in llama.iterdir():
+        path.rename(blobs / f"blob-{path.name}")
+        (snapshot / path.name).symlink_to(f"../../blobs/blob-{path.name}")
+    assert Checkpoint.open(snapshot).tensor("model.norm.weight").shape == (tiny_models.WIDTH,)
+
+
+def test_schemes(llama, monkeypatch):
+    monkeypatch.setattr(checkpoint_module, "_schemes", {})
+    register_scheme("farm", lambda name: llama.parent / name)
+    register_scheme("farm", lambda name: llama.parent / name)  # again, as a reloaded notebook does
+    checkpoint = Checkpoint.open("farm:llama")
+    assert (checkpoint.source, checkpoint.name) == ("farm:llama", "llama")
+    with pytest.raises(CheckpointError, match=r"unknown scheme 'barn'; known are farm:NAME"):
+        Checkpoint.open("barn:llama")
+
+
+@pytest.mark.parametrize("label", sorted(tiny_models.TINY))
+def test_loads_the_model(label, tiny):
+    model = Checkpoint.open(tiny(label)).load_model(dtype=torch.float64)
+    original = tiny_models.build(label).double()
+    assert type(model) is type(original)
+    assert not model.training
+    for name, value in original.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], value, rtol=0, atol=0)
+
+
+def test_loading_prints_nothing_and_leaves_transformers_talkative(llama, capfd):
+    log = transformers.utils.logging
+    before = log.get_verbosity(), log.is_progress_bar_enabled()
+    Checkpoint.open(llama).load_model()
+    assert capfd.readouterr() == ("", "")
+    assert (log.get_verbosity(), log.is_progress_bar_enabled()) == before
+
+
+def test_auto_map_to_classes_of_transformers_is_harmless(llama):
+    """Phi-3 on the hub carries such entries; transformers' own class is used and nothing else is run."""
+    auto_map = {"AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}
+    tiny_models.edit_json(llama / "config.json", lambda config: config.update(auto_map=auto_map))
+    (llama / "modeling_llama.py").write_text("raise SystemExit('code of the checkpoint was run')")
+    model = Checkpoint.open(llama).load_model()
+    assert type(model) is transformers.LlamaForCausalLM
+
+
+def test_pickle_when_allowed(llama):
+    tensors = load_file(llama / "model.safetensors")
+    (llama / "model.safetensors").unlink()
+    for zipped in (True, False):
+        torch.save(tensors, llama / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+        checkpoint = Checkpoint.open(llama, allow_pickle=True)
+        assert all(torch.equal(checkpoint.tensor(name), tensor) for name, tensor in tensors.items())
+    model = checkpoint.load_model()
+    assert torch.equal(model.model.norm.weight, tensors["model.norm.weight"])
+
+
+def test_pickled_shards(llama):
+    tensors = load_file(llama / "model.safetensors")
+    (llama / "model.safetensors").unlink()
+    names = sorted(tensors)
+    weight_map = {}
+    for shard, part in (("a.bin", names[:5]), ("b.bin", names[5:])):
+        torch.save({name: tensors[name] for name in part}, llama / shard)
+        weight_map.update(dict.fromkeys(part, shard))
+    (llama / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    checkpoint = Checkpoint.open(llama, allow_pickle=True)
+    assert all(torch.equal(checkpoint.tensor(name), tensor) for name, tensor in tensors.items())
+
+
+def test_safetensors_is_preferred_to_pickle(llama):
+    (llama / "pytorch_model.bin").write_bytes(b"not even a pickle")
+    assert Checkpoint.open(llama, allow_pickle=True).files().keys() == {"config.json", "model.safetensors"}
+
+
+def test_reads_from_several_threads(sharded):
+    checkpoint = Checkpoint.open(sharded)
+    expected = {name: Checkpoint.open(sharded).tensor(name) for name in checkpoint.tensor_names}
+    wrong = []
+
+    def read():
+        for name, tensor in expected.items():
+            if not torch.equal(checkpoint.tensor(name), tensor):
+                wrong.append(name)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_tokenizer(llama):
+    from tokenizers import Tokenizer, models
+
+    words = Tokenizer(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(llama)
+    checkpoint = Checkpoint.open(llama)
+    assert checkpoint.tokenizer()("b")["input_ids"] == [1]
+    assert [path.name for path in checkpoint.side_files()] == [
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]

@@ -1,0 +1,222 @@
+"""The hub, played by a local server that logs what is asked of it."""
+
+import json
+
+import pytest
+import tiny_models
+import torch
+from hub_server import COMMIT, HubServer, Repo
+from huggingface_hub import hf_hub_download
+from safetensors.torch import save_file
+
+from provlab.errors import CheckpointError
+from provlab.models import anatomy, hub
+from provlab.models.checkpoint import Checkpoint
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """Start a hub with these repositories and point HF_ENDPOINT to it."""
+    servers = []
+
+    def start(**repos):
+        server = HubServer({name.replace("__", "/"): repo for name, repo in repos.items()})
+        servers.append(server.__enter__())
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def test_resolves_to_a_commit_and_reads_one_shard(serve, sharded):
+    server = serve(org__name=Repo(sharded))
+    checkpoint = Checkpoint.open("org/name")
+    assert checkpoint.commit == COMMIT
+    assert (checkpoint.source, checkpoint.name) == ("org/name", "name")
+    assert checkpoint.architecture == "LlamaForCausalLM"
+    assert server.fetched() == ["config.json", "model.safetensors.index.json"]
+    local = Checkpoint.open(sharded)
+    assert checkpoint.tensor_names == local.tensor_names
+    assert torch.equal(checkpoint.tensor("lm_head.weight"), local.tensor("lm_head.weight"))
+    index = json.loads((sharded / "model.safetensors.index.json").read_text())
+    assert server.fetched()[2:] == [index["weight_map"]["lm_head.weight"]]
+    # everything is asked of the commit, so that a push in between cannot mix two versions
+    assert all(f"/resolve/{COMMIT}/" in path for _, path, _ in server.log if "/resolve/" in path)
+
+
+def test_digest_and_files_equal_the_local_ones_without_fetching_weights(serve, sharded):
+    server = serve(org__name=Repo(sharded))
+    checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(sharded)
+    assert checkpoint.files() == local.files()
+    assert checkpoint.digest == local.digest
+    assert server.fetched() == ["config.json", "model.safetensors.index.json"]
+
+
+@pytest.mark.parametrize("ignores_range", [False, True])
+def test_shapes_come_from_headers_alone(serve, llama, ignores_range):
+    server = serve(org__name=Repo(llama, ignores_range=ignores_range))
+    checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(llama)
+    found = anatomy.of(checkpoint)
+    assert [part.shape for part in found.parts] == [local.shape(part.name) for part in found.parts]
+    assert checkpoint.dtype("lm_head.weight") == torch.float32
+    assert server.fetched() == ["config.json"]
+    assert not list((hub._hub_cache() / "models--org--name" / "blobs").glob("?" * 64))
+
+
+def test_long_header_is_fetched_in_two_pieces(serve, tmp_path):
+    """A header beyond the first 100,000 bytes."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"architectures": ["X"]}')
+    save_file({f"a.tensor.with.a.long.name.{i}": torch.zeros(1) for i in range(2000)}, folder / "model.safetensors")
+    server = serve(org__many=Repo(folder))
+    checkpoint = Checkpoint.open("org/many")
+    assert len(checkpoint.tensor_names) == 2000
+    assert len([entry for entry in server.log if entry[2]]) == 2
+
+
+def test_remote_header_is_checked_as_a_local_one(serve, llama):
+    """Offsets that do not cover the file: huggingface_hub's own parser of remote headers accepts them."""
+    header = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[-4,4]}}'
+    (llama / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    serve(org__name=Repo(llama))
+    with pytest.raises(CheckpointError, match="truncated or corrupt"):
+        _ = Checkpoint.open("org/name").tensor_names
+
+
+def test_second_opening_works_without_the_server(serve, sharded):
+    server = serve(org__name=Repo(sharded, revisions=("main", "v1")))
+    for source in ("org/name", "org/name@v1", f"org/name@{COMMIT}"):
+        Checkpoint.open(source).tensor("lm_head.weight")
+    digest = Checkpoint.open("org/name").digest
+    server.stop()
+    for source in ("org/name", "org/name@v1", f"org/name@{COMMIT}"):
+        checkpoint = Checkpoint.open(source)
+        assert checkpoint.commit == COMMIT
+        assert checkpoint.tensor("lm_head.weight").shape == (tiny_models.VOCABULARY, tiny_models.WIDTH)
+        assert checkpoint.digest == digest
+    with pytest.raises(CheckpointError, match=r"is not in the cache .* cannot be fetched .*; connect"):
+        checkpoint.tensor("model.layers.0.mlp.up_proj.weight")
+
+
+def test_server_that_vanishes_after_the_opening(serve, sharded, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)  # between its attempts
+    server = serve(org__name=Repo(sharded))
+    checkpoint = Checkpoint.open("org/name")
+    server.stop()
+    with pytest.raises(CheckpointError, match=r"cannot be (read|fetched) .*; connect") as refusal:
+        checkpoint.tensor("lm_head.weight")
+    assert "\n" not in str(refusal.value)
+
+
+def test_server_in_trouble(serve, llama):
+    server = serve(org__name=Repo(llama))
+    Checkpoint.open("org/name").folder()
+    server.broken = True
+    assert Checkpoint.open("org/name").tensor("lm_head.weight").shape == (50, 24)
+    with pytest.raises(CheckpointError, match=r"it answers 503.*not in the cache"):
+        Checkpoint.open("org/other")
+
+
+def test_offline_asks_nobody(serve, llama, monkeypatch):
+    server = serve(org__name=Repo(llama))
+    Checkpoint.open("org/name").folder()
+    server.log.clear()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    checkpoint = Checkpoint.open("org/name")
+    assert torch.equal(checkpoint.tensor("lm_head.weight"), Checkpoint.open(llama).tensor("lm_head.weight"))
+    assert checkpoint.load_model().config.hidden_size == tiny_models.WIDTH
+    assert server.log == []
+    with pytest.raises(CheckpointError, match=r"org/other .*HF_HUB_OFFLINE is set.* not in the cache"):
+        Checkpoint.open("org/other")
+
+
+def test_cache_filled_by_others_serves_offline(serve, llama):
+    """A cache that only huggingface_hub wrote: the blobs' names give the hashes."""
+    server = serve(org__name=Repo(llama))
+    for name in ("config.json", "model.safetensors"):
+        hf_hub_download("org/name", name, cache_dir=hub._hub_cache(), endpoint=server.endpoint)
+    server.stop()
+    checkpoint = Checkpoint.open("org/name")
+    assert checkpoint.digest == Checkpoint.open(llama).digest
+    assert checkpoint.commit == COMMIT
+
+
+def test_whole_folder_has_no_code(serve, llama):
+    (llama / "modeling_evil.py").write_text("raise SystemExit")
+    (llama / "pytorch_model.bin").write_bytes(b"x")
+    server = serve(org__name=Repo(llama))
+    folder = Checkpoint.open("org/name").folder()
+    assert sorted(p.name for p in folder.iterdir()) == ["config.json", "generation_config.json", "model.safetensors"]
+    assert "modeling_evil.py" not in server.fetched()
+    assert Checkpoint.open("org/name").load_model().config.hidden_size == tiny_models.WIDTH
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+def test_a_damaged_download_is_refused_and_removed(serve, llama, file):
+    server = serve(org__name=Repo(llama, corrupt={file}))
+    with pytest.raises(CheckpointError, match=rf"org/name: {file} arrived damaged .*; try again"):
+        Checkpoint.open("org/name").tensor("lm_head.weight")
+    server.repos["org/name"].corrupt.clear()
+    assert Checkpoint.open("org/name").tensor("lm_head.weight").shape == (50, 24)
+
+
+def test_damage_in_the_cache_is_found(serve, llama):
+    serve(org__name=Repo(llama))
+    path = Checkpoint.open("org/name").folder() / "model.safetensors"
+    content = path.read_bytes()
+    path.resolve().write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match=r"model.safetensors is damaged in the cache .*; delete "):
+        Checkpoint.open("org/name").tensor("lm_head.weight")
+
+
+def test_gated(serve, llama, monkeypatch):
+    serve(org__name=Repo(llama, gated=True, token="good"))
+    with pytest.raises(CheckpointError, match=r"org/name is gated: accept its licence .* set HF_TOKEN"):
+        Checkpoint.open("org/name")
+    monkeypatch.setenv("HF_TOKEN", "bad")
+    with pytest.raises(CheckpointError, match=r"org/name is gated"):
+        Checkpoint.open("org/name")
+    monkeypatch.setenv("HF_TOKEN", "good")
+    assert Checkpoint.open("org/name").tensor("lm_head.weight").shape == (50, 24)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("org/unknown", r"org/unknown is neither a folder here nor a model on http://127"),
+        ("unknown", r"unknown is neither a folder here nor a model"),
+        ("org/name@v9", r"org/name@v9: the repository has no such revision"),
+    ],
+)
+def test_unknown(serve, llama, source, message):
+    serve(org__name=Repo(llama))
+    with pytest.raises(CheckpointError, match=message) as refusal:
+        Checkpoint.open(source)
+    assert "\n" not in str(refusal.value)
+
+
+def test_single_names(serve, llama):
+    serve(gpt2=Repo(llama))
+    assert Checkpoint.open("gpt2").commit == COMMIT
+
+
+def test_no_network():
+    with pytest.raises(CheckpointError, match=r"org/name .*no connection to http://127.0.0.1:9.*not in the cache") as e:
+        Checkpoint.open("org/name")
+    assert "\n" not in str(e.value)
+
+
+def test_repository_without_weights(serve, llama):
+    (llama / "model.safetensors").unlink()
+    serve(org__name=Repo(llama))
+    with pytest.raises(CheckpointError, match="org/name has no weights"):
+        Checkpoint.open("org/name")
+
+
+def test_the_users_cache_is_left_alone(serve, llama, tmp_path):
+    serve(org__name=Repo(llama))
+    folder = Checkpoint.open("org/name").folder()
+    assert folder.is_relative_to(tmp_path / "hf-home" / "hub")
