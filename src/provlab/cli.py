@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"provlab: error: {error}", file=sys.stderr)
         return 2
-    except Exception as error:  # noqa: BLE001 - a fault of ours, but still no traceback on a user's terminal
+    except Exception as error:
         if os.environ.get("PROVLAB_DEBUG"):
             raise
         print(

@@ -91,6 +91,7 @@ class Comparison:
                 for record in self.records
             ]
         ).astype({"log10_p": float, "floor": float})
+        frame["error"] = _reasons(self.records)
         frame["holm_log10_p"] = _holm(frame["log10_p"])
         return frame
 
@@ -113,8 +114,8 @@ class Comparison:
             )
         smallest = rejecting.loc[rejecting["log10_p"].idxmin()]
         return (
-            f"Independent training is rejected by {', '.join(rejecting['statistic'])} ({tests}): two independently trained models would "
-            f"agree as closely as {smallest['statistic']} finds here with probability 10^"
+            f"Independent training is rejected by {', '.join(rejecting['statistic'])} ({tests}): two independently trained "
+            f"models would agree as closely as {smallest['statistic']} finds here with probability 10^"
             f"{plots.format_log10_p(smallest['log10_p'])} at most. The two share an origin; the test does not say "
             f"which came first, nor whether both descend from a third."
         )
@@ -211,6 +212,11 @@ def _by_text(assumptions: Mapping[str, str]) -> dict[str, list[str]]:
     return grouped
 
 
+def _reasons(records: Sequence[PairRecord]) -> pd.Series:
+    """Why each record failed, None where it did not (and not the NaN that a column of text would hold)."""
+    return pd.Series([record.error for record in records], dtype=object)
+
+
 def _number(value: float) -> str:
     return "" if np.isnan(value) else plots.format_log10_p(value)
 
@@ -291,7 +297,10 @@ class StudyReport:
             }
             for record in self.records
         ]
-        frame = pd.DataFrame(rows).astype({"log10_p": float, "floor": float, "dependent": object})
+        frame = pd.DataFrame(rows).astype({"log10_p": float, "floor": float})
+        frame["error"] = _reasons(self.records)
+        # of three values: True, False, None
+        frame["dependent"] = pd.Series([row["dependent"] for row in rows], dtype=object)
         frame["holm_log10_p"] = frame.groupby("statistic", sort=False)["log10_p"].transform(_holm)
         frame["rejected"] = frame["holm_log10_p"] <= np.log10(LEVEL)
         return frame

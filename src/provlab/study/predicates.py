@@ -54,7 +54,11 @@ class Evidence:
 
         Columns: a, b, statistic, dependent, siblings, error, value, log10_p, detail, blocks (a list of log10 p).
         """
-        return pd.DataFrame([{**pair, **self._aggregate(pair)} for pair in self.experiment["pairs"]])
+        rows = [{**pair, **self._aggregate(pair)} for pair in self.experiment["pairs"]]
+        frame = pd.DataFrame(rows)
+        for column in ("error", "dependent"):  # None must stay None among text and booleans
+            frame[column] = pd.Series([row[column] for row in rows], dtype=object)
+        return frame
 
     def _aggregate(self, pair: Mapping[str, Any]) -> dict[str, Any]:
         if pair["error"]:
@@ -78,7 +82,7 @@ class Evidence:
         """Dependent pairs, independent pairs, and how many pairs failed, for one statistic."""
         rows = self.pairs[self.pairs["statistic"] == statistic]
         ran = rows[rows["error"].isna()]
-        truth = ran["dependent"].astype(object)
+        truth = ran["dependent"]
         return ran[truth.eq(True)], ran[truth.eq(False)], int(rows["error"].notna().sum())
 
 

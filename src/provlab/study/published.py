@@ -36,10 +36,11 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> pd.DataFram
     rows = {}
     for table, name in (("independence_table1", "Table 1"), ("independence_table5", "Table 5")):
         for line in published_table(table):
-            sources = [here.get(_hub_id(line[side], mirrors.values())) for side in ("theta_1", "theta_2")]
-            if sources[0] is None or sources[1] is None:
+            named = (_hub_id(line[side], here) for side in ("theta_1", "theta_2"))
+            sources = [here[hub_id] for hub_id in named if hub_id in here]
+            if len(sources) < 2:
                 continue  # the study lacks one of the two
-            ours = {s: found.get((frozenset(map(str, sources)), s)) for s in ("phi_jsd", "phi_l2", "phi_u", "phi_h")}
+            ours = {s: found.get((frozenset(sources), s)) for s in ("phi_jsd", "phi_l2", "phi_u", "phi_h")}
             key = (name, f"{line['theta_1']}, {line['theta_2']}", ", ".join(_short(s) for s in sources))
             rows[key] = {
                 ("related", ""): "no" if line["independent"] == "true" else "yes",
@@ -58,15 +59,13 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> pd.DataFram
     return frame
 
 
-def _hub_id(name: str, hub_ids: Iterable[str]) -> str | None:
-    """Hub id of a model that a table calls by the last part of its name."""
-    if name in ALIASES:
-        return ALIASES[name]
-    return next((hub_id for hub_id in hub_ids if hub_id.rpartition("/")[2] == name), None)
+def _hub_id(name: str, hub_ids: Iterable[str]) -> str:
+    """Hub id of a model that a table calls by the last part of its name; the name itself if none has it."""
+    return ALIASES.get(name) or next((hub_id for hub_id in hub_ids if hub_id.rpartition("/")[2] == name), name)
 
 
-def _short(source: str | None) -> str:
-    return (source or "").partition(":")[2].partition("@")[0] or str(source)
+def _short(source: str) -> str:
+    return source.partition(":")[2].partition("@")[0] or source
 
 
 def _text(row: Any, write: Callable[[Any], str]) -> str:
