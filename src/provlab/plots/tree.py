@@ -37,6 +37,7 @@ def lineage_tree(
     InputError
         If a parent is not a model of the tree, or the relations run in a circle.
     """
+    require(parents, "parents: there is no model to draw")
     depth = {name: _depth(name, parents) for name in parents}
     order = _in_tree_order(parents)
     columns = _columns(order, depth, edge_labels)

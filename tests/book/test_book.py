@@ -1,0 +1,103 @@
+"""What can be said of the book before it is built: pages exist, links lead somewhere, terms and keys are defined."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = ROOT / "book"
+CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text())
+SPHINX = CONFIG["sphinx"]["config"]
+PAGES = sorted(BOOK.glob("*.md"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def toc_files() -> list[str]:
+    toc = yaml.safe_load((BOOK / "_toc.yml").read_text())
+    return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
+
+
+def sources() -> dict[str, str]:
+    """Text of every page and of every markdown cell."""
+    texts = {page.name: page.read_text() for page in PAGES}
+    for notebook in NOTEBOOKS:
+        cells = json.loads(notebook.read_text())["cells"]
+        texts[notebook.name] = "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    return texts
+
+
+def defined_terms() -> set[str]:
+    body = (BOOK / "glossary.md").read_text().split("```{glossary}")[1].split("```")[0]
+    return {line.strip().lower() for line in body.splitlines() if line and not line[0].isspace()}
+
+
+def bibliography_keys() -> set[str]:
+    return set(re.findall(r"^@\w+\{([^,]+),", (BOOK / "references.bib").read_text(), flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", toc_files())
+def test_the_contents_list_what_exists(name):
+    if name.startswith("experiments/"):
+        assert (ROOT / "notebooks" / f"{name.removeprefix('experiments/')}.ipynb").is_file()
+    else:
+        assert (BOOK / f"{name}.md").is_file()
+
+
+def test_every_page_and_notebook_is_in_the_contents():
+    named = set(toc_files())
+    assert {page.stem for page in PAGES} <= named
+    assert {f"experiments/{notebook.stem}" for notebook in NOTEBOOKS} <= named
+
+
+def test_the_book_reads_without_a_network():
+    assert SPHINX["mathjax_path"] == "mathjax/tex-svg.js"
+    assert (BOOK / "_assets" / SPHINX["mathjax_path"]).stat().st_size > 1_000_000
+    assert "Apache License" in (BOOK / "_assets" / "mathjax" / "LICENSE").read_text()
+    assert SPHINX["html_static_path"] == ["_assets"]
+    assert "sphinx_thebe" not in SPHINX["extensions"]
+    assert "sphinx.ext.intersphinx" not in SPHINX["extensions"]
+
+
+def test_notebooks_are_not_run_by_the_build():
+    assert CONFIG["execute"]["execute_notebooks"] == "off"
+
+
+@pytest.mark.parametrize("key", ["html_css_files", "html_static_path"])
+def test_files_of_the_configuration_exist(key):
+    folder = BOOK if key == "html_static_path" else BOOK / "_assets"
+    assert all((folder / name).exists() for name in SPHINX[key])
+    assert all((BOOK / name).is_file() for name in CONFIG["bibtex_bibfiles"])
+
+
+@pytest.mark.parametrize("name", sorted(sources()))
+def test_terms_citations_and_links_lead_somewhere(name):
+    text = sources()[name]
+    terms = [m[1] or m[0] for m in re.findall(r"\{term\}`([^`<]*?)(?:\s*<([^>]+)>)?`", text)]
+    assert {t.strip().lower() for t in terms} <= defined_terms()
+    cited = {key.strip() for found in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in found.split(",")}
+    assert cited <= bibliography_keys()
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if "://" in target:
+            continue
+        path = target if name.endswith(".md") else f"experiments/{target}"
+        if path.startswith("experiments/") and not path.startswith("experiments/../"):
+            path = f"../notebooks/{path.removeprefix('experiments/')}"
+        path = path.replace("experiments/../", "")
+        assert any((BOOK / (path + end)).resolve().is_file() for end in ("", ".md", ".ipynb")), target
+
+
+def test_glossary_is_in_alphabetical_order():
+    body = (BOOK / "glossary.md").read_text().split("```{glossary}")[1].split("```")[0]
+    terms = [line.strip().lower() for line in body.splitlines() if line and not line[0].isspace()]
+    assert terms == sorted(terms)
+    assert len(terms) == len(set(terms))
+
+
+@pytest.mark.parametrize("profile", sorted((ROOT / "notebooks" / "profiles").glob("*.yml")), ids=lambda p: p.stem)
+def test_every_profile_runs_every_notebook_of_the_book(profile):
+    text = profile.read_text()
+    needed = {name.removeprefix("experiments/") for name in toc_files() if name.startswith("experiments/")}
+    assert all(re.search(rf"\b{name}\b", text) for name in needed)

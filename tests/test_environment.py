@@ -1,0 +1,112 @@
+"""pyproject.toml says what is needed, requirements.lock at which version, environment.yml gives conda the same."""
+
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+# of these the lock names the public version; the machine may hold a local one, such as 2.13.0+cpu
+SET_UP_TOOLS = {"pip", "setuptools", "wheel", "provlab"}
+
+
+def direct_requirements(pyproject: dict) -> list[Requirement]:
+    extras = pyproject["project"]["optional-dependencies"]
+    return [Requirement(line) for line in [*pyproject["project"]["dependencies"], *extras["book"], *extras["test"]]]
+
+
+def read_lock(text: str) -> dict[str, Version]:
+    pins = [Requirement(line) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return {canonicalize_name(pin.name): Version(next(iter(pin.specifier)).version) for pin in pins}
+
+
+def drift(pyproject: dict, lock: str, environment: dict) -> list[str]:
+    """One line for each way in which the three files disagree."""
+    faults = []
+    pins = read_lock(lock)
+    for line in lock.splitlines():
+        if line.strip() and not line.startswith("#") and line.count("==") != 1:
+            faults.append(f"the lock does not pin {line}")
+    for requirement in direct_requirements(pyproject):
+        name = canonicalize_name(requirement.name)
+        if name not in pins:
+            faults.append(f"{name} is not in the lock")
+        elif not requirement.specifier.contains(pins[name], prereleases=True):
+            faults.append(f"the lock has {name} {pins[name]}, pyproject.toml wants {requirement.specifier}")
+    packages = environment["dependencies"]
+    conda = {line.split("=")[0]: line.split("=")[1] for line in packages if isinstance(line, str) and "=" in line}
+    pip = next((entry["pip"] for entry in packages if isinstance(entry, dict)), [])
+    if "-r requirements.lock" not in pip or "-e ." not in pip:
+        faults.append("environment.yml does not install requirements.lock and the project")
+    if set(conda) != {"python"}:
+        faults.append(f"environment.yml pins more than python: {', '.join(sorted(conda))}")
+    elif not Requirement(f"python{pyproject['project']['requires-python']}").specifier.contains(conda["python"]):
+        faults.append(f"environment.yml has python {conda['python']}, which pyproject.toml does not allow")
+    if environment["name"] != "provlab":
+        faults.append("the Makefile knows the conda environment as provlab")
+    return faults
+
+
+@pytest.fixture
+def files():
+    return [
+        tomllib.loads((ROOT / "pyproject.toml").read_text()),
+        (ROOT / "requirements.lock").read_text(),
+        yaml.safe_load((ROOT / "environment.yml").read_text()),
+    ]
+
+
+def test_the_three_files_agree(files):
+    assert drift(*files) == []
+
+
+def test_python_is_the_same_everywhere(files):
+    pyproject, lock, environment = files
+    assert "(Python 3.11," in lock.splitlines()[0]
+    assert "python=3.11" in environment["dependencies"]
+    assert pyproject["tool"]["ruff"]["target-version"] == "py311"
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        steps = next(iter(yaml.safe_load(workflow.read_text())["jobs"].values()))["steps"]
+        assert [s["with"]["python-version"] for s in steps if "setup-python" in s.get("uses", "")] == ["3.11"]
+
+
+def test_what_is_installed_is_what_the_lock_says(files):
+    installed = {canonicalize_name(d.name): Version(d.version) for d in metadata.distributions()}
+    wrong = {
+        name: (str(version), str(installed.get(name)))
+        for name, version in read_lock(files[1]).items()
+        if name not in installed or installed[name].public != version.public
+    }
+    assert not wrong, f"run 'make env': {wrong}"
+
+
+@pytest.mark.parametrize(
+    ("plant", "fault"),
+    [
+        (lambda p, lock, e: (p, lock.replace("scipy==1.", "scipy==0."), e), "scipy"),
+        (lambda p, lock, e: (p, "\n".join(x for x in lock.splitlines() if not x.startswith("pandas=")), e), "pandas"),
+        (lambda p, lock, e: (p, lock + "\nnumpy>=2\n", e), "does not pin numpy"),
+        (
+            lambda p, lock, e: (p, lock, e | {"dependencies": ["python=3.9", {"pip": e["dependencies"][-1]["pip"]}]}),
+            "3.9",
+        ),
+        (lambda p, lock, e: (p, lock, e | {"dependencies": ["python=3.11", {"pip": ["-e ."]}]}), "does not install"),
+        (lambda p, lock, e: (p, lock, e | {"dependencies": ["numpy=2.4", *e["dependencies"]]}), "more than python"),
+        (
+            lambda p, lock, e: (
+                p | {"project": p["project"] | {"dependencies": [*p["project"]["dependencies"], "not-there>=1"]}},
+                lock,
+                e,
+            ),
+            "not-there",
+        ),
+    ],
+)
+def test_a_planted_drift_is_found(files, plant, fault):
+    faults = drift(*plant(*files))
+    assert any(fault in line for line in faults), faults
