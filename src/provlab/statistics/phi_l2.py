@@ -6,8 +6,8 @@ model whose hidden units and embedding dimensions are permuted (Appendix B). Per
 of each MLP are permuted on their own, which gives independent p-values for Fisher's method.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,45 @@ from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations
 from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
 
 Weights = dict[str, torch.Tensor]
+COPIES_IN_MEMORY = 2**26  # bytes of the permuted copies of one block
 MLP_ROLES = ("gate", "up", "down", "gate_bias", "up_bias")  # what moves with a block's hidden units
+EMBEDDING, UNITS, OWN = 1, 2, 3  # what a stream of random numbers is for
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BlockWeights:
     """All tensors of one block by name, float32, and which model they belong to."""
 
     anatomy: Anatomy
+    block: int
     tensors: Weights
+    _copies: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict, repr=False)
+
+    def flat(self) -> torch.Tensor:
+        """All weights of the block in one row."""
+        return _flat(self.tensors)
+
+    def copies(self, options: Options) -> Iterator[torch.Tensor]:
+        """T permuted copies, each as one row; kept for the next pair if they are small.
+
+        The t-th copy permutes the embedding dimension and the block's hidden units; the permutation of the embedding
+        is the same in every block, as the t-th copy is one model.
+        """
+        key = (options.seed, options.n_permutations)
+        if key in self._copies:
+            yield from self._copies[key]
+        elif self.flat().nbytes * options.n_permutations <= COPIES_IN_MEMORY:
+            self._copies[key] = torch.stack([self._copy(t, options.seed) for t in range(options.n_permutations)])
+            yield from self._copies[key]
+        else:
+            for t in range(options.n_permutations):
+                yield self._copy(t, options.seed)
+
+    def _copy(self, t: int, seed: int) -> torch.Tensor:
+        # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
+        embedding = EmbeddingPermutations(self.anatomy).sample(np.random.default_rng([seed, t]))
+        units = MlpPermutations(self.anatomy, blocks=[self.block])
+        return _flat(units.sample(np.random.default_rng([seed, t, self.block]))(embedding(self.tensors)))
 
     def mlp(self) -> list[NDArray[np.float64]]:
         """Everything that belongs to a hidden unit, one row a unit: ``(h, columns)`` float64 each."""
@@ -52,31 +82,35 @@ class AllWeights(Features):
 
     def block(self, block: int | None) -> BlockWeights:
         """Read every tensor of one block."""
+        assert block is not None
         anatomy = self.model.anatomy
         names = [part.name for part in anatomy.parts if part.block == block]
         read = self.model.checkpoint.tensor
-        return BlockWeights(anatomy, {name: read(name).to(torch.float32) for name in names})
+        return BlockWeights(anatomy, block, {name: read(name).to(torch.float32) for name in names})
 
 
-def distance(a: Weights, b: Weights) -> float:
-    """Euclidean distance between two sets of equally named tensors."""
-    squared = sum(float((a[name] - b[name]).double().square().sum()) for name in a)
-    return float(np.sqrt(squared))
+def stream(options: Options, copy: int, block: int, purpose: int) -> np.random.Generator:
+    """Random numbers of one permuted copy, of one block in it, for one purpose.
 
-
-def block_distances(a: BlockWeights, b: BlockWeights, block: int, options: Options) -> list[float]:
-    """Distance of one block and, behind it, of T permuted copies of `a`.
-
-    The t-th copy permutes the embedding dimension and the block's hidden units; the permutation of the embedding is
-    the same in every block, as the t-th copy is one model.
+    The purpose stands last and is never 0: numpy pads a seed with zeros, so ``[seed, copy]`` and ``[seed, copy, 0]``
+    would be one stream, and the hidden units of block 0 would be permuted in step with the embedding.
     """
-    found = [distance(a.tensors, b.tensors)]
-    for t in range(options.n_permutations):
-        # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
-        embedding = EmbeddingPermutations(a.anatomy).sample(np.random.default_rng([options.seed, t]))
-        units = MlpPermutations(a.anatomy, blocks=[block]).sample(np.random.default_rng([options.seed, t, block]))
-        found.append(distance(units(embedding(a.tensors)), b.tensors))
-    return found
+    return np.random.default_rng([options.seed, copy, block, purpose])
+
+
+def _flat(tensors: Weights) -> torch.Tensor:
+    return torch.cat([tensors[name].reshape(-1) for name in sorted(tensors)])
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Euclidean distance between two rows of weights, summed in float64."""
+    return float(np.sqrt(float((a - b).double().square().sum())))
+
+
+def block_distances(a: BlockWeights, b: BlockWeights, options: Options) -> list[float]:
+    """Distance of one block and, behind it, of T permuted copies of `a`."""
+    other = b.flat()
+    return [distance(row, other) for row in (a.flat(), *a.copies(options))]
 
 
 def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Options) -> permtest.PermTest:
@@ -93,7 +127,7 @@ def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Option
     def phi(order: NDArray[np.int64]) -> float:
         return -float(np.sqrt(max(constant - 2 * float(gram[order, units].sum()), 0.0)))
 
-    rng = np.random.default_rng([options.seed, block, 2])
+    rng = stream(options, 0, block, OWN)
     orders = (rng.permutation(len(gram)) for _ in range(options.n_block_permutations))
     observed, permuted = phi(units), np.array([phi(order) for order in orders])
     p = float(permtest.p_value(observed, permuted))
@@ -105,6 +139,7 @@ class PhiL2(Statistic):
 
     name = "phi_l2"
     symbol = "φ_ℓ2"
+    version = 2  # 1 permuted the hidden units of block 0 in step with the embedding
     reads = "all weights of the blocks"
     assumptions = (
         "the first model was trained by an algorithm that treats hidden units and embedding dimensions alike, from "
@@ -117,8 +152,10 @@ class PhiL2(Statistic):
         return {name: getattr(options, name) for name in names}
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
-        """Every block; both models must have the same tensors in the same shapes."""
+        """Every block; both models must have the same tensors in the same shapes, one MLP a block among them."""
         blocks = super().blocks(a, b)
+        for model in (a, b):
+            model.anatomy.part("up", 0)  # experts have no MLP of their block whose units could be permuted
         shapes = [{part.name: part.shape for part in model.anatomy.parts if part.block is not None} for model in (a, b)]
         for name in sorted(shapes[0].keys() | shapes[1].keys()):
             found = [str(table.get(name, "absent")) for table in shapes]
@@ -135,7 +172,7 @@ class PhiL2(Statistic):
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
         """Distances of the block under all permutations, and the p-value of its MLP on its own."""
         assert block is not None
-        distances = block_distances(a, b, block, options)
+        distances = block_distances(a, b, options)
         own = block_permtest(a, b, block, options)
         floor = float(-np.log10(options.n_block_permutations + 1))
         return BlockResult(block, -distances[0], own.log10_p, {"distances": distances, "floor": floor})

@@ -1,0 +1,117 @@
+"""Five tiny models of known origin, and caches and results that are nobody's."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tokenizers import ByteLevelBPETokenizer
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 48, 3, 300
+NAMES = ("base", "tuned", "sibling", "stranger", "other")
+END = "<|end|>"
+
+# weight noise in standard deviations of the base's weights: enough that the up projections no longer match perfectly,
+# so that the p-values of related pairs lie between chance and the floor, where double precision still holds them
+NOISE_UP, NOISE = 1.1, 0.15
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the user's caches and results, and none reaches the real hub."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROVLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("PROVLAB_RESULTS", str(tmp_path_factory.mktemp("results")))
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hub")))
+        patch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "PROVLAB_ZOO_EDITION", "PROVLAB_DEBUG"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def text() -> str:
+    """Prose of no meaning, long enough for every test."""
+    words = "the model reads a page of text and says which word comes next but never why it is so".split()
+    rng = np.random.default_rng(0)
+    return " ".join(rng.choice(words) for _ in range(4000))
+
+
+def _tokenizer(text: str) -> PreTrainedTokenizerFast:
+    trainer = ByteLevelBPETokenizer()
+    trainer.train_from_iterator([text], vocab_size=VOCABULARY, special_tokens=[END], show_progress=False)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=trainer._tokenizer, bos_token=END, eos_token=END, pad_token=END, model_max_length=10**9
+    )
+
+
+def random_model(seed: int, **settings: int) -> LlamaForCausalLM:
+    """An untrained Llama: as independent of all others as a trained one."""
+    torch.manual_seed(seed)
+    config = {
+        "hidden_size": WIDTH,
+        "intermediate_size": HIDDEN,
+        "num_hidden_layers": BLOCKS,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.15,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "pad_token_id": 0,
+    }
+    return LlamaForCausalLM(LlamaConfig(**(config | settings))).eval()
+
+
+def child_of(parent: LlamaForCausalLM, seed: int) -> LlamaForCausalLM:
+    """The parent after a training that moved every matrix by noise."""
+    child = random_model(0)
+    child.load_state_dict(parent.state_dict())
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in child.named_parameters():
+            if parameter.ndim == 2:
+                noise = (NOISE_UP if "up_proj" in name else NOISE) * parameter.std()
+                parameter.add_(noise * torch.randn(parameter.shape, generator=generator))
+    return child
+
+
+@pytest.fixture(scope="session")
+def save_model(text: str):
+    """Write a model with the tokenizer that all models share; returns the folder."""
+    tokenizer = _tokenizer(text)
+
+    transformers.utils.logging.disable_progress_bar()
+
+    def save(model: LlamaForCausalLM, folder: Path) -> Path:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory, save_model) -> dict[str, str]:
+    """Folders of base, its children tuned and sibling, stranger and other; not to be written to."""
+    root = tmp_path_factory.mktemp("models")
+    base = random_model(1)
+    made = {
+        "base": base,
+        "tuned": child_of(base, 2),
+        "sibling": child_of(base, 3),
+        "stranger": random_model(4),
+        "other": random_model(5),
+    }
+    return {name: str(save_model(made[name], root / name)) for name in NAMES}
+
+
+@pytest.fixture
+def spoilt(models: dict[str, str], tmp_path: Path) -> Path:
+    """Make a copy of the base, to be spoilt at will."""
+    return Path(shutil.copytree(models["base"], tmp_path / "spoilt"))
