@@ -114,8 +114,8 @@ class Comparison:
             )
         smallest = rejecting.loc[rejecting["log10_p"].idxmin()]
         return (
-            f"Independent training is rejected by {', '.join(rejecting['statistic'])} ({tests}): two independently trained "
-            f"models would agree as closely as {smallest['statistic']} finds here with probability 10^"
+            f"Independent training is rejected by {', '.join(rejecting['statistic'])} ({tests}): two independently "
+            f"trained models would agree as closely as {smallest['statistic']} finds here with probability 10^"
             f"{plots.format_log10_p(smallest['log10_p'])} at most. The two share an origin; the test does not say "
             f"which came first, nor whether both descend from a third."
         )
@@ -390,8 +390,11 @@ class StudyReport:
         lines += [f"not run: {row.statistic} {row.a} {row.b}: {row.error}" for row in failures.itertuples()]
         return "\n".join(lines)
 
-    def figure(self, statistic: str | None = None) -> "plots.Figure":
-        """Draw a heatmap of one statistic, by default of the first that yields p-values."""
+    def figure(self, statistic: str | None = None, *, corrected: bool = True) -> "plots.Figure":
+        """Draw a heatmap of one statistic, by default of the first that yields p-values.
+
+        `corrected` calls pairs dependent by Holm over all pairs; without it each p-value is read on its own.
+        """
         frame = self.to_frame()
         tested = [name for name in self.statistics if frame.loc[frame["statistic"] == name, "log10_p"].notna().any()]
         name = statistic or (tested or list(self.statistics))[0]
@@ -403,7 +406,8 @@ class StudyReport:
             floor=None if np.isnan(floor) else float(floor),
             truth=self.truth(),
             level=LEVEL,
-            adjusted=self.matrix(name, "holm_log10_p"),
+            adjusted=self.matrix(name, "holm_log10_p") if corrected else None,
+            caption="" if corrected else "Each p-value read on its own, without correction for their number.",
         )
 
     def _repr_html_(self) -> str:

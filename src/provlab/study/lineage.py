@@ -100,9 +100,11 @@ class Lineage:
             base, child, grandchild (sources of the study) and share (None for public models, whose share is only
             published); None if the study holds no such chain.
         """
-        for child in self.models:
+        mirrors = self.mirrors()
+        # the model in Llemma's place first, if it is there
+        for child in sorted(self.models, key=lambda source: mirrors.get(source) != LONG_TRAINED):
             seen = _share_of_base(child)
-            long = child.partition("@")[0] == LONG_TRAINED if seen is None else seen >= share
+            long = mirrors.get(child) == LONG_TRAINED if seen is None else seen >= share
             grandchild = next((m for m in self.models if self.parents.get(m) == child), None)
             base = self.root(child)
             if long and base in self.models and base != child and grandchild:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from provlab.errors import InputError, MissingRoleError, NotComparableError, ProvlabError
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
 from provlab.study.store import Store
+
+BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
 
 # what may befall one pair without being a fault of the study: refusals, and the machine's own limits
 PAIR_FAILURES = (ProvlabError, MemoryError, OSError, RuntimeError)
@@ -146,7 +148,9 @@ def run_pairs(
     options = with_common_vocabulary(options, bench.models)
     records: list[PairRecord] = []
     chosen = [get_statistic(name) for name in statistics]
-    with tqdm(total=len(wanted) * len(chosen), unit="pair", disable=not progress, leave=False) as bar:
+    with tqdm(
+        total=len(wanted) * len(chosen), unit="pair", disable=not progress, leave=False, mininterval=1.0, bar_format=BAR
+    ) as bar:
         for statistic in chosen:
             bar.set_description(statistic.name)
             records += _Run(bench, statistic, options, store, blocks, bar, strict).all(wanted)

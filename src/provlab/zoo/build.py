@@ -34,6 +34,7 @@ from provlab.zoo.recipes import (
 )
 from provlab.zoo.worker import folder_of, is_made
 
+WORKER = "from provlab.zoo.worker import main; main()"
 _SECONDS_TO_STOP = 15.0
 
 
@@ -95,7 +96,7 @@ class _Worker:
         # its own session: a Ctrl-C at the terminal reaches the builder alone, which then closes the pipe;
         # -P: the folder that the user stands in may hold a random.py
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from provlab.zoo.worker import main; main()"],
+            [sys.executable, "-P", "-c", WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -106,16 +107,18 @@ class _Worker:
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said.put((self, json.loads(line)))
+        with self.process.stdout as answers:
+            for line in answers:
+                self.said.put((self, json.loads(line)))
         self.said.put((self, {"ended": self.process.wait()}))
 
     def start(self, name: str, recipes: Mapping[str, Recipe]) -> None:
         self.name = name
         assert self.process.stdin is not None
         job = {"name": name, "recipes": [plain(recipes[one]) for one in lineage(name, recipes)]}
-        self.process.stdin.write(json.dumps(job) + "\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it ended: `_listen` says so
+            self.process.stdin.write(json.dumps(job) + "\n")
+            self.process.stdin.flush()
 
     def close(self) -> None:
         assert self.process.stdin is not None

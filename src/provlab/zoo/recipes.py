@@ -152,13 +152,14 @@ def parse(given: Mapping[str, Any]) -> Recipe:
     """
     what = f"zoo recipe {given.get('name', '?')!r}"
     nested = dict(given)
+    if (kind := nested.get("kind")) not in list(KINDS):
+        raise ParameterError(f"{what}: kind must be one of {', '.join(KINDS)}, not {kind!r}")
     for key, cls in (("shape", Shape), ("adapter", Adapter)):
         if nested.get(key) is not None:
             nested[key] = _fill(cls, f"{what}: {key}", nested[key])
     recipe = _fill(Recipe, what, nested)
-    kind, shares = recipe.kind, recipe.mixture.values()
+    shares = recipe.mixture.values()
     checks = [
-        (kind in KINDS, f"kind must be one of {', '.join(KINDS)}, not {kind!r}"),
         (recipe.schedule in SCHEDULES, f"schedule must be {' or '.join(SCHEDULES)}, not {recipe.schedule!r}"),
         ((kind == "base") == (recipe.parent is None), "a base, and only a base, has no parent"),
         ((kind == "base") == (recipe.shape is not None), "a base, and only a base, has a shape"),
@@ -209,7 +210,7 @@ def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recip
     recipes = {}
     for name, given in content["models"].items():
         given = given if isinstance(given, dict) else {}
-        defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(given.get("kind"), {})}
+        defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(str(given.get("kind")), {})}
         recipe = parse({"name": name, "parent": None, **defaults, **given})
         recipes[name] = replace(recipe, steps=max(1, round(recipe.steps * scale)))
     return in_order(recipes)
