@@ -1,0 +1,187 @@
+"""The build: a DAG over processes that can be stopped at any point."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from provlab import zoo
+from provlab.errors import ParameterError, ZooError
+from provlab.zoo import card, make, worker
+from provlab.zoo.recipes import Recipe
+
+build = importlib.import_module("provlab.zoo.build")  # `zoo.build` is the function
+Recipes = dict[str, Recipe]
+
+BUILD = """
+import sys
+from pathlib import Path
+from dataclasses import replace
+from provlab import zoo
+recipes = zoo.families(path=Path(sys.argv[1]))
+recipes["child"] = replace(recipes["child"], steps=int(sys.argv[2]))
+zoo.build(["child"], recipes=recipes)
+"""
+
+
+def start_build(tiny_file: Path, steps_of_child: int) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(tiny_file), str(steps_of_child)], stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def workers_of(parent: int) -> list[int]:
+    """Process ids of the children of a process."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True)
+    return [int(pid) for pid in listed.stdout.split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_a_build_makes_what_is_missing_and_nothing_twice(
+    cache: Path, tiny: Recipes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = zoo.build(["grandchild"], recipes=tiny)
+    assert list(made) == ["grandchild"]
+    assert {path.name.split("-")[0] for path in (cache / "zoo").glob("[a-z]*")} == {"root", "child", "grandchild"}
+    said = capfd.readouterr().err
+    assert "3 of 3 models to train" in said
+    assert "grandchild, loss" in said
+    assert "Warning" not in said
+
+    times = {path: path.stat().st_mtime_ns for path in cache.rglob("model.safetensors")}
+    words = {**tiny, "root": replace(tiny["root"], about="Other words.")}
+    begun = time.monotonic()
+    assert zoo.build(["grandchild", "root"], recipes=words)["grandchild"] == made["grandchild"]
+    assert time.monotonic() - begun < 2
+    assert capfd.readouterr().err == ""
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("model.safetensors")} == times
+    root = worker.folder_of("root", tiny)
+    assert card.read(root)["recipe"]["about"] == "Other words."
+    assert "Other words." in (root / "README.md").read_text()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_a_build_that_is_stopped_leaves_nothing_half_made_and_goes_on(
+    sent: signal.Signals, cache: Path, tiny: Recipes, tiny_file: Path
+) -> None:
+    long = {**tiny, "child": replace(tiny["child"], steps=100_000)}
+    root, child = (worker.folder_of(name, long) for name in ("root", "child"))
+    builder = start_build(tiny_file, 100_000)
+    lock = child.parent / ".locks" / child.name
+    wait_until(lambda: worker.is_made(root) and lock.exists())  # the child is in work
+    working = workers_of(builder.pid)
+    assert working
+    stale = child.parent / f".{child.name}.leftover"
+    stale.mkdir()
+    os.kill(builder.pid, sent)
+    builder.communicate(timeout=30)
+    assert builder.returncode != 0
+    wait_until(lambda: not any(alive(pid) for pid in working))
+    assert not child.exists()
+
+    # the next call keeps the root, takes the lock, and clears what a killed process left
+    before = (root / "model.safetensors").stat().st_mtime_ns
+    short = {**tiny, "child": tiny["child"]}
+    stale = stale.rename(stale.parent / f".{worker.folder_of('child', short).name}.leftover")
+    worker.make_model("child", short, lambda _: None)
+    assert (root / "model.safetensors").stat().st_mtime_ns == before
+    assert not stale.exists()
+
+
+def test_two_makers_at_once_make_a_model_once(cache: Path, tiny: Recipes, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    real = make.make
+
+    def counted(recipe: Recipe, *rest: object) -> make.Made:
+        made.append(recipe.name)
+        return real(recipe, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(make, "make", counted)
+    waited: list[int] = []
+    threads = [threading.Thread(target=worker.make_model, args=("root", tiny, waited.append)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == ["root"]
+    assert worker.is_made(worker.folder_of("root", tiny))
+
+
+def test_a_base_that_learned_nothing_fails_the_build(cache: Path, tiny: Recipes) -> None:
+    bad = {**tiny, "other": replace(tiny["other"], learning_rate=1e-9)}
+    with pytest.raises(ZooError, match="zoo base 'other' learned nothing"):
+        zoo.build(["other"], recipes=bad, progress=False)
+    assert not list((cache / "zoo").glob("*other*"))
+
+
+def test_a_training_process_that_dies_is_named(cache: Path, tiny: Recipes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "WORKER", "import os, sys; sys.stdin.readline(); os._exit(7)")
+    with pytest.raises(ZooError, match="the process that trained root ended with code 7"):
+        zoo.build(["root"], recipes=tiny, progress=False)
+
+
+def test_the_longest_chain_goes_first(tiny: Recipes) -> None:
+    assert build._longest_below(tiny) == {"root": 62, "child": 12, "merged": 6, "grandchild": 6, "other": 50}
+
+
+def test_bad_requests_are_refused(tiny: Recipes) -> None:
+    with pytest.raises(ParameterError, match="jobs must be at least 1, not 0"):
+        zoo.build(jobs=0)
+    with pytest.raises(ZooError, match="no zoo model 'chidl'; did you mean child"):
+        zoo.build(["chidl"], recipes=tiny)
+    with pytest.raises(ZooError, match=r"no zoo model 'oka'; did you mean oak"):
+        zoo.locate("oka@smoke")
+    with pytest.raises(ParameterError, match="unknown zoo edition 'huge'"):
+        zoo.locate("oak@huge")
+
+
+def test_a_name_is_found_and_a_bare_name_means_the_edition_of_the_environment(
+    cache: Path, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "families", lambda edition: zoo.families(edition, tiny_file))
+    for edition in ("default", "smoke"):
+        worker.make_model("root", zoo.families(edition, tiny_file), lambda _: None)
+    monkeypatch.delenv("PROVLAB_ZOO_EDITION", raising=False)
+    assert zoo.locate("root") == zoo.locate("root@default")
+    monkeypatch.setenv("PROVLAB_ZOO_EDITION", "smoke")
+    assert zoo.locate("root") == zoo.locate("root@smoke") != zoo.locate("root@default")
+
+    rows = {row.name: row for row in zoo.status("smoke")}
+    assert list(rows) == ["root", "other", "child", "merged", "grandchild"]
+    assert (rows["root"].built, rows["root"].steps, rows["root"].tokens) == (True, 25, 25 * 8 * 24)
+    assert rows["root"].path == zoo.locate("root")
+    assert rows["root"].loss is not None
+    assert (rows["child"].built, rows["child"].loss, rows["child"].parent) == (False, None, "root")
+
+
+def test_the_zoo_opens_like_any_checkpoint(
+    cache: Path, tiny_file: Path, tiny: Recipes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from provlab.models.checkpoint import Checkpoint
+
+    monkeypatch.setattr(build, "families", lambda edition: zoo.families(edition, tiny_file))
+    worker.make_model("root", tiny, lambda _: None)
+    zoo.register()
+    opened = Checkpoint.open("zoo:root@default")
+    assert opened.shape("model.layers.1.mlp.up_proj.weight") == (24, 16)

@@ -1,0 +1,170 @@
+"""Making one model: learning, adapters, measurements, and what is refused. No outside reference: properties."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from provlab.errors import ZooError
+from provlab.files import sha256_file
+from provlab.zoo import make, train, worker
+from provlab.zoo.derive import add_adapter, merge_adapter
+from provlab.zoo.recipes import Recipe, address
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
+
+Recipes = dict[str, Recipe]
+
+
+def quiet(_: int) -> None:
+    """Take a report of progress."""
+
+
+def make_all(recipes: Recipes, *names: str) -> list[Path]:
+    return [worker.make_model(name, recipes, quiet) for name in names]
+
+
+def test_two_builds_in_two_caches_give_the_same_bytes(new_cache: Callable[[], Path], tiny: Recipes) -> None:
+    names = ("root", "child", "merged")
+    digests = []
+    for state in (1, 2):  # the global generator must not matter
+        torch.manual_seed(state)
+        cache = new_cache()
+        folders = make_all(tiny, *names)
+        assert all(folder.is_relative_to(cache) for folder in folders)
+        digests.append([sha256_file(folder / "model.safetensors") for folder in folders])
+    assert digests[0] == digests[1]
+    assert len(set(digests[0])) == 3
+
+
+def test_a_model_is_a_plain_checkpoint_with_its_card(cache: Path, tiny: Recipes) -> None:
+    _, folder = make_all(tiny, "root", "child")
+    assert folder == cache / "zoo" / f"child-{address('child', tiny)[:16]}"
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert model.config.architectures == ["LlamaForCausalLM"]
+    assert model.dtype == torch.float32
+    assert model.config.vocab_size == len(tokenizer) == 512
+    assert not model.config.tie_word_embeddings
+    text = "def naïve(): return None\n"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+    card = json.loads((folder / "card.json").read_text())
+    assert card["lineage"] == ["child", "root"]
+    assert card["recipe"]["mirrors"] == "org/name"
+    assert card["tokens"] == 6 * 8 * 24
+    assert card["share_of_base_tokens"] == pytest.approx(6 / 50)
+    assert card["share_of_base_tokens_since_base"] == pytest.approx(6 / 50)
+    assert card["final_loss"] < card["initial_loss"]
+    assert card["learning_curve"][-1][0] == 6
+    assert 0.001 < card["relative_change"]["up_proj"] < 1
+    assert card["address"] == address("child", tiny)
+    assert set(card["versions"]) == {"python", "torch", "transformers", "tokenizers", "peft"}
+    words = (folder / "README.md").read_text()
+    for said in ("A zoo model of provlab", "`org/name`", "`child` <- `root`", "100% chat", "seed 2", "12.0%"):
+        assert said in words
+    assert not list((cache / "zoo").glob(".root*"))
+    assert not list((cache / "zoo").glob(".child*"))
+
+
+def test_a_base_starts_near_the_loss_of_guessing_and_learns(cache: Path, tiny: Recipes) -> None:
+    # an untrained model guesses among 512 tokens: ln 512 = 6.24 nats
+    made = make.make(tiny["root"], None, quiet)
+    assert made.initial_loss == pytest.approx(math.log(512), abs=0.05)
+    assert made.final_loss < 0.9 * made.initial_loss
+    assert made.curve[0][1] > made.curve[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "said"),
+    [
+        ("root", 1e-9, r"zoo base 'root' learned nothing: held-out loss 6\.\d+ at initialisation, 6\.\d+ after"),
+        ("root", 1e30, "zoo model 'root' went to NaN or Inf in training"),
+        ("child", 1e-9, "zoo model 'child' is a copy of 'root': its weights moved by"),
+        ("merged", 1e-9, "zoo model 'merged' is a copy of 'root': its weights moved by"),
+        ("child", 1e30, "zoo model 'child' went to NaN or Inf in training"),
+    ],
+)
+def test_a_failed_training_leaves_nothing_in_place(
+    name: str, rate: float, said: str, cache: Path, tiny: Recipes
+) -> None:
+    if name != "root":
+        make_all(tiny, "root")
+    before = {path.name for path in (cache / "zoo").glob("[a-z]*")}
+    bad = {**tiny, name: replace(tiny[name], learning_rate=rate)}
+    with pytest.raises(ZooError, match=said):
+        worker.make_model(name, bad, quiet)
+    assert {path.name for path in (cache / "zoo").iterdir()} == before | {".locks"}
+
+
+def test_merging_an_adapter_keeps_the_models_outputs(tiny: Recipes, cache: Path) -> None:
+    recipe = tiny["merged"]
+    assert tiny["root"].shape is not None
+    model = train.initialise(tiny["root"].shape, 1)
+    plain = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    adapted = add_adapter(model, recipe)
+    names = [name for name, parameter in adapted.named_parameters() if parameter.requires_grad]
+    assert names
+    assert all(("up_proj" in name or "q_proj" in name) and "lora" in name for name in names)
+    train.train(adapted, recipe, quiet)
+    tokens = torch.arange(40).view(2, 20)
+    adapted.eval()
+    with torch.inference_mode():
+        before = adapted(input_ids=tokens).logits
+        merged = merge_adapter(adapted)
+        after = merged(input_ids=tokens).logits
+    assert (after - before).abs().max() < 1e-5
+    change = make.relative_change(plain, merged.state_dict())
+    assert change["up_proj"] > 0.01
+    assert change["q_proj"] > 0.01
+    assert {kind for kind, moved in change.items() if moved == 0} >= {"k_proj", "down_proj", "lm_head"}
+
+
+def test_the_relative_change_is_a_ratio_of_norms() -> None:
+    old = {
+        "a.up_proj.weight": torch.tensor([3.0, 4.0]),
+        "b.up_proj.weight": torch.zeros(1),
+        "norm.weight": torch.ones(1),
+    }
+    new = {**old, "a.up_proj.weight": torch.tensor([3.0, 4.5])}
+    assert make.relative_change(old, new) == pytest.approx({"all": 0.5 / math.sqrt(26), "up_proj": 0.1, "norm": 0.0})
+
+
+def test_initialisation_depends_on_its_seed_alone(tiny: Recipes) -> None:
+    shape = tiny["root"].shape
+    assert shape is not None
+    state = torch.get_rng_state()
+    first, again, other = (train.initialise(shape, seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(first[name], again[name])
+    assert not torch.equal(first[name], other[name])
+    assert train.seed_for(1, "initialisation") != train.seed_for(1, "order of data")
+
+
+def test_batches_follow_the_shares_and_the_generator(cache: Path) -> None:
+    mixture = train.Mixture.load({"prose": 0.75, "code": 0.25}, "train")
+    assert mixture.shares == (0.25, 0.75)  # sorted by name
+    first, again = (mixture.draw(4, 9, torch.Generator().manual_seed(7)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert first.shape == (4, 9)
+    marked = replace(mixture, domains=tuple(domain * 0 + i for i, domain in enumerate(mixture.domains)))
+    drawn = marked.draw(4000, 2, torch.Generator().manual_seed(7)).double().mean().item()
+    assert drawn == pytest.approx(0.75, abs=0.03)  # four standard errors
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_the_rate_warms_up_and_falls_to_a_tenth(schedule: str, tiny: Recipes) -> None:
+    recipe = replace(tiny["root"], schedule=schedule, steps=1000, warmup=0.1, learning_rate=1.0)
+    rates = [train.rate_at(step, recipe) for step in range(1001)]
+    assert rates[0] == pytest.approx(0.01)
+    assert max(rates) == rates[99] == 1.0
+    assert rates[:100] == sorted(rates[:100])
+    assert rates[100:] == sorted(rates[100:], reverse=True)
+    assert rates[1000] == pytest.approx(0.1)
+    assert rates[550] == pytest.approx(0.55)  # both schedules are half-way down half-way through

@@ -1,0 +1,229 @@
+"""Recipes: the published tree, refusals, and when a model is trained again.
+
+The tree is that of the paper's 21 models (section 4.1), read from the project's copy of the published table. Counts:
+12 + 2 + 1 + 2 + 1 + 1 + 2 models, so 66 + 1 + 1 + 1 = 69 dependent of 210 pairs.
+"""
+
+import csv
+import itertools
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import provlab.study
+from provlab.errors import ParameterError, ZooError
+from provlab.zoo import codehash, corpus, recipes
+
+TREE = Path(provlab.study.__file__).parent / "published" / "llama7b_tree.csv"
+
+
+@pytest.mark.parametrize("edition", ["default", "smoke"])
+def test_the_zoo_has_the_published_tree(edition: str) -> None:
+    zoo = recipes.families(edition)
+    with TREE.open(newline="") as stream:
+        published = {row["model_id"]: row["parent"] or None for row in csv.DictReader(stream)}
+    ours = {one.mirrors: one.parent and zoo[one.parent].mirrors for one in zoo.values()}
+    assert ours == published
+    assert sorted(Counter(recipes.roots(zoo).values()).values()) == [1, 1, 1, 2, 2, 2, 12]
+    pairs = list(itertools.combinations(zoo, 2))
+    assert sum(recipes.dependent(a, b, zoo) for a, b in pairs) == 69
+    assert len(pairs) == 210
+
+
+@pytest.mark.parametrize("edition", ["default", "smoke"])
+def test_mathematics_takes_at_least_the_published_share_of_the_bases_tokens(edition: str) -> None:
+    # 750 of 2,000 billion tokens: 37.5%, the paper's abstract
+    zoo = recipes.families(edition)
+    assert recipes.lineage("oak-math", zoo) == ["oak-math", "oak-code", "oak"]
+    assert recipes.tokens("oak-math", zoo) >= 0.375 * recipes.tokens("oak", zoo)
+
+
+def test_two_bases_of_one_maker_differ_in_their_seed_alone() -> None:
+    zoo = recipes.families()
+    words = {key: getattr(zoo["ash-v2"], key) for key in ("name", "family", "mirrors", "about", "seed")}
+    assert replace(zoo["ash-v1"], **words) == zoo["ash-v2"]
+    assert zoo["ash-v1"].seed != zoo["ash-v2"].seed
+
+
+def test_all_seeds_and_addresses_differ() -> None:
+    both = [recipes.families(edition) for edition in ("default", "smoke")]
+    addresses = {recipes.address(name, zoo) for zoo in both for name in zoo}
+    assert len(addresses) == 42
+    assert len({recipe.seed for recipe in both[0].values()}) == 21
+
+
+def test_editions_scale_steps_and_nothing_else() -> None:
+    default, smoke = recipes.families("default"), recipes.families("smoke")
+    for name in default:
+        assert smoke[name] == replace(default[name], steps=smoke[name].steps)
+        assert smoke[name].steps == pytest.approx(0.15 * default[name].steps, abs=0.5)
+
+
+def test_a_recipe_survives_the_way_to_another_process(tiny: dict[str, recipes.Recipe]) -> None:
+    for recipe in tiny.values():
+        assert recipes.parse(recipes.plain(recipe)) == recipe
+
+
+def test_parents_come_before_children(tiny: dict[str, recipes.Recipe]) -> None:
+    backwards = dict(reversed(tiny.items()))
+    order = list(recipes.in_order(backwards))
+    assert all(order.index(recipe.parent) < order.index(name) for name, recipe in tiny.items() if recipe.parent)
+
+
+CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("seed: 2,", "seed: 2, colour: red,", "'child' has the unknown key 'colour'"),
+        ("seed: 2,", "", "'child' lacks seed"),
+        ("seed: 2,", "seed: two,", "'child': seed must be int, not 'two'"),
+        ("seed: 2,", "seed: true,", "'child': seed must be int, not True"),
+        ("seed: 2,", "seed: 2, learning_rate: 3e-3,", "'child': learning_rate must be float, not '3e-3'"),
+        ("seed: 2,", "seed: 2, learning_rate: -1.0,", "'child': learning_rate must be positive"),
+        ("seed: 2,", "seed: 2, learning_rate: .nan,", "'child': learning_rate must be positive"),
+        ("seed: 2,", "seed: 2, batch: 0,", "'child': steps and batch must be positive"),
+        ("seed: 2,", "seed: 2, warmup: 1.0,", "'child': warmup must be a share"),
+        ("seed: 2,", "seed: 2, schedule: sine,", "'child': schedule must be cosine or linear, not 'sine'"),
+        ("{chat: 1.0}", "{verse: 1.0}", "'child': unknown text domain 'verse'; known: code, math"),
+        ("{chat: 1.0}", "{chat: 0.0}", "'child': mixture must give positive shares"),
+        ("{chat: 1.0}", "{}", "'child': mixture must give positive shares"),
+        ("{chat: 1.0}", "[chat]", "'child': mixture must be dict"),
+        ("kind: tuned", "kind: tamed", "'child': kind must be one of base, continued, tuned, adapter, not 'tamed'"),
+        ("kind: tuned", "kind: base", "'child': a base, and only a base, has no parent"),
+        ("kind: tuned", "kind: adapter", "'child': kind adapter, and only it, has an adapter"),
+        ("parent: root, ", "", "'child': a base, and only a base, has no parent"),
+        ("parent: root", "parent: rot", "'child': its parent 'rot' is not in the zoo"),
+        ("parent: root", "parent: grandchild", "zoo recipes descend from themselves: "),
+        ("targets: [up_proj, q_proj]", "", "'merged': adapter lacks targets"),
+        ("rank: 2", "range: 2", "'merged': adapter has the unknown key 'range'; known: rank, alpha, targets"),
+        (
+            "adapter: {rank: 2, alpha: 4, targets: [up_proj, q_proj]}",
+            "adapter: 7",
+            "'merged': adapter must be a mapping",
+        ),
+        ("[up_proj, q_proj]", "[1, 2]", "adapter: targets must be list[str]"),
+        (CHILD, "child:", "zoo recipe 'child': kind must be one of base, continued, tuned, adapter, not None"),
+        ("editions:", "additions:", "must have the mappings editions, defaults and models; editions is missing"),
+    ],
+)
+def test_a_wrong_recipe_is_refused_in_one_line(old: str, new: str, said: str, tiny_file: Path, tmp_path: Path) -> None:
+    text = tiny_file.read_text()
+    assert old in text
+    where = text.index(CHILD) if old in CHILD else 0
+    wrong = tmp_path / "families.yml"
+    wrong.write_text(text[:where] + text[where:].replace(old, new, 1))
+    with pytest.raises((ParameterError, ZooError), match=re.escape(said)) as caught:
+        recipes.families(path=wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_edition_is_refused() -> None:
+    with pytest.raises(ParameterError, match="unknown zoo edition 'paper'; known: default, smoke"):
+        recipes.families("paper")
+
+
+def test_an_unknown_name_is_refused_with_its_neighbours() -> None:
+    zoo = recipes.families()
+    with pytest.raises(ZooError, match=r"no zoo model 'oak-chta'; did you mean oak-chat .*`provlab zoo list`"):
+        recipes.named("oak-chta", zoo)
+    with pytest.raises(ZooError, match=r"no zoo model 'qqq'; `provlab zoo list` names all 21"):
+        recipes.named("qqq", zoo)
+
+
+ALL = {"root", "child", "merged", "grandchild", "other"}
+ROOTS = {"root", "child", "merged", "grandchild"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "trained_again"),
+    [
+        ("root", {"about": "Other words."}, set()),
+        ("root", {"mirrors": "org/other"}, set()),
+        ("root", {"family": "g"}, set()),
+        ("root", {"seed": 9}, ROOTS),
+        ("root", {"steps": 51}, ROOTS),
+        ("root", {"mixture": {"prose": 0.6, "code": 0.4}}, ROOTS),
+        ("root", {"mixture": {"code": 0.5, "prose": 0.5}}, set()),  # only the order is another
+        ("root", {"shape": recipes.Shape(16, 2, 2, 32, 24)}, ROOTS),
+        ("child", {"learning_rate": 0.011}, {"child", "grandchild"}),
+        ("child", {"parent": "other"}, {"child", "grandchild"}),
+        ("child", {"kind": "continued"}, {"child", "grandchild"}),
+        ("grandchild", {"schedule": "cosine"}, {"grandchild"}),
+        ("merged", {"adapter": recipes.Adapter(3, 4, ["up_proj", "q_proj"])}, {"merged"}),
+        ("other", {"batch": 9}, {"other"}),
+    ],
+)
+def test_a_model_is_trained_again_exactly_when_its_recipe_or_its_parent_changes(
+    name: str, change: dict[str, object], trained_again: set[str], tiny: dict[str, recipes.Recipe]
+) -> None:
+    changed = {**tiny, name: replace(tiny[name], **change)}
+    moved = {one for one in tiny if recipes.address(one, tiny) != recipes.address(one, changed)}
+    assert moved == trained_again
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "value"),
+    [
+        (corpus, "fingerprint", lambda: "another corpus"),
+        (recipes, "versions", lambda: {"torch": "99"}),
+    ],
+)
+def test_all_models_are_trained_again_when_corpus_or_libraries_change(
+    where: object, what: str, value: object, tiny: dict[str, recipes.Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {name: recipes.address(name, tiny) for name in tiny}
+    monkeypatch.setattr(where, what, value)
+    recipes._ground.cache_clear()
+    after = {name: recipes.address(name, tiny) for name in tiny}
+    monkeypatch.undo()
+    recipes._ground.cache_clear()
+    assert {name for name in tiny if before[name] != after[name]} == ALL
+
+
+@pytest.mark.parametrize(
+    ("source", "same"),
+    [
+        ('"""Other words."""\ndef f(x):\n    return x + 1\n', True),
+        ('def f(x):\n    """Words."""\n    return x + 1  # why\n', True),
+        ("def f( x ):\n\n    return (x + 1)\n", True),
+        ("def f(x):\n    return x + 2\n", False),
+        ("def f(y):\n    return y + 1\n", False),
+        ("def f(x):\n    'w' + 'x'\n    return x + 1\n", False),
+    ],
+)
+def test_the_hash_of_code_sees_what_code_does_and_no_words(source: str, same: bool) -> None:
+    reference = codehash.source_digest("def f(x):\n    return x + 1\n")
+    assert (codehash.source_digest(source) == reference) == same
+
+
+def test_code_that_only_some_kinds_use_trains_only_those_again(
+    tiny: dict[str, recipes.Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def digests(*stems: str) -> dict[str, str]:
+        return {stem: "changed" if stem == changed else stem for stem in stems}
+
+    monkeypatch.setattr(recipes, "module_digests", digests)
+    moved = {}
+    for changed in ("nothing", "corpus", "train", "derive"):
+        recipes._ground.cache_clear()
+        moved[changed] = {name: recipes.address(name, tiny) for name in tiny}
+    recipes._ground.cache_clear()
+    differ = {changed: {name for name in tiny if moved[changed][name] != moved["nothing"][name]} for changed in moved}
+    assert differ == {"nothing": set(), "corpus": ALL, "train": ALL, "derive": {"merged"}}
+
+
+def test_every_kind_names_modules_that_exist() -> None:
+    for modules in recipes.KINDS.values():
+        assert all(codehash.module_digests(*modules).values())
+
+
+def test_the_edition_of_a_bare_name_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROVLAB_ZOO_EDITION", raising=False)
+    assert recipes.default_edition() == "default"
+    monkeypatch.setenv("PROVLAB_ZOO_EDITION", "smoke")
+    assert recipes.default_edition() == "smoke"
