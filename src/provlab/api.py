@@ -7,9 +7,9 @@ from provlab import zoo
 from provlab.errors import NotComparableError
 from provlab.report import Comparison, StudyReport, describe
 from provlab.statistics.base import Options
-from provlab.study.lineage import Lineage, tree_order
-from provlab.study.pairs import open_models, run_pairs, with_common_vocabulary
-from provlab.study.store import Store
+from provlab.studies.lineage import Lineage, tree_order
+from provlab.studies.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.studies.store import Store
 
 
 def expand(models: Sequence[str]) -> list[str]:

@@ -208,7 +208,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from provlab import provenance, runner, zoo
-    from provlab.study.store import Store
+    from provlab.studies.store import Store
 
     plan = runner.Plan.read(Path(arguments.plan))
     if plan.fetches and not arguments.yes:
@@ -262,8 +262,8 @@ def _zoo_build(arguments: argparse.Namespace) -> int:
 
 def _claims(arguments: argparse.Namespace) -> int:
     from provlab import provenance
-    from provlab.study import claims
-    from provlab.study.store import Store
+    from provlab.studies import claims
+    from provlab.studies.store import Store
 
     if arguments.results and not Path(arguments.results).is_dir():
         raise InputError(f"--results {arguments.results} is no folder of results")

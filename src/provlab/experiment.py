@@ -18,8 +18,8 @@ from typing import Any, get_origin
 from provlab import api, plots, provenance
 from provlab.errors import ParameterError
 from provlab.report import StudyReport
-from provlab.study import claims
-from provlab.study.store import Store
+from provlab.studies import claims
+from provlab.studies.store import Store
 
 INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
 

@@ -15,9 +15,9 @@ from provlab import statistics as registry
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.statistics.base import Model, Options
-from provlab.study.lineage import Lineage
-from provlab.study.pairs import PairRecord
-from provlab.study.store import Store
+from provlab.studies.lineage import Lineage
+from provlab.studies.pairs import PairRecord
+from provlab.studies.store import Store
 
 WIDTH = 100  # characters of a line of text
 LEVEL = 0.01  # of every verdict: the chance, under independence, of one false word among the tests read together

@@ -78,8 +78,12 @@ class Checkpoint:
             return cls._open_scheme(match[1], match[2], allow_pickle)
         if not text:
             raise CheckpointError("the model source is empty; give a folder, org/name or scheme:name")
-        path = Path(text).expanduser()
-        if isinstance(source, Path) or text[0] in "./~" or path.exists():
+        try:
+            path = Path(text).expanduser()
+            local = isinstance(source, Path) or text[0] in "./~" or path.exists()
+        except (OSError, RuntimeError) as error:  # too long a name, or the home of an unknown user
+            raise CheckpointError(f"{text[:80]} is no path: {_first_line(error)}; give a folder that exists") from error
+        if local:
             files = LocalFiles(path)
             return cls(str(files.root), files.root.name, files, allow_pickle=allow_pickle)
         from provlab.models.hub import HubFiles  # the hub's client is slow to import and rarely needed

@@ -44,13 +44,17 @@ class LocalFiles:
     commit: str | None = None
 
     def __init__(self, folder: Path) -> None:
-        if not folder.exists():
-            raise CheckpointError(f"{folder} does not exist; give a checkpoint folder that does")
-        if not folder.is_dir():
-            raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
+        try:
+            if not folder.exists():
+                raise CheckpointError(f"{folder} does not exist; give a checkpoint folder that does")
+            if not folder.is_dir():
+                raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
+            names = [entry.name for entry in folder.iterdir() if not entry.is_dir()]
+        except OSError as error:
+            raise CheckpointError(f"{str(folder)[:200]} cannot be read: {error.strerror}") from error
         self.root = folder.resolve()
         self.label = str(self.root)
-        self._names = frozenset(entry.name for entry in self.root.iterdir() if not entry.is_dir())
+        self._names = frozenset(names)
         # In a snapshot of the hub's cache every file is a link into the blobs of the same repository.
         self._allowed = [self.root]
         if self.root.parent.name == "snapshots" and self.root.parent.parent.name.startswith("models--"):

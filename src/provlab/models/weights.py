@@ -76,6 +76,8 @@ def read_json(files: Files, name: str) -> dict[str, Any]:
     """
     try:
         content = json.loads(files.path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{files.label}: {name} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{files.label}: {name} is no valid JSON; copy it again") from error
     if not isinstance(content, dict):

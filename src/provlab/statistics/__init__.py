@@ -27,5 +27,13 @@ def get(name: str) -> Statistic:
 
 
 def checked_names(names: Sequence[str] | None) -> list[str]:
-    """Return the names given, each known and once, or all registered names for None."""
+    """Return the names given, each known and once, or all registered names for None.
+
+    Raises
+    ------
+    ParameterError
+        If a name is unknown, or the names are none at all.
+    """
+    if names is not None and (isinstance(names, str) or not names):
+        raise ParameterError(f"statistics must be a list of one or more of {', '.join(REGISTRY)}, not {names!r}")
     return list(dict.fromkeys(get(name).name for name in names)) if names is not None else list(REGISTRY)

@@ -6,6 +6,7 @@ all models, so a statistic never sees a pair before both models' features of tha
 tensor twice.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError, ParameterError
-from provlab.files import digest
 from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
@@ -35,7 +35,7 @@ DTYPES = {
 def _check_device(device: str) -> None:
     """Raise ParameterError unless torch can compute on `device` here."""
     try:
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).tolist()  # the device "meta" makes tensors and holds no numbers
     except (RuntimeError, AssertionError) as error:
         why = str(error).strip().splitlines()[0]
         raise ParameterError(f"device {device!r} cannot be used on this machine ({why}); use cpu") from error
@@ -87,7 +87,7 @@ class Options:
     @cached_property
     def text_sha256(self) -> str:
         """Hex SHA-256 that stands for the text in records."""
-        return digest(self.text)
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -200,7 +200,7 @@ class Statistic(ABC):
         if a.anatomy.n_blocks != b.anatomy.n_blocks:
             raise NotComparableError(
                 f"{self.name} compares block with block, but {a.name} has {a.anatomy.n_blocks} and "
-                f"{b.name} has {b.anatomy.n_blocks} blocks; phi_match can compare models of different depth"
+                f"{b.name} {b.anatomy.n_blocks} blocks; give two models of equal depth"
             )
         return list(range(a.anatomy.n_blocks))
 
@@ -225,6 +225,17 @@ def require_equal(statistic: Statistic, a: Model, b: Model, *measures: str) -> N
             raise NotComparableError(
                 f"{statistic.name} needs models of equal {measure}, but {a.name} has {found[0]} and {b.name} "
                 f"{found[1]}; phi_match can compare models of different width"
+            )
+
+
+def require_positions(statistic: Statistic, model: Model, options: Options) -> None:
+    """Raise NotComparableError if the model's table of positions is shorter than the inputs."""
+    if model.anatomy.has("position_embedding"):
+        positions = model.anatomy.shape("position_embedding")[0]
+        if options.sequence_length > positions:
+            raise NotComparableError(
+                f"{statistic.name} reads sequences of {options.sequence_length} tokens, but {model.name} has only "
+                f"{positions} positions; lower sequence_length"
             )
 
 

@@ -19,6 +19,7 @@ from provlab.statistics.base import (
     Statistic,
     fisher_over_blocks,
     require_equal,
+    require_positions,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
 from provlab.statistics.spill import keep
@@ -56,6 +57,7 @@ class PhiH(Statistic):
 
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""
+        require_positions(self, model, options)
         vocab_size = options.vocab_size or model.anatomy.vocab_size
         tokens = random_tokens(vocab_size, options.n_sequences, options.sequence_length, seed=options.seed)
         kept = mlp_activations(

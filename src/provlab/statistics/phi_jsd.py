@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.models.activations import next_token_log_probs
-from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.base import (
+    Array,
+    BlockResult,
+    Features,
+    Model,
+    Options,
+    Outcome,
+    Statistic,
+    require_positions,
+)
 from provlab.statistics.spill import keep
 from provlab.statistics.text import encode
 
@@ -85,6 +94,7 @@ class PhiJSD(Statistic):
 
     def prepare(self, model: Model, options: Options) -> NextTokens:
         """Run the model once over the text."""
+        require_positions(self, model, options)
         tokens = encode(model.checkpoint, options)
         chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
         return NextTokens(tokens, keep([np.concatenate(list(chunks))])[0])

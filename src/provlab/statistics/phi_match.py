@@ -22,6 +22,7 @@ from provlab.statistics.base import (
     Outcome,
     Statistic,
     fisher_over_blocks,
+    require_positions,
 )
 from provlab.statistics.spill import keep
 from provlab.statistics.text import encode
@@ -64,6 +65,7 @@ class PhiMatch(Statistic):
 
     def prepare(self, model: Model, options: Options) -> GateAndUp:
         """Run the model once over the text."""
+        require_positions(self, model, options)
         tokens = encode(model.checkpoint, options)
         kept = mlp_activations(
             model.checkpoint, tokens, kinds=("gate", "up"), device=options.device, dtype=options.torch_dtype

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import NotComparableError, ParameterError
+from provlab.errors import CheckpointError, NotComparableError, ParameterError
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Options
 
@@ -21,13 +21,17 @@ def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
     ParameterError
         If no text is given.
     NotComparableError
-        If the text is too short for the number of tokens asked for.
+        If the checkpoint has no tokenizer, or the text is too short for the number of tokens asked for.
     """
     if not options.text:
         raise ParameterError("this statistic reads held-out text, and none was given (option text)")
     wanted = options.n_sequences * options.sequence_length
+    try:
+        tokenizer = checkpoint.tokenizer()
+    except CheckpointError as error:  # its weights can be compared all the same
+        raise NotComparableError(str(error)) from error
     # a token of a byte-level vocabulary is rarely longer than 16 characters: do not encode a whole book
-    ids = checkpoint.tokenizer().encode(options.text[: 16 * wanted], add_special_tokens=False)[:wanted]
+    ids = tokenizer.encode(options.text[: 16 * wanted], add_special_tokens=False)[:wanted]
     if len(ids) < wanted:
         raise NotComparableError(
             f"the held-out text has {len(ids)} tokens for {checkpoint.name}, fewer than the {wanted} asked for; "

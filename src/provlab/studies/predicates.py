@@ -18,7 +18,7 @@ from provlab.errors import ParameterError
 from provlab.inference import calibration, pvalues
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import BlockResult
-from provlab.study.store import Store
+from provlab.studies.store import Store
 
 HOLDS, FAILS, NOT_RUN = "holds", "fails", "not run"
 

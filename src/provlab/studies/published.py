@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from provlab.study.lineage import published_table
+from provlab.studies.lineage import published_table
 
 # the short names of Tables 1 and 5 that are no hub id's last part
 ALIASES = {

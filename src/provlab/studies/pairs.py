@@ -15,7 +15,7 @@ from tqdm import tqdm
 from provlab.errors import InputError, MissingRoleError, NotComparableError, ProvlabError
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
-from provlab.study.store import Store
+from provlab.studies.store import Store
 
 BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
 

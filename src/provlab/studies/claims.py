@@ -11,14 +11,14 @@ from typing import Any
 import yaml
 
 from provlab.errors import ParameterError
-from provlab.study.lineage import published_table
-from provlab.study.predicates import NOT_RUN, PREDICATES, Evidence, Verdict
-from provlab.study.store import Store
+from provlab.studies.lineage import published_table
+from provlab.studies.predicates import NOT_RUN, PREDICATES, Evidence, Verdict
+from provlab.studies.store import Store
 
 
 def load_claims() -> list[dict[str, Any]]:
     """The table of claims, in order."""
-    text = (resources.files("provlab.study") / "claims.yml").read_text(encoding="utf-8")
+    text = (resources.files("provlab.studies") / "claims.yml").read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = yaml.safe_load(text)
     return rows
 

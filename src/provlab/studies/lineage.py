@@ -14,7 +14,7 @@ from typing import Any
 from provlab import zoo
 
 LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)
-PUBLISHED = resources.files("provlab.study") / "published"
+PUBLISHED = resources.files("provlab.studies") / "published"
 
 
 @cache
