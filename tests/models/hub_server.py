@@ -38,6 +38,7 @@ class HubServer:
         self.repos = repos
         self.log: list[tuple[str, str, str | None]] = []
         self.broken = False
+        self.n_bytes_sent = 0
         self._connections: list[socket.socket] = []
         hub = self
 
@@ -151,11 +152,12 @@ class HubServer:
     def _refuse(self, request, status, code, headers=None):
         self._send(request, status, b"", {"X-Error-Code": code, **(headers or {})})
 
-    @staticmethod
-    def _send(request, status, content, headers, *, body=True):
+    def _send(self, request, status, content, headers, *, body=True):
         request.send_response(status)
         for key, value in {**headers, "Content-Length": str(len(content))}.items():
             request.send_header(key, value)
         request.end_headers()
-        if body:
-            request.wfile.write(content)
+        with contextlib.suppress(OSError):  # a client may close before the end
+            for start in range(0, len(content) if body else 0, 1 << 16):
+                request.wfile.write(content[start : start + (1 << 16)])
+                self.n_bytes_sent += 1 << 16

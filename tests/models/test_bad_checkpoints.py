@@ -295,6 +295,10 @@ def test_refused_sharded(spoil, act, error, named, sharded, capfd):
         ("https://huggingface.co/org/name", "org/name"),
         ("a/b/c", "'a/b/c' is no folder here and no hub id"),
         ("two words", "'two words'"),
+        ("a" * 5000, "aaa"),
+        ("./" + "a" * 5000, "aaa"),
+        ("~nobody-here/model", "~nobody-here/model"),
+        ("a\0b", "no hub id"),
         ("org/name@", "org/name@"),
         ("org/name@../../etc", "no hub id"),
         ("org/na--me", "no hub id"),
@@ -306,6 +310,7 @@ def test_refused_sources(source, named):
         Checkpoint.open(source)
     assert named in str(refusal.value)
     assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 400
 
 
 def test_a_file_is_no_folder(llama):

@@ -77,6 +77,16 @@ def test_long_header_is_fetched_in_two_pieces(serve, tmp_path):
     assert len([entry for entry in server.log if entry[2]]) == 2
 
 
+def test_a_server_that_ignores_ranges_is_not_read_to_the_end(serve, tmp_path):
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "config.json").write_text("{}")
+    save_file({"a": torch.zeros(15_000_000)}, tmp_path / "big" / "model.safetensors")
+    server = serve(org__big=Repo(tmp_path / "big", ignores_range=True))
+    assert Checkpoint.open("org/big").shape("a") == (15_000_000,)
+    server.stop()
+    assert server.n_bytes_sent < 30_000_000  # of 60 million; what the sockets hold was sent in vain
+
+
 def test_remote_header_is_checked_as_a_local_one(serve, llama):
     """Offsets that do not cover the file: huggingface_hub's own parser of remote headers accepts them."""
     header = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[-4,4]}}'
