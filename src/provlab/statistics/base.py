@@ -34,9 +34,11 @@ DTYPES = {
 
 def _check_device(device: str) -> None:
     """Raise ParameterError unless torch can compute on `device` here."""
+    if not isinstance(device, str):
+        raise ParameterError(f"device must be text such as cpu or cuda:0, not {device!r}")
     try:
         torch.zeros(1, device=device).tolist()  # the device "meta" makes tensors and holds no numbers
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError) as error:
         why = str(error).strip().splitlines()[0]
         raise ParameterError(f"device {device!r} cannot be used on this machine ({why}); use cpu") from error
 
