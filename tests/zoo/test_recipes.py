@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-import provlab.study
+import provlab.studies
 from provlab.errors import ParameterError, ZooError
 from provlab.zoo import codehash, corpus, recipes
 
-TREE = Path(provlab.study.__file__).parent / "published" / "llama7b_tree.csv"
+TREE = Path(provlab.studies.__file__).parent / "published" / "llama7b_tree.csv"
 
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])
