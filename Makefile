@@ -52,7 +52,7 @@ env: $(READY) ## make .venv from requirements.lock (a conda environment named pr
 	touch .venv/.installing; echo "installing into .venv what requirements.lock names: minutes the first time"; \
 	.venv/bin/python -m pip install --quiet --no-input -r requirements.lock; \
 	.venv/bin/python -m pip install --quiet --no-input --no-deps -e .; \
-	rm .venv/.installing; touch $@
+	rm -f .venv/.installing; touch $@
 
 reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html
 	@$(MAKE) --no-print-directory pages
