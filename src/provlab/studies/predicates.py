@@ -227,15 +227,15 @@ def blocks_independent(evidence: Evidence, statistics: Sequence[str], ks: float,
         _, independent, _ = evidence.of(statistic)
         if len(independent) < 3:
             return Verdict(NOT_RUN, "", "too few independent pairs")
-        blocks = np.array(independent["blocks"].tolist())
+        disjoint = {tuple(pair) for pair in evidence.measurement("disjoint")}  # one pair of models for each two trees
+        chosen = [pair in disjoint for pair in zip(independent["a"], independent["b"], strict=True)]
+        blocks = np.array(independent[chosen]["blocks"].tolist())
         # models of one tree repeat each other, so a null band that counted every pair would be too narrow
-        n = evidence.measurement("disjoint")["n"]
-        correlations = np.corrcoef(blocks[evidence.measurement("disjoint")["rows"][statistic]].T)
+        n = len(blocks)
+        correlations = np.corrcoef((10.0**blocks).T)
         off = [float(correlations[i, j]) for i, j in combinations(range(len(correlations)), 2)]
         _, bound = calibration.correlation_band(n, level, len(off))
-        fisher = calibration.ks_uniform(
-            [pvalues.fisher(row) for row in blocks[evidence.measurement("disjoint")["rows"][statistic]]]
-        )
+        fisher = calibration.ks_uniform([pvalues.fisher(row) for row in blocks])
         largest = max(map(abs, off))
         words.append(
             f"{statistic}: largest |correlation| of two blocks {largest:.2f} (band ±{bound:.2f}, n = {n}), "
