@@ -132,6 +132,14 @@ def test_other_bad_input(tiny):
         mlp_activations(checkpoint, TOKENS, kinds=("down",))
     with pytest.raises(InputError, match="block must be 0 to 1"):
         mlp_activations(checkpoint, TOKENS, blocks=[2])
+    with pytest.raises(InputError, match="each block once"):
+        mlp_activations(checkpoint, TOKENS, blocks=[1, 1])
+    with pytest.raises(InputError, match="batch_size must be at least 1"):
+        mlp_activations(checkpoint, TOKENS, batch_size=0)
+    with pytest.raises(InputError, match="device 'nowhere' cannot be used"):
+        mlp_activations(checkpoint, TOKENS, device="nowhere")
+    with pytest.raises(InputError, match="at most 32 in a sequence"):
+        mlp_activations(Checkpoint.open(tiny("gpt2")), np.zeros((1, 33), dtype=int))
     with pytest.raises(InputError, match="length must be at least 1"):
         random_tokens(10, 1, 0, seed=0)
 

@@ -42,7 +42,7 @@ def mlp_activations(
     Parameters
     ----------
     model
-        A checkpoint, or a model already loaded (which stays on its device and in its dtype).
+        A checkpoint, or a model already loaded, in evaluation mode (it stays on its device, in its dtype).
     tokens
         Token ids, ``(n_sequences, length)``.
     kinds
@@ -68,9 +68,11 @@ def mlp_activations(
     wanted = list(range(anatomy.n_blocks)) if blocks is None else list(blocks)
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise InputError(f"kinds must be of {', '.join(KINDS)}, not {unknown[0]!r}")
+    if len(set(wanted)) < len(wanted):
+        raise InputError(f"blocks must name each block once, not {wanted}")
     # asked before the model is loaded, so that a refusal comes at once
     places = {(kind, b): _place(anatomy, kind, b) for kind in kinds for b in wanted}
-    ids = _checked_tokens(tokens, anatomy)
+    ids = _checked_tokens(tokens, anatomy, batch_size)
     network = _network(model, device, dtype)
     result = {kind: [np.empty((anatomy.mlp_width, ids.numel()), dtype=np.float32) for _ in wanted] for kind in kinds}
     column = 0
@@ -113,7 +115,7 @@ def next_token_log_probs(
     anatomy = _anatomy(model)
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
-    ids = _checked_tokens(tokens, anatomy)
+    ids = _checked_tokens(tokens, anatomy, batch_size)
     network = _network(model, device, dtype)
     for batch in ids.split(batch_size):
         with torch.inference_mode():
@@ -160,7 +162,9 @@ def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
     raise AssertionError(role)
 
 
-def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy) -> torch.Tensor:
+def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_size: int) -> torch.Tensor:
+    if batch_size < 1:
+        raise InputError(f"batch_size must be at least 1, not {batch_size}")
     array = np.asarray(tokens)
     if array.ndim != 2 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
         raise InputError(
@@ -168,6 +172,8 @@ def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy) -> torch
         )
     if array.min() < 0 or array.max() >= anatomy.vocab_size:
         raise InputError(f"tokens must lie in 0 to {anatomy.vocab_size - 1}, not {array.min()} to {array.max()}")
+    if anatomy.has("position_embedding") and array.shape[1] > (longest := anatomy.shape("position_embedding")[0]):
+        raise InputError(f"tokens must have at most {longest} in a sequence for this model, not {array.shape[1]}")
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
 
 

@@ -17,7 +17,7 @@ import torch
 import transformers
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from provlab.errors import CheckpointError, InvalidWeightsError
+from provlab.errors import CheckpointError, InputError, InvalidWeightsError
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
 
@@ -176,6 +176,8 @@ class Checkpoint:
             transformers has no such class, or the config asks for code of its own.
         InvalidWeightsError
             A weight is missing or has another shape (transformers would draw it at random).
+        InputError
+            There is no such device.
         """
         self._refuse_custom_code()
         model_class = getattr(transformers, self.architecture, None)
@@ -201,7 +203,10 @@ class Checkpoint:
             raise InvalidWeightsError(
                 f"{self.source} has no {wrong[0]} of the shape that its config.json says; copy it again"
             )
-        return model.to(device).eval()
+        try:
+            return model.to(device).eval()
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"device {device!r} cannot be used here ({_first_line(error)}); try cpu") from error
 
     def _refuse_custom_code(self) -> None:
         """Accept ``auto_map`` only where it names classes that transformers ships itself (Phi-3 does so)."""
