@@ -49,17 +49,17 @@ class BlockWeights:
         if key in self._copies:
             yield from self._copies[key]
         elif self.flat().nbytes * options.n_permutations <= COPIES_IN_MEMORY:
-            self._copies[key] = torch.stack([self._copy(t, options.seed) for t in range(options.n_permutations)])
+            self._copies[key] = torch.stack([self._copy(t, options) for t in range(options.n_permutations)])
             yield from self._copies[key]
         else:
             for t in range(options.n_permutations):
-                yield self._copy(t, options.seed)
+                yield self._copy(t, options)
 
-    def _copy(self, t: int, seed: int) -> torch.Tensor:
+    def _copy(self, t: int, options: Options) -> torch.Tensor:
         # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
-        embedding = EmbeddingPermutations(self.anatomy).sample(np.random.default_rng([seed, t]))
+        embedding = EmbeddingPermutations(self.anatomy).sample(stream(options, t, 0, EMBEDDING))
         units = MlpPermutations(self.anatomy, blocks=[self.block])
-        return _flat(units.sample(np.random.default_rng([seed, t, self.block]))(embedding(self.tensors)))
+        return _flat(units.sample(stream(options, t, self.block, UNITS))(embedding(self.tensors)))
 
     def mlp(self) -> list[NDArray[np.float64]]:
         """Everything that belongs to a hidden unit, one row a unit: ``(h, columns)`` float64 each."""
