@@ -17,7 +17,7 @@ END = "<|end|>"
 
 # weight noise in standard deviations of the base's weights: enough that the up projections no longer match perfectly,
 # so that the p-values of related pairs lie between chance and the floor, where double precision still holds them
-NOISE_UP, NOISE = 1.1, 0.15
+NOISE_UP, NOISE = 1.5, 0.35
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,225 @@
+"""phi_l2 held against a naive PERMTEST that permutes whole models by hand.
+
+Nothing here goes through `provlab.models.symmetry` or the Gram matrix: the tensors are read by transformers, and
+permuted axis by axis after Table 4 of the paper (Appendix B).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from scipy import stats
+
+from provlab import api
+from provlab.errors import NotComparableError, ParameterError
+from provlab.models.anatomy import MissingRoleError
+from provlab.statistics import phi_l2
+from provlab.statistics.base import BlockResult, Model, Options
+from provlab.statistics.phi_l2 import BlockWeights, PhiL2, block_distances, block_permtest
+
+WIDTH, HIDDEN, BLOCKS = 24, 48, 3
+OPTIONS = Options(seed=3, n_permutations=9, n_block_permutations=19)
+PAIRS = [("base", "tuned"), ("base", "stranger"), ("other", "sibling")]
+
+# the tensors of one Llama block: which axis is the embedding, which the hidden units (Table 4)
+AXES = {
+    "input_layernorm.weight": ("embedding",),
+    "post_attention_layernorm.weight": ("embedding",),
+    "self_attn.q_proj.weight": (None, "embedding"),
+    "self_attn.k_proj.weight": (None, "embedding"),
+    "self_attn.v_proj.weight": (None, "embedding"),
+    "self_attn.o_proj.weight": ("embedding", None),
+    "mlp.gate_proj.weight": ("units", "embedding"),
+    "mlp.up_proj.weight": ("units", "embedding"),
+    "mlp.down_proj.weight": ("embedding", "units"),
+}
+
+
+@pytest.fixture(scope="module")
+def tensors(models):
+    """Every model's tensors, read without provlab."""
+    return {name: load_file(f"{folder}/model.safetensors") for name, folder in models.items()}
+
+
+def opened(models, name):
+    return Model.open(models[name])
+
+
+def of_block(tensors, block):
+    prefix = f"model.layers.{block}."
+    found = {name.removeprefix(prefix): value.double().numpy() for name, value in tensors.items() if prefix in name}
+    assert found.keys() == AXES.keys()
+    return found
+
+
+def naive_distance(a, b, block, embedding=None, units=None):
+    """Distance of one block after permuting the first model's, tensor by tensor."""
+    orders = {"embedding": embedding, "units": units}
+    x, y = of_block(a, block), of_block(b, block)
+    total = 0.0
+    for name, axes in AXES.items():
+        moved = x[name]
+        for dimension, axis in enumerate(axes):
+            if axis and orders[axis] is not None:
+                moved = np.take(moved, orders[axis], axis=dimension)
+        total += ((moved - y[name]) ** 2).sum()
+    return np.sqrt(total)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Record every permutation that phi_l2 draws: ``(copy, block, purpose)`` -> the orders drawn there."""
+    found = {}
+    real = phi_l2.stream
+
+    class Recorder:
+        def __init__(self, rng, where):
+            self.rng, self.where = rng, where
+
+        def permutation(self, n):
+            order = self.rng.permutation(n)
+            found.setdefault(self.where, []).append(order)
+            return order
+
+    def stream(options, copy, block, purpose):
+        return Recorder(real(options, copy, block, purpose), (copy, block, purpose))
+
+    monkeypatch.setattr(phi_l2, "stream", stream)
+    return found
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS)
+def test_whole_model_permtest_is_the_naive_one(a, b, models, tensors, drawn):
+    outcome = (
+        api.study(
+            [models[a], models[b]],
+            statistics=["phi_l2"],
+            text="-",
+            progress=False,
+            seed=3,
+            n_permutations=9,
+            n_block_permutations=19,
+        )
+        .records[0]
+        .outcome
+    )
+    x, y = tensors[a], tensors[b]
+    observed = -sum(naive_distance(x, y, block) for block in range(BLOCKS))
+    permuted = []
+    for t in range(9):
+        (embedding,) = {tuple(order) for order in drawn[t, 0, phi_l2.EMBEDDING]}  # one for all blocks of a copy
+        units = [drawn[t, block, phi_l2.UNITS][0] for block in range(BLOCKS)]
+        assert len({tuple(order) for order in units}) == BLOCKS
+        permuted.append(
+            -sum(naive_distance(x, y, block, np.array(embedding), units[block]) for block in range(BLOCKS))
+        )
+    assert outcome.value == pytest.approx(observed, rel=1e-6)
+    ours = -np.sum([block.detail["distances"] for block in outcome.blocks], axis=0)
+    np.testing.assert_allclose(ours, [observed, *permuted], rtol=1e-6)
+    p = (1 + sum(value >= observed for value in permuted)) / 10
+    assert outcome.log10_p == pytest.approx(np.log10(p), abs=1e-12)
+    assert outcome.floor == pytest.approx(-1)
+    assert (p == 0.1) == (a == "base" and b == "tuned")
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS)
+def test_the_gram_matrix_gives_the_naive_distance(a, b, models, tensors, drawn):
+    mlp = [name for name, axes in AXES.items() if "units" in axes]
+    for block in range(BLOCKS):
+        features = [phi_l2.AllWeights(opened(models, name)).block(block) for name in (a, b)]
+        result = block_permtest(*features, block, OPTIONS)
+        x, y = of_block(tensors[a], block), of_block(tensors[b], block)
+
+        def distance(order, x=x, y=y):
+            moved = {name: np.take(x[name], order, axis=AXES[name].index("units")) for name in mlp}
+            return np.sqrt(sum(((moved[name] - y[name]) ** 2).sum() for name in mlp))
+
+        orders = drawn[0, block, phi_l2.OWN]
+        assert len(orders) == 19
+        assert result.observed == pytest.approx(-distance(np.arange(HIDDEN)), rel=1e-6)
+        np.testing.assert_allclose(result.permuted, [-distance(order) for order in orders], rtol=1e-6)
+        assert result.p == (1 + (result.permuted >= result.observed).sum()) / 20
+
+
+def test_fisher_over_the_blocks_own_p_values(models):
+    records = api.study(
+        [models["base"], models["tuned"], models["other"]], statistics=["phi_l2"], text="-", progress=False
+    ).records
+    for record in records:
+        p = [10**block.log10_p for block in record.outcome.blocks]
+        expected = np.log10(stats.combine_pvalues(p, method="fisher").pvalue)
+        assert record.outcome.detail["fisher_log10_p"] == pytest.approx(expected, rel=1e-9)
+        assert all(block.detail["floor"] == pytest.approx(-3) for block in record.outcome.blocks)
+
+
+def test_no_two_streams_are_one():
+    """numpy pads seeds with zeros: streams told apart by length or by a trailing zero alone would be equal."""
+    draws = {
+        phi_l2.stream(replace(OPTIONS, seed=seed), copy, block, purpose).integers(2**62)
+        for seed in range(3)
+        for copy in range(4)
+        for block in range(4)
+        for purpose in (phi_l2.EMBEDDING, phi_l2.UNITS, phi_l2.OWN)
+    }
+    assert len(draws) == 3 * 4 * 4 * 3
+
+
+def test_the_copies_of_an_independent_pair_are_exchangeable(models):
+    """Rank of the observed distance among its copies, over seeds, where the first model is itself a fresh copy.
+
+    The null made by hand: permute the first model by a group element of the test's own, then ask for its p-value.
+    Under exchangeability the p-value is uniform on {1/10, ..., 1}; chi-square over 200 such draws.
+    """
+    anatomy = opened(models, "base").anatomy
+    rng = np.random.default_rng(11)
+    small = Options(n_permutations=9, n_block_permutations=1)
+    units_only = []
+    a, b = (phi_l2.AllWeights(opened(models, name)).block(0) for name in ("base", "tuned"))
+    for seed in range(200):
+        embedding, units = rng.permutation(WIDTH), rng.permutation(HIDDEN)
+        moved = {}
+        for name, value in a.tensors.items():
+            for dimension, axis in enumerate(AXES[name.removeprefix("model.layers.0.")]):
+                if axis:
+                    order = torch.from_numpy(embedding if axis == "embedding" else units)
+                    value = value.index_select(dimension, order)
+            moved[name] = value
+        found = block_distances(BlockWeights(anatomy, 0, moved), b, replace(small, seed=seed))
+        units_only.append(sum(d <= found[0] for d in found))
+    counts = np.bincount(units_only, minlength=11)[1:]
+    assert stats.chisquare(counts).pvalue > 1e-3, counts
+
+
+def test_unequal_shapes_are_refused_by_name(models, save_model, tmp_path):
+    from conftest import random_model
+
+    wide = save_model(random_model(9, intermediate_size=40), tmp_path / "wide")
+    with pytest.raises(NotComparableError, match=r"equal shapes, but .*mlp.*weight is .* in base and .* in wide"):
+        PhiL2().blocks(opened(models, "base"), Model.open(str(wide)))
+
+
+def test_a_block_of_experts_is_refused(models, monkeypatch):
+    """Without one MLP per block the Gram matrix would be empty, and its p-value 1 whatever the models."""
+    model = opened(models, "base")
+    index = {key: part for key, part in model.anatomy._index.items() if key[0] != "up"}
+    experts = replace(
+        model.anatomy, _index=index, parts=tuple(p for p in model.anatomy.parts if p.segments[0].role != "up")
+    )
+    with pytest.raises(MissingRoleError, match="up"):
+        PhiL2().blocks(Model(model.checkpoint, experts), Model(model.checkpoint, experts))
+
+
+def test_more_permutations_than_agreed_are_not_mixed(models):
+    """A block computed with another T cannot be summed with the rest: the sum must refuse, not broadcast."""
+    blocks = [BlockResult(0, -1.0, -1.0, {"distances": [1.0, 2.0]}), BlockResult(1, -1.0, -1.0, {"distances": [1.0]})]
+    with pytest.raises(ValueError, match="shape"):
+        PhiL2().aggregate(blocks)
+
+
+@pytest.mark.parametrize("name", ["n_permutations", "n_block_permutations"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "9", None])
+def test_numbers_of_permutations_are_checked(name, value):
+    with pytest.raises(ParameterError, match=f"{name} must be a whole number of at least 1"):
+        Options(**{name: value})
