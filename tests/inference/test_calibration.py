@@ -15,9 +15,7 @@ def coverage(band, rng, trials=20_000):
     return ((ordered >= band.lower) & (ordered <= band.upper)).all(axis=1).mean()
 
 
-@pytest.mark.parametrize(
-    ("n", "level"), [(1, 0.9), (2, 0.95), (15, 0.95), (15, 0.5), (141, 0.99), (564, 0.95)]
-)
+@pytest.mark.parametrize(("n", "level"), [(1, 0.9), (2, 0.95), (15, 0.95), (15, 0.5), (141, 0.99), (564, 0.95)])
 def test_band_covers_all_points_at_once_with_its_level(n, level):
     """20,000 simulated sets: within four standard errors of the stated level."""
     seen = coverage(calibration.simultaneous_band(n, level), np.random.default_rng(n))

@@ -206,9 +206,7 @@ def discrete_uniform_excess(p: ArrayLike, n_permutations: int) -> GridUniformity
     steps = np.rint(values * cells)
     # written so that NaN fails as well
     if not (np.all(np.abs(values * cells - steps) < 1e-6) and steps.min() >= 1 and steps.max() <= cells):
-        raise InputError(
-            f"p holds values off the grid 1/{cells}, ..., 1 of T = {n_permutations} permutations"
-        )
+        raise InputError(f"p holds values off the grid 1/{cells}, ..., 1 of T = {n_permutations} permutations")
     n = values.size
     counts = np.cumsum(np.bincount(steps.astype(np.int64) - 1, minlength=cells))
     # The last point, where every p-value is counted, says nothing.
@@ -270,9 +268,7 @@ def _order_statistic_bounds(n: int, eta: float) -> tuple[NDArray[np.float64], ND
     return lower, 1.0 - lower[::-1]  # U_(k) and 1 - U_(n+1-k) have one distribution
 
 
-def _probability_between(
-    n: int, times: NDArray[np.float64], low: NDArray[np.int64], high: NDArray[np.int64]
-) -> float:
+def _probability_between(n: int, times: NDArray[np.float64], low: NDArray[np.int64], high: NDArray[np.int64]) -> float:
     """P(low_i <= N(times_i) <= high_i for all i), N(t) the number of n uniforms up to t.
 
     `times` ascend within [0, 1]. N is a Poisson process of rate n given that it ends at n: the counts
@@ -282,9 +278,7 @@ def _probability_between(
     start, weights = 0, np.ones(1)  # weights[j] = P(count is start + j, all steps so far kept)
     now = 0.0
     for time, smallest, largest in zip(times, low, high, strict=True):
-        weights, start = _advance(
-            weights, start, n * (time - now), int(smallest), int(largest), log_factorial
-        )
+        weights, start = _advance(weights, start, n * (time - now), int(smallest), int(largest), log_factorial)
         if weights.size == 0:
             return 0.0
         now = float(time)

@@ -87,9 +87,7 @@ def spearman(a: ArrayLike, b: ArrayLike | None = None, alternative: Alternative 
     ranks = _ranks(a, "a")
     others = np.arange(ranks.size) if b is None else _ranks(b, "b")
     if ranks.size != others.size:
-        raise InputError(
-            f"a has {ranks.size} entries and b has {others.size}; they must have the same length"
-        )
+        raise InputError(f"a has {ranks.size} entries and b has {others.size}; they must have the same length")
     n = ranks.size
     distance = int(np.sum((ranks - others) ** 2))
     rho = 1.0 - 6 * distance / (n * (n * n - 1)) if n > 1 else math.nan
@@ -264,9 +262,7 @@ def _log10_p(values: ArrayLike, name: str) -> NDArray[np.float64]:
     if nans := int(np.isnan(array).sum()):
         raise InputError(f"{name} holds {nans} NaN; leave failed tests out before combining or adjusting")
     if np.isneginf(array).any():
-        raise InputError(
-            f"{name} holds -inf; a p-value is never zero, so pass its logarithm, not an underflow"
-        )
+        raise InputError(f"{name} holds -inf; a p-value is never zero, so pass its logarithm, not an underflow")
     if array.size and array.max() > 0.0:
         raise InputError(f"{name} holds {array.max():g}; log10 of a p-value is at most 0")
     return array
@@ -281,9 +277,7 @@ def _ranks(values: ArrayLike, name: str) -> NDArray[np.int64]:
     order = np.argsort(array, kind="stable")
     in_order = array[order]
     if repeated := int((in_order[1:] == in_order[:-1]).sum()):
-        raise InputError(
-            f"{name} repeats {repeated} of its {array.size} values; a matching uses each index once"
-        )
+        raise InputError(f"{name} repeats {repeated} of its {array.size} values; a matching uses each index once")
     ranks = np.empty(array.size, dtype=np.int64)
     ranks[order] = np.arange(array.size)
     return ranks
