@@ -72,7 +72,7 @@ pages: notebooks
 book: pages ## build the book of PROFILE, warnings as errors, into _build/PROFILE/html
 
 # book/ and the executed notebooks are put together in the build folder: the book's notebooks must lie below its root
-PAGES := $(shell find book -type f -not -path 'book/experiments/*') $(wildcard $(BUILD)/book/experiments/*.ipynb)
+PAGES := $(shell find book -type f -not -path 'book/experiments/*') $(filter-out %.failed.ipynb,$(wildcard $(BUILD)/book/experiments/*.ipynb))
 $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py requirements.lock
 	@find $(BUILD)/book -mindepth 1 -maxdepth 1 -not -name experiments -exec rm -rf {} +
 	@find book -mindepth 1 -maxdepth 1 -not -name experiments -exec cp -R {} $(BUILD)/book/ \;

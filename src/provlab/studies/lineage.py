@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any
 
 from provlab import zoo
+from provlab.errors import ParameterError
 
 LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)
 PUBLISHED = resources.files("provlab.studies") / "published"
@@ -132,7 +133,10 @@ def _recipe(source: str) -> zoo.Recipe | None:
     if scheme != "zoo" or not rest:
         return None
     name, _, edition = rest.partition("@")
-    return zoo.families(edition or zoo.default_edition()).get(name)
+    try:
+        return zoo.families(edition or zoo.default_edition()).get(name)
+    except ParameterError:  # an unknown edition: the model was refused when it was opened
+        return None
 
 
 def _share_of_base(source: str) -> float | None:

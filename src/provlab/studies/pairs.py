@@ -51,8 +51,9 @@ class PairRecord:
 
 @dataclass(frozen=True)
 class Bench:
-    """The models that opened, by source, and the reason for each that did not."""
+    """The sources in their order, the models that opened, by source, and the reason for each that did not."""
 
+    sources: tuple[str, ...]
     models: dict[str, Model]
     refused: dict[str, str]
 
@@ -78,7 +79,7 @@ def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: b
             if strict:
                 raise
             refused[source] = reason(error)
-    return Bench(models, refused)
+    return Bench(tuple(sources), models, refused)
 
 
 def reason(error: BaseException) -> str:
@@ -130,7 +131,7 @@ def run_pairs(
     store : Store, optional
         Where finished units are kept and found again; without it nothing is written.
     blocks : sequence of int, optional
-        Restrict the per-block statistics to these blocks (counted from 0).
+        Restrict the per-block statistics to these blocks (counted from 0), each once and in ascending order.
     pairs : sequence of (a, b), optional
         Which pairs of sources; all by default, in the order of the sources.
     progress : bool
@@ -142,9 +143,15 @@ def run_pairs(
     -------
     list of PairRecord
         One per pair and statistic, statistics outermost, pairs in their order.
+
+    Raises
+    ------
+    InputError
+        If `blocks` is empty.
     """
-    every = [*bench.models, *bench.refused]
-    wanted = list(pairs) if pairs is not None else list(combinations(every, 2))
+    if blocks is not None and not blocks:
+        raise InputError("blocks is empty; give the blocks to read, or leave it out for all")
+    wanted = list(pairs) if pairs is not None else list(combinations(bench.sources, 2))
     options = with_common_vocabulary(options, bench.models)
     records: list[PairRecord] = []
     chosen = [get_statistic(name) for name in statistics]
@@ -209,7 +216,7 @@ class _Run:
                         f"there is no block {', '.join(map(str, unknown))}: these models have blocks 0 to "
                         f"{len(blocks) - 1}"
                     )
-                blocks = list(self.only_blocks)
+                blocks = sorted(set(self.only_blocks))  # a block counted twice would count twice in Fisher
             return blocks
         except PAIR_FAILURES as error:
             self._failed(pair, error)
@@ -231,7 +238,12 @@ class _Run:
             return BlockResult(block, found["value"], found["log10_p"], found["detail"], matching)
         for source in pair:
             if source not in features:
-                features[source] = self._features(source).block(block)
+                try:
+                    features[source] = self._features(source).block(block)
+                except PAIR_FAILURES as error:  # kept, so that a damaged tensor is not read again for every pair
+                    features[source] = error
+            if isinstance(features[source], BaseException):
+                raise features[source]
         result = self.statistic.compare_block(features[pair[0]], features[pair[1]], block, self.options)
         if self.store:
             self.store.put(

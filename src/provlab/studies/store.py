@@ -62,7 +62,10 @@ class Store:
     def matching(self, key: str) -> NDArray[np.int64] | None:
         """Return the matching kept with a unit, ``(h,)`` int64, or None."""
         path = self._unit(key).with_suffix(".npy")
-        return np.load(path).astype(np.int64) if path.exists() else None
+        try:
+            return np.load(path).astype(np.int64) if path.exists() else None
+        except (ValueError, EOFError) as error:
+            raise CheckpointError(f"stored matching {path} is damaged; delete that file and run again") from error
 
     def put_experiment(self, name: str, experiment: dict[str, Any]) -> Path:
         """Keep what a notebook run left, under the notebook's name."""
