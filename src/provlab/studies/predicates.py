@@ -55,7 +55,7 @@ class Evidence:
         Columns: a, b, statistic, dependent, siblings, error, value, log10_p, detail, blocks (a list of log10 p).
         """
         rows = [{**pair, **self._aggregate(pair)} for pair in self.experiment["pairs"]]
-        frame = pd.DataFrame(rows)
+        frame = pd.DataFrame(rows, columns=None if rows else ["a", "b", "statistic"])
         for column in ("error", "dependent"):  # None must stay None among text and booleans
             frame[column] = pd.Series([row[column] for row in rows], dtype=object)
         return frame
@@ -225,13 +225,13 @@ def blocks_independent(evidence: Evidence, statistics: Sequence[str], ks: float,
     words, problems = [], []
     for statistic in statistics:
         _, independent, _ = evidence.of(statistic)
-        if len(independent) < 3:
-            return Verdict(NOT_RUN, "", "too few independent pairs")
         disjoint = {tuple(pair) for pair in evidence.measurement("disjoint")}  # one pair of models for each two trees
         chosen = [pair in disjoint for pair in zip(independent["a"], independent["b"], strict=True)]
         blocks = np.array(independent[chosen]["blocks"].tolist())
         # models of one tree repeat each other, so a null band that counted every pair would be too narrow
         n = len(blocks)
+        if n < 3 or blocks.shape[1] < 2:
+            return Verdict(NOT_RUN, "", f"{n} pairs of different trees or their blocks are too few to correlate")
         correlations = np.corrcoef((10.0**blocks).T)
         off = [float(correlations[i, j]) for i, j in combinations(range(len(correlations)), 2)]
         _, bound = calibration.correlation_band(n, level, len(off))
