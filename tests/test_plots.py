@@ -97,6 +97,12 @@ def test_numbers():
     ]
 
 
+def test_statistics_are_written_as_symbols_from_either_writing():
+    assert style.symbol("phi_u: x") == style.symbol("φ_U: x") == r"$\phi_U$: x"
+    assert style.word("phi_l2 PERMTEST") == "φ_ℓ2 PERMTEST"
+    assert style.word("phi_under") == "phi_under"
+
+
 def test_families_keep_their_colours_and_never_share_one():
     colors = plots.family_colors(FAMILIES)
     assert list(colors) == ["oak", "elm", "fir"]

@@ -41,7 +41,9 @@ SYMBOLS = {
     "phi_jsd": (r"$\phi_{JSD}$", "φ_JSD"),
     "phi_match": (r"$\phi_{MATCH}$", "φ_MATCH"),
 }
-_NAME = re.compile("|".join(rf"\b{name}\b" for name in SYMBOLS))
+# a label may come in either writing: the registered name, or already as a word
+_WRITTEN = {name: both for key, both in SYMBOLS.items() for name in (key, both[1])}
+_NAME = re.compile("|".join(rf"\b{name}\b" for name in _WRITTEN))
 
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -171,12 +173,12 @@ def value_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
 
 def symbol(label: str) -> str:
     """Write the names of statistics in a label as symbols, for a picture; other words stay as they are."""
-    return _NAME.sub(lambda found: SYMBOLS[found[0]][0], label)
+    return _NAME.sub(lambda found: _WRITTEN[found[0]][0], label)
 
 
 def word(label: str) -> str:
     """Write the names of statistics in a label as plain text, for a caption."""
-    return _NAME.sub(lambda found: SYMBOLS[found[0]][1], label)
+    return _NAME.sub(lambda found: _WRITTEN[found[0]][1], label)
 
 
 def require(condition: object, message: str) -> None:

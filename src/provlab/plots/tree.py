@@ -41,7 +41,8 @@ def lineage_tree(
     depth = {name: _depth(name, parents) for name in parents}
     order = _in_tree_order(parents)
     columns = _columns(order, depth, edge_labels)
-    figure = style.canvas(0.35 + ROW * len(order))
+    extent = max(columns[depth[name]] + 0.3 + CHARACTER * len(name) for name in order)
+    figure = style.canvas(0.35 + ROW * len(order), min(style.WIDTH, max(style.HALF_WIDTH, extent)))
     axes = figure.add_subplot()
     axes.set_axis_off()
     colors = style.family_colors(families)
@@ -62,7 +63,7 @@ def lineage_tree(
             color=style.ink(color),
             fontweight="bold" if parent is None else "normal",
         )
-    axes.set_xlim(-0.1, max(style.WIDTH - 0.1, max(columns[depth[n]] + 0.2 + CHARACTER * len(n) for n in order)))
+    axes.set_xlim(-0.1, max(style.HALF_WIDTH, extent))
     axes.set_ylim(len(order) - 0.4, -0.6)
     n_bases = sum(parent is None for parent in parents.values())
     text = (
