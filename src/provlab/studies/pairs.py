@@ -216,7 +216,7 @@ class _Run:
                         f"there is no block {', '.join(map(str, unknown))}: these models have blocks 0 to "
                         f"{len(blocks) - 1}"
                     )
-                blocks = sorted(set(self.only_blocks))  # a block counted twice would count twice in Fisher
+                blocks = [*sorted(set(self.only_blocks))]  # a block counted twice would count twice in Fisher
             return blocks
         except PAIR_FAILURES as error:
             self._failed(pair, error)

@@ -232,7 +232,7 @@ def blocks_independent(evidence: Evidence, statistics: Sequence[str], ks: float,
         n = len(blocks)
         if n < 3 or blocks.shape[1] < 2:
             return Verdict(NOT_RUN, "", f"{n} pairs of different trees or their blocks are too few to correlate")
-        correlations = np.corrcoef((10.0**blocks).T)
+        correlations = np.atleast_2d(np.corrcoef((10.0**blocks).T))
         off = [float(correlations[i, j]) for i, j in combinations(range(len(correlations)), 2)]
         _, bound = calibration.correlation_band(n, level, len(off))
         fisher = calibration.ks_uniform([pvalues.fisher(row) for row in blocks])
