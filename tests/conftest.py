@@ -1,7 +1,7 @@
 """Five tiny models of known origin, and caches and results that are nobody's."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +79,12 @@ def child_of(parent: LlamaForCausalLM, seed: int) -> LlamaForCausalLM:
                 noise = (NOISE_UP if "up_proj" in name else NOISE) * parameter.std()
                 parameter.add_(noise * torch.randn(parameter.shape, generator=generator))
     return child
+
+
+@pytest.fixture(scope="session")
+def new_model() -> Callable[..., LlamaForCausalLM]:
+    """Make a random model: ``new_model(seed, intermediate_size=40)``."""
+    return random_model
 
 
 @pytest.fixture(scope="session")

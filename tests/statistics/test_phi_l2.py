@@ -192,10 +192,8 @@ def test_the_copies_of_an_independent_pair_are_exchangeable(models):
     assert stats.chisquare(counts).pvalue > 1e-3, counts
 
 
-def test_unequal_shapes_are_refused_by_name(models, save_model, tmp_path):
-    from conftest import random_model
-
-    wide = save_model(random_model(9, intermediate_size=40), tmp_path / "wide")
+def test_unequal_shapes_are_refused_by_name(models, new_model, save_model, tmp_path):
+    wide = save_model(new_model(9, intermediate_size=40), tmp_path / "wide")
     with pytest.raises(NotComparableError, match=r"equal shapes, but .*mlp.*weight is .* in base and .* in wide"):
         PhiL2().blocks(opened(models, "base"), Model.open(str(wide)))
 
