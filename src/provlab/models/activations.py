@@ -80,9 +80,7 @@ def mlp_activations(
     def keep(kind: str, position: int, values: torch.Tensor) -> None:
         block = values.detach().reshape(-1, values.shape[-1]).to("cpu", torch.float32)
         if not bool(torch.isfinite(block).all()):
-            raise InvalidWeightsError(
-                f"the {kind} activations of block {wanted[position]} hold NaN or Inf; try dtype float32"
-            )
+            raise _not_finite(model, f"the {kind} activations of block {wanted[position]}", network)
         result[kind][position][:, column : column + len(block)] = block.T.numpy()
 
     with ExitStack() as hooks, torch.inference_mode():
@@ -121,9 +119,17 @@ def next_token_log_probs(
         with torch.inference_mode():
             logits = network(**_inputs(batch, network)).logits.to("cpu", torch.float32)
             if not bool(torch.isfinite(logits).all()):
-                raise InvalidWeightsError("the logits hold NaN or Inf; try dtype float32")
+                raise _not_finite(model, "the logits", network)
             log_probs = torch.log_softmax(logits, dim=-1)
         yield log_probs.reshape(-1, log_probs.shape[-1]).numpy()
+
+
+def _not_finite(model: Checkpoint | PreTrainedModel, what: str, network: PreTrainedModel) -> InvalidWeightsError:
+    """Say whose numbers they are, and what may help: more precision, or other weights."""
+    name = model.source if isinstance(model, Checkpoint) else type(model).__name__
+    wide = network.dtype in (torch.float32, torch.float64)
+    way_out = "its weights hold NaN, Inf or numbers too large; copy it again" if wide else "try dtype float32"
+    return InvalidWeightsError(f"{name}: {what} hold NaN or Inf; {way_out}")
 
 
 def _hook(
