@@ -168,7 +168,7 @@ def test_a_name_is_found_and_a_bare_name_means_the_edition_of_the_environment(
     assert zoo.locate("root") == zoo.locate("root@smoke") != zoo.locate("root@default")
 
     rows = {row.name: row for row in zoo.status("smoke")}
-    assert list(rows) == ["root", "other", "child", "merged", "grandchild"]
+    assert list(rows) == ["root", "child", "merged", "grandchild", "other"]
     assert (rows["root"].built, rows["root"].steps, rows["root"].tokens) == (True, 25, 25 * 8 * 24)
     assert rows["root"].path == zoo.locate("root")
     assert rows["root"].loss is not None

@@ -67,10 +67,10 @@ def test_a_recipe_survives_the_way_to_another_process(tiny: dict[str, recipes.Re
         assert recipes.parse(recipes.plain(recipe)) == recipe
 
 
-def test_parents_come_before_children(tiny: dict[str, recipes.Recipe]) -> None:
-    backwards = dict(reversed(tiny.items()))
-    order = list(recipes.in_order(backwards))
-    assert all(order.index(recipe.parent) < order.index(name) for name, recipe in tiny.items() if recipe.parent)
+def test_models_stand_in_the_order_of_the_tree(tiny: dict[str, recipes.Recipe]) -> None:
+    assert list(tiny) == ["root", "child", "merged", "grandchild", "other"]  # as in the file
+    backwards = list(recipes.in_order(dict(reversed(tiny.items()))))
+    assert backwards == ["other", "root", "child", "grandchild", "merged"]  # parents moved forward
 
 
 CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"

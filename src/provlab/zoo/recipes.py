@@ -8,7 +8,6 @@ count.
 
 import difflib
 import functools
-import graphlib
 import importlib.metadata
 import os
 from collections.abc import Mapping
@@ -184,7 +183,7 @@ def plain(recipe: Recipe) -> dict[str, Any]:
 
 
 def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recipe]:
-    """Read the recipes of an edition, parents before children.
+    """Read the recipes of an edition, in the order of the file, parents before children.
 
     Parameters
     ----------
@@ -217,15 +216,24 @@ def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recip
 
 
 def in_order(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Sort parents before children, keeping the order given where it is free."""
-    for recipe in recipes.values():
-        if recipe.parent is not None and recipe.parent not in recipes:
-            raise ZooError(f"zoo recipe {recipe.name!r}: its parent {recipe.parent!r} is not in the zoo")
-    graph = {name: [recipe.parent] if recipe.parent else [] for name, recipe in recipes.items()}
-    try:
-        return {name: recipes[name] for name in graphlib.TopologicalSorter(graph).static_order()}
-    except graphlib.CycleError as error:
-        raise ZooError(f"zoo recipes descend from themselves: {' <- '.join(error.args[1])}") from None
+    """Keep the order given, which is that of the tree, but put each model after its parent.
+
+    Raises
+    ------
+    ZooError
+        If a parent is missing, or a model descends from itself.
+    """
+    ordered: dict[str, Recipe] = {}
+    for name in recipes:
+        chain = [name]
+        while (parent := recipes[chain[-1]].parent) is not None:
+            if parent not in recipes:
+                raise ZooError(f"zoo recipe {chain[-1]!r}: its parent {parent!r} is not in the zoo")
+            chain.append(parent)
+            if parent in chain[:-1]:
+                raise ZooError(f"zoo recipes descend from themselves: {' <- '.join(chain)}")
+        ordered.update({one: recipes[one] for one in reversed(chain) if one not in ordered})
+    return ordered
 
 
 def default_edition() -> str:
