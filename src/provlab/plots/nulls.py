@@ -303,7 +303,8 @@ def block_bars(
         axes.set_xticks(_few(array.size))
         style.value_grid(axes, "y")
         weakest, strongest = format_log10_p(np.nanmax(array)), format_log10_p(np.nanmin(array))
-        told.append(f"{style.word(name)} from {weakest} to {strongest}")
+        spread = f"from {weakest} to {strongest}" if weakest != strongest else f"all {weakest}"
+        told.append(f"{style.word(name)} {spread}")
     panels[0].set_ylabel(r"$-\log_{10}\,p$")
     text = "log10 p by block: " + "; ".join(told) + ". Dashed: p = 0.01."
     if floors:

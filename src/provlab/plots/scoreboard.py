@@ -79,6 +79,8 @@ def _text(value: object) -> str:
 def scoreboard_table(claims: Sequence[Mapping[str, Any]]) -> str:
     """Return the claims as an HTML table that becomes a list of cards on a phone.
 
+    The row of claim I4 has the id ``claim-I4``, so that other pages can point at it.
+
     Parameters
     ----------
     claims
@@ -99,13 +101,13 @@ def scoreboard_table(claims: Sequence[Mapping[str, Any]]) -> str:
 def _table_row(claim: Mapping[str, Any]) -> str:
     status = str(claim["status"])
     require(status in SIGNS, f"claim {claim['id']}: status {status!r} is none of {', '.join(SIGNS)}")
-    name = html.escape(str(claim["id"]))
+    name = anchor = html.escape(str(claim["id"]))
     if claim.get("link"):
         name = f'<a href="{html.escape(str(claim["link"]))}">{name}</a>'
     why = f'<p class="why">{html.escape(str(claim["why"]))}</p>' if claim.get("why") else ""
     css = status.replace(" ", "-")
     return (
-        f'<tr class="{css}"><th scope="row">{name}</th>'
+        f'<tr class="{css}" id="claim-{anchor}"><th scope="row">{name}</th>'
         f'<td data-label="Status"><span class="status">{SIGNS[status][0]} {status}</span></td>'
         f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}{why}</td>'
         f'<td data-label="Published">{html.escape(_text(claim.get("published")))}</td>'
