@@ -29,10 +29,11 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> pd.DataFram
     Returns
     -------
     DataFrame
-        Columns are pairs (statistic, "published" or "ours"); numbers are text, as each side gives them.
+        Columns are pairs (statistic, "published" or "ours"); numbers are text, as each side gives them. Empty if the
+        study holds no pair of these tables.
     """
     here = {hub_id: source for source, hub_id in mirrors.items()}
-    found = {(frozenset((row.a, row.b)), row.statistic): row for row in pairs.itertuples() if not row.error}
+    found = {(frozenset((row.a, row.b)), row.statistic): row for row in pairs.itertuples() if pd.isna(row.error)}
     rows = {}
     for table, name in (("independence_table1", "Table 1"), ("independence_table5", "Table 5")):
         for line in published_table(table):
@@ -53,6 +54,8 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> pd.DataFram
                 ("phi_H", "published p"): line["p_H"],
                 ("phi_H", "ours log10 p"): _text(ours["phi_h"], lambda row: f"{row.log10_p:,.1f}"),
             }
+    if not rows:
+        return pd.DataFrame()  # none of these models is in the study
     frame = pd.DataFrame.from_dict(rows, orient="index")
     frame.index = pd.MultiIndex.from_tuples(frame.index, names=["", "published pair", "our pair"])
     frame.columns = pd.MultiIndex.from_tuples(frame.columns)
