@@ -8,6 +8,7 @@ of each MLP are permuted on their own, which gives independent p-values for Fish
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations
 from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
 
 Weights = dict[str, torch.Tensor]
+IN_CACHE = 2**18  # weights worked on at a time: with their float64 squares they stay in a processor's cache
 COPIES_IN_MEMORY = 2**26  # bytes of the permuted copies of one block
 MLP_ROLES = ("gate", "up", "down", "gate_bias", "up_bias")  # what moves with a block's hidden units
 EMBEDDING, UNITS, OWN = 1, 2, 3  # what a stream of random numbers is for
@@ -40,20 +42,20 @@ class BlockWeights:
         return _flat(self.tensors)
 
     def copies(self, options: Options) -> Iterator[torch.Tensor]:
-        """T permuted copies, each as one row; kept for the next pair if they are small.
+        """T permuted copies as rows, some at a time; kept for the next pair if they are small.
 
         The t-th copy permutes the embedding dimension and the block's hidden units; the permutation of the embedding
         is the same in every block, as the t-th copy is one model.
         """
         key = (options.seed, options.n_permutations)
-        if key in self._copies:
-            yield from self._copies[key]
-        elif self.flat().nbytes * options.n_permutations <= COPIES_IN_MEMORY:
+        flat = self.flat()
+        if key not in self._copies and flat.nbytes * options.n_permutations <= COPIES_IN_MEMORY:
             self._copies[key] = torch.stack([self._copy(t, options) for t in range(options.n_permutations)])
-            yield from self._copies[key]
+        if key in self._copies:
+            yield from self._copies[key].split(max(1, IN_CACHE // len(flat)))
         else:
             for t in range(options.n_permutations):
-                yield self._copy(t, options)
+                yield self._copy(t, options)[None]
 
     def _copy(self, t: int, options: Options) -> torch.Tensor:
         # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
@@ -102,15 +104,11 @@ def _flat(tensors: Weights) -> torch.Tensor:
     return torch.cat([tensors[name].reshape(-1) for name in sorted(tensors)])
 
 
-def distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Euclidean distance between two rows of weights, summed in float64."""
-    return float(np.sqrt(float((a - b).double().square().sum())))
-
-
 def block_distances(a: BlockWeights, b: BlockWeights, options: Options) -> list[float]:
-    """Distance of one block and, behind it, of T permuted copies of `a`."""
+    """Euclidean distance of one block and, behind it, of T permuted copies of `a`; summed in float64."""
     other = b.flat()
-    return [distance(row, other) for row in (a.flat(), *a.copies(options))]
+    rows = chain([a.flat()[None]], a.copies(options))
+    return [float(d) for some in rows for d in (some - other).double().square_().sum(dim=1).sqrt_()]
 
 
 def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Options) -> permtest.PermTest:
