@@ -36,9 +36,8 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def text() -> str:
     """Prose of no meaning, long enough for every test."""
-    words = "the model reads a page of text and says which word comes next but never why it is so".split()
-    rng = np.random.default_rng(0)
-    return " ".join(rng.choice(words) for _ in range(4000))
+    words = "the model reads a page of text and says which word comes next but never why it is so"
+    return " ".join(np.random.default_rng(0).choice(words.split(), size=4000))
 
 
 def _tokenizer(text: str) -> PreTrainedTokenizerFast:

@@ -112,9 +112,7 @@ def test_whole_model_permtest_is_the_naive_one(a, b, models, tensors, drawn):
         (embedding,) = {tuple(order) for order in drawn[t, 0, phi_l2.EMBEDDING]}  # one for all blocks of a copy
         units = [drawn[t, block, phi_l2.UNITS][0] for block in range(BLOCKS)]
         assert len({tuple(order) for order in units}) == BLOCKS
-        permuted.append(
-            -sum(naive_distance(x, y, block, np.array(embedding), units[block]) for block in range(BLOCKS))
-        )
+        permuted.append(-sum(naive_distance(x, y, block, np.array(embedding), units[block]) for block in range(BLOCKS)))
     assert outcome.value == pytest.approx(observed, rel=1e-6)
     ours = -np.sum([block.detail["distances"] for block in outcome.blocks], axis=0)
     np.testing.assert_allclose(ours, [observed, *permuted], rtol=1e-6)
