@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from provlab.errors import InputError
 from provlab.inference.permtest import p_value
@@ -66,11 +66,16 @@ def joint_ks(
     Raises
     ------
     InputError
-        If a pair lies within one tree, or the pairs differ in their number of blocks or units.
+        If a pair lies within one tree or a tree is missing, the pairs differ in their number of blocks or units, a
+        matching is no permutation, or `n_draws` is not positive.
     """
+    if n_draws < 1:
+        raise InputError(f"n_draws must be at least 1, not {n_draws}")
     pairs = list(matchings)
     if not pairs:
         raise InputError("matchings is empty: there is no independent pair to look at")
+    if unknown := sorted({model for pair in pairs for model in pair} - set(trees)):
+        raise InputError(f"trees has no tree of {unknown[0]!r}; give the tree of every model")
     if inside := [pair for pair in pairs if trees[pair[0]] == trees[pair[1]]]:
         raise InputError(f"matchings holds the pair {inside[0]} of one tree; only pairs across trees have a null")
     shapes = {tuple(len(block) for block in blocks) for blocks in matchings.values()}
@@ -78,6 +83,8 @@ def joint_ks(
         raise InputError(f"all pairs must have the same number of blocks and units, not {sorted(shapes)}")
     table = np.array([matchings[pair] for pair in pairs])  # (pairs, blocks, h)
     n_blocks, h = table.shape[1:]
+    if not np.array_equal(np.sort(table, axis=-1), np.broadcast_to(np.arange(h), table.shape)):
+        raise InputError("matchings holds no permutation of 0 to h - 1 for some pair and block; match all units")
     names = sorted({trees[model] for pair in pairs for model in pair})
     first = np.array([names.index(trees[a]) for a, _ in pairs])
     second = np.array([names.index(trees[b]) for _, b in pairs])
@@ -101,5 +108,7 @@ def _distance(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
     h = b.shape[-1]
     rho = 1.0 - 6.0 * np.square(a - b).sum(axis=-1) / (h * (h * h - 1.0))
     tail = np.maximum(special.betainc((h - 2) / 2, 0.5, 1.0 - np.square(rho)), np.finfo(float).tiny)
-    aggregate = stats.chi2.sf(-2.0 * np.log(tail).sum(axis=-1), 2 * rho.shape[-1])
-    return float(stats.kstest(aggregate, "uniform").statistic)
+    # Fisher: chi-square with twice as many degrees of freedom as blocks
+    aggregate = np.sort(special.chdtrc(2 * rho.shape[-1], -2.0 * np.log(tail).sum(axis=-1)))
+    steps = np.arange(1, len(aggregate) + 1) / len(aggregate)
+    return float(max((steps - aggregate).max(), (aggregate - steps).max() + steps[0]))
