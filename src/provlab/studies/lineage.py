@@ -127,6 +127,16 @@ class Lineage:
         return bool(self.dependent(a, b)) and a not in self.ancestors(b) and b not in self.ancestors(a)
 
 
+def _recipes(edition: str) -> dict[str, zoo.Recipe]:
+    """Recipes of an edition, the default one if it is empty, read once."""
+    return _read_recipes(edition or zoo.default_edition())
+
+
+@cache
+def _read_recipes(edition: str) -> dict[str, zoo.Recipe]:
+    return zoo.families(edition)
+
+
 def _recipe(source: str) -> zoo.Recipe | None:
     """Recipe of a zoo model, or None for any other source."""
     scheme, _, rest = source.partition(":")
@@ -134,7 +144,7 @@ def _recipe(source: str) -> zoo.Recipe | None:
         return None
     name, _, edition = rest.partition("@")
     try:
-        return zoo.families(edition or zoo.default_edition()).get(name)
+        return _recipes(edition).get(name)
     except ParameterError:  # an unknown edition: the model was refused when it was opened
         return None
 
@@ -144,7 +154,7 @@ def _share_of_base(source: str) -> float | None:
     recipe = _recipe(source)
     if recipe is None:
         return None
-    recipes = zoo.families(source.partition("@")[2] or zoo.default_edition())
+    recipes = _recipes(source.partition("@")[2])
     chain = zoo.lineage(recipe.name, recipes)
     return zoo.tokens(recipe.name, recipes) / zoo.tokens(chain[-1], recipes)
 
