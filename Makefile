@@ -77,7 +77,7 @@ $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py requirem
 	@find $(BUILD)/book -mindepth 1 -maxdepth 1 -not -name experiments -exec rm -rf {} +
 	@find book -mindepth 1 -maxdepth 1 -not -name experiments -exec cp -R {} $(BUILD)/book/ \;
 	@rm -rf $(BUILD)/_build
-	@$(BIN)/jupyter-book build $(BUILD)/book --config _config.yml --path-output $(BUILD) -W -n --keep-going --all -q
+	@$(BIN)/jupyter-book build $(BUILD)/book --config _config.yml --path-output $(BUILD) -W -n --keep-going --all -q > $(BUILD)/build.log
 	@$(BIN)/python tests/book/check_html.py $(BUILD)/_build/html
 	@rm -rf $(BUILD)/html && mv $(BUILD)/_build/html $(BUILD)/html && touch $@
 
