@@ -12,8 +12,8 @@ from provlab.plots.style import require, styled
 # a sign and a word for each status, so that colour only repeats what is said
 SIGNS = {"holds": ("✓", "#00664d"), "fails": ("✗", "#a33c00"), "not run": ("–", style.MUTED)}
 LINE = 0.15  # inches
-COLUMNS = {"status": 0.42, "statement": 1.2, "published": 3.75, "ours": 4.95}
-WRAP = {"statement": 44, "published": 20, "ours": 26}
+COLUMNS = {"status": 0.42, "statement": 1.1, "published": 2.98, "ours": 4.42}
+WRAP = {"statement": 31, "published": 23, "ours": 34}
 
 
 @styled
