@@ -17,6 +17,10 @@ BUILD := _build/$(PROFILE)
 PLAN := notebooks/profiles/$(PROFILE).yml
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# small models gain nothing from threads, and sums come out the same whatever else the machine does
+ifneq ($(PROFILE),paper)
+export OMP_NUM_THREADS ?= 1
+endif
 ifdef PIP_EXTRA_INDEX_URL
 export PIP_EXTRA_INDEX_URL
 endif
@@ -29,7 +33,7 @@ READY := .venv/.ready
 BIN := .venv/bin
 endif
 
-.PHONY: help env reproduce notebooks pages book lab test lint types unit bench lock clean FORCE
+.PHONY: help env reproduce notebooks pages book pictures lab test lint types unit bench lock clean FORCE
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -63,7 +67,7 @@ reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _b
 notebooks: env ## run the notebooks of PROFILE; what is up to date is skipped
 	@if [ ! -f $(PLAN) ]; then echo "make: no $(PLAN); PROFILE is smoke, default or paper" >&2; exit 2; fi
 	@mkdir -p $(BUILD)/book/experiments
-	@$(BIN)/provlab reproduce $(PLAN) --output $(BUILD)/book/experiments
+	@$(BIN)/provlab reproduce $(PLAN) --output $(BUILD)/book/experiments $(if $(YES),--yes)
 
 # the second make sees the notebooks that the first one made
 pages: notebooks
@@ -80,6 +84,9 @@ $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py requirem
 	@$(BIN)/jupyter-book build $(BUILD)/book --config _config.yml --path-output $(BUILD) -W -n --keep-going --all -q > $(BUILD)/build.log
 	@$(BIN)/python tests/book/check_html.py $(BUILD)/_build/html
 	@rm -rf $(BUILD)/html && mv $(BUILD)/_build/html $(BUILD)/html && touch $@
+
+pictures: env ## draw the README's pictures from the records of PROFILE
+	@$(BIN)/python book/readme_pictures.py $(PROFILE)
 
 lab: env ## open the notebooks in JupyterLab
 	@$(BIN)/jupyter lab notebooks
