@@ -1,10 +1,12 @@
 """The two questions as two functions: `compare` two models, `study` all pairs of many."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from provlab import statistics as registry
 from provlab import zoo
-from provlab.errors import NotComparableError
+from provlab.errors import InputError, NotComparableError
 from provlab.report import Comparison, StudyReport, describe
 from provlab.statistics.base import Options
 from provlab.studies.lineage import Lineage, tree_order
@@ -12,10 +14,18 @@ from provlab.studies.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.studies.store import Store
 
 
-def expand(models: Sequence[str]) -> list[str]:
-    """Replace ``zoo:*`` or ``zoo:*@edition`` by all models of the zoo, in the order of the tree."""
+def expand(models: Sequence[str | Path]) -> list[str]:
+    """Replace ``zoo:*`` or ``zoo:*@edition`` by all models of the zoo, in the order of the tree.
+
+    Raises
+    ------
+    InputError
+        If the models are one string instead of a list.
+    """
+    if isinstance(models, str):
+        raise InputError(f"models must be a list of sources, not the text {models!r}")
     expanded: list[str] = []
-    for source in models:
+    for source in map(str, models):
         if source == "zoo:*" or source.startswith("zoo:*@"):
             edition = source.partition("@")[2]
             suffix = f"@{edition}" if edition else ""
@@ -26,15 +36,20 @@ def expand(models: Sequence[str]) -> list[str]:
     return expanded
 
 
-def _options(text: str | None, settings: dict[str, object]) -> Options:
-    """Options with the zoo's held-out prose where no text is given."""
-    held_out = zoo.held_out_text("prose") if text is None else text
-    return Options(text=held_out, **settings)  # type: ignore[arg-type]
+def _with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
+    """Options with the text, or the zoo's held-out prose if none is given and a statistic reads text.
+
+    Called once all else is checked: the first use of the zoo's text makes its corpus, which takes a while.
+    """
+    reads = any("text_sha256" in registry.get(name).parameters(options) for name in names)
+    if text is None:
+        text = zoo.held_out_text("prose") if reads else ""
+    return replace(options, text=text)
 
 
 def compare(
-    a: str,
-    b: str,
+    a: str | Path,
+    b: str | Path,
     *,
     statistics: Sequence[str] | None = None,
     blocks: Sequence[int] | None = None,
@@ -48,7 +63,7 @@ def compare(
 
     Parameters
     ----------
-    a, b : str
+    a, b : str or Path
         Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``.
     statistics : sequence of str, optional
         Registered names; all by default. One that does not apply to the pair becomes a row with the reason.
@@ -71,9 +86,10 @@ def compare(
         If a model cannot be opened or read, or no statistic applies; the message names the way out.
     """
     names = registry.checked_names(statistics)
-    options = _options(text, settings)
+    options = Options(**settings)  # type: ignore[arg-type]
+    a, b = str(a), str(b)
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True)
-    options = with_common_vocabulary(options, bench.models)
+    options = with_common_vocabulary(_with_text(options, names, text), bench.models)
     records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress, strict=True)
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
@@ -82,7 +98,7 @@ def compare(
 
 
 def study(
-    models: Sequence[str],
+    models: Sequence[str | Path],
     *,
     statistics: Sequence[str] | None = None,
     blocks: Sequence[int] | None = None,
@@ -98,10 +114,10 @@ def study(
     computed again, so a study that was stopped goes on where it was.
     """
     names = registry.checked_names(statistics)
-    options = _options(text, settings)
+    options = Options(**settings)  # type: ignore[arg-type]
     models = expand(models)
     bench = open_models(models, allow_pickle=allow_pickle)
-    options = with_common_vocabulary(options, bench.models)
+    options = with_common_vocabulary(_with_text(options, names, text), bench.models)
     records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress)
     described = tuple(describe(source, model) for source, model in bench.models.items())
     return StudyReport(tuple(models), tuple(names), described, tuple(records), options, Lineage.of(models))
