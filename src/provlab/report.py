@@ -348,7 +348,7 @@ class StudyReport:
 
     def labels(self) -> dict[str, str]:
         """Short names for pictures: without the scheme or organisation where that stays unambiguous."""
-        short = {source: source.partition(":")[2] or source.rpartition("/")[2] for source in self.sources}
+        short = {source: source.partition(":")[2] or source.rstrip("/").rpartition("/")[2] for source in self.sources}
         short = {source: name.partition("@")[0] for source, name in short.items()}
         return short if len(set(short.values())) == len(short) else {source: source for source in self.sources}
 
