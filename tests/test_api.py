@@ -1,0 +1,175 @@
+"""`provlab.compare` and `provlab.study` as a user calls them from Python."""
+
+import inspect
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+import provlab
+from provlab import api, zoo
+from provlab.errors import CheckpointError, InputError, NotComparableError, ParameterError
+from provlab.statistics import REGISTRY
+from provlab.studies.store import Store
+
+SMALL = {"n_permutations": 9, "n_block_permutations": 9, "n_sequences": 2, "sequence_length": 8}
+
+
+@pytest.fixture
+def no_corpus(monkeypatch):
+    """The zoo's text takes a while to make: fail if it is asked for."""
+
+    def refuse(domain):
+        raise AssertionError("the corpus was asked for")
+
+    monkeypatch.setattr(zoo, "held_out_text", refuse)
+
+
+def test_the_public_names_are_there():
+    assert provlab.compare is api.compare
+    for name in provlab.__all__:
+        assert getattr(provlab, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = provlab.nonsense
+
+
+def test_compare_runs_every_statistic_by_default(models, text):
+    comparison = provlab.compare(models["base"], models["tuned"], text=text, progress=False, **SMALL)
+    assert [record.statistic for record in comparison.records] == list(REGISTRY)
+    assert all(record.error is None for record in comparison.records)
+    assert comparison.dependent is None
+    assert [model["source"] for model in comparison.models] == [models["base"], models["tuned"]]
+
+
+def test_study_runs_every_pair(models):
+    sources = list(models.values())
+    report = provlab.study(sources, statistics=["phi_u"], progress=False)
+    assert [(record.a, record.b) for record in report.records] == list(combinations(sources, 2))
+    assert report.sources == tuple(sources)
+
+
+def test_paths_are_sources_too(models, no_corpus):
+    a, b = Path(models["base"]), Path(models["tuned"])
+    comparison = provlab.compare(a, b, statistics=["phi_u"], progress=False)
+    again = provlab.compare(models["base"], models["tuned"], statistics=["phi_u"], progress=False)
+    assert comparison == again
+    assert provlab.study([a, b], statistics=["phi_u"], progress=False).records == again.records
+
+
+def test_the_corpus_is_made_only_for_statistics_that_read_text(models, monkeypatch, text, no_corpus):
+    pair = models["base"], models["tuned"]
+    provlab.compare(*pair, statistics=["phi_u", "phi_h", "phi_l2"], progress=False, **SMALL)
+    with pytest.raises(CheckpointError, match="does not exist"):
+        provlab.compare(models["base"], "/no/such/folder", progress=False)
+    asked = []
+    monkeypatch.setattr(zoo, "held_out_text", lambda domain: asked.append(domain) or text)
+    comparison = provlab.compare(*pair, statistics=["phi_match"], progress=False, **SMALL)
+    assert asked == ["prose"]
+    assert comparison.options.text == text
+
+
+def test_settings_reach_the_statistics(models, no_corpus):
+    pair = models["base"], models["stranger"]
+    one, other = (provlab.compare(*pair, statistics=["phi_h"], seed=seed, progress=False, **SMALL) for seed in (0, 1))
+    assert one.records[0].outcome.log10_p != other.records[0].outcome.log10_p
+    (record,) = provlab.compare(*pair, statistics=["phi_u"], blocks=[2], progress=False).records
+    assert [block.block for block in record.outcome.blocks] == [2]
+
+
+def test_a_store_is_used(models, tmp_path, no_corpus):
+    store = Store(tmp_path)
+    report = provlab.study(list(models.values())[:2], statistics=["phi_u"], store=store, progress=False)
+    assert all(store.get(key) is not None for key in report.records[0].keys)
+
+
+def test_a_statistic_that_does_not_apply_is_a_row_and_not_an_end(models, new_model, save_model, tmp_path, text):
+    deep = str(save_model(new_model(8, num_hidden_layers=2), tmp_path / "deep"))
+    comparison = provlab.compare(models["base"], deep, text=text, progress=False, **SMALL)
+    assert {r.statistic for r in comparison.records if r.error is None} == {"phi_jsd"}
+    with pytest.raises(NotComparableError, match="base has 3 and deep 2 blocks"):
+        provlab.compare(models["base"], deep, statistics=["phi_u"], progress=False)
+
+
+def test_a_model_without_tokenizer_is_compared_by_its_weights(models, new_model, tmp_path, text):
+    bare = tmp_path / "bare"
+    new_model(8).save_pretrained(bare)
+    comparison = provlab.compare(models["base"], bare, text=text, progress=False, **SMALL)
+    errors = {record.statistic: record.error for record in comparison.records}
+    assert {name for name, error in errors.items() if error} == {"phi_jsd", "phi_match"}
+    assert f"{bare} has no usable tokenizer" in errors["phi_match"]
+
+
+def test_too_little_text_is_said(models):
+    with pytest.raises(NotComparableError, match=r"has \d+ tokens for base, fewer than the 2048 asked for; lower"):
+        provlab.compare(models["base"], models["other"], statistics=["phi_jsd"], text="too short", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
+        ({"seed": 1.5}, "seed must be"),
+        ({"seed": True}, "seed must be"),
+        ({"seed": None}, "seed must be"),
+        ({"dtype": "int8"}, "dtype must be float32, float64, bfloat16, float16, not 'int8'"),
+        ({"dtype": None}, "dtype must be"),
+        ({"device": "abacus"}, "device 'abacus' cannot be used on this machine .*; use cpu"),
+        ({"device": "meta"}, "device 'meta' cannot be used"),
+        ({"device": ""}, "device '' cannot be used"),
+        ({"device": "hpu"}, "device 'hpu' cannot be used"),
+        ({"device": None}, "device must be text such as cpu or cuda:0, not None"),
+        ({"n_sequences": 0}, "n_sequences must be a whole number of at least 1, not 0"),
+        ({"sequence_length": -3}, "sequence_length must be"),
+        ({"n_permutations": "99"}, "n_permutations must be a whole number of at least 1, not '99'"),
+        ({"statistics": []}, r"statistics must be a list of one or more of phi_u, .*, not \[\]"),
+        ({"statistics": "phi_u"}, "statistics must be a list .*, not 'phi_u'"),
+        ({"statistics": ["phi_x"]}, "no statistic is called 'phi_x'; there are phi_u, phi_h"),
+    ],
+)
+def test_options_are_checked_before_anything_is_opened(settings, message):
+    with pytest.raises(ParameterError, match=message) as refused:
+        provlab.compare("/no/such/folder", "/nor/this", **settings)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        (["/a"], "at least two models"),
+        (["/a", "/a"], "given more than once: /a"),
+        ("zoo:oak", "models must be a list of sources, not the text 'zoo:oak'"),
+        (["zoo:*@none"], "unknown zoo edition 'none'"),
+    ],
+)
+def test_lists_of_models_are_checked(models, message):
+    with pytest.raises((InputError, ParameterError), match=message):
+        provlab.study(models, statistics=["phi_u"])
+
+
+def test_a_study_outlives_a_model_of_an_unknown_edition(models, no_corpus):
+    sources = [models["base"], "zoo:oak@none", models["tuned"]]
+    report = provlab.study(sources, statistics=["phi_u"], progress=False)
+    assert [record.error is None for record in report.records] == [False, True, False]
+    assert "unknown zoo edition 'none'" in report.records[0].error
+
+
+def test_expand_puts_the_zoo_in_the_order_of_its_tree():
+    names = [f"zoo:{name}" for name in zoo.families("default")]
+    assert sorted(api.expand(["zoo:*"])) == sorted(names)
+    smoke = api.expand(["/a", "zoo:*@smoke", "org/b"])
+    assert smoke[0] == "/a"
+    assert smoke[-1] == "org/b"
+    assert sorted(smoke[1:-1]) == sorted(f"{name}@smoke" for name in names)
+    parents = zoo.parents(zoo.families("smoke"))
+    for source in smoke[1:-1]:
+        name = source.removeprefix("zoo:").partition("@")[0]
+        if parents[name]:
+            assert smoke.index(f"zoo:{parents[name]}@smoke") < smoke.index(source)
+
+
+def test_every_documented_option_is_one():
+    """The docstring of `compare` names its arguments; `study` has the same but for the models."""
+    compare, study = (inspect.signature(function).parameters for function in (api.compare, api.study))
+    assert list(compare)[2:] == list(study)[1:]
+    for name in compare:
+        assert name in (api.compare.__doc__ or "")
