@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 from provlab.errors import InputError, ParameterError, ProvlabError
 from provlab.files import atomic_file
 
+MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill the memory
+
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command: Callable[[argparse.Namespace], int] = parsed.command
         return command(parsed)
     except ProvlabError as error:
-        print(f"provlab: error: {error}", file=sys.stderr)
+        print(f"provlab: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; nothing is wrong
@@ -136,17 +138,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _check_json(target: str | None) -> None:
+    """Refuse a file that cannot be written, before any work is done for it."""
+    if target is None or target == "-":
+        return
+    path = Path(target)
+    if not path.parent.is_dir():
+        raise InputError(f"--json: {path.parent} is no folder, so {path.name} cannot be written there; make it first")
+    if path.is_dir():
+        raise InputError(f"--json: {path} is a folder; give a file name, or - for standard output")
+
+
 def _write_json(target: str, content: Any) -> None:
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return
-    path = Path(target)
-    if not path.parent.is_dir():
-        raise InputError(f"{path.parent} is no folder, so {path.name} cannot be written there")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; --json needs a file name")
-    with atomic_file(path) as temporary:
+    with atomic_file(Path(target)) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -165,6 +173,8 @@ def parse_blocks(text: str | None) -> list[int] | None:
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
             raise InputError(f"--blocks is a list such as 0,1,4-7, not {text!r}")
+        if int(last if dash else first) >= MAX_BLOCKS:
+            raise InputError(f"--blocks: no model has a block {last if dash else first}; blocks are counted from 0")
         blocks += range(int(first), int(last if dash else first) + 1)
     return list(dict.fromkeys(blocks))
 
@@ -172,11 +182,12 @@ def parse_blocks(text: str | None) -> list[int] | None:
 def _compare(arguments: argparse.Namespace) -> int:
     from provlab.api import compare
 
+    _check_json(arguments.json)
     names = [name.strip() for given in arguments.statistic or [] for name in given.split(",") if name.strip()]
     comparison = compare(
         arguments.a,
         arguments.b,
-        statistics=names or None,
+        statistics=names if arguments.statistic else None,
         blocks=parse_blocks(arguments.blocks),
         allow_pickle=arguments.allow_pickle,
         progress=sys.stderr.isatty(),
@@ -217,7 +228,10 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         zoo.build(edition=plan.zoo["edition"])
     ran = runner.run_plan(plan, Path(arguments.output), force=arguments.force)
     Store(provenance.results_root()).mark_current(plan.profile)
-    print(f"{ran} of {len(plan.experiments)} notebooks ran, the others were up to date")
+    print(
+        f"{ran} of {len(plan.experiments)} notebooks ran"
+        + (", the others were up to date" if ran < len(plan.experiments) else "")
+    )
     return 0
 
 
@@ -265,6 +279,7 @@ def _claims(arguments: argparse.Namespace) -> int:
     from provlab.studies import claims
     from provlab.studies.store import Store
 
+    _check_json(arguments.json)
     if arguments.results and not Path(arguments.results).is_dir():
         raise InputError(f"--results {arguments.results} is no folder of results")
     store = Store(Path(arguments.results)) if arguments.results else Store(provenance.results_root()).current()

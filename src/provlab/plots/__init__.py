@@ -14,10 +14,12 @@ from provlab.plots.numbers import format_count, format_log10_p, format_ratio, fo
 from provlab.plots.pairs import pair_heatmap, value_heatmap
 from provlab.plots.scoreboard import scoreboard, scoreboard_table
 from provlab.plots.style import family_colors
+from provlab.plots.tables import Table, table
 from provlab.plots.tree import lineage_tree
 
 __all__ = [
     "Figure",
+    "Table",
     "agreement",
     "block_bars",
     "correlation_matrix",
@@ -34,5 +36,6 @@ __all__ = [
     "scoreboard",
     "scoreboard_table",
     "separation",
+    "table",
     "value_heatmap",
 ]

@@ -16,8 +16,8 @@ ALIASES = {
 }
 
 
-def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> pd.DataFrame:
-    """Rows of Tables 1 and 5 with the pair of the study that stands in their place.
+def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> dict[str, pd.DataFrame]:
+    """Tables 1 and 5 with the pairs of the study that stand in their rows' places.
 
     Parameters
     ----------
@@ -28,38 +28,41 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> pd.DataFram
 
     Returns
     -------
-    DataFrame
-        Columns are pairs (statistic, "published" or "ours"); numbers are text, as each side gives them. Empty if the
-        study holds no pair of these tables.
+    dict of DataFrame
+        By caption, which names the model that a table holds against all others; one row for each of these. Numbers
+        are text, as each side gives them. A row whose models the study lacks is left out, and so is an empty table.
     """
     here = {hub_id: source for source, hub_id in mirrors.items()}
-    found = {(frozenset((row.a, row.b)), row.statistic): row for row in pairs.itertuples() if pd.isna(row.error)}
-    rows = {}
+    found = {(frozenset((row.a, row.b)), row.statistic): row for row in pairs.itertuples() if not row.error}
+    tables = {}
     for table, name in (("independence_table1", "Table 1"), ("independence_table5", "Table 5")):
-        for line in published_table(table):
-            named = (_hub_id(line[side], here) for side in ("theta_1", "theta_2"))
-            sources = [here[hub_id] for hub_id in named if hub_id in here]
-            if len(sources) < 2:
-                continue  # the study lacks one of the two
-            ours = {s: found.get((frozenset(sources), s)) for s in ("phi_jsd", "phi_l2", "phi_u", "phi_h")}
-            key = (name, f"{line['theta_1']}, {line['theta_2']}", ", ".join(_short(s) for s in sources))
-            rows[key] = {
-                ("related", ""): "no" if line["independent"] == "true" else "yes",
-                ("log JSD", "published"): line["log_jsd"],
-                ("log JSD", "ours"): _text(ours["phi_jsd"], lambda row: f"{np.log(row.value):.2f}"),
-                ("p of phi_l2", "published"): line["p_l2"],
-                ("p of phi_l2", "ours"): _text(ours["phi_l2"], lambda row: f"{10**row.log10_p:.2f}"),
-                ("phi_U", "published p"): line["p_U"],
-                ("phi_U", "ours log10 p"): _text(ours["phi_u"], lambda row: f"{row.log10_p:,.1f}"),
-                ("phi_H", "published p"): line["p_H"],
-                ("phi_H", "ours log10 p"): _text(ours["phi_h"], lambda row: f"{row.log10_p:,.1f}"),
-            }
-    if not rows:
-        return pd.DataFrame()  # none of these models is in the study
-    frame = pd.DataFrame.from_dict(rows, orient="index")
-    frame.index = pd.MultiIndex.from_tuples(frame.index, names=["", "published pair", "our pair"])
-    frame.columns = pd.MultiIndex.from_tuples(frame.columns)
-    return frame
+        lines = published_table(table)
+        first = here.get(_hub_id(lines[0]["theta_1"], here))
+        rows = []
+        for line in lines:
+            second = here.get(_hub_id(line["theta_2"], here))
+            if first is None or second is None:
+                continue
+            ours = {s: found.get((frozenset((first, second)), s)) for s in ("phi_jsd", "phi_l2", "phi_u", "phi_h")}
+            rows.append(
+                {
+                    "published model": line["theta_2"],
+                    "our model": _short(second),
+                    "related": "no" if line["independent"] == "true" else "yes",
+                    "log JSD, published": line["log_jsd"],
+                    "ours": _text(ours["phi_jsd"], lambda row: f"{np.log(row.value):.2f}"),
+                    "p of phi_l2, published": line["p_l2"],
+                    "ours ": _text(ours["phi_l2"], lambda row: f"{10**row.log10_p:.2f}"),
+                    "p of phi_U, published": line["p_U"],
+                    "ours, log10 p": _text(ours["phi_u"], lambda row: f"{row.log10_p:,.1f}"),
+                    "p of phi_H, published": line["p_H"],
+                    "ours, log10 p ": _text(ours["phi_h"], lambda row: f"{row.log10_p:,.1f}"),
+                }
+            )
+        if rows:
+            caption = f"{name}: {lines[0]['theta_1']} (published) and {_short(str(first))} (ours) against others"
+            tables[caption] = pd.DataFrame(rows)
+    return tables
 
 
 def _hub_id(name: str, hub_ids: Iterable[str]) -> str:
