@@ -1,0 +1,65 @@
+"""Tables of a page: numbers right-aligned and written as everywhere, gaps as a dash."""
+
+from html import escape
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from provlab.plots.numbers import format_log10_p
+
+GAP = "–"
+
+
+class Table:
+    """A frame that shows itself as a small HTML table; made by `table`."""
+
+    def __init__(self, frame: pd.DataFrame, caption: str) -> None:
+        self.frame = frame
+        self.caption = caption
+
+    def __repr__(self) -> str:
+        return f"{self.caption}\n{self.frame.to_string()}".strip()
+
+    def _repr_html_(self) -> str:
+        index = not isinstance(self.frame.index, pd.RangeIndex)
+        names = [name or "" for name in self.frame.index.names] if index else []
+        head = "".join(f"<th>{escape(str(name))}</th>" for name in [*names, *self.frame.columns])
+        rows = []
+        for label, row in zip(self.frame.index, self.frame.itertuples(index=False, name=None), strict=True):
+            labels = (label if isinstance(label, tuple) else (label,)) if index else ()
+            cells = [f"<th scope='row'>{escape(str(one))}</th>" for one in labels]
+            for column, value in zip(self.frame.columns, row, strict=True):
+                number = isinstance(value, Real) and not isinstance(value, bool)
+                cells.append(f"<td{' class=number' * number}>{escape(_text(str(column), value))}</td>")
+            rows.append(f"<tr>{''.join(cells)}</tr>")
+        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        return (
+            f'<table class="provlab-table">{caption}<thead><tr>{head}</tr></thead>'
+            f"<tbody>{''.join(rows)}</tbody></table>"
+        )
+
+
+def table(frame: pd.DataFrame, *, caption: str = "") -> Table:
+    """Return a frame as a table of the book.
+
+    Parameters
+    ----------
+    frame
+        Floats in columns whose name holds ``log10`` are written as log10 p, other floats with three digits; a plain
+        numbering of the rows is left out.
+    caption
+        Above the table.
+    """
+    return Table(frame, caption)
+
+
+def _text(column: str, value: Any) -> str:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return GAP
+    if isinstance(value, (float, np.floating)):
+        return format_log10_p(float(value)) if "log10" in column else f"{value:.3g}"
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
