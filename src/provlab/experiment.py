@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
+from pathlib import Path
 from typing import Any, get_origin
 
 from provlab import api, plots, provenance
-from provlab.errors import ParameterError
+from provlab.errors import InputError, ParameterError
 from provlab.report import StudyReport
 from provlab.studies import claims
 from provlab.studies.store import Store
@@ -70,7 +71,7 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     Raises
     ------
     ParameterError
-        If a parameter is unknown or its value has another type than declared.
+        If a parameter is unknown, its value has another type than declared, or the profile is no plain name.
     """
     annotations = dict(namespace.get("__annotations__", {}))
     if unknown := _unknown_injected(namespace, list(annotations)):
@@ -78,9 +79,12 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     parameters = {key: namespace[key] for key in annotations}
     for key, value in parameters.items():
         check_type(key, value, annotations[key])
-    store = Store(provenance.results_root() / parameters.get("profile", "default"))
+    profile = parameters.get("profile", "default")
+    if not profile or Path(profile).name != profile:
+        raise ParameterError(f"parameter profile must be a plain name, which becomes a folder, not {profile!r}")
+    store = Store(provenance.results_root() / profile)
     run = Run(name, parameters, store)
-    print(f"{name}: seed {run.seed}, profile {parameters.get('profile', 'default')}")  # noqa: T201
+    print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
     return run
 
 
@@ -123,8 +127,17 @@ class Run:
             self.studies[statistic] = study
 
     def measure(self, name: str, measurement: Any) -> None:
-        """Keep a JSON-able measurement under a name, for predicates and later pages."""
-        self.measurements[name] = json.loads(json.dumps(measurement, allow_nan=False, default=_plain))
+        """Keep a JSON-able measurement under a name, for predicates and later pages.
+
+        Raises
+        ------
+        InputError
+            If it holds NaN, Inf, or something that JSON cannot hold.
+        """
+        try:
+            self.measurements[name] = json.loads(json.dumps(measurement, allow_nan=False, default=_plain))
+        except (ValueError, TypeError) as error:
+            raise InputError(f"measurement {name!r} cannot be kept: {error}") from error
 
     def finish(self) -> "Footer":
         """Write the experiment to the store and show its provenance."""

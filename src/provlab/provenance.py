@@ -27,6 +27,7 @@ def versions() -> dict[str, str]:
 def commit() -> str | None:
     """Commit of the project's checkout, with ``+changes`` if files differ; None outside a checkout."""
     try:
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # an installed copy may lie in another's checkout
         head = _git("rev-parse", "HEAD")
         return head + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.CalledProcessError):

@@ -18,6 +18,7 @@ from typing import Any
 import nbformat
 import papermill
 import yaml
+from nbclient.exceptions import DeadKernelError
 
 from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError
@@ -50,7 +51,7 @@ def find_notebook(name: str) -> Path:
     if path.suffix == ".ipynb":
         if path.is_file():
             return path
-        raise ParameterError(f"there is no notebook {name}")
+        raise ParameterError(f"there is no notebook {name}; give a path that exists, or a name in notebooks/")
     folder = provenance.project_root() / "notebooks"
     path = folder / f"{name}.ipynb"
     if not path.is_file():
@@ -63,9 +64,15 @@ def parameters_of(path: Path) -> dict[str, dict[str, Any]]:
     """Parameters that a notebook declares: name to ``inferred_type_name``, ``default`` and ``help``."""
     try:
         found: dict[str, dict[str, Any]] = papermill.inspect_notebook(str(path))
-    except (ValueError, KeyError, nbformat.reader.NotJSONError) as error:
-        raise ParameterError(f"{path} is no notebook that can be read ({error})") from error
+    except (ValueError, KeyError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError) as error:
+        raise ParameterError(f"{path} is no notebook that can be read ({_one_line(error)}); restore it") from error
     return found
+
+
+def _one_line(error: object) -> str:
+    """Bring another library's message to something that fits in one line."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def checked(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +86,8 @@ def checked(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     declared = parameters_of(path)
     for name, value in given.items():
         if name not in declared:
-            raise ParameterError(f"{path.stem} has no parameter {name!r}; it has {', '.join(sorted(declared))}")
+            known = ", ".join(sorted(declared)) or "none"
+            raise ParameterError(f"{path.stem} has no parameter {name!r}; it has {known}")
         annotation = TYPES.get(declared[name]["inferred_type_name"])
         if annotation is not None:
             check_type(name, value, annotation)
@@ -122,7 +130,7 @@ def library_digest() -> str:
 def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
     """Hash of all that a page is made from; `inputs` stands for what it reads besides."""
     notebook = nbformat.read(path, as_version=4)
-    cells = [[cell.cell_type, cell.source] for cell in notebook.cells]
+    cells = [[cell.cell_type, cell.source, cell.metadata.get("tags", [])] for cell in notebook.cells]
     return digest([cells, dict(parameters), library_digest(), provenance.versions(), inputs])
 
 
@@ -132,7 +140,7 @@ def stamp_of(page: Path) -> str | None:
         return None
     try:
         found = nbformat.read(page, as_version=4).metadata.get("provlab", {}).get("stamp")
-    except (ValueError, KeyError, nbformat.reader.NotJSONError):
+    except (ValueError, KeyError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError):
         return None
     return str(found) if found else None
 
@@ -143,12 +151,16 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
     Raises
     ------
     ParameterError
-        Before anything runs, if a parameter is unknown or ill-typed.
+        Before anything runs, if a parameter is unknown or ill-typed, or `output` is a folder or the notebook itself.
     ProvlabError
-        If a cell fails, with the cell's last line; the failed notebook is kept beside `output` for reading, under a
-        name that the book leaves out.
+        If the kernel dies, or if a cell fails, with the cell's last line; the failed notebook is kept beside `output`
+        for reading, under a name that the book leaves out.
     """
     parameters = checked(path, parameters)
+    if output.is_dir():
+        raise ParameterError(f"{output} is a folder; give a file name, {output / path.name} say")
+    if output.exists() and output.samefile(path):
+        raise ParameterError(f"{output} is the notebook itself; write the executed one to another path")
     made_from = stamp(path, parameters, inputs)
     failed = output.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
@@ -165,8 +177,14 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
             )
         except papermill.PapermillExecutionError as error:
             os.replace(temporary, failed)
+            what = _one_line(f"{error.ename}: {error.evalue}")
             raise ProvlabError(
-                f"notebook {path.stem} failed in cell {error.exec_count}: {error.ename}: {error.evalue}; see {failed}"
+                f"notebook {path.stem} failed in cell {error.exec_count}: {what}; see {failed}"
+            ) from error
+        except DeadKernelError as error:
+            os.replace(temporary, failed)
+            raise ProvlabError(
+                f"notebook {path.stem}: the kernel died, for lack of memory perhaps; see {failed} for how far it came"
             ) from error
         notebook = nbformat.read(temporary, as_version=4)
         notebook.metadata["provlab"] = {"stamp": made_from}
@@ -199,18 +217,52 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
-        """Read a plan; a wrong key or notebook is named."""
+        """Read a plan; what is wrong in it is named.
+
+        Raises
+        ------
+        ParameterError
+            If the file is missing or unreadable, a key is unknown, missing or ill-typed, a notebook is not there or
+            named twice, or a parameter is none of its own.
+        """
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
-            plan = cls(**content)
         except FileNotFoundError as error:
             others = ", ".join(sorted(p.stem for p in path.parent.glob("*.yml"))) or "none"
             raise ParameterError(f"there is no plan {path}; beside it there are: {others}") from error
-        except (yaml.YAMLError, TypeError) as error:
-            raise ParameterError(f"{path} is no plan that can be read ({error})") from error
-        for experiment in plan.experiments:
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ParameterError(f"{path} is no plan that can be read ({_one_line(error)})") from error
+        _check_keys(str(path), content, _PLAN, required=("profile", "experiments"))
+        for experiment in content["experiments"]:
+            _check_keys(f"an experiment of {path}", experiment, _EXPERIMENT, required=("notebook",))
             checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}))
-        return plan
+        for model in content.get("fetches", []):
+            _check_keys(f"a model that {path} fetches", model, _FETCH, required=tuple(_FETCH))
+        if "zoo" in content:
+            _check_keys(f"zoo of {path}", content["zoo"], _ZOO, required=tuple(_ZOO))
+        names = [experiment["notebook"] for experiment in content["experiments"]]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ParameterError(f"{path} runs {repeated[0]} twice; one page has room for one run")
+        return cls(**content)
+
+
+# keys of a plan and of what stands in it, each with the type of its value
+_PLAN = {"profile": str, "experiments": list, "fetches": list, "needs": str, "zoo": dict}
+_EXPERIMENT = {"notebook": str, "parameters": dict, "reads": bool}
+_FETCH = {"id": str, "gigabytes": float}
+_ZOO = {"edition": str}
+
+
+def _check_keys(what: str, found: Any, known: Mapping[str, type], required: tuple[str, ...]) -> None:
+    """Raise ParameterError unless `found` is a mapping with these keys and types and no others."""
+    if not isinstance(found, dict):
+        raise ParameterError(f"{what} must be a mapping with {', '.join(known)}, not {_one_line(repr(found))}")
+    if unknown := [key for key in found if key not in known]:
+        raise ParameterError(f"{what} has the unknown key {unknown[0]!r}; known are {', '.join(known)}")
+    if missing := [key for key in required if key not in found]:
+        raise ParameterError(f"{what} lacks the key {missing[0]!r}")
+    for key, value in found.items():
+        check_type(f"{key} of {what}", value, known[key])
 
 
 def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[str], None] = print) -> int:
@@ -231,6 +283,6 @@ def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[st
             run(path, parameters, page, inputs=inputs)
             say(f"{path.stem}: done in {time.monotonic() - started:,.0f} s")
             ran += 1
-            wanted += f" {time.time_ns()}"  # whatever reads this page must run again
+        # a page made anew has another time: whatever reads it runs again
         before = digest([before, page.name, page.stat().st_mtime_ns])
     return ran
