@@ -205,12 +205,13 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from provlab import provenance, runner
+    from provlab.experiment import checked_profile
 
     path = runner.find_notebook(arguments.notebook)
     given = runner.as_lists(path, runner.parse_assignments(arguments.parameter))
     if "profile" in runner.parameters_of(path):
         given.setdefault("profile", "own")  # so that own runs never mix with a reproduction
-    default = provenance.results_root() / str(given.get("profile", "own")) / path.name
+    default = provenance.results_root() / checked_profile(str(given.get("profile", "own"))) / path.name
     output = Path(arguments.output) if arguments.output else default
     runner.run(path, given, output, progress=sys.stderr.isatty())
     print(output)

@@ -44,6 +44,13 @@ def check_type(name: str, value: Any, annotation: Any) -> None:
         raise ParameterError(f"parameter {name} must be {shown}, not {value!r}")
 
 
+def checked_profile(profile: str) -> str:
+    """Return the profile; raise ParameterError unless it is the plain name of a folder below the results."""
+    if profile in ("", ".", "..") or Path(profile).name != profile:
+        raise ParameterError(f"profile must be a plain name, which becomes a folder of results, not {profile!r}")
+    return profile
+
+
 def _unknown_injected(namespace: Mapping[str, Any], known: Sequence[str]) -> list[str]:
     """Names that papermill injected and the parameters cell does not declare."""
     cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith(INJECTED)]
@@ -79,9 +86,7 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     parameters = {key: namespace[key] for key in annotations}
     for key, value in parameters.items():
         check_type(key, value, annotations[key])
-    profile = parameters.get("profile", "default")
-    if not profile or Path(profile).name != profile:
-        raise ParameterError(f"parameter profile must be a plain name, which becomes a folder, not {profile!r}")
+    profile = checked_profile(parameters.get("profile", "default"))
     store = Store(provenance.results_root() / profile)
     run = Run(name, parameters, store)
     print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201

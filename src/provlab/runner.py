@@ -22,7 +22,7 @@ from nbclient.exceptions import DeadKernelError
 
 from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError
-from provlab.experiment import check_type
+from provlab.experiment import check_type, checked_profile
 from provlab.files import atomic_file, digest, sha256_file
 
 # what an annotation in a parameters cell may be; no expression is ever evaluated
@@ -37,6 +37,10 @@ TYPES: dict[str, Any] = {
     "list[int]": list[int],
     "list[float]": list[float],
 }
+
+
+# what nbformat and papermill raise on a file that is no notebook
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError)
 
 
 def find_notebook(name: str) -> Path:
@@ -64,7 +68,7 @@ def parameters_of(path: Path) -> dict[str, dict[str, Any]]:
     """Parameters that a notebook declares: name to ``inferred_type_name``, ``default`` and ``help``."""
     try:
         found: dict[str, dict[str, Any]] = papermill.inspect_notebook(str(path))
-    except (ValueError, KeyError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError) as error:
+    except UNREADABLE as error:
         raise ParameterError(f"{path} is no notebook that can be read ({_one_line(error)}); restore it") from error
     return found
 
@@ -140,7 +144,7 @@ def stamp_of(page: Path) -> str | None:
         return None
     try:
         found = nbformat.read(page, as_version=4).metadata.get("provlab", {}).get("stamp")
-    except (ValueError, KeyError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError):
+    except UNREADABLE:
         return None
     return str(found) if found else None
 
@@ -174,6 +178,7 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
                 kernel_name="python3",
                 progress_bar=progress,
                 log_output=False,
+                extra_arguments=["--log-level=ERROR"],  # of the kernel, which else warns on the user's terminal
             )
         except papermill.PapermillExecutionError as error:
             os.replace(temporary, failed)
@@ -233,6 +238,7 @@ class Plan:
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ParameterError(f"{path} is no plan that can be read ({_one_line(error)})") from error
         _check_keys(str(path), content, _PLAN, required=("profile", "experiments"))
+        checked_profile(content["profile"])
         for experiment in content["experiments"]:
             _check_keys(f"an experiment of {path}", experiment, _EXPERIMENT, required=("notebook",))
             checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}))
