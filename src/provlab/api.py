@@ -1,12 +1,13 @@
 """The two questions as two functions: `compare` two models, `study` all pairs of many."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from provlab import statistics as registry
 from provlab import zoo
-from provlab.errors import InputError, NotComparableError
+from provlab.errors import InputError, NotComparableError, ProvlabError
 from provlab.report import Comparison, StudyReport, describe
 from provlab.statistics.base import Options
 from provlab.studies.lineage import Lineage, tree_order
@@ -34,6 +35,19 @@ def expand(models: Sequence[str | Path]) -> list[str]:
         else:
             expanded.append(source)
     return expanded
+
+
+def _train_missing(models: Sequence[str]) -> None:
+    """Train the zoo models among these that are not there yet, on all cores; opened one by one they would use one."""
+    by_edition: dict[str, list[str]] = {}
+    for source in models:
+        name, _, edition = source.partition("@")
+        if name.startswith("zoo:"):
+            by_edition.setdefault(edition or zoo.default_edition(), []).append(name.removeprefix("zoo:"))
+    for edition, names in by_edition.items():
+        with suppress(ProvlabError):  # what cannot be made becomes a record with its reason when it is opened
+            known = zoo.families(edition)
+            zoo.build([name for name in names if name in known], edition=edition)
 
 
 def _with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -116,6 +130,7 @@ def study(
     names = registry.checked_names(statistics)
     options = Options(**settings)  # type: ignore[arg-type]
     models = expand(models)
+    _train_missing(models)
     bench = open_models(models, allow_pickle=allow_pickle)
     options = with_common_vocabulary(_with_text(options, names, text), bench.models)
     records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress)

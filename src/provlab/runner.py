@@ -7,6 +7,7 @@ page is up to date.
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -286,7 +287,7 @@ def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[st
         else:
             started = time.monotonic()
             say(f"{path.stem}: running")
-            run(path, parameters, page, inputs=inputs)
+            run(path, parameters, page, inputs=inputs, progress=sys.stderr.isatty())
             say(f"{path.stem}: done in {time.monotonic() - started:,.0f} s")
             ran += 1
         # a page made anew has another time: whatever reads it runs again
