@@ -99,8 +99,11 @@ def _listen(jobs: "queue.Queue[dict[str, Any] | None]", gone: threading.Event) -
 
 
 def _answer(to: TextIO, **content: object) -> None:
-    to.write(json.dumps(content) + "\n")
-    to.flush()
+    try:
+        to.write(json.dumps(content) + "\n")
+        to.flush()
+    except BrokenPipeError:  # the builder was killed: nobody listens, and what is finished is on disk
+        os._exit(1)
 
 
 def main() -> None:
