@@ -282,7 +282,7 @@ def _claims(arguments: argparse.Namespace) -> int:
 
     _check_json(arguments.json)
     if arguments.results and not Path(arguments.results).is_dir():
-        raise InputError(f"--results {arguments.results} is no folder of results")
+        raise InputError(f"--results {arguments.results} is no folder of results; give that of a profile")
     store = Store(Path(arguments.results)) if arguments.results else Store(provenance.results_root()).current()
     rows = claims.evaluate(store)
     if arguments.json:

@@ -234,7 +234,8 @@ def of(checkpoint: Tensors) -> Anatomy:
             if part.optional:
                 continue
             raise InvalidWeightsError(
-                f"{checkpoint.name} lacks the tensor {expected_name}, which {checkpoint.architecture} needs"
+                f"{checkpoint.name} lacks the tensor {expected_name}, which {checkpoint.architecture} needs; "
+                "copy it again"
             )
         segments = tuple(_for_expert(segment, expert) for segment in part.segments)
         parts.append(_measured(checkpoint, found, part, segments, block, sizes))
@@ -279,7 +280,7 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
                 return value
         if default is None:
             raise InvalidWeightsError(
-                f"{checkpoint.name}: config.json lacks {' or '.join(keys)} (length of the axis {axis!r})"
+                f"{checkpoint.name}: config.json lacks {' or '.join(keys)} (length of the axis {axis!r}); copy it again"
             )
         return default
 
@@ -350,7 +351,9 @@ def _measured(
     if part.transposed:
         expected = expected[::-1]
     if found != expected:
-        raise InvalidWeightsError(f"{checkpoint.name}: {name} has the shape {found}, and its config says {expected}")
+        raise InvalidWeightsError(
+            f"{checkpoint.name}: {name} has the shape {found}, and its config says {expected}; copy both again"
+        )
     return TensorPart(name, block, segments, rows, found, part.transposed, part.interleaved, head_size=sizes["head"])
 
 
@@ -369,5 +372,5 @@ def _check_blocks(checkpoint: Tensors, architecture: Architecture, left_over: Ma
             match = re.match(f"({re.escape(architecture.prefix)})?{pattern}", usual)
             if match and int(match[2]) >= n_blocks:
                 raise InvalidWeightsError(
-                    f"{checkpoint.name} has the tensor {name}, but its config counts {n_blocks} blocks"
+                    f"{checkpoint.name} has the tensor {name}, but its config counts {n_blocks} blocks; copy both again"
                 )

@@ -276,4 +276,6 @@ def _check_finite(label: str, name: str, tensor: torch.Tensor) -> None:
     if bool(torch.isfinite(values).all()):
         return
     n_nan, n_inf = int(torch.isnan(values).sum()), int(torch.isinf(values).sum())
-    raise InvalidWeightsError(f"{label}: {name} holds {n_nan} NaN and {n_inf} Inf among {tensor.numel()} values")
+    raise InvalidWeightsError(
+        f"{label}: {name} holds {n_nan} NaN and {n_inf} Inf among {tensor.numel()} values; copy it again"
+    )

@@ -245,14 +245,11 @@ class _Run:
             if isinstance(features[source], BaseException):
                 raise features[source]
         try:
-            try:
             result = self.statistic.compare_block(features[pair[0]], features[pair[1]], block, self.options)
         except InputError as error:  # inference sees arrays only and calls them W1 and W2: say whose they are
             where = "" if block is None else f" on block {block}"
-            raise InputError(f"{self.statistic.name}{where} of {a.name} (W1) and {b.name} (W2): {error}") from error
-        except InputError as error:  # of two arrays, W1 and W2: say whose they are
-            where = self.statistic.name if block is None else f"{self.statistic.name}, block {block}"
-            raise NotComparableError(f"{where} (W1 is {a.name}, W2 {b.name}): {error}") from error
+            message = f"{self.statistic.name}{where} of {a.name} (W1) and {b.name} (W2): {error}"
+            raise NotComparableError(message) from error
         if self.store:
             self.store.put(
                 key,

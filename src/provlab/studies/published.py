@@ -33,7 +33,7 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> dict[str, p
         are text, as each side gives them. A row whose models the study lacks is left out, and so is an empty table.
     """
     here = {hub_id: source for source, hub_id in mirrors.items()}
-    found = {(frozenset((row.a, row.b)), row.statistic): row for row in pairs.itertuples() if not row.error}
+    found = {(frozenset((row.a, row.b)), row.statistic): row for row in pairs.itertuples() if pd.isna(row.error)}
     tables = {}
     for table, name in (("independence_table1", "Table 1"), ("independence_table5", "Table 5")):
         lines = published_table(table)

@@ -17,13 +17,19 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError
 from provlab.files import atomic_file, digest, write_json
 
+UNIT = ("value", "log10_p", "detail")
+EXPERIMENT = ("name", "profile", "pairs", "measurements")
 
-def read_json(path: Path) -> Any:
-    """Read a stored result; a damaged file is named together with the way out."""
+
+def read_json(path: Path, keys: tuple[str, ...] = ()) -> Any:
+    """Read a stored result, a mapping with `keys` if there are any; a damaged file is named with the way out."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if keys and not (isinstance(content, dict) and set(keys) <= content.keys()):
+            raise ValueError(f"it must hold {', '.join(keys)}")
+    except ValueError as error:
         raise CheckpointError(f"stored result {path} is damaged ({error}); delete that file and run again") from error
+    return content
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class Store:
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the finished unit under `key`, or None."""
         path = self._unit(key)
-        return read_json(path) if path.exists() else None
+        return read_json(path, UNIT) if path.exists() else None
 
     def put(self, key: str, unit: dict[str, Any], matching: NDArray[np.int64] | None = None) -> None:
         """Keep a finished unit, and the matching behind it if there is one."""
@@ -76,12 +82,12 @@ class Store:
     def experiment(self, name: str) -> dict[str, Any] | None:
         """Return what the last run of a notebook left, or None."""
         path = self.root / "experiments" / f"{name}.json"
-        return read_json(path) if path.exists() else None
+        return read_json(path, EXPERIMENT) if path.exists() else None
 
     def experiments(self) -> Iterator[dict[str, Any]]:
         """All experiments, by name."""
         for path in sorted((self.root / "experiments").glob("*.json")):
-            yield read_json(path)
+            yield read_json(path, EXPERIMENT)
 
     def mark_current(self, profile: str) -> None:
         """Remember which profile below this root was reproduced last."""
