@@ -13,8 +13,7 @@ MIRRORS = {
     "zoo:c@smoke": "yahma/llama-7b-hf",
     "/folder/d": "lmsys/vicuna-7b-v1.5",
 }
-LLEMMA = ("Table 1", "Llama-2-7b-hf, llemma-7b", "a, b")
-LLAMA_1 = ("Table 1", "Llama-2-7b-hf, llama-7b-hf", "a, c")
+CAPTION = "Table 1: Llama-2-7b-hf (published) and a (ours) against others"
 
 
 def row(a, b, statistic, value, log10_p, error=None):
@@ -22,7 +21,7 @@ def row(a, b, statistic, value, log10_p, error=None):
 
 
 @pytest.fixture(scope="module")
-def table():
+def tables():
     rows = [
         row("zoo:b", "zoo:a", "phi_u", 0.9, -321.987),  # the other way round than published
         row("zoo:a", "zoo:b", "phi_jsd", np.exp(-3.25), np.nan),
@@ -34,46 +33,63 @@ def table():
     return side_by_side(pd.DataFrame(rows), MIRRORS)
 
 
-def test_published_values_stand_in_their_own_columns(table):
-    assert table.loc[LLAMA_1, ("log JSD", "published")] == "-11.10"
-    assert table.loc[LLAMA_1, ("p of phi_l2", "published")] == "0.98"
-    assert table.loc[LLAMA_1, ("phi_U", "published p")] == "0.60"
-    assert table.loc[LLAMA_1, ("phi_H", "published p")] == "0.25"
-    assert table.loc[LLAMA_1, ("related", "")] == "no"
-    assert table.loc[LLEMMA, ("related", "")] == "yes"
+@pytest.fixture(scope="module")
+def llama_1(tables):
+    """The row of Llama 1, which the paper finds independent of Llama 2."""
+    (found,) = [row for row in tables[CAPTION].to_dict("records") if row["published model"] == "llama-7b-hf"]
+    return found
 
 
-def test_ours_come_from_the_pair_in_whose_place_they_stand(table):
-    assert table.loc[LLEMMA, ("phi_U", "ours log10 p")] == "-322.0"
-    assert table.loc[LLEMMA, ("log JSD", "ours")] == "-3.25"
-    assert table.loc[LLEMMA, ("p of phi_l2", "ours")] == "0.01"
-    assert table.loc[LLAMA_1, ("phi_U", "ours log10 p")] == "-0.2"
+@pytest.fixture(scope="module")
+def llemma(tables):
+    """The row of Llemma, which descends from Llama 2."""
+    (found,) = [row for row in tables[CAPTION].to_dict("records") if row["published model"] == "llemma-7b"]
+    return found
 
 
-def test_what_was_not_run_stays_empty(table):
-    assert table.loc[LLEMMA, ("phi_H", "ours log10 p")] == ""
-    assert table.loc[LLAMA_1, ("log JSD", "ours")] == ""
+def test_published_values_stand_in_their_own_columns(llama_1, llemma):
+    assert llama_1["log JSD, published"] == "-11.10"
+    assert llama_1["p of phi_l2, published"] == "0.98"
+    assert llama_1["p of phi_U, published"] == "0.60"
+    assert llama_1["p of phi_H, published"] == "0.25"
+    assert (llama_1["related"], llemma["related"]) == ("no", "yes")
 
 
-def test_rows_whose_models_the_study_lacks_are_left_out(table):
-    published = {(line["theta_1"], line["theta_2"]) for line in published_table("independence_table1")}
-    shown = {tuple(name.split(", ")) for _, name, _ in table.index}
-    assert shown & published == {("Llama-2-7b-hf", "llama-7b-hf"), ("Llama-2-7b-hf", "llemma-7b")} | (
-        published & {("Llama-2-7b-hf", "vicuna-7b-v1.5")}
-    )
+def test_ours_come_from_the_pair_in_whose_place_they_stand(llama_1, llemma):
+    assert (llama_1["our model"], llemma["our model"]) == ("c", "b")
+    assert llemma["ours, log10 p"] == "-322.0"
+    assert llemma["ours"] == "-3.25"  # log JSD
+    assert llemma["ours "] == "0.01"  # p of phi_l2
+    assert llama_1["ours, log10 p"] == "-0.2"
+    assert llama_1["ours, log10 p "] == "-1.2"  # phi_H
 
 
-def test_of_no_mirrored_model_the_table_is_empty():
-    rows = [row("/x", "/y", "phi_u", 0.5, -1.0)]
-    assert side_by_side(pd.DataFrame(rows), {}).empty
+def test_what_was_not_run_stays_empty(llama_1, llemma):
+    assert llemma["ours, log10 p "] == ""
+    assert llama_1["ours"] == ""
+
+
+def test_rows_and_tables_whose_models_the_study_lacks_are_left_out(tables):
+    assert list(tables[CAPTION]["published model"]) == ["llama-7b-hf", "vicuna-7b-v1.5", "llemma-7b"]
+    # Table 5 holds Vicuna 1.5 against the others
+    others = [caption for caption in tables if caption != CAPTION]
+    assert others == ["Table 5: vicuna-7b-v1.5 (published) and /folder/d (ours) against others"]
+    assert "llemma-7b" in set(tables[others[0]]["published model"])
+
+
+def test_of_no_mirrored_model_there_is_no_table():
+    assert side_by_side(pd.DataFrame([row("/x", "/y", "phi_u", 0.5, -1.0)]), {}) == {}
 
 
 def test_every_row_of_tables_1_and_5_finds_its_models():
     """A name that no model of the tree answers to would drop its row without a word."""
     ids = [line["model_id"] for line in published_table("llama7b_tree")]
     pairs = pd.DataFrame([row(ids[0], ids[1], "phi_u", 0.5, -1.0)])
-    lines = [line for name in (1, 5) for line in published_table(f"independence_table{name}")]
-    assert len(side_by_side(pairs, {source: source for source in ids})) == len(lines)
+    found = side_by_side(pairs, {source: source for source in ids})
+    for number, table in zip((1, 5), found.values(), strict=True):
+        lines = published_table(f"independence_table{number}")
+        assert len(table) == len(lines)
+        assert len({line["theta_1"] for line in lines}) == 1  # which the caption names
 
 
 def test_no_published_table_is_damaged():

@@ -114,8 +114,20 @@ def test_experiments_by_name_and_the_last_profile(store):
     assert store.current().root == store.root / "default"
     store.mark_current("smoke")
     assert store.current().root == store.root / "smoke"
+    whole = {"profile": "smoke", "pairs": [], "measurements": {}}
     for name in ("b", "a"):
-        store.put_experiment(name, {"name": name})
+        store.put_experiment(name, {"name": name, **whole})
     assert [found["name"] for found in store.experiments()] == ["a", "b"]
-    assert store.experiment("a") == {"name": "a"}
-    assert json.loads((store.root / "experiments" / "b.json").read_text()) == {"name": "b"}
+    assert store.experiment("a") == {"name": "a", **whole}
+    assert json.loads((store.root / "experiments" / "b.json").read_text()) == {"name": "b", **whole}
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "null", '"text"', '{"name": "a"}', '{"value": 1.0}'])
+def test_a_result_of_another_kind_is_named(store, content):
+    store.put(KEY, UNIT)
+    store.put_experiment("a", {})
+    for path in store.root.rglob("*.json"):
+        path.write_text(content)
+    for read in (lambda: store.get(KEY), lambda: store.experiment("a"), lambda: list(store.experiments())):
+        with pytest.raises(CheckpointError, match=r"is damaged \(it must hold .*\); delete that file and run again"):
+            read()

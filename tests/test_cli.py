@@ -1,0 +1,527 @@
+"""The commands. Bad input gets status 2, one line that names the thing and the way out, and nothing else."""
+
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from provlab import cli, zoo
+from provlab.studies.store import Store
+
+UP = "model.layers.1.mlp.up_proj.weight"
+PHI_U = ["--statistic", "phi_u"]
+PLAN = "profile: x\nexperiments: []\n"
+
+
+@pytest.fixture
+def run(capsys):
+    """Run one command here: ``status, stdout, stderr``."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        disabled = logging.root.manager.disable
+        with warnings.catch_warnings():
+            try:
+                status = cli.main([str(argument) for argument in arguments])
+            except SystemExit as stopped:  # argparse
+                status = stopped.code
+            finally:
+                logging.disable(disabled)
+        return status, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path, monkeypatch, text):
+    """An empty project of its own to stand in, with one notebook, and text without a corpus."""
+    for variable in ("TRANSFORMERS_VERBOSITY", "TOKENIZERS_PARALLELISM"):  # set by the command for its process
+        monkeypatch.setenv(variable, os.environ.get(variable, ""))
+    root = tmp_path / "project"
+    (root / "notebooks").mkdir(parents=True)
+    (root / "pyproject.toml").touch()
+    cells = [
+        {"cell_type": "code", "id": "a", "metadata": {"tags": ["parameters"]}, "execution_count": None, "outputs": [],
+         "source": 'profile: str = "default"\nseed: int = 0\nmodels: list[str] = []'},
+    ]  # fmt: skip
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (root / "notebooks" / "tree.ipynb").write_text(json.dumps(notebook))
+    monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setattr(zoo, "held_out_text", lambda domain: text)
+    monkeypatch.chdir(root)
+    return root
+
+
+class Given:
+    """Makes the bad things of the table."""
+
+    def __init__(self, models, tmp_path, new_model, save_model):
+        self.a, self.b = models["base"], models["other"]
+        self.tmp, self.new_model, self.save_model = tmp_path, new_model, save_model
+
+    def file(self, name, content=b""):
+        path = self.tmp / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def folder(self, name):
+        path = self.tmp / name
+        path.mkdir(parents=True)
+        return path
+
+    def copy(self):
+        return Path(shutil.copytree(self.a, self.tmp / "bad"))
+
+    def without(self, name):
+        folder = self.copy()
+        (folder / name).unlink()
+        return folder
+
+    def config(self, **changes):
+        folder = self.copy()
+        config = json.loads((folder / "config.json").read_text()) | changes
+        (folder / "config.json").write_text(json.dumps(config))
+        return folder
+
+    def with_file(self, name, content):
+        folder = self.copy()
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return folder
+
+    def tensors(self, change):
+        folder = self.copy()
+        tensors = load_file(folder / "model.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        return folder
+
+    def value(self, value):
+        return self.tensors(lambda tensors: tensors[UP].view(-1)[:3].fill_(value))
+
+    def truncated(self):
+        folder = self.copy()
+        path = folder / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1000])
+        return folder
+
+    def pickled(self):
+        folder = self.copy()
+        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+        return folder
+
+    def sharded(self, change=lambda index: None, lost=False):
+        folder = self.tmp / "bad"
+        self.new_model(1).save_pretrained(folder, max_shard_size="40KB")
+        path = folder / "model.safetensors.index.json"
+        index = json.loads(path.read_text())
+        change(index["weight_map"])
+        path.write_text(json.dumps(index))
+        if lost:
+            (folder / index["weight_map"][UP]).unlink()
+        return folder
+
+    def deep(self):
+        return self.save_model(self.new_model(8, num_hidden_layers=2), self.tmp / "deep")
+
+    def results(self, damage):
+        store = Store(self.tmp / "kept")
+        path = store.put_experiment("llama_tree", {"name": "llama_tree"})
+        path.write_text(damage)
+        return store.root
+
+
+def compare(bad=None, *more):
+    """A comparison of a good model with a bad one, by phi_u."""
+    return lambda g: ["compare", g.a, g.b if bad is None else bad(g), *PHI_U, *more]
+
+
+# what is given, and what is said: the thing first, and the way out behind it
+BAD = {
+    # the command line
+    "no command": (lambda g: [], "arguments are required: command .*--help"),
+    "unknown command": (lambda g: ["comprae"], "invalid choice: 'comprae' .*choose from .*compare"),
+    "one model only": (lambda g: ["compare", g.a], "arguments are required: b .*--help"),
+    "unknown option": (compare(None, "--block", "1", "--fast"), "unrecognized arguments: --fast .*--help"),
+    "unknown statistic": (lambda g: ["compare", g.a, g.b, "--statistic", "phi_x"], "'phi_x'; there are phi_u, phi_h"),
+    "no statistic": (
+        lambda g: ["compare", g.a, g.b, "--statistic", ","],
+        r"list of one or more of phi_u, .*, not \[\]",
+    ),
+    "blocks that are text": (compare(None, "--blocks", "first"), "--blocks is a list such as 0,1,4-7, not 'first'"),
+    "blocks backwards": (compare(None, "--blocks", "2-1"), "--blocks is a list such as 0,1,4-7, not '2-1'"),
+    "blocks below zero": (compare(None, "--blocks=-1"), "--blocks is a list such as 0,1,4-7, not '-1'"),
+    "no blocks": (compare(None, "--blocks", ""), "--blocks is a list such as 0,1,4-7, not ''"),
+    "blocks out of range": (compare(None, "--blocks", "1,3"), "there is no block 3: these models have blocks 0 to 2"),
+    "blocks without end": (compare(None, "--blocks", "0-4000000000"), "no model has a block 4000000000; .* from 0"),
+    "unknown dtype": (compare(None, "--dtype", "int4"), "dtype must be float32, float64, .*, not 'int4'"),
+    "unknown device": (compare(None, "--device", "abacus"), "device 'abacus' cannot be used .*; use cpu"),
+    "device that is not here": (compare(None, "--device", "cuda:9"), "device 'cuda:9' cannot be used .*; use cpu"),
+    "device without numbers": (compare(None, "--device", "meta"), "device 'meta' cannot be used .*; use cpu"),
+    "seed that is text": (compare(None, "--seed", "one"), "--seed: invalid int value: 'one'"),
+    "seed below zero": (compare(None, "--seed", "-1"), "seed must be a whole number of at least 0, not -1"),
+    "no permutations": (compare(None, "--permutations", "0"), "n_permutations must be .* at least 1, not 0"),
+    "JSON into a missing folder": (
+        lambda g: ["compare", g.a, g.b, *PHI_U, "--json", g.tmp / "no" / "x.json"],
+        "--json: .*/no is no folder, so x.json cannot be written there; make it first",
+    ),
+    "JSON onto a folder": (
+        lambda g: ["compare", g.a, g.b, *PHI_U, "--json", g.tmp],
+        "--json: .* is a folder; give a file name, or - for standard output",
+    ),
+    # sources
+    "one model twice": (lambda g: ["compare", g.a, g.a], "models must be distinct, but given more than once: .*/base"),
+    "empty source": (compare(lambda g: ""), "source is empty; give a folder, org/name or scheme:name"),
+    "missing folder": (compare(lambda g: "/no/such/model"), "/no/such/model does not exist; give a checkpoint folder"),
+    "a file": (compare(lambda g: g.file("x.txt")), "x.txt is a file; give the folder that holds config.json"),
+    "empty folder": (compare(lambda g: g.folder("empty")), "empty has no config.json; give the folder that holds it"),
+    "unknown scheme": (compare(lambda g: "zzo:oak"), "unknown scheme 'zzo'; known are zoo:NAME; a hub id is written"),
+    "unknown zoo model": (compare(lambda g: "zoo:oka"), "no zoo model 'oka'; did you mean oak"),
+    "unknown edition": (compare(lambda g: "zoo:oak@huge"), "unknown zoo edition 'huge'; known: default, smoke"),
+    "no hub id": (compare(lambda g: "org/name/more"), "org/name/more'? is no .*org/name"),
+    "strange hub id": (compare(lambda g: "org/na me"), "org/na me'? is no .*org/name"),
+    "hub without a network": (
+        compare(lambda g: "org/name"),
+        "org/name is no folder here, cannot be asked from the hub .*; connect, or give a local folder",
+    ),
+    # checkpoints
+    "no weights": (compare(lambda g: g.without("model.safetensors")), "bad has no weights .*; copy them there"),
+    "no config": (compare(lambda g: g.without("config.json")), "bad has no config.json; give the folder"),
+    "corrupt config": (compare(lambda g: g.with_file("config.json", "{")), "config.json is no valid JSON; copy it"),
+    "config of another kind": (
+        compare(lambda g: g.with_file("config.json", "[]")),
+        "config.json must hold a JSON object",
+    ),
+    "no architecture": (compare(lambda g: g.config(architectures=None)), "names no architecture; add architectures"),
+    "unknown architecture": (
+        compare(lambda g: g.config(architectures=["MambaForCausalLM"])),
+        "the architecture MambaForCausalLM; known are LlamaForCausalLM, .*adds another",
+    ),
+    "config that lacks a size": (
+        compare(lambda g: g.config(hidden_size=None)),
+        "bad: config.json lacks hidden_size",
+    ),
+    "wrong shapes": (
+        compare(lambda g: g.config(intermediate_size=40)),
+        r"has the shape \(48, 24\), and its config says",
+    ),
+    "too few blocks": (compare(lambda g: g.config(num_hidden_layers=4)), "lacks the tensor model.layers.3"),
+    "too many blocks": (compare(lambda g: g.config(num_hidden_layers=2)), "but its config counts 2 blocks"),
+    "pickle only": (
+        compare(lambda g: g.pickled()),
+        "only as pickle .*; convert them to safetensors, or pass --allow-p",
+    ),
+    "a pickle that is none": (
+        compare(
+            lambda g: (g.pickled() / "pytorch_model.bin").write_bytes(b"x" * 99) and g.tmp / "bad", "--allow-pickle"
+        ),
+        "pytorch_model.bin .*; ",
+    ),
+    "truncated safetensors": (compare(lambda g: g.truncated()), "model.safetensors is truncated or corrupt .*copy it"),
+    "empty safetensors": (compare(lambda g: g.with_file("model.safetensors", "")), "truncated or corrupt .*copy it"),
+    "text for safetensors": (compare(lambda g: g.with_file("model.safetensors", "x" * 99)), "truncated or corrupt"),
+    "missing shard": (
+        compare(lambda g: g.sharded(lost=True)),
+        r"needs model-.*\.safetensors, which is missing; copy it",
+    ),
+    "shard outside": (
+        compare(lambda g: g.sharded(lambda weights: weights.update({UP: "../evil.safetensors"}))),
+        r"points outside the folder, to '\.\./evil.safetensors'; do not trust",
+    ),
+    "shards without index": (
+        compare(lambda g: (g.sharded() / "model.safetensors.index.json").unlink() or g.tmp / "bad"),
+        "but no model.safetensors.index.json; copy the index too",
+    ),
+    "NaN weights": (compare(lambda g: g.value(float("nan"))), f"{UP} holds 3 NaN and 0 Inf among 1152 values; copy"),
+    "Inf weights": (compare(lambda g: g.value(float("inf"))), f"{UP} holds 0 NaN and 3 Inf among 1152 values; copy"),
+    "zero rows": (
+        compare(lambda g: g.tensors(lambda tensors: tensors[UP][:2].zero_())),
+        r"phi_u on block 1 of base \(W1\) and bad \(W2\): W2 has 2 zero rows .*; .* leave it out on both sides",
+    ),
+    "nothing that applies": (
+        compare(lambda g: g.deep()),
+        "base has 3 and deep 2 blocks; give two models of equal depth",
+    ),
+    # notebooks and plans
+    "unknown notebook": (lambda g: ["run", "three"], "no notebook 'three' in .*notebooks; there are: tree"),
+    "notebook path": (lambda g: ["run", "x/tree.ipynb"], "no notebook x/tree.ipynb; give a path that exists"),
+    "no notebook": (lambda g: ["run", g.file("x.ipynb", "{")], "x.ipynb is no notebook that can be read"),
+    "unknown parameter": (
+        lambda g: ["run", "tree", "-p", "sede=1"],
+        "no parameter 'sede'; it has models, profile, seed",
+    ),
+    "ill-typed parameter": (lambda g: ["run", "tree", "-p", "seed=one"], "parameter seed must be int, not 'one'"),
+    "parameter without =": (lambda g: ["run", "tree", "-p", "seed"], "given as name=value, not 'seed'"),
+    "parameter that is no YAML": (lambda g: ["run", "tree", "-p", "seed=[1"], "parameter seed is not readable as YAML"),
+    "profile that leads out": (lambda g: ["run", "tree", "-p", "profile=../x"], "profile must be a plain name"),
+    "output onto a folder": (lambda g: ["run", "tree", "-o", g.tmp], "is a folder; give a file name"),
+    "output onto the notebook": (lambda g: ["run", "tree", "-o", "notebooks/tree.ipynb"], "is the notebook itself"),
+    "missing plan": (lambda g: ["reproduce", "x.yml", "-o", g.tmp / "o"], "no plan x.yml; beside it there are: none"),
+    "plan that is no YAML": (
+        lambda g: ["reproduce", g.file("x.yml", "a: [\nb: {"), "-o", g.tmp / "o"],
+        "x.yml is no plan that can be read",
+    ),
+    "plan with an unknown key": (
+        lambda g: ["reproduce", g.file("x.yml", f"{PLAN}notebooks: []\n"), "-o", g.tmp / "o"],
+        "unknown key 'notebooks'; known are profile, experiments",
+    ),
+    "plan with an unknown notebook": (
+        lambda g: ["reproduce", g.file("x.yml", "profile: x\nexperiments: [{notebook: y}]"), "-o", g.tmp / "o"],
+        "no notebook 'y' in .*; there are: tree",
+    ),
+    "plan with an unknown edition": (
+        lambda g: ["reproduce", g.file("x.yml", f"{PLAN}zoo: {{edition: huge}}\n"), "-o", g.tmp / "o"],
+        "unknown zoo edition 'huge'; known: default, smoke",
+    ),
+    # zoo and claims
+    "no action": (lambda g: ["zoo"], "arguments are required: action"),
+    "list of an unknown edition": (
+        lambda g: ["zoo", "list", "--edition", "huge"],
+        "unknown zoo edition 'huge'; known: ",
+    ),
+    "build of an unknown model": (lambda g: ["zoo", "build", "oka"], "no zoo model 'oka'; did you mean oak"),
+    "build by nobody": (lambda g: ["zoo", "build", "oak", "--jobs", "0"], "jobs must be at least 1, not 0"),
+    "results that are not there": (
+        lambda g: ["claims", "--results", "/no/such"],
+        "/no/such is no folder of results; give that",
+    ),
+    "damaged results": (
+        lambda g: ["claims", "--results", g.results('{"name": "lla')],
+        "llama_tree.json is damaged .*; delete that file and run again",
+    ),
+    "results of another kind": (
+        lambda g: ["claims", "--results", g.results("[]")],
+        "llama_tree.json is damaged .*; delete that file and run again",
+    ),
+    "claims into a missing folder": (lambda g: ["claims", "--json", g.tmp / "no" / "x"], "--json: .*/no is no folder"),
+}
+
+
+@pytest.fixture
+def given(models, tmp_path, new_model, save_model):
+    return Given(models, tmp_path, new_model, save_model)
+
+
+def everything_below(folder):
+    return {path: path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_bad_input_gets_one_line(case, run, given, tmp_path):
+    make, said = BAD[case]
+    arguments = make(given)
+    before = everything_below(tmp_path)
+    status, out, err = run(*arguments)
+    assert status == 2, out
+    assert out == ""
+    assert err.startswith("provlab")
+    assert err.count("\n") == 1, err
+    assert err.endswith("\n")
+    assert "internal error" not in err
+    assert re.search(said, err), err
+    assert everything_below(tmp_path) == before  # no half-written file
+
+
+def test_a_store_that_is_damaged_is_named(run, models, monkeypatch, tmp_path):
+    import provlab
+
+    store = Store(tmp_path / "store")
+    pair = [models["base"], models["tuned"]]
+    provlab.compare(*pair, statistics=["phi_u"], store=store, progress=False)
+    path = sorted(store.root.rglob("*.json"))[0]
+    path.write_text("{")
+    with pytest.raises(
+        provlab.ProvlabError, match=f"stored result {path} is damaged .*; delete that file and run again"
+    ):
+        provlab.compare(*pair, statistics=["phi_u"], store=store, progress=False)
+    path.unlink()
+    assert provlab.compare(*pair, statistics=["phi_u"], store=store, progress=False)
+
+
+def test_an_error_of_the_program_is_one_line_too(run, monkeypatch):
+    def broken(*_):
+        raise AssertionError("two\nlines")
+
+    monkeypatch.setattr(zoo, "status", broken)
+    status, out, err = run("zoo", "list")
+    assert (status, out) == (2, "")
+    assert err == "provlab: internal error: AssertionError: two lines (PROVLAB_DEBUG=1 shows where)\n"
+    monkeypatch.setenv("PROVLAB_DEBUG", "1")
+    with pytest.raises(AssertionError):
+        run("zoo", "list")
+
+
+def test_ctrl_c_is_130(run, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(zoo, "status", stopped)
+    status, out, err = run("zoo", "list")
+    assert (status, out) == (130, "")
+    assert err.count("\n") == 1
+    assert "goes on from there" in err
+
+
+# Good input ----------------------------------------------------------------------------------------------------------
+
+
+def test_compare_prints_a_table_and_a_sentence(run, models):
+    status, out, err = run("compare", models["base"], models["tuned"], "--permutations", "9")
+    assert (status, err) == (0, "")
+    for name in ("phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match"):
+        assert f"\n{name} " in out
+    assert "Independent training is rejected by phi_u" in " ".join(out.split())
+    assert "Assumed by" in out
+
+
+def test_compare_writes_json(run, models, tmp_path):
+    target = tmp_path / "found.json"
+    arguments = ["compare", models["base"], models["other"], "--statistic", "phi_u,phi_l2", "--statistic", "phi_u"]
+    status, out, err = run(*arguments, "--json", target, "--blocks", "0,2", "--seed", "5", "--permutations", "9")
+    assert (status, err) == (0, "")
+    assert "phi_u" in out
+    content = json.loads(target.read_text())
+    assert list(content["statistics"]) == ["phi_u", "phi_l2"]
+    assert [block["block"] for block in content["statistics"]["phi_u"]["blocks"]] == [0, 2]
+    assert content["seed"] == 5
+    status, out, _ = run(*arguments, "--json", "-")
+    assert status == 0
+    assert json.loads(out)["models"][0]["source"] == models["base"]  # and nothing else on standard output
+
+
+def test_json_replaces_what_was(run, models, tmp_path):
+    target = tmp_path / "found.json"
+    target.write_text("old")
+    assert run("compare", models["base"], models["other"], *PHI_U, "--json", target)[0] == 0
+    assert json.loads(target.read_text())["schema"] == "provlab.compare/1"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "project"]
+
+
+def test_a_pickle_that_is_trusted(run, given):
+    status, out, _ = run("compare", given.a, given.pickled(), *PHI_U, "--allow-pickle")
+    assert status == 0
+    assert "rejected by phi_u" in " ".join(out.split())
+
+
+def test_blocks_are_parsed():
+    assert cli.parse_blocks(None) is None
+    assert cli.parse_blocks("0") == [0]
+    assert cli.parse_blocks("2, 0,4-6,5") == [2, 0, 4, 5, 6]
+
+
+def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tmp_path):
+    from provlab import runner
+
+    ran = []
+    monkeypatch.setattr(runner, "run", lambda path, given, output, **_: ran.append((path.stem, given, output)))
+    status, out, err = run("run", "tree", "-p", "models=a, b", "-p", "seed=4")
+    assert (status, err) == (0, "")
+    expected = tmp_path / "results" / "own" / "tree.ipynb"
+    assert ran == [("tree", {"models": ["a", "b"], "seed": 4, "profile": "own"}, expected)]
+    assert out == f"{expected}\n"
+    run("run", "tree", "-p", "profile=mine", "-o", "x.ipynb")
+    assert ran[1] == ("tree", {"profile": "mine"}, Path("x.ipynb"))
+
+
+def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
+    from provlab import runner
+
+    done = []
+    monkeypatch.setattr(zoo, "build", lambda **settings: done.append(settings))
+    monkeypatch.setattr(runner, "run", lambda path, given, output, **_: done.append(given) or output.touch())
+    (tmp_path / "book").mkdir()
+    plan = tmp_path / "small.yml"
+    plan.write_text("profile: small\nzoo: {edition: smoke}\nexperiments: [{notebook: tree, parameters: {seed: 2}}]\n")
+    status, out, err = run("reproduce", plan, "-o", tmp_path / "book")
+    assert (status, err) == (0, "")
+    assert done == [{"edition": "smoke"}, {"profile": "small", "seed": 2}]
+    assert "1 of 1 notebooks ran" in out
+    assert Store(tmp_path / "results").current().root == tmp_path / "results" / "small"
+
+
+def test_nothing_is_fetched_without_a_yes(run, monkeypatch, tmp_path):
+    from provlab import runner
+
+    plan = tmp_path / "paper.yml"
+    plan.write_text(f"{PLAN}needs: A GPU.\nfetches: [{{id: a/b, gigabytes: 2}}, {{id: a/c, gigabytes: 13.5}}]\n")
+    monkeypatch.setattr(runner, "run_plan", lambda *_, **__: 0)
+    asked = "  a/b" + " " * 47 + " " * 6 + "2.0 GB"
+    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
+    status, out, err = run("reproduce", plan, "-o", tmp_path / "book")
+    sys.stdin.close()
+    assert status == 2
+    assert asked in out
+    assert "2 models, 15.5 GB. A GPU." in out
+    assert err == "provlab: error: nobody is there to agree to fetching these; agree with --yes (make: YES=1)\n"
+
+    class Terminal:
+        @staticmethod
+        def isatty():
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal)
+    for answer, expected in (("n", 2), ("", 2), ("y", 0), ("YES", 0)):
+        monkeypatch.setattr("builtins.input", lambda question, answer=answer: answer)
+        assert run("reproduce", plan, "-o", tmp_path / "book")[0] == expected, answer
+    assert run("reproduce", plan, "-o", tmp_path / "book", "--yes")[0] == 0
+
+
+def test_zoo_list_and_build(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("provlab.zoo.corpus.fingerprint", lambda: "0" * 16)
+    monkeypatch.setattr(zoo, "build", lambda names, **settings: {name: tmp_path / name for name in names or ["oak"]})
+    status, out, err = run("zoo", "list", "--edition", "smoke")
+    assert (status, err) == (0, "")
+    assert len(out.splitlines()) == 1 + 21 + 1
+    assert "zoo:oak@smoke " in out
+    assert out.endswith("0 of 21 models of the edition smoke are built\n")
+    assert run("zoo", "build", "oak", "elm", "--jobs", "1")[1] == f"oak: {tmp_path}/oak\nelm: {tmp_path}/elm\n"
+
+
+def test_claims_of_nothing(run, tmp_path):
+    status, out, err = run("claims")
+    assert (status, err) == (0, "")
+    assert out.startswith("0 claims hold, 0 fail, 38 not run")
+    status, out, _ = run("claims", "--json", "-")
+    rows = json.loads(out)
+    assert len(rows) == 38
+    assert all({"id", "status", "published", "ours", "why"} <= row.keys() for row in rows)
+    assert run("claims", "--json", tmp_path / "claims.json", "--results", tmp_path)[0] == 0
+    assert json.loads((tmp_path / "claims.json").read_text()) == rows
+
+
+# The real executable -------------------------------------------------------------------------------------------------
+
+
+def executable(*arguments, **settings):
+    path = Path(sys.executable).with_name("provlab")
+    return subprocess.run([path, *arguments], capture_output=True, text=True, timeout=120, **settings)
+
+
+def test_the_executable_refuses_in_one_line(models):
+    done = executable("compare", models["base"], "/no/such/model")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == ("provlab: error: /no/such/model does not exist; give a checkpoint folder that does\n")
+
+
+def test_the_executable_compares_and_survives_a_reader_that_leaves(models):
+    done = executable("compare", models["base"], models["tuned"], *PHI_U)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Independent training is rejected by phi_u (one test, level 0.01)" in " ".join(done.stdout.split())
+    path = Path(sys.executable).with_name("provlab")
+    left = subprocess.run(
+        f"'{path}' claims | head -n 1 >/dev/null", shell=True, capture_output=True, text=True, timeout=120
+    )
+    assert left.stderr == ""
