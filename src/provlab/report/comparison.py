@@ -1,0 +1,197 @@
+"""What the statistics say of one pair: text, a table and a picture in a notebook, a frame, JSON for machines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from provlab import plots, provenance
+from provlab import statistics as registry
+from provlab.report import views
+from provlab.report.views import LEVEL
+from provlab.statistics.base import Options
+from provlab.studies.pairs import PairRecord
+
+WIDTH = 100  # characters of a line of text
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the statistics say of one pair; shows itself in a notebook, prints as text.
+
+    Attributes
+    ----------
+    models : tuple of dict
+        The two models, see `provlab.report.views.describe`.
+    records : tuple of PairRecord
+        One per statistic.
+    options : Options
+        As run.
+    dependent : bool or None
+        The truth where it is known (zoo models, the paper's tree).
+    """
+
+    models: tuple[dict[str, Any], ...]
+    records: tuple[PairRecord, ...]
+    options: Options
+    dependent: bool | None
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per statistic: value, log10_p, floor, holm_log10_p (over these rows), error."""
+        frame = pd.DataFrame(
+            [
+                {
+                    "statistic": record.statistic,
+                    "value": record.outcome.value if record.outcome else np.nan,
+                    "log10_p": record.outcome.log10_p if record.outcome else None,
+                    "floor": record.outcome.floor if record.outcome else None,
+                    "blocks": len(record.outcome.blocks) if record.outcome else 0,
+                    "error": record.error,
+                }
+                for record in self.records
+            ]
+        ).astype({"log10_p": float, "floor": float})
+        frame["error"] = views.reasons(self.records)
+        frame["holm_log10_p"] = views.holm_adjusted(frame["log10_p"])
+        return frame
+
+    def blocks_frame(self) -> pd.DataFrame:
+        """One row per statistic and block: value, log10_p."""
+        return views.blocks_frame(self.records)
+
+    def verdict(self) -> str:
+        """What the p-values mean, in plain sentences; `assumptions` says under which conditions."""
+        frame = self.to_frame().dropna(subset=["log10_p"])
+        if frame.empty:
+            return "No statistic here yields a p-value, so nothing can be said about independence."
+        floor = np.log10(LEVEL)
+        rejecting = frame[frame["holm_log10_p"] <= floor]
+        tests = f"Holm over {len(frame)} tests, level {LEVEL}" if len(frame) > 1 else f"one test, level {LEVEL}"
+        if rejecting.empty:
+            return (
+                f"Independent training is not rejected ({tests}): this is how independent models agree. "
+                "That is no proof: hidden units shuffled after training hide a common origin from all but phi_match."
+            )
+        smallest = rejecting.loc[rejecting["log10_p"].idxmin()]
+        return (
+            f"Independent training is rejected by {', '.join(rejecting['statistic'])} ({tests}): two independently "
+            f"trained models would agree as closely as {smallest['statistic']} finds here with probability 10^"
+            f"{plots.format_log10_p(smallest['log10_p'])} at most. The two share an origin; the test does not say "
+            f"which came first, nor whether both descend from a third."
+        )
+
+    def assumptions(self) -> dict[str, str]:
+        """Under which assumption the p-value of each statistic run is one."""
+        ran = [record.statistic for record in self.records if record.outcome and record.outcome.log10_p is not None]
+        return {name: registry.get(name).assumptions for name in ran}
+
+    def __str__(self) -> str:
+        """Render the table and the verdict."""
+        a, b = self.models
+        lines = [f"{a['source']}  against  {b['source']}", ""]
+        rows = []
+        for row in self.to_frame().to_dict("records"):
+            symbol = registry.get(row["statistic"]).reads
+            if row["error"]:
+                rows.append([row["statistic"], "not run", "", "", row["error"]])
+                continue
+            rows.append(
+                [
+                    row["statistic"],
+                    "no p-value" if np.isnan(row["log10_p"]) else plots.format_log10_p(row["log10_p"]),
+                    "" if np.isnan(row["floor"]) else plots.format_log10_p(row["floor"]),
+                    f"{row['value']:.4g}",
+                    symbol,
+                ]
+            )
+        lines.append(views.text_table(rows, ["statistic", "log10 p", "floor", "value", "reads"], right=(1, 2, 3)))
+        assumed = [
+            fill(f"{', '.join(names)}: {text}", WIDTH, initial_indent="  ", subsequent_indent="    ")
+            for text, names in _by_text(self.assumptions()).items()
+        ]
+        return "\n".join([*lines, "", fill(self.verdict(), WIDTH), "", "Assumed by", *assumed])
+
+    def figure(self) -> "plots.Figure":
+        """Per-block -log10 p of every statistic that has blocks."""
+        blocks = self.blocks_frame().dropna(subset=["log10_p"])
+        series = {name: list(rows["log10_p"]) for name, rows in blocks.groupby("statistic", sort=False)}
+        floors = {
+            record.statistic: float(record.outcome.blocks[0].detail["floor"])
+            for record in self.records
+            if record.outcome and record.statistic in series
+        }
+        return plots.block_bars(series, floors)
+
+    def _repr_html_(self) -> str:
+        a, b = self.models
+        rows = "".join(
+            f"<tr><td>{row['statistic']}</td>"
+            + (
+                f"<td colspan=3>{escape(row['error'])}</td>"
+                if row["error"]
+                else f"<td class='number'>{_number(row['log10_p'])}</td><td class='number'>{_number(row['floor'])}</td>"
+                f"<td class='number'>{row['value']:.4g}</td>"
+            )
+            + "</tr>"
+            for row in self.to_frame().to_dict("records")
+        )
+        assumed = "".join(
+            f"<li>{', '.join(names)}: {escape(text)}</li>" for text, names in _by_text(self.assumptions()).items()
+        )
+        picture = self.figure().to_html() if self._has_blocks() else ""
+        return (
+            f"<div class='comparison'><p><b>{escape(a['source'])}</b> against <b>{escape(b['source'])}</b></p>"
+            "<table><tr><th>statistic</th><th>log10 p</th><th>floor</th><th>value</th></tr>"
+            f"{rows}</table><p>{escape(self.verdict())}</p>"
+            f"<details><summary>Assumptions</summary><ul>{assumed}</ul></details>{picture}</div>"
+        )
+
+    def _has_blocks(self) -> bool:
+        return bool(self.blocks_frame()["log10_p"].notna().any())
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for machines (see the README for the keys)."""
+        return {
+            "schema": "provlab.compare/1",
+            "models": list(self.models),
+            "parameters": self.options.as_record(),
+            "seed": self.options.seed,
+            "versions": provenance.versions(),
+            "statistics": {record.statistic: _record_json(record) for record in self.records},
+            "level": LEVEL,
+            "verdict": self.verdict(),
+            "assumptions": self.assumptions(),
+        }
+
+
+def _by_text(assumptions: Mapping[str, str]) -> dict[str, list[str]]:
+    """Statistics that share an assumption, together."""
+    grouped: dict[str, list[str]] = {}
+    for name, text in assumptions.items():
+        grouped.setdefault(text, []).append(name)
+    return grouped
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else plots.format_log10_p(value)
+
+
+def _record_json(record: PairRecord) -> dict[str, Any]:
+    if record.outcome is None:
+        return {"log10_p": None, "value": None, "floor": None, "blocks": [], "error": record.error}
+    outcome = record.outcome
+    return {
+        "log10_p": outcome.log10_p,
+        "value": outcome.value,
+        "floor": outcome.floor,
+        **({"detail": outcome.detail} if outcome.detail else {}),
+        "blocks": [
+            {"block": block.block, "log10_p": block.log10_p, "value": block.value, "detail": block.detail}
+            for block in outcome.blocks
+        ],
+        "error": None,
+    }

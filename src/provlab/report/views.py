@@ -1,0 +1,61 @@
+"""What the reports of a pair and of a study share: the level of a verdict, frames and plain text tables."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from provlab.inference import pvalues
+from provlab.statistics.base import Model
+from provlab.studies.pairs import PairRecord
+
+LEVEL = 0.01  # of every verdict: the chance, under independence, of one false word among the tests read together
+
+
+def describe(source: str, model: Model) -> dict[str, Any]:
+    """Say which model this was: source, architecture, commit, one digest, and the SHA-256 of each file."""
+    checkpoint = model.checkpoint
+    return {
+        "source": source,
+        "name": model.name,
+        "architecture": checkpoint.architecture,
+        "commit": checkpoint.commit,
+        "digest": checkpoint.digest,
+        "files": checkpoint.files(),
+    }
+
+
+def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Iterable[int]) -> str:
+    """Plain text table with two spaces between columns."""
+    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
+    lines = []
+    for row in [header, ["-" * width for width in widths], *rows]:
+        cells = [cell.rjust(widths[i]) if i in set(right) else cell.ljust(widths[i]) for i, cell in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def holm_adjusted(log10_p: pd.Series) -> pd.Series:
+    """Holm-adjusted log10 p of the values that are there."""
+    adjusted = pd.Series(np.nan, index=log10_p.index)
+    there = log10_p.notna()
+    if there.any():
+        adjusted[there] = pvalues.holm(log10_p[there].to_numpy(dtype=float))
+    return adjusted
+
+
+def reasons(records: Sequence[PairRecord]) -> pd.Series:
+    """Why each record failed, None where it did not (and not the NaN that a column of text would hold)."""
+    return pd.Series([record.error for record in records], dtype=object)
+
+
+def blocks_frame(records: Iterable[PairRecord]) -> pd.DataFrame:
+    columns = ["a", "b", "statistic", "block", "value", "log10_p"]
+    rows = [
+        (record.a, record.b, record.statistic, block.block, block.value, block.log10_p)
+        for record in records
+        if record.outcome
+        for block in record.outcome.blocks
+    ]
+    return pd.DataFrame(rows, columns=columns).astype({"log10_p": float})
