@@ -1,0 +1,236 @@
+"""The floors of the house: imports run down only, in no circle, and the library knows no notebook by name.
+
+The plan is DESIGN.md. The checks read the source with `ast`, so that an import inside a function counts as well; an
+import for the type checker alone does not, since nothing runs it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import provlab
+
+SRC = Path(provlab.__file__).parent
+PROJECT = SRC.parent.parent
+
+GROUND = {"errors", "files"}
+LIBRARY = GROUND | {"inference", "models", "zoo", "statistics", "studies"}
+# what each floor may stand on, besides itself
+MAY_IMPORT = {
+    "errors": set(),
+    "files": {"errors"},
+    "provenance": GROUND,
+    "inference": GROUND,
+    "models": GROUND,
+    "zoo": GROUND | {"models"},
+    "statistics": GROUND | {"models", "inference"},
+    "studies": LIBRARY,
+    "plots": GROUND | {"inference.calibration"},
+    "report": LIBRARY | {"plots", "provenance"},
+    "api": LIBRARY | {"report"},
+    "experiment": LIBRARY | {"plots", "provenance", "report", "api"},
+    "runner": GROUND | {"provenance", "experiment"},
+    "cli": LIBRARY | {"provenance", "report", "api", "experiment", "runner"},
+    "__init__": set(),
+}
+# libraries that a floor must do without, and the modules that may use them all the same
+WITHOUT = {
+    "inference": ({"torch", "transformers", "safetensors", "huggingface_hub", "pandas", "matplotlib"}, {"example_one"}),
+    "models": ({"pandas", "matplotlib", "scipy", "papermill"}, set()),
+    "statistics": ({"transformers", "huggingface_hub", "matplotlib", "pandas", "papermill"}, set()),
+    "studies": ({"torch", "transformers", "matplotlib", "papermill"}, set()),
+    "plots": ({"torch", "transformers", "papermill"}, set()),
+}
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """Dotted name below the package, ``studies.pairs``, of every module; a package stands for its ``__init__``."""
+    found = {}
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)] = path
+    return found
+
+
+def _run_imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Import statements that are ever run."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        yield from _run_imports(node)
+
+
+def imports(path: Path, known: set[str]) -> tuple[set[str], set[str]]:
+    """Modules of the package that a file imports, and the outside libraries."""
+    inside: set[str] = set()
+    outside: set[str] = set()
+    for node in _run_imports(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            assert node.level == 0, f"{path}: relative imports are not read here; write them out"
+            module = str(node.module)
+            # ``from provlab.studies import claims`` imports a module, ``from provlab.files import digest`` a name
+            names = [f"{module}.{alias.name}" for alias in node.names]
+            names = [name if name.removeprefix("provlab.") in known else module for name in names]
+        for name in names:
+            (inside if name.partition(".")[0] == "provlab" else outside).add(name)
+    return {name.removeprefix("provlab.") for name in inside} - {"provlab"}, {n.partition(".")[0] for n in outside}
+
+
+def upward(root: Path) -> list[str]:
+    """Imports that no arrow of the plan allows."""
+    found = modules(root)
+    bad = []
+    for name, path in found.items():
+        floor = name.partition(".")[0]
+        inside, outside = imports(path, set(found))
+        for target in sorted(inside):
+            below = target.partition(".")[0]
+            if below != floor and not {below, target} & MAY_IMPORT.get(floor, set()):
+                bad.append(f"{name} imports {target}")
+        banned, excused = WITHOUT.get(floor, (set(), set()))
+        if name.rpartition(".")[2] not in excused:
+            bad += [f"{name} imports {library}" for library in sorted(outside & banned)]
+        if floor not in MAY_IMPORT:
+            bad.append(f"{name} stands on no floor of the plan")
+    return bad
+
+
+def circles(root: Path) -> list[str]:
+    """Circles of imports, each by one path round it."""
+    found = modules(root)
+    below = {name: sorted(imports(path, set(found))[0] & set(found)) for name, path in found.items()}
+    done: set[str] = set()
+
+    def walk(name: str, path: list[str]) -> Iterator[str]:
+        if name in path:
+            yield " -> ".join([*path[path.index(name) :], name])
+        elif name not in done:
+            for target in below[name]:
+                yield from walk(target, [*path, name])
+            done.add(name)
+
+    return [circle for name in below for circle in walk(name, [])]
+
+
+def names_of_pages(root: Path, notebooks: list[str], profiles: list[str]) -> list[str]:
+    """Strings in the code, docstrings aside, that name a notebook, its page, or a profile's file."""
+    common = {"status", "scoreboard"}  # also the names of a column and of a picture
+    files = [re.escape(stem) + r"\.(?:ipynb|html)" for stem in notebooks] + [rf"{re.escape(p)}\.yml" for p in profiles]
+    bad = []
+    for name, path in modules(root).items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
+                named = node.value in set(notebooks) - common or re.search(rf"\b(?:{'|'.join(files)})\b", node.value)
+                if named:
+                    bad.append(f"{name}, line {node.lineno}: {node.value!r}")
+    return bad
+
+
+NOTEBOOKS = [path.stem for path in (PROJECT / "notebooks").glob("*.ipynb")]
+PROFILES = [path.stem for path in (PROJECT / "notebooks" / "profiles").glob("*.yml")]
+
+
+def test_arrows_run_down_only():
+    assert upward(SRC) == []
+
+
+def test_there_are_no_circles():
+    assert circles(SRC) == []
+
+
+def test_the_library_knows_no_notebook_and_no_profile():
+    assert NOTEBOOKS
+    assert PROFILES
+    assert names_of_pages(SRC, NOTEBOOKS, PROFILES) == []
+
+
+def test_the_plan_names_every_floor():
+    floors = {name.partition(".")[0] for name in modules(SRC)}
+    assert floors == set(MAY_IMPORT)
+    plan = (PROJECT / "DESIGN.md").read_text(encoding="utf-8")
+    for floor in floors - {"__init__"}:
+        assert re.search(rf"\b{floor}\b", plan), floor
+
+
+# The checks themselves ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "said"),
+    [
+        ("models/x", "from provlab.statistics import get", "models.x imports statistics"),
+        ("models/x", "from provlab import zoo", "models.x imports zoo"),
+        ("models/x", "def f():\n    import provlab.inference.matching", "models.x imports inference.matching"),
+        ("inference/x", "import torch.nn as nn", "inference.x imports torch"),
+        ("inference/x", "from transformers import AutoModel", "inference.x imports transformers"),
+        ("statistics/x", "from provlab.studies.store import Store", "statistics.x imports studies.store"),
+        ("zoo/x", "from provlab.inference import pvalues", "zoo.x imports inference.pvalues"),
+        ("plots/x", "from provlab.inference import pvalues", "plots.x imports inference.pvalues"),
+        ("plots/x", "from provlab.report import Comparison", "plots.x imports report"),
+        ("studies/x", "try:\n    from provlab import api\nexcept ImportError:\n    pass", "studies.x imports api"),
+        ("files", "import provlab.provenance", "files imports provenance"),
+        ("runner", "from provlab.api import compare", "runner imports api"),
+        ("attic/x", "x = 1", "attic.x stands on no floor of the plan"),
+    ],
+)
+def test_a_planted_arrow_is_seen(tmp_path, module, code, said):
+    for name in ("studies/store", "inference/pvalues", "inference/matching", "statistics/__init__"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.py").touch()
+    for name in ("zoo", "api", "report", "provenance"):
+        (tmp_path / f"{name}.py").touch()
+    path = tmp_path / f"{module}.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(code)
+    assert said in upward(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("inference/example_one", "import torch"),
+        ("models/x", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from provlab import statistics"),
+        ("plots/x", "from provlab.inference import calibration"),
+        ("statistics/x", "import torch\nfrom provlab.models import anatomy"),
+    ],
+)
+def test_what_the_plan_allows_is_no_fault(tmp_path, module, code):
+    (tmp_path / "inference").mkdir()
+    (tmp_path / "inference" / "calibration.py").touch()
+    path = tmp_path / f"{module}.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(code)
+    assert upward(tmp_path) == []
+
+
+def test_a_planted_circle_is_seen(tmp_path):
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "a.py").write_text("from provlab.zoo import b")
+    (tmp_path / "zoo" / "b.py").write_text("from provlab.zoo.c import x")
+    (tmp_path / "zoo" / "c.py").write_text("x = 1\ndef f():\n    from provlab.zoo.a import y")
+    assert circles(tmp_path) == ["zoo.a -> zoo.b -> zoo.c -> zoo.a"]
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ('run("llama_tree")', True),
+        ('help = "see notebooks/profiles/smoke.yml"', True),
+        ('link = f"status.html#{x}"', True),
+        ('"""Started by llama_tree.ipynb."""', False),
+        ('row["status"]', False),
+        ('profile = "smoke"', False),
+    ],
+)
+def test_a_planted_name_is_seen(tmp_path, code, found):
+    (tmp_path / "x.py").write_text(code)
+    assert bool(names_of_pages(tmp_path, ["llama_tree", "status"], ["smoke"])) is found
