@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(command=_run)
 
     reproduce = commands.add_parser("reproduce", help="run the notebooks of a plan, skipping what is up to date")
-    reproduce.add_argument("plan", help="a file such as notebooks/profiles/default.yml")
+    reproduce.add_argument("plan", help="a YAML file, see notebooks/profiles/")
     reproduce.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where executed notebooks go")
     reproduce.add_argument("--force", action="store_true", help="run all of them again")
     reproduce.add_argument("--yes", action="store_true", help="do not ask before models are fetched")
