@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers import PreTrainedModel
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy
 from provlab.models.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 #: kinds of activations: the input of the down projection, the outputs of gate and up projection
 KINDS = ("hidden", "gate", "up")
@@ -28,7 +30,7 @@ def random_tokens(vocab_size: int, n_sequences: int, length: int, *, seed: int) 
 
 
 def mlp_activations(
-    model: Checkpoint | PreTrainedModel,
+    model: "Checkpoint | PreTrainedModel",
     tokens: NDArray[np.integer[Any]],
     *,
     kinds: Sequence[str] = ("hidden",),
@@ -94,7 +96,7 @@ def mlp_activations(
 
 
 def next_token_log_probs(
-    model: Checkpoint | PreTrainedModel,
+    model: "Checkpoint | PreTrainedModel",
     tokens: NDArray[np.integer[Any]],
     *,
     device: str = "cpu",
@@ -124,7 +126,7 @@ def next_token_log_probs(
         yield log_probs.reshape(-1, log_probs.shape[-1]).numpy()
 
 
-def _not_finite(model: Checkpoint | PreTrainedModel, what: str, network: PreTrainedModel) -> InvalidWeightsError:
+def _not_finite(model: "Checkpoint | PreTrainedModel", what: str, network: "PreTrainedModel") -> InvalidWeightsError:
     """Say whose numbers they are, and what may help: more precision, or other weights."""
     name = model.source if isinstance(model, Checkpoint) else type(model).__name__
     wide = network.dtype in (torch.float32, torch.float64)
@@ -183,24 +185,24 @@ def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_si
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
 
 
-def _inputs(batch: torch.Tensor, network: PreTrainedModel) -> dict[str, torch.Tensor]:
+def _inputs(batch: torch.Tensor, network: "PreTrainedModel") -> dict[str, torch.Tensor]:
     """Arguments of a forward pass over full sequences; some models warn when no mask says so."""
     ids = batch.to(network.device)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def _network(model: Checkpoint | PreTrainedModel, device: str, dtype: torch.dtype) -> PreTrainedModel:
-    return model if isinstance(model, PreTrainedModel) else model.load_model(dtype=dtype, device=device)
+def _network(model: "Checkpoint | PreTrainedModel", device: str, dtype: torch.dtype) -> "PreTrainedModel":
+    return model.load_model(dtype=dtype, device=device) if isinstance(model, Checkpoint) else model
 
 
-def _anatomy(model: Checkpoint | PreTrainedModel) -> Anatomy:
-    return anatomy_module.of(_Loaded(model) if isinstance(model, PreTrainedModel) else model)
+def _anatomy(model: "Checkpoint | PreTrainedModel") -> Anatomy:
+    return anatomy_module.of(model if isinstance(model, Checkpoint) else _Loaded(model))
 
 
 class _Loaded:
     """A loaded model, seen as the anatomy sees a checkpoint."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: "PreTrainedModel") -> None:
         self.name = self.architecture = type(model).__name__
         self.config: dict[str, Any] = model.config.to_dict()
         self._state = model.state_dict()

@@ -11,17 +11,19 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import transformers
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+import transformers  # the package alone is light; its classes cost seconds and are loaded when a model is
 
 from provlab.errors import CheckpointError, InputError, InvalidWeightsError
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 SCHEMES = "provlab.schemes"  # the entry points that say who resolves ``scheme:name``
 _schemes: dict[str, Callable[[str], Path]] = {}
 
@@ -167,7 +169,7 @@ class Checkpoint:
         """Paths of the small files beside the weights: config, tokenizer, generation settings."""
         return [self._files.path(name) for name in side_files(self._files)]
 
-    def load_model(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> PreTrainedModel:
+    def load_model(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> "PreTrainedModel":
         """Make the model in evaluation mode, with the class that transformers has for its architecture.
 
         Raises
@@ -181,7 +183,7 @@ class Checkpoint:
         """
         self._refuse_custom_code()
         model_class = getattr(transformers, self.architecture, None)
-        if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
+        if not (isinstance(model_class, type) and issubclass(model_class, transformers.PreTrainedModel)):
             raise CheckpointError(
                 f"{self.source}: transformers {transformers.__version__} has no model {self.architecture}"
             )
@@ -219,7 +221,7 @@ class Checkpoint:
                     "never run; only architectures that transformers ships can be loaded"
                 )
 
-    def tokenizer(self) -> PreTrainedTokenizerBase:
+    def tokenizer(self) -> "PreTrainedTokenizerBase":
         """Make the tokenizer.
 
         Raises
@@ -229,7 +231,9 @@ class Checkpoint:
         """
         try:
             with _quiet_transformers():
-                return AutoTokenizer.from_pretrained(self.folder(), local_files_only=True, trust_remote_code=False)
+                return transformers.AutoTokenizer.from_pretrained(
+                    self.folder(), local_files_only=True, trust_remote_code=False
+                )
         except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
             raise CheckpointError(f"{self.source} has no usable tokenizer: {_first_line(error)}") from error
 
