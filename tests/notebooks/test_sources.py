@@ -1,0 +1,278 @@
+"""The notebooks as they are kept: clean, whole, and in step with plans, claims and the book.
+
+Nothing is executed here; `make test` runs them all in the smoke profile.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from provlab import runner
+from provlab.experiment import check_type
+from provlab.studies import claims
+
+PROJECT = Path(__file__).parents[2]
+FOLDER = PROJECT / "notebooks"
+NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
+PLANS = {path.stem: path for path in sorted((FOLDER / "profiles").glob("*.yml"))}
+DECIDING = {row["experiment"] for row in claims.load_claims() if "experiment" in row}
+READING = {"scoreboard", "status"}  # they show what the others left
+CHAPTERS = sorted(set(NOTEBOOKS) - READING)
+
+
+def load(name):
+    return nbformat.read(NOTEBOOKS[name], as_version=4)
+
+
+def code(cell):
+    """Source of a code cell without magics, which are no Python."""
+    return "\n".join("pass" if line.lstrip().startswith(("%", "!")) else line for line in cell.source.splitlines())
+
+
+def words(notebook):
+    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch):
+    monkeypatch.chdir(PROJECT)
+
+
+# Faults of one notebook, each by a function that a planted fault is held against below --------------------------------
+
+
+def unclean(notebook):
+    """Outputs and counts belong to the book, not to the source."""
+    found = [
+        f"cell {i} has outputs or a count"
+        for i, cell in enumerate(notebook.cells)
+        if cell.cell_type == "code" and (cell.outputs or cell.execution_count is not None)
+    ]
+    if not set(notebook.metadata) <= {"kernelspec", "language_info"}:
+        found.append(f"metadata {sorted(notebook.metadata)}")
+    return found
+
+
+def bad_parameters(notebook, name):
+    """One cell of annotated names of types that can be checked, each with a default of that type and a word of help."""
+    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    if len(cells) != 1:
+        return [f"{len(cells)} cells are tagged parameters"]
+    found = []
+    declared = []
+    for statement in ast.parse(cells[0].source).body:
+        line = cells[0].source.splitlines()[statement.lineno - 1]
+        if not isinstance(statement, ast.AnnAssign) or statement.value is None:
+            found.append(f"{line} is no annotated default")
+            continue
+        declared.append(ast.unparse(statement.target))
+        annotation = ast.unparse(statement.annotation)
+        if annotation not in runner.TYPES:
+            found.append(f"{line}: the type {annotation} cannot be checked")
+            continue
+        try:
+            check_type(declared[-1], ast.literal_eval(statement.value), runner.TYPES[annotation])
+        except ValueError as error:
+            found.append(f"{line}: {error}")
+        if "  # " not in line:
+            found.append(f"{line}: no word of help")
+    if "profile" not in declared:
+        found.append("no parameter profile")
+    rest = "\n".join(code(cell) for cell in notebook.cells if cell.cell_type == "code" and cell is not cells[0])
+    used = {node.id for node in ast.walk(ast.parse(rest)) if isinstance(node, ast.Name)}
+    found += [f"{one} is never used" for one in declared if one not in used | {"profile", "seed"}]
+    return found
+
+
+def bad_begin(notebook, name):
+    """The first code cell behind the parameters starts the experiment under the notebook's own name."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    position = next((i for i, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", [])), None)
+    if position is None:
+        return ["there are no parameters"]
+    begun = [i for i, cell in enumerate(cells) if "provlab.begin(" in cell.source]
+    found = (
+        [] if begun == [position + 1] else [f"provlab.begin stands in the code cells {begun}, not in {position + 1}"]
+    )
+    calls = re.findall(r"provlab\.begin\((.*)\)", "\n".join(cell.source for cell in cells))
+    return found + [f"provlab.begin({call})" for call in calls if call != f'"{name}", globals()']
+
+
+def bad_opening(notebook, name):
+    """A title, and right behind it the finding, in a sentence or two."""
+    first = notebook.cells[0]
+    parts = first.source.split("\n\n") if first.cell_type == "markdown" else [""]
+    if not re.fullmatch(r"# \S.*", parts[0]) or len(parts) < 2:
+        return ["it begins with no title and finding"]
+    finding = " ".join(parts[1].replace("*", "").split())
+    if finding[-1:] != "." or not 40 <= len(finding) <= 600:
+        return [f"the finding is no sentence or two: {finding[:80]}"]
+    needed = ["**What the paper claims", "**What you will learn", "**Needs"] if name in CHAPTERS else []
+    return [f"{heading} is missing" for heading in needed if heading not in first.source]
+
+
+def bad_end(notebook, name):
+    """An experiment ends by binding its records."""
+    last = notebook.cells[-1]
+    ends = last.cell_type == "code" and last.source.strip() == "run.finish()"
+    calls = sum(cell.source.count("run.finish()") for cell in notebook.cells if cell.cell_type == "code")
+    return [] if ends and calls == 1 else [f"run.finish() is called {calls} times and last: {ends}"]
+
+
+def bad_exercises(notebook, name):
+    """At least three exercises with their difficulty and minutes, each with a hidden solution of its own."""
+    text = words(notebook)
+    found = []
+    exercises = re.findall(r"(?m)^`{3,}\{exercise\}[^\n]*\n:label: (\S+)\n(.*?)^`{3,}", text, flags=re.DOTALL)
+    solutions = re.findall(r"(?m)^`{3,}\{solution\} (\S+)\n((?::\S+: \S+\n)*)", text)
+    if len(exercises) < 3:
+        found.append(f"{len(exercises)} exercises")
+    if sorted(label for label, _ in exercises) != sorted(label for label, _ in solutions):
+        found.append("exercises and solutions do not answer each other")
+    for label, body in exercises:
+        if not label.startswith(f"{name}-"):
+            found.append(f"the label {label} may clash with that of another page")
+        if not re.search(r"[Dd]ifficulty \d of 3", body) or not re.search(r"\d+ minutes", body):
+            found.append(f"{label} says neither how hard nor how long")
+    return found + [
+        f"the solution of {label} is not hidden" for label, options in solutions if "dropdown" not in options
+    ]
+
+
+def bad_skeleton(notebook, name):
+    """Headings of the page skeleton."""
+    headings = re.findall(r"(?m)^#+ (.*)$", words(notebook))
+    return [f"no heading {one!r}" for one in ("What this does not show", "Exercises", "Summary") if one not in headings]
+
+
+CHECKS = {
+    "clean": (lambda notebook, name: unclean(notebook), list(NOTEBOOKS)),
+    "parameters": (bad_parameters, list(NOTEBOOKS)),
+    "begin": (bad_begin, list(NOTEBOOKS)),
+    "opening": (bad_opening, list(NOTEBOOKS)),
+    "end": (bad_end, CHAPTERS),
+    "exercises": (bad_exercises, CHAPTERS),
+    "skeleton": (bad_skeleton, CHAPTERS),
+}
+
+
+@pytest.mark.parametrize(("check", "name"), [(check, name) for check, (_, names) in CHECKS.items() for name in names])
+def test_notebook(check, name):
+    assert CHECKS[check][0](load(name), name) == []
+
+
+# In step with the rest ------------------------------------------------------------------------------------------------
+
+
+def test_there_are_notebooks():
+    assert set(NOTEBOOKS) >= {"llama_tree", "audit", "scoreboard", "status"}
+    assert set(PLANS) == {"smoke", "default", "paper"}
+
+
+@pytest.mark.parametrize("profile", list(PLANS))
+def test_plans_are_accepted(profile):
+    plan = runner.Plan.read(PLANS[profile])
+    assert plan.profile == profile
+    assert [experiment["notebook"] for experiment in plan.experiments][-2:] == ["scoreboard", "status"]
+    assert all(experiment.get("reads") for experiment in plan.experiments[-2:])
+    assert {experiment["notebook"] for experiment in plan.experiments} == set(NOTEBOOKS)
+
+
+def test_claims_are_decided_by_notebooks_that_run():
+    assert set(NOTEBOOKS) >= DECIDING
+    for row in claims.load_claims():
+        for profile in row.get("profiles", []):
+            plan = yaml.safe_load(PLANS[profile].read_text(encoding="utf-8"))
+            assert row["experiment"] in [experiment["notebook"] for experiment in plan["experiments"]], row["id"]
+
+
+def test_measurements_that_claims_read_are_made():
+    """A predicate that reads a measurement needs a notebook that makes it."""
+    for row in claims.load_claims():
+        name = row.get("predicate", {}).get("measurement")
+        if name:
+            sources = "\n".join(cell.source for cell in load(row["experiment"]).cells)
+            assert f'run.measure("{name}"' in sources or re.search(rf'run\.measure\(\s*"{name}"', sources), row["id"]
+
+
+def test_every_notebook_has_its_page_in_the_book():
+    toc = yaml.safe_load((PROJECT / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    pages = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
+    assert sorted(page.removeprefix("experiments/") for page in pages if page.startswith("experiments/")) == sorted(
+        NOTEBOOKS
+    )
+
+
+# The checks themselves ------------------------------------------------------------------------------------------------
+
+
+def cell_of(notebook, text):
+    return next(cell for cell in notebook.cells if text in cell.source)
+
+
+def add_to(text, more):
+    def spoil(notebook):
+        cell_of(notebook, text).source += more
+
+    return spoil
+
+
+def replace(text, by):
+    def spoil(notebook):
+        cell = cell_of(notebook, text)
+        cell.source = cell.source.replace(text, by)
+
+    return spoil
+
+
+def tag_another(notebook):
+    notebook.cells[4].metadata["tags"] = ["parameters"]
+
+
+def output(notebook):
+    cell_of(notebook, "provlab.begin").outputs = [nbformat.v4.new_output("stream", text="x")]
+
+
+def count(notebook):
+    cell_of(notebook, "provlab.begin").execution_count = 3
+
+
+def begin_later(notebook):
+    begin = cell_of(notebook, "provlab.begin")
+    notebook.cells.remove(begin)
+    notebook.cells.append(begin)
+
+
+PLANTED = [
+    ("clean", output),
+    ("clean", count),
+    ("clean", lambda notebook: notebook.metadata.update(widgets={})),
+    ("parameters", tag_another),
+    ("parameters", add_to("profile: str", "\nextra = 5")),
+    ("parameters", add_to("profile: str", "\nprofiles: tuple = ()  # x")),
+    ("parameters", add_to("profile: str", '\nthreads: int = "5"  # x')),
+    ("parameters", add_to("profile: str", "\nnever_used: int = 5  # x")),
+    ("parameters", add_to("profile: str", "\nseed: int = 5")),
+    ("begin", replace('provlab.begin("audit"', 'provlab.begin("other"')),
+    ("begin", begin_later),
+    ("opening", replace("# Audit your own models\n\n", "# Audit your own models\n\n**Needs.** x\n\n")),
+    ("opening", replace("**Needs.**", "Needs:")),
+    ("end", lambda notebook: notebook.cells.append(nbformat.v4.new_code_cell("1"))),
+    ("end", add_to("provlab.begin", "\nrun.finish()")),
+    ("exercises", replace(":class: dropdown", "")),
+    ("exercises", replace("{exercise}", "{note}")),
+    ("exercises", replace("minutes.*", "long.*")),
+    ("skeleton", replace("## What this does not show", "## Limits")),
+]
+
+
+@pytest.mark.parametrize(("check", "spoil"), PLANTED, ids=[f"{check}-{i}" for i, (check, _) in enumerate(PLANTED)])
+def test_a_planted_fault_is_seen(check, spoil):
+    notebook = load("audit")
+    assert CHECKS[check][0](notebook, "audit") == []
+    spoil(notebook)
+    assert CHECKS[check][0](notebook, "audit") != []
