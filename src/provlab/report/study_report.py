@@ -173,11 +173,15 @@ class StudyReport:
             self.families(),
             statistic=registry.get(name).symbol,
             floor=None if np.isnan(floor) else float(floor),
-            truth=self.truth(),
+            truth=self.truth() if self._truth_is_known() else None,
             level=LEVEL,
             adjusted=self.matrix(name, "holm_log10_p") if corrected else None,
             caption="" if corrected else "Each p-value read on its own, without correction for their number.",
         )
+
+    def _truth_is_known(self) -> bool:
+        """Whether the origin of every model is known; a picture says nothing of truth otherwise."""
+        return all(self.lineage.root(source) for source in self.sources)
 
     def _repr_html_(self) -> str:
         table = self.summary().to_html(index=False, border=0, classes="study")
