@@ -4,6 +4,7 @@ The library under the provlab study. `compare` tests a pair of models, `study` a
 experiment in a notebook. Names are loaded on first use, so that ``import provlab`` costs nothing.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,4 +29,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'provlab' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    with warnings.catch_warnings():  # of a progress bar that we do not use in notebooks
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        return getattr(import_module(_HOMES[name]), name)

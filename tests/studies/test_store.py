@@ -75,7 +75,7 @@ def test_stopped_between_matching_and_unit_the_unit_is_not_there(store, monkeypa
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("provlab.studies.store.write_json", stopped)
+    monkeypatch.setattr("provlab.studies.store.np.save", stopped)
     with pytest.raises(KeyboardInterrupt):
         store.put(KEY, UNIT, np.arange(3))
     assert store.get(KEY) is None

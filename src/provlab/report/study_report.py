@@ -134,13 +134,14 @@ class StudyReport:
             dependent, independent = pairs["dependent"].eq(True), pairs["dependent"].eq(False)
 
             def share(group: pd.Series, rejected: pd.Series = pairs["rejected"], tested: bool = tested) -> str:
-                return f"{int((rejected & group).sum())} of {int(group.sum())}" if tested else "no p-value"
+                return f"{int((rejected & group).sum())} of {int(group.sum())}" if tested and group.any() else "-"
 
             rows.append(
                 {
                     "statistic": statistic,
                     "pairs": len(pairs),
                     "failed": int(pairs["error"].notna().sum()),
+                    "rejected": str(int(pairs["rejected"].sum())) if tested else "no p-value",
                     "dependent rejected": share(dependent),
                     "independent rejected": share(independent),
                 }
@@ -153,7 +154,7 @@ class StudyReport:
         lines = [
             f"{len(self.sources)} models, Holm over the pairs of each statistic, level {LEVEL}",
             "",
-            views.text_table(summary.astype(str).to_numpy().tolist(), list(summary.columns), right=(1, 2, 3, 4)),
+            views.text_table(summary.astype(str).to_numpy().tolist(), list(summary.columns), right=(1, 2, 3, 4, 5)),
         ]
         failures = self.to_frame().dropna(subset=["error"])
         lines += [f"not run: {row.statistic} {row.a} {row.b}: {row.error}" for row in failures.itertuples()]
