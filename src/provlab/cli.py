@@ -90,6 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--permutations", type=int, default=99, metavar="T", help="of PERMTEST for phi_l2 (default: 99)"
     )
+    compare.add_argument("--sequences", type=int, default=32, metavar="N", help="inputs of activations (default: 32)")
+    compare.add_argument("--sequence-length", type=int, default=64, metavar="N", help="tokens in each (default: 64)")
     compare.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
     compare.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     compare.set_defaults(command=_compare)
@@ -195,6 +197,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         dtype=arguments.dtype,
         seed=arguments.seed,
         n_permutations=arguments.permutations,
+        n_sequences=arguments.sequences,
+        sequence_length=arguments.sequence_length,
     )
     if arguments.json:
         _write_json(arguments.json, comparison.to_json())

@@ -10,6 +10,7 @@ from provlab.inference import pvalues
 from provlab.statistics.base import Model
 from provlab.studies.pairs import PairRecord
 
+LONGEST_RULE = 50  # characters
 LEVEL = 0.01  # of every verdict: the chance, under independence, of one false word among the tests read together
 
 
@@ -30,7 +31,9 @@ def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Iter
     """Plain text table with two spaces between columns."""
     widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
     lines = []
-    for row in [header, ["-" * width for width in widths], *rows]:
+    # a long reason in the last column needs no long rule above it
+    rules = ["-" * min(width, LONGEST_RULE) for width in widths]
+    for row in [header, rules, *rows]:
         cells = [cell.rjust(widths[i]) if i in set(right) else cell.ljust(widths[i]) for i, cell in enumerate(row)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
