@@ -1,5 +1,6 @@
 """The commands. Bad input gets status 2, one line that names the thing and the way out, and nothing else."""
 
+import importlib
 import json
 import logging
 import os
@@ -477,9 +478,19 @@ def test_nothing_is_fetched_without_a_yes(run, monkeypatch, tmp_path):
     assert run("reproduce", plan, "-o", tmp_path / "book", "--yes")[0] == 0
 
 
+@pytest.fixture
+def other_corpus(monkeypatch):
+    """A corpus that need not be made; what addresses were computed from it is forgotten again."""
+    ground = importlib.import_module("provlab.zoo.recipes")._ground
+    ground.cache_clear()
+    monkeypatch.setattr("provlab.zoo.corpus.fingerprint", lambda: "0" * 16)
+    yield
+    ground.cache_clear()
+
+
+@pytest.mark.usefixtures("other_corpus")
 def test_zoo_list_and_build(run, monkeypatch, tmp_path):
     monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("provlab.zoo.corpus.fingerprint", lambda: "0" * 16)
     monkeypatch.setattr(zoo, "build", lambda names, **settings: {name: tmp_path / name for name in names or ["oak"]})
     status, out, err = run("zoo", "list", "--edition", "smoke")
     assert (status, err) == (0, "")
