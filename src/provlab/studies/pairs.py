@@ -64,7 +64,7 @@ def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: b
     Raises
     ------
     InputError
-        If fewer than two distinct sources are given.
+        If fewer than two distinct sources are given, or two stand for one folder.
     """
     if repeated := sorted({s for s in sources if sources.count(s) > 1}):
         raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
@@ -79,6 +79,11 @@ def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: b
             if strict:
                 raise
             refused[source] = reason(error)
+    opened: dict[str, str] = {}  # what a source stands for, however it is written
+    for source, model in models.items():
+        other = opened.setdefault(model.checkpoint.source, source)
+        if other != source:
+            raise InputError(f"models must be distinct, but {other} and {source} are one")
     return Bench(tuple(sources), models, refused)
 
 
