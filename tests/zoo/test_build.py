@@ -23,10 +23,12 @@ build = importlib.import_module("provlab.zoo.build")  # `zoo.build` is the funct
 Recipes = dict[str, Recipe]
 
 BUILD = """
+import signal
 import sys
 from pathlib import Path
 from dataclasses import replace
 from provlab import zoo
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests deaf to it
 recipes = zoo.families(path=Path(sys.argv[1]))
 recipes["child"] = replace(recipes["child"], steps=int(sys.argv[2]))
 zoo.build(["child"], recipes=recipes)
