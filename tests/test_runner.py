@@ -308,6 +308,18 @@ def test_a_plan_runs_once_and_then_is_up_to_date(plan, project, executed):
     assert len(executed) == 3
 
 
+def test_an_experiment_whose_records_are_gone_runs_again(plan, project, executed, monkeypatch):
+    write(project / "notebooks" / "tree.ipynb", "run.finish()")
+    stored = set()
+    monkeypatch.setattr(runner, "is_stored", lambda name, profile: (name, profile) in stored)
+    runner.run_plan(plan, project / "book", say=str)
+    executed.clear()
+    assert runner.run_plan(plan, project / "book", say=str) == 2  # and what reads it
+    assert names(executed) == {"tree": 1, "board": 1}
+    stored.add(("tree", "smoke"))
+    assert runner.run_plan(plan, project / "book", say=str) == 0
+
+
 def test_force_runs_all_again(plan, project, executed):
     runner.run_plan(plan, project / "book", say=str)
     assert runner.run_plan(plan, project / "book", force=True, say=str) == 3

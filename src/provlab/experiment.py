@@ -51,6 +51,11 @@ def checked_profile(profile: str) -> str:
     return profile
 
 
+def is_stored(name: str, profile: str) -> bool:
+    """Whether the store of a profile holds what the experiment `name` left."""
+    return Store(provenance.results_root() / checked_profile(profile)).experiment(name) is not None
+
+
 def _unknown_injected(namespace: Mapping[str, Any], known: Sequence[str]) -> list[str]:
     """Names that papermill injected and the parameters cell does not declare."""
     cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith(INJECTED)]

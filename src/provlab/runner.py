@@ -23,7 +23,7 @@ from nbclient.exceptions import DeadKernelError
 
 from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError
-from provlab.experiment import check_type, checked_profile
+from provlab.experiment import check_type, checked_profile, is_stored
 from provlab.files import atomic_file, digest, sha256_file
 
 # what an annotation in a parameters cell may be; no expression is ever evaluated
@@ -39,6 +39,8 @@ TYPES: dict[str, Any] = {
     "list[float]": list[float],
 }
 
+
+FINISHES = "run.finish()"  # the call with which an experiment leaves its records
 
 # what nbformat and papermill raise on a file that is no notebook
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError)
@@ -272,6 +274,14 @@ def _check_keys(what: str, found: Any, known: Mapping[str, type], required: tupl
         check_type(f"{key} of {what}", value, known[key])
 
 
+def _records_are_there(path: Path, profile: str) -> bool:
+    """Whether what an experiment left is still in the store; a notebook that is no experiment leaves nothing."""
+    sources = (cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    if not any(FINISHES in source for source in sources):
+        return True
+    return is_stored(path.stem, profile)
+
+
 def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[str], None] = print) -> int:
     """Run every notebook of a plan that is not up to date; return how many ran."""
     ran = 0
@@ -282,7 +292,7 @@ def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[st
         inputs = before if experiment.get("reads") else ""
         page = output / path.name
         wanted = stamp(path, checked(path, parameters), inputs)
-        if stamp_of(page) == wanted and not force:
+        if stamp_of(page) == wanted and _records_are_there(path, plan.profile) and not force:
             say(f"{path.stem}: up to date")
         else:
             started = time.monotonic()
