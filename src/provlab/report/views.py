@@ -10,7 +10,7 @@ from provlab.inference import pvalues
 from provlab.statistics.base import Model
 from provlab.studies.pairs import PairRecord
 
-LONGEST_RULE = 50  # characters
+LONGEST_RULE = 60  # characters
 LEVEL = 0.01  # of every verdict: the chance, under independence, of one false word among the tests read together
 
 
