@@ -317,3 +317,30 @@ def test_every_figure_has_words(log10_p, truth):
         plots.null_quantiles({"phi_u": [-0.5, -0.1]}),
     ]
     assert all(len(figure.alt) > 30 and "$" not in figure.alt + figure.caption for figure in drawn)
+
+
+def test_a_table_writes_numbers_as_everywhere():
+    frame = pd.DataFrame(
+        {
+            "model": ["oak", "<elm>"],
+            "parent": [None, "oak"],
+            "steps": [900, 1240],
+            "log10 p": [-7520.2, float("nan")],
+            "loss": [3.0, 2.456],
+        }
+    )
+    shown = plots.table(frame, caption="What & why")._repr_html_()
+    rows = re.findall(r"<tr>(.*?)</tr>", shown)
+    assert re.findall(r"<th>(.*?)</th>", rows[0]) == list(frame.columns)  # a plain numbering is left out
+    cells = [re.findall(r"<td(.*?)>(.*?)</td>", row) for row in rows[1:]]
+    number, text = " class=number", ""
+    assert cells[0] == [(text, "oak"), (text, "–"), (number, "900"), (number, "-7,520.2"), (number, "3.00")]
+    assert cells[1] == [(text, "&lt;elm&gt;"), (text, "oak"), (number, "1,240"), (text, "–"), (number, "2.46")]
+    assert "<caption>What &amp; why</caption>" in shown
+
+
+def test_a_table_keeps_named_rows():
+    frame = pd.DataFrame({"p": [0.5]}, index=pd.Index(["phi_u"], name="statistic"))
+    shown = plots.table(frame)._repr_html_()
+    assert "<th>statistic</th><th>p</th>" in shown
+    assert "<th scope='row'>phi_u</th>" in shown

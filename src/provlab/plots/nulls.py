@@ -103,9 +103,9 @@ def _histogram(axes: Axes, series: Mapping[str, NDArray[np.float64]]) -> None:
 
 @styled
 def agreement(
-    x: ArrayLike, y: ArrayLike, *, xlabel: str, ylabel: str, caption: str = "", log10: bool = False
+    x: ArrayLike, y: ArrayLike, *, xlabel: str, ylabel: str, caption: str = "", log10: bool = False, noun: str = "pair"
 ) -> Figure:
-    """Draw two measurements of the same pairs against each other, with the line on which they agree.
+    """Draw two measurements of the same things against each other, with the line on which they agree.
 
     Parameters
     ----------
@@ -113,6 +113,8 @@ def agreement(
         Two values a pair, ``(n,)`` each.
     log10
         The values are log10 p: the axes show -log10 p.
+    noun
+        What a point is.
     """
     a, b = np.asarray(x, dtype=float).ravel(), np.asarray(y, dtype=float).ravel()
     require(a.shape == b.shape and a.size, f"x and y must hold one value a pair each, not {a.size} and {b.size}")
@@ -127,7 +129,7 @@ def agreement(
     axes.set(xlim=ends, ylim=ends, xlabel=xlabel, ylabel=ylabel, aspect="equal")
     style.value_grid(axes)
     gap = float(np.abs(a - b).max())
-    text = f"Each of {a.size} points is one pair; on the line both agree. Largest difference {gap:.2g}."
+    text = f"Each of {a.size} points is one {noun}; on the line both agree. Largest difference {gap:.2g}."
     return Figure(figure, f"{caption} {text}".strip(), f"Scatter of {ylabel} against {xlabel}. {text}")
 
 

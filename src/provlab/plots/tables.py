@@ -31,7 +31,7 @@ class Table:
             labels = (label if isinstance(label, tuple) else (label,)) if index else ()
             cells = [f"<th scope='row'>{escape(str(one))}</th>" for one in labels]
             for column, value in zip(self.frame.columns, row, strict=True):
-                number = isinstance(value, Real) and not isinstance(value, bool)
+                number = isinstance(value, Real) and not isinstance(value, bool) and not pd.isna(value)
                 cells.append(f"<td{' class=number' * number}>{escape(_text(str(column), value))}</td>")
             rows.append(f"<tr>{''.join(cells)}</tr>")
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
@@ -59,7 +59,7 @@ def _text(column: str, value: Any) -> str:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return GAP
     if isinstance(value, (float, np.floating)):
-        return format_log10_p(float(value)) if "log10" in column else f"{value:.3g}"
+        return format_log10_p(float(value)) if "log10" in column else f"{value:#.3g}"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)
