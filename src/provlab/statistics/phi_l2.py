@@ -108,7 +108,8 @@ def block_distances(a: BlockWeights, b: BlockWeights, options: Options) -> list[
     """Euclidean distance of one block and, behind it, of T permuted copies of `a`; summed in float64."""
     other = b.flat()
     rows = chain([a.flat()[None]], a.copies(options))
-    return [float(d) for some in rows for d in (some - other).double().square_().sum(dim=1).sqrt_()]
+    # summed by numpy: torch splits a sum among its threads, and the last digit would depend on their number
+    return [float(d) for some in rows for d in np.sqrt(np.square((some - other).double().numpy()).sum(axis=1))]
 
 
 def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Options) -> permtest.PermTest:
@@ -137,7 +138,7 @@ class PhiL2(Statistic):
 
     name = "phi_l2"
     symbol = "φ_ℓ2"
-    version = 2  # 1 permuted the hidden units of block 0 in step with the embedding
+    version = 3  # 1 permuted block 0 in step with the embedding; 2 summed in an order that threads decided
     reads = "all weights of the blocks"
     assumptions = (
         "the first model was trained by an algorithm that treats hidden units and embedding dimensions alike, from "
