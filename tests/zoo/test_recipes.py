@@ -22,7 +22,7 @@ TREE = Path(provlab.studies.__file__).parent / "published" / "llama7b_tree.csv"
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])
 def test_the_zoo_has_the_published_tree(edition: str) -> None:
-    zoo = recipes.families(edition)
+    zoo = recipes.collection("llama_tree", recipes.families(edition))
     with TREE.open(newline="") as stream:
         published = {row["model_id"]: row["parent"] or None for row in csv.DictReader(stream)}
     ours = {one.mirrors: one.parent and zoo[one.parent].mirrors for one in zoo.values()}
@@ -51,8 +51,8 @@ def test_two_bases_of_one_maker_differ_in_their_seed_alone() -> None:
 def test_all_seeds_and_addresses_differ() -> None:
     both = [recipes.families(edition) for edition in ("default", "smoke")]
     addresses = {recipes.address(name, zoo) for zoo in both for name in zoo}
-    assert len(addresses) == 42
-    assert len({recipe.seed for recipe in both[0].values()}) == 21
+    assert len(addresses) == 2 * (21 + 5)
+    assert len({recipe.seed for recipe in both[0].values()}) == 21 + 5
 
 
 def test_editions_scale_steps_and_nothing_else() -> None:
@@ -131,7 +131,7 @@ def test_an_unknown_name_is_refused_with_its_neighbours() -> None:
     zoo = recipes.families()
     with pytest.raises(ZooError, match=r"no zoo model 'oak-chta'; did you mean oak-chat .*`provlab zoo list`"):
         recipes.named("oak-chta", zoo)
-    with pytest.raises(ZooError, match=r"no zoo model 'qqq'; `provlab zoo list` names all 21"):
+    with pytest.raises(ZooError, match=r"no zoo model 'qqq'; `provlab zoo list` names all 26"):
         recipes.named("qqq", zoo)
 
 
