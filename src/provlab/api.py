@@ -123,7 +123,7 @@ def study(
     progress: bool = True,
     **settings: object,
 ) -> StudyReport:
-    """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` for the 21 models of the zoo's tree.
+    """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
 
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished units are never
     computed again, so a study that was stopped goes on where it was.

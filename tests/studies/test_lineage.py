@@ -22,11 +22,11 @@ def lineage():
 
 
 def test_the_zoo_is_the_published_tree():
-    recipes = zoo.families("default")
+    recipes = zoo.collection("llama_tree", zoo.families("default"))
     mirrors = {name: recipe.mirrors for name, recipe in recipes.items()}
     assert sorted(mirrors.values()) == sorted(TREE)
     assert {mirrors[name]: mirrors.get(parent) for name, parent in zoo.parents(recipes).items()} == TREE
-    assert {name: recipe.parent for name, recipe in zoo.families("smoke").items()} == zoo.parents(recipes)
+    assert zoo.parents(zoo.families("smoke")) == zoo.parents(zoo.families("default"))
 
 
 def test_the_counts_of_the_paper(lineage):

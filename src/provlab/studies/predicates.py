@@ -209,11 +209,13 @@ def derives_from(evidence: Evidence, measurement: str, statistic: str, log10_p: 
     names = [roles["base"], roles["leak"], *roles["controls"]]
     rows = evidence.pairs[evidence.pairs["statistic"] == statistic]
     found = {frozenset((row["a"], row["b"])): float(row["log10_p"]) for _, row in rows.iterrows() if not row["error"]}
-    wanted = [frozenset(pair) for pair in combinations(names, 2)]  # the first is base and leak, each other has a control
-    if not roles["controls"] or not {pair for pair in wanted if pair <= set(rows["a"]) | set(rows["b"])}:
+    wanted = [
+        frozenset(pair) for pair in combinations(names, 2)
+    ]  # the first is base and leak, each other has a control
+    if not roles["controls"] or not set(names) <= set(rows["a"]) | set(rows["b"]):
         return Verdict(NOT_RUN, "", "the leak, its base and a control were not compared")
-    if lost := [pair for pair in wanted if pair not in found]:
-        return Verdict(FAILS, f"{len(found)} pairs compared", f"{len(lost)} pairs could not be compared")
+    if failed := sum(pair not in found for pair in wanted):
+        return Verdict(FAILS, f"{len(found)} pairs compared", f"{failed} pairs could not be compared")
     values = np.array([found[pair] for pair in wanted])
     rejected = pvalues.holm(values) <= np.log10(level)
     ours = (

@@ -1,7 +1,7 @@
 """From a recipe and its parent's folder to a trained model, measured before and after, and refused if it is no good.
 
-Nothing here decides a model's weights (`provlab.zoo.train`, `provlab.zoo.derive` and `provlab.zoo.quantise` do), so this module is not part of
-a model's address.
+Nothing here decides a model's weights (`provlab.zoo.train`, `provlab.zoo.derive` and `provlab.zoo.quantise` do), so
+this module is not part of a model's address.
 """
 
 import math
@@ -126,7 +126,7 @@ def _quantise(model: PreTrainedModel, quantiser: Quantiser) -> None:
     """Pass every matrix through the quantiser, in place; the norms' vectors stay whole, as in GGUF files."""
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.ndim == 2:  # noqa: PLR2004
+            if parameter.ndim == 2:
                 restored = quantised(parameter.numpy(), quantiser.bits, quantiser.block)
                 parameter.copy_(torch.from_numpy(restored))
 

@@ -56,8 +56,8 @@ def quantised(weights: Weights, bits: int, block: int = 32) -> Weights:
     flat = np.asarray(weights, dtype=np.float64).ravel()
     padded = np.pad(flat, (0, -flat.size % (block * BLOCKS_IN_SUPER_BLOCK)))
     blocks = padded.reshape(-1, BLOCKS_IN_SUPER_BLOCK, block)
-    minimum = _in_six_bits(np.maximum(-blocks.min(axis=2), 0.0))  # a block's lowest value is at most zero
-    scale = _in_six_bits((np.maximum(blocks.max(axis=2), 0.0) + minimum) / steps)
+    depth = np.maximum(-blocks.min(axis=2), 0.0)  # zero lies in every block's range
+    minimum, scale = _in_six_bits(depth), _in_six_bits((np.maximum(blocks.max(axis=2), 0.0) + depth) / steps)
     divisor = np.where(scale > 0, scale, 1.0)[:, :, None]
     q = np.clip(np.rint((blocks + minimum[:, :, None]) / divisor), 0, steps)
     restored = scale[:, :, None] * q - minimum[:, :, None]
