@@ -280,8 +280,8 @@ def test_block_bars_hold_every_block():
 
 def test_names_at_the_ends_of_curves_do_not_overlap():
     same = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
-    figure = plots.curve({name: same for name in "abc"}, xlabel="x", ylabel="y", caption="One curve three times.")
-    figure.png()
+    figure = plots.curve(dict.fromkeys("abc", same), xlabel="x", ylabel="y", caption="One curve three times.")
+    figure.figure.draw_without_rendering()
     axes = figure.figure.axes[0]
     boxes = sorted((text.get_window_extent() for text in axes.texts), key=lambda box: box.y0)
     assert len(boxes) == 3

@@ -348,7 +348,7 @@ def curve(
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log" if logx else "linear", yscale="log" if logy else "linear")
     style.value_grid(axes)
     heights = axes.transData.transform(list(ends.values()))[:, 1] * 72 / figure.dpi
-    for i, (name, shift) in enumerate(zip(ends, _apart(heights, 1.2 * style.SMALL) - heights, strict=True)):
+    for i, (name, shift) in enumerate(zip(ends, _apart(heights, 1.6 * style.SMALL) - heights, strict=True)):
         axes.annotate(
             name,
             ends[name],
