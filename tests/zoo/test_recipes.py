@@ -22,7 +22,7 @@ TREE = Path(provlab.studies.__file__).parent / "published" / "llama7b_tree.csv"
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])
 def test_the_zoo_has_the_published_tree(edition: str) -> None:
-    zoo = recipes.collection("llama_tree", recipes.families(edition))
+    zoo = recipes.collection("tree", recipes.families(edition))
     with TREE.open(newline="") as stream:
         published = {row["model_id"]: row["parent"] or None for row in csv.DictReader(stream)}
     ours = {one.mirrors: one.parent and zoo[one.parent].mirrors for one in zoo.values()}
@@ -42,7 +42,7 @@ def test_collections_part_the_zoo() -> None:
     assert (
         len({one.shape for one in large.values() if one.shape}) == 1
     )  # an equal shape is what makes strangers matchable
-    with pytest.raises(ZooError, match="the zoo has no collection 'small'; it has llama_tree, large"):
+    with pytest.raises(ZooError, match="the zoo has no collection 'small'; it has tree, large"):
         recipes.collection("small", zoo)
 
 

@@ -38,7 +38,7 @@ EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"
 _ARITHMETIC = ("torch", "transformers", "tokenizers", "peft")
 _WORDS = ("name", "family", "collection", "parent", "mirrors", "about")
 _ONLY_IF_SET = ("quantiser",)  # fields younger than the models: without one, a model keeps the address it had
-TREE = "llama_tree"  # the collection that ``zoo:*`` means
+TREE = "tree"  # the collection that ``zoo:*`` means
 
 
 T = TypeVar("T")
