@@ -4,6 +4,7 @@ Expected counts are written down from the small data below, by hand.
 """
 
 import base64
+import itertools
 import re
 
 import matplotlib as mpl
@@ -275,6 +276,16 @@ def test_block_bars_hold_every_block():
     assert "φ_U from -3.0 to -500.0; φ_H all -1.0" in figure.caption
     heights = [bar.get_height() for bar in figure.figure.axes[0].patches]
     assert heights == [500.0, 3.0]
+
+
+def test_names_at_the_ends_of_curves_do_not_overlap():
+    same = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
+    figure = plots.curve(dict.fromkeys("abc", same), xlabel="x", ylabel="y", caption="One curve three times.")
+    figure.figure.draw_without_rendering()
+    axes = figure.figure.axes[0]
+    boxes = sorted((text.get_window_extent() for text in axes.texts), key=lambda box: box.y0)
+    assert len(boxes) == 3
+    assert all(above.y0 >= below.y1 for below, above in itertools.pairwise(boxes))
 
 
 def test_curve_needs_x_and_y():

@@ -16,7 +16,7 @@ from provlab.studies.store import Store
 
 
 def expand(models: Sequence[str | Path]) -> list[str]:
-    """Replace ``zoo:*`` or ``zoo:*@edition`` by all models of the zoo, in the order of the tree.
+    """Replace ``zoo:*`` or ``zoo:*@edition`` by the zoo's Llama tree, in the order of the tree.
 
     Raises
     ------
@@ -30,7 +30,8 @@ def expand(models: Sequence[str | Path]) -> list[str]:
         if source == "zoo:*" or source.startswith("zoo:*@"):
             edition = source.partition("@")[2]
             suffix = f"@{edition}" if edition else ""
-            parents = zoo.parents(zoo.families(edition or zoo.default_edition()))
+            recipes = zoo.families(edition or zoo.default_edition())
+            parents = zoo.parents(zoo.collection(zoo.TREE, recipes))
             expanded += [f"zoo:{name}{suffix}" for name in tree_order(parents)]
         else:
             expanded.append(source)
@@ -122,7 +123,7 @@ def study(
     progress: bool = True,
     **settings: object,
 ) -> StudyReport:
-    """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the whole zoo.
+    """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
 
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished units are never
     computed again, so a study that was stopped goes on where it was.

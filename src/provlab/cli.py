@@ -258,10 +258,10 @@ def _zoo_list(arguments: argparse.Namespace) -> int:
     edition = arguments.edition or zoo.default_edition()
     rows = zoo.status(edition)
     suffix = "" if edition == "default" else f"@{edition}"
-    print(f"{'model':<28}{'parent':<22}{'kind':<26}{'steps':>6}  built")
+    print(f"{'model':<28}{'parent':<22}{'kind':<12}{'collection':<14}{'steps':>6}  built")
     for row in rows:
         print(
-            f"{'zoo:' + row.name + suffix:<28}{row.parent or '-':<22}{row.kind:<26}{row.steps:>6}  "
+            f"{'zoo:' + row.name + suffix:<28}{row.parent or '-':<22}{row.kind:<12}{row.collection:<14}{row.steps:>6}  "
             f"{'yes' if row.built else 'no'}"
         )
     print(f"{sum(row.built for row in rows)} of {len(rows)} models of the edition {edition} are built")

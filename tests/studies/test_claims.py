@@ -71,6 +71,7 @@ def test_values_that_stand_in_the_paper():
     assert shown["I4"].startswith("69 of 69 pairs, each p <2.2e-308; 141 independent")
     assert shown["I7"] == "log JSD of a dependent pair up to -10.24, of an independent pair down to -11.10"
     assert "37.5%" in shown["I9"]
+    assert shown["I10"] == "p <2.2e-308; the other two 0.571 and 0.539"
     assert "750B" in shown["I9"]
 
 
@@ -176,6 +177,7 @@ def tree(planted):
             "dependent": [0.1] * 50,
             "n_permutations": 9,
         },
+        "roles": {"base": "a", "leak": "a1", "controls": ["b", "c"]},
         "tail": {
             "log10_p_t": np.log10([0.2, 0.5, 0.9]).tolist(),
             "log10_p_permtest": np.log10([2001 / 10000, 4990 / 10000, 9010 / 10000]).tolist(),
@@ -196,6 +198,7 @@ ARGUMENTS = {
         "log10_p": -30,
         "share": 0.375,
     },
+    "derives_from": {"measurement": "roles", "statistic": "phi_u", "log10_p": -30, "level": 0.01},
     "permtest_uniform": {"measurement": "example_one", "min_pairs": {"smoke": 200, "default": 300}},
     "blocks_independent": {"statistics": ["phi_u", "phi_h"], "ks": 0.01, "level": 0.99},
     "tail_agrees": {"measurement": "tail", "level": 0.01},
@@ -286,6 +289,12 @@ FAULTS = [
     ("long_training_found", set_p("phi_h", "a", "a11", -2.0), "phi_h loses the chain"),
     ("long_training_found", set_p("phi_u", "a", "a1", -2.0), "phi_u loses the chain"),
     ("long_training_found", measure("long_training", share=0.2), "the child saw only 20.0% of its base's tokens"),
+    ("derives_from", set_p("phi_u", "a", "a1", -2.0), "the leak and its base are not below -30"),
+    ("derives_from", set_p("phi_u", "a", "b", -9.0), "Holm at 0.01 rejects 1 pairs with a control"),
+    ("derives_from", set_p("phi_u", "b", "c", -9.0), "Holm at 0.01 rejects 1 pairs with a control"),
+    ("derives_from", measure("roles", leak="d"), "the leak and its base are not below -30"),
+    ("derives_from", measure("roles", controls=["a2"]), "Holm at 0.01 rejects 2 pairs with a control"),
+    ("derives_from", fails_to_run("phi_u"), "1 pairs could not be compared"),
     ("permtest_uniform", measure("example_one", independent=[0.5] * 20), "only 20 pairs, fewer than 300"),
     ("permtest_uniform", measure("example_one", independent=[0.1] * 200 + [0.9] * 300), "not uniform"),
     ("permtest_uniform", measure("example_one", independent=[0.5] * 500), "not uniform"),
@@ -310,6 +319,8 @@ NOT_RUN = [
         "hold no child that was trained on for so long",
     ),
     ("long_training_found", only("a", "b", "a2"), "was not compared"),
+    ("derives_from", only("a", "a1"), "a control were not compared"),
+    ("derives_from", measure("roles", controls=[]), "a control were not compared"),
     ("blocks_independent", only("a", "b"), "too few to correlate"),
     ("blocks_independent", lambda planted: planted.measurements.update(disjoint=[]), "too few to correlate"),
     ("tail_agrees", lambda planted: planted.measurements.update(tail={}), "no pair was run through PERMTEST"),

@@ -13,7 +13,7 @@ from provlab.studies.lineage import LONG_TRAINED, Lineage, published_parents, tr
 # read here without provlab's own reader
 TABLE = (Path(studies.__file__).parent / "published" / "llama7b_tree.csv").read_text(encoding="utf-8")
 TREE = {row["model_id"]: row["parent"] or None for row in csv.DictReader(TABLE.splitlines())}
-SOURCES = [f"zoo:{name}" for name in zoo.families("default")]
+SOURCES = [f"zoo:{name}" for name in zoo.collection("tree", zoo.families("default"))]
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +22,11 @@ def lineage():
 
 
 def test_the_zoo_is_the_published_tree():
-    recipes = zoo.families("default")
+    recipes = zoo.collection("tree", zoo.families("default"))
     mirrors = {name: recipe.mirrors for name, recipe in recipes.items()}
     assert sorted(mirrors.values()) == sorted(TREE)
     assert {mirrors[name]: mirrors.get(parent) for name, parent in zoo.parents(recipes).items()} == TREE
-    assert {name: recipe.parent for name, recipe in zoo.families("smoke").items()} == zoo.parents(recipes)
+    assert zoo.parents(zoo.families("smoke")) == zoo.parents(zoo.families("default"))
 
 
 def test_the_counts_of_the_paper(lineage):

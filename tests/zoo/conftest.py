@@ -22,6 +22,7 @@ defaults:
        max_position_embeddings: 24}
   tuned: {steps: 6, learning_rate: 0.01}
   adapter: {steps: 6, learning_rate: 0.02}
+  quantised: {steps: 0, learning_rate: 0.01}
 models:
   root: {kind: base, seed: 1, mixture: {prose: 0.5, code: 0.5}}
   child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}
@@ -29,6 +30,8 @@ models:
     {kind: adapter, parent: root, seed: 3, mixture: {chat: 1.0},
      adapter: {rank: 2, alpha: 4, targets: [up_proj, q_proj]}}
   grandchild: {kind: tuned, parent: child, seed: 4, mixture: {math: 1.0}, schedule: linear}
+  leak:
+    {kind: quantised, parent: child, seed: 6, collection: leaks, mixture: {chat: 1.0}, quantiser: {bits: 4, block: 32}}
   other: {kind: base, seed: 5, mixture: {code: 1.0}}
 """
 

@@ -147,8 +147,19 @@ def test_a_training_process_that_dies_is_named(cache: Path, tiny: Recipes, monke
         zoo.build(["root"], recipes=tiny, progress=False)
 
 
+def test_a_model_without_steps_is_built_through_the_workers(
+    cache: Path, tiny: Recipes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("root", "child"):
+        worker.make_model(name, tiny, lambda _: None)
+    folder = zoo.build(["leak"], recipes=tiny)["leak"]  # nothing but steps 0: a share of them is no number
+    assert worker.is_made(folder)
+    assert "leak, loss" in capfd.readouterr().err
+
+
 def test_the_longest_chain_goes_first(tiny: Recipes) -> None:
-    assert build._longest_below(tiny) == {"root": 62, "child": 12, "merged": 6, "grandchild": 6, "other": 50}
+    longest = {"root": 62, "child": 12, "merged": 6, "grandchild": 6, "leak": 0, "other": 50}
+    assert build._longest_below(tiny) == longest
 
 
 def test_bad_requests_are_refused(tiny: Recipes) -> None:
@@ -174,10 +185,11 @@ def test_a_name_is_found_and_a_bare_name_means_the_edition_of_the_environment(
     assert zoo.locate("root") == zoo.locate("root@smoke") != zoo.locate("root@default")
 
     rows = {row.name: row for row in zoo.status("smoke")}
-    assert list(rows) == ["root", "child", "merged", "grandchild", "other"]
+    assert list(rows) == ["root", "child", "merged", "grandchild", "leak", "other"]
     assert (rows["root"].built, rows["root"].steps, rows["root"].tokens) == (True, 25, 25 * 8 * 24)
     assert rows["root"].path == zoo.locate("root")
     assert rows["root"].loss is not None
+    assert (rows["leak"].steps, rows["leak"].tokens, rows["leak"].collection) == (0, 0, "leaks")
     assert (rows["child"].built, rows["child"].loss, rows["child"].parent) == (False, None, "root")
 
 

@@ -12,8 +12,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from provlab.errors import ZooError
 from provlab.files import sha256_file
+from provlab.zoo import card as card_module
 from provlab.zoo import make, train, worker
 from provlab.zoo.derive import add_adapter, merge_adapter
+from provlab.zoo.quantise import quantised
 from provlab.zoo.recipes import Recipe, address
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
@@ -70,6 +72,27 @@ def test_a_model_is_a_plain_checkpoint_with_its_card(cache: Path, tiny: Recipes)
         assert said in words
     assert not list((cache / "zoo").glob(".root*"))
     assert not list((cache / "zoo").glob(".child*"))
+
+
+def test_a_quantised_model_is_its_parent_in_few_bits(cache: Path, tiny: Recipes) -> None:
+    _, child, leak = make_all(tiny, "root", "child", "leak")
+    old, new = (AutoModelForCausalLM.from_pretrained(folder).state_dict() for folder in (child, leak))
+    for name, tensor in new.items():
+        if tensor.ndim == 1:
+            assert torch.equal(tensor, old[name])
+        else:
+            assert torch.equal(tensor, torch.from_numpy(quantised(old[name].numpy(), 4, 32)))
+            assert len(tensor.flatten()[:32].unique()) <= 2**4
+    card = json.loads((leak / "card.json").read_text())
+    assert card["lineage"] == ["leak", "child", "root"]
+    assert (card["tokens"], card["learning_curve"]) == (0, [])
+    assert 0.01 < card["relative_change"]["up_proj"] < 0.2
+    words = (leak / "README.md").read_text()
+    assert "4 bits by blocks of 32 weights" in words
+    assert "AdamW" not in words
+    again = replace(tiny["leak"], mirrors=None)
+    card_module.refresh(leak, again)
+    assert "takes the place" not in (leak / "README.md").read_text()
 
 
 def test_a_base_starts_near_the_loss_of_guessing_and_learns(cache: Path, tiny: Recipes) -> None:

@@ -22,7 +22,7 @@ TREE = Path(provlab.studies.__file__).parent / "published" / "llama7b_tree.csv"
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])
 def test_the_zoo_has_the_published_tree(edition: str) -> None:
-    zoo = recipes.families(edition)
+    zoo = recipes.collection("tree", recipes.families(edition))
     with TREE.open(newline="") as stream:
         published = {row["model_id"]: row["parent"] or None for row in csv.DictReader(stream)}
     ours = {one.mirrors: one.parent and zoo[one.parent].mirrors for one in zoo.values()}
@@ -31,6 +31,19 @@ def test_the_zoo_has_the_published_tree(edition: str) -> None:
     pairs = list(itertools.combinations(zoo, 2))
     assert sum(recipes.dependent(a, b, zoo) for a, b in pairs) == 69
     assert len(pairs) == 210
+
+
+def test_collections_part_the_zoo() -> None:
+    zoo = recipes.families()
+    tree, large = (recipes.collection(name, zoo) for name in (recipes.TREE, "large"))
+    assert len(tree) == 21
+    assert list(large) == ["pine", "pine-tuned", "pine-leak", "larch", "cedar"]
+    assert {**tree, **large} == zoo
+    assert (
+        len({one.shape for one in large.values() if one.shape}) == 1
+    )  # an equal shape is what makes strangers matchable
+    with pytest.raises(ZooError, match="the zoo has no collection 'small'; it has tree, large"):
+        recipes.collection("small", zoo)
 
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])
@@ -51,8 +64,8 @@ def test_two_bases_of_one_maker_differ_in_their_seed_alone() -> None:
 def test_all_seeds_and_addresses_differ() -> None:
     both = [recipes.families(edition) for edition in ("default", "smoke")]
     addresses = {recipes.address(name, zoo) for zoo in both for name in zoo}
-    assert len(addresses) == 42
-    assert len({recipe.seed for recipe in both[0].values()}) == 21
+    assert len(addresses) == 2 * (21 + 5)
+    assert len({recipe.seed for recipe in both[0].values()}) == 21 + 5
 
 
 def test_editions_scale_steps_and_nothing_else() -> None:
@@ -68,9 +81,9 @@ def test_a_recipe_survives_the_way_to_another_process(tiny: dict[str, recipes.Re
 
 
 def test_models_stand_in_the_order_of_the_tree(tiny: dict[str, recipes.Recipe]) -> None:
-    assert list(tiny) == ["root", "child", "merged", "grandchild", "other"]  # as in the file
+    assert list(tiny) == ["root", "child", "merged", "grandchild", "leak", "other"]  # as in the file
     backwards = list(recipes.in_order(dict(reversed(tiny.items()))))
-    assert backwards == ["other", "root", "child", "grandchild", "merged"]  # parents moved forward
+    assert backwards == ["other", "root", "child", "leak", "grandchild", "merged"]  # parents moved forward
 
 
 CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
@@ -93,12 +106,20 @@ CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
         ("{chat: 1.0}", "{chat: 0.0}", "'child': mixture must give positive shares"),
         ("{chat: 1.0}", "{}", "'child': mixture must give positive shares"),
         ("{chat: 1.0}", "[chat]", "'child': mixture must be dict"),
-        ("kind: tuned", "kind: tamed", "'child': kind must be one of base, continued, tuned, adapter, not 'tamed'"),
+        (
+            "kind: tuned",
+            "kind: tamed",
+            "'child': kind must be one of base, continued, tuned, adapter, quantised, not 'tamed'",
+        ),
         ("kind: tuned", "kind: base", "'child': a base, and only a base, has no parent"),
         ("kind: tuned", "kind: adapter", "'child': kind adapter, and only it, has an adapter"),
         ("parent: root, ", "", "'child': a base, and only a base, has no parent"),
         ("parent: root", "parent: rot", "'child': its parent 'rot' is not in the zoo"),
         ("parent: root", "parent: grandchild", "zoo recipes descend from themselves: "),
+        ("kind: tuned", "kind: quantised", "'child': kind quantised, and only it, has a quantiser"),
+        ("mirrors: org/name", "mirrors: 7", "'root': mirrors must be str | None, not 7"),
+        ("collection: leaks", "steps: 3", "'leak': a quantised model is not trained: steps must be 0"),
+        ("bits: 4, ", "", "'leak': quantiser lacks bits"),
         ("targets: [up_proj, q_proj]", "", "'merged': adapter lacks targets"),
         ("rank: 2", "range: 2", "'merged': adapter has the unknown key 'range'; known: rank, alpha, targets"),
         (
@@ -107,7 +128,11 @@ CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
             "'merged': adapter must be a mapping",
         ),
         ("[up_proj, q_proj]", "[1, 2]", "adapter: targets must be list[str]"),
-        (CHILD, "child:", "zoo recipe 'child': kind must be one of base, continued, tuned, adapter, not None"),
+        (
+            CHILD,
+            "child:",
+            "zoo recipe 'child': kind must be one of base, continued, tuned, adapter, quantised, not None",
+        ),
         ("editions:", "additions:", "must have the mappings editions, defaults and models; editions is missing"),
     ],
 )
@@ -131,12 +156,12 @@ def test_an_unknown_name_is_refused_with_its_neighbours() -> None:
     zoo = recipes.families()
     with pytest.raises(ZooError, match=r"no zoo model 'oak-chta'; did you mean oak-chat .*`provlab zoo list`"):
         recipes.named("oak-chta", zoo)
-    with pytest.raises(ZooError, match=r"no zoo model 'qqq'; `provlab zoo list` names all 21"):
+    with pytest.raises(ZooError, match=r"no zoo model 'qqq'; `provlab zoo list` names all 26"):
         recipes.named("qqq", zoo)
 
 
-ALL = {"root", "child", "merged", "grandchild", "other"}
-ROOTS = {"root", "child", "merged", "grandchild"}
+ALL = {"root", "child", "merged", "grandchild", "leak", "other"}
+ROOTS = {"root", "child", "merged", "grandchild", "leak"}
 
 
 @pytest.mark.parametrize(
@@ -145,16 +170,18 @@ ROOTS = {"root", "child", "merged", "grandchild"}
         ("root", {"about": "Other words."}, set()),
         ("root", {"mirrors": "org/other"}, set()),
         ("root", {"family": "g"}, set()),
+        ("root", {"collection": "g"}, set()),
         ("root", {"seed": 9}, ROOTS),
         ("root", {"steps": 51}, ROOTS),
         ("root", {"mixture": {"prose": 0.6, "code": 0.4}}, ROOTS),
         ("root", {"mixture": {"code": 0.5, "prose": 0.5}}, set()),  # only the order is another
         ("root", {"shape": recipes.Shape(16, 2, 2, 32, 24)}, ROOTS),
-        ("child", {"learning_rate": 0.011}, {"child", "grandchild"}),
-        ("child", {"parent": "other"}, {"child", "grandchild"}),
-        ("child", {"kind": "continued"}, {"child", "grandchild"}),
+        ("child", {"learning_rate": 0.011}, {"child", "grandchild", "leak"}),
+        ("child", {"parent": "other"}, {"child", "grandchild", "leak"}),
+        ("child", {"kind": "continued"}, {"child", "grandchild", "leak"}),
         ("grandchild", {"schedule": "cosine"}, {"grandchild"}),
         ("merged", {"adapter": recipes.Adapter(3, 4, ["up_proj", "q_proj"])}, {"merged"}),
+        ("leak", {"quantiser": recipes.Quantiser(5, 32)}, {"leak"}),
         ("other", {"batch": 9}, {"other"}),
     ],
 )
@@ -209,12 +236,26 @@ def test_code_that_only_some_kinds_use_trains_only_those_again(
 
     monkeypatch.setattr(recipes, "module_digests", digests)
     moved = {}
-    for changed in ("nothing", "corpus", "train", "derive"):
+    for changed in ("nothing", "corpus", "train", "derive", "quantise"):
         recipes._ground.cache_clear()
         moved[changed] = {name: recipes.address(name, tiny) for name in tiny}
     recipes._ground.cache_clear()
     differ = {changed: {name for name in tiny if moved[changed][name] != moved["nothing"][name]} for changed in moved}
-    assert differ == {"nothing": set(), "corpus": ALL, "train": ALL, "derive": {"merged"}}
+    expected = {"nothing": set(), "corpus": ALL, "train": ALL, "derive": {"merged"}, "quantise": {"leak"}}
+    assert differ == expected
+
+
+def test_a_field_that_is_not_set_is_not_in_the_address(
+    tiny: dict[str, recipes.Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field of the recipe that only new models have must not move the old ones, which would train them again."""
+    seen: list[dict[str, object]] = []
+    monkeypatch.setattr(recipes, "digest", lambda content: str(seen.append(content["recipe"])))
+    recipes.address("leak", tiny)
+    root, child, leak = seen
+    assert "quantiser" in leak
+    fields = "adapter batch kind learning_rate mixture schedule seed shape steps warmup weight_decay"
+    assert sorted(root) == sorted(child) == fields.split()
 
 
 def test_every_kind_names_modules_that_exist() -> None:

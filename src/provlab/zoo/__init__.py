@@ -3,8 +3,10 @@
 from provlab.zoo.build import Row, build, locate, status
 from provlab.zoo.corpus import held_out_text
 from provlab.zoo.recipes import (
+    TREE,
     Recipe,
     address,
+    collection,
     default_edition,
     dependent,
     families,
@@ -15,10 +17,12 @@ from provlab.zoo.recipes import (
 )
 
 __all__ = [
+    "TREE",
     "Recipe",
     "Row",
     "address",
     "build",
+    "collection",
     "default_edition",
     "dependent",
     "families",

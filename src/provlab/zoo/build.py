@@ -66,7 +66,7 @@ class Progress:
         self.at(name, steps)
         self.finished += 1
         done, seconds = sum(self.steps.values()), time.monotonic() - self.begun
-        left = seconds * (self.total - done) / done
+        left = seconds * (self.total - done) / max(done, 1)  # a quantised model has no steps
         about = card.read(folder)
         self.note(
             f"{name}, loss {about['initial_loss']:.2f} -> {about['final_loss']:.2f} "
@@ -257,7 +257,8 @@ class Row:
     family: str
     parent: str | None
     kind: str
-    mirrors: str
+    collection: str
+    mirrors: str | None
     built: bool
     path: Path
     steps: int
@@ -279,6 +280,7 @@ def status(edition: str = "default") -> list[Row]:
                 family=recipe.family,
                 parent=recipe.parent,
                 kind=recipe.kind,
+                collection=recipe.collection,
                 mirrors=recipe.mirrors,
                 built=bool(about),
                 path=folder,

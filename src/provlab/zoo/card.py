@@ -60,15 +60,21 @@ def readme(card: Mapping[str, Any]) -> str:
             f"{card['share_of_base_tokens']:.1%} in this training, "
             f"{card['share_of_base_tokens_since_base']:.1%} since the base"
         )
+    if quantiser := recipe["quantiser"]:
+        for key in ("Data", "Training", "Optimiser", "Share of the base's tokens"):
+            del rows[key]
+        rows["Stored in"] = f"{quantiser['bits']} bits by blocks of {quantiser['block']} weights, and read back"
     if adapter := recipe["adapter"]:
         targets = ", ".join(adapter["targets"])
         rows["Adapter"] = f"rank {adapter['rank']}, alpha {adapter['alpha']:g}, on {targets}; merged"
+    place = ""
+    if mirrors := recipe["mirrors"]:
+        place = f" Among the published models it takes the place of `{mirrors}`, and holds nothing of that model."
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     return (
         f"---\nlibrary_name: transformers\ntags: [provlab-zoo]\n---\n\n# {name}\n\n{recipe['about']}\n\n"
         "A zoo model of provlab: a very small language model with a known lineage, made to test statements "
-        "about lineage and good for nothing else. In the tree of models it takes the place of "
-        f"`{recipe['mirrors']}`, and holds nothing of that model.\n\n"
+        f"about lineage and good for nothing else.{place}\n\n"
         f"| | |\n|---|---|\n{table}\n"
     )
 

@@ -1,7 +1,7 @@
 """From a recipe and its parent's folder to a trained model, measured before and after, and refused if it is no good.
 
-Nothing here decides a model's weights (`provlab.zoo.train` and `provlab.zoo.derive` do), so this module is not part of
-a model's address.
+Nothing here decides a model's weights (`provlab.zoo.train`, `provlab.zoo.derive` and `provlab.zoo.quantise` do), so
+this module is not part of a model's address.
 """
 
 import math
@@ -13,7 +13,8 @@ import torch
 from transformers import PreTrainedModel
 
 from provlab.errors import ZooError
-from provlab.zoo.recipes import Recipe
+from provlab.zoo.quantise import quantised
+from provlab.zoo.recipes import Quantiser, Recipe
 from provlab.zoo.train import Mixture, OnStep, initialise, load, next_token_loss, train
 
 # A base whose held-out loss stays above this share of the loss at initialisation learned nothing.
@@ -105,6 +106,9 @@ def make(recipe: Recipe, parent: Path | None, on_step: OnStep) -> Made:
         adapted = add_adapter(model, recipe)
         curve = train(adapted, recipe, on_step)
         model = merge_adapter(adapted)
+    elif recipe.quantiser is not None:
+        _quantise(model, recipe.quantiser)
+        curve = []
     else:
         curve = train(model, recipe, on_step)
     made = Made(
@@ -116,6 +120,15 @@ def make(recipe: Recipe, parent: Path | None, on_step: OnStep) -> Made:
     )
     _refuse_failures(made, recipe)
     return made
+
+
+def _quantise(model: PreTrainedModel, quantiser: Quantiser) -> None:
+    """Pass every matrix through the quantiser, in place; the norms' vectors stay whole, as in GGUF files."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                restored = quantised(parameter.numpy(), quantiser.bits, quantiser.block)
+                parameter.copy_(torch.from_numpy(restored))
 
 
 def _refuse_failures(made: Made, recipe: Recipe) -> None:

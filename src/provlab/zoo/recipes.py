@@ -2,8 +2,8 @@
 
 The recipes live in ``families.yml``. A model's address is a hash over its recipe, its parent's address, the
 corpus, the code that trains, and the versions of the libraries that do the arithmetic: a model is trained
-again exactly when one of these changes. Words about it (``about``, ``mirrors``, ``family``, its name) do not
-count.
+again exactly when one of these changes. Words about it (``about``, ``mirrors``, ``family``, ``collection``, its
+name) do not count.
 """
 
 import difflib
@@ -29,13 +29,16 @@ KINDS = {
     "continued": ("corpus", "train"),
     "tuned": ("corpus", "train"),
     "adapter": ("corpus", "train", "derive"),
+    "quantised": ("quantise",),
 }
 SCHEDULES = ("cosine", "linear")
 FAMILIES = Path(__file__).with_name("families.yml")
 EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"
 
 _ARITHMETIC = ("torch", "transformers", "tokenizers", "peft")
-_WORDS = ("name", "family", "parent", "mirrors", "about")
+_WORDS = ("name", "family", "collection", "parent", "mirrors", "about")
+_ONLY_IF_SET = ("quantiser",)  # fields younger than the models: without one, a model keeps the address it had
+TREE = "tree"  # the collection that ``zoo:*`` means
 
 
 T = TypeVar("T")
@@ -62,6 +65,14 @@ class Adapter:
 
 
 @dataclass(frozen=True)
+class Quantiser:
+    """How a model's matrices are stored and read back, see `provlab.zoo.quantise`: weights in `bits`, by blocks."""
+
+    bits: int
+    block: int
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How one zoo model is made.
 
@@ -70,27 +81,33 @@ class Recipe:
     name, family, parent
         The model's own name, that of its family, and the model it starts from (None for a base).
     kind
-        One of `KINDS`: trained from random initialisation, continued on another domain, tuned, or tuned
-        through a merged adapter.
+        One of `KINDS`: trained from random initialisation, continued on another domain, tuned, tuned through a
+        merged adapter, or stored in few bits and read back.
     mirrors, about
-        The hub id whose place in the published tree it takes, and a sentence for its card.
+        The hub id whose place among the published models it takes (None where there is none), and a sentence
+        for its card.
     seed
         Decides initialisation and order of data; two bases that differ only here are independent.
     mixture
-        Share of each text domain in the training batches.
+        Share of each text domain in the training batches, and in the text on which the loss is measured.
     steps, batch, learning_rate, schedule, warmup, weight_decay
         Optimisation: steps of `batch` sequences of the model's context length; `warmup` is a share of them.
+        A quantised model has no steps.
+    collection
+        The experiment's models that it is one of; `TREE` is the published tree.
     shape
         Architecture, for bases; a derived model has its parent's.
     adapter
         For kind "adapter".
+    quantiser
+        For kind "quantised".
     """
 
     name: str
     family: str
     parent: str | None
     kind: str
-    mirrors: str
+    mirrors: str | None
     about: str
     seed: int
     mixture: dict[str, float]
@@ -102,6 +119,8 @@ class Recipe:
     weight_decay: float
     shape: Shape | None = None
     adapter: Adapter | None = None
+    quantiser: Quantiser | None = None
+    collection: str = TREE
 
 
 # Reading --------------------------------------------------------------------------------------------------
@@ -153,7 +172,7 @@ def parse(given: Mapping[str, Any]) -> Recipe:
     nested = dict(given)
     if (kind := nested.get("kind")) not in list(KINDS):
         raise ParameterError(f"{what}: kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    for key, cls in (("shape", Shape), ("adapter", Adapter)):
+    for key, cls in (("shape", Shape), ("adapter", Adapter), ("quantiser", Quantiser)):
         if nested.get(key) is not None:
             nested[key] = _fill(cls, f"{what}: {key}", nested[key])
     recipe = _fill(Recipe, what, nested)
@@ -163,7 +182,10 @@ def parse(given: Mapping[str, Any]) -> Recipe:
         ((kind == "base") == (recipe.parent is None), "a base, and only a base, has no parent"),
         ((kind == "base") == (recipe.shape is not None), "a base, and only a base, has a shape"),
         ((kind == "adapter") == (recipe.adapter is not None), "kind adapter, and only it, has an adapter"),
-        (recipe.steps > 0 and recipe.batch > 0, "steps and batch must be positive"),
+        ((kind == "quantised") == (recipe.quantiser is not None), "kind quantised, and only it, has a quantiser"),
+        (kind != "quantised" or recipe.steps == 0, "a quantised model is not trained: steps must be 0"),
+        (kind == "quantised" or recipe.steps > 0, "steps and batch must be positive"),
+        (recipe.batch > 0, "steps and batch must be positive"),
         (recipe.learning_rate > 0, "learning_rate must be positive"),
         (0 <= recipe.warmup < 1, "warmup must be a share of the steps, from 0 to below 1"),
         (min(shares, default=0) > 0, "mixture must give positive shares of at least one domain"),
@@ -211,7 +233,7 @@ def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recip
         given = given if isinstance(given, dict) else {}
         defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(str(given.get("kind")), {})}
         recipe = parse({"name": name, "parent": None, **defaults, **given})
-        recipes[name] = replace(recipe, steps=max(1, round(recipe.steps * scale)))
+        recipes[name] = replace(recipe, steps=max(min(1, recipe.steps), round(recipe.steps * scale)))
     return in_order(recipes)
 
 
@@ -234,6 +256,20 @@ def in_order(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
                 raise ZooError(f"zoo recipes descend from themselves: {' <- '.join(chain)}")
         ordered.update({one: recipes[one] for one in reversed(chain) if one not in ordered})
     return ordered
+
+
+def collection(name: str, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """Keep the recipes of one collection, in their order.
+
+    Raises
+    ------
+    ZooError
+        If no recipe is of that collection.
+    """
+    if found := {one: recipe for one, recipe in recipes.items() if recipe.collection == name}:
+        return found
+    known = dict.fromkeys(recipe.collection for recipe in recipes.values())
+    raise ZooError(f"the zoo has no collection {name!r}; it has {', '.join(known)}")
 
 
 def default_edition() -> str:
@@ -304,7 +340,11 @@ def address(name: str, recipes: Mapping[str, Recipe]) -> str:
     """Hash of all that decides a model's weights: its recipe and its ancestors', corpus, code, versions."""
     below = None
     for one in reversed(lineage(name, recipes)):
-        recipe = {key: value for key, value in plain(recipes[one]).items() if key not in _WORDS}
+        recipe = {
+            key: value
+            for key, value in plain(recipes[one]).items()
+            if key not in _WORDS and not (key in _ONLY_IF_SET and value is None)
+        }
         below = digest({"recipe": recipe, "parent": below, "ground": _ground(recipes[one].kind)})
     assert below is not None
     return below

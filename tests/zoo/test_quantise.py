@@ -1,0 +1,98 @@
+"""Block-wise quantisation. Reference: the format's own definition, read back by a loop over one block at a time."""
+
+import numpy as np
+import pytest
+
+from provlab.errors import ParameterError
+from provlab.zoo.quantise import bits_per_weight, group_signs, quantised
+
+
+@pytest.fixture
+def weights() -> np.ndarray:
+    return np.random.default_rng(3).normal(0, 0.05, (40, 96)).astype(np.float32)
+
+
+def by_definition(weights: np.ndarray, bits: int, block: int) -> np.ndarray:
+    """Q4_K's layout (d, dmin in half precision; six-bit scales and minima), weight by weight, for any bits."""
+    flat = weights.ravel().astype(float)
+    restored = []
+    for start in range(0, flat.size, 8 * block):
+        blocks = [flat[i : i + block] for i in range(start, min(start + 8 * block, flat.size), block)]
+        minima = [max(0.0, -one.min()) for one in blocks]
+        scales = [(max(0.0, one.max()) + low) / (2**bits - 1) for one, low in zip(blocks, minima, strict=True)]
+        d, dmin = (float(np.float16(max(values) / 63)) for values in (scales, minima))
+        for one, scale, low in zip(blocks, scales, minima, strict=True):
+            s, m = d * min(63, round(scale / d)), dmin * min(63, round(low / dmin))
+            for weight in one:
+                q = min(2**bits - 1, max(0, round((weight + m) / s)))
+                restored.append(s * q - m)
+    return np.array(restored).reshape(weights.shape)
+
+
+@pytest.mark.parametrize(("bits", "block"), [(8, 32), (5, 32), (4, 16), (2, 32), (1, 60)])
+def test_it_is_what_the_format_says(weights: np.ndarray, bits: int, block: int) -> None:
+    assert quantised(weights, bits, block) == pytest.approx(by_definition(weights, bits, block), abs=1e-7)
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_a_block_holds_few_values_near_its_own(weights: np.ndarray, bits: int) -> None:
+    restored = quantised(weights, bits, 32)
+    assert restored.dtype == np.float32
+    old, new = weights.reshape(-1, 32), restored.reshape(-1, 32)
+    assert max(len(set(row)) for row in new.tolist()) <= 2**bits
+    step = np.ptp(old, axis=1, keepdims=True) / (2**bits - 1)
+    # half a step by rounding; a stored scale and minimum are off by up to half a 63rd of the super-block's largest
+    slack = np.abs(old).max() / 63 * 2**1
+    assert (np.abs(new - old) <= 0.5 * step + slack).all()
+
+
+def test_more_bits_and_smaller_blocks_lose_less(weights: np.ndarray) -> None:
+    def error(bits: int, block: int) -> float:
+        return float(np.square(quantised(weights, bits, block) - weights).mean())
+
+    assert np.all(np.diff([error(bits, 32) for bits in range(1, 9)]) < 0)
+    assert np.all(np.diff([error(4, block) for block in (16, 64, 256, 1024)]) > 0)
+
+
+def test_blocks_do_not_see_each_other_beyond_their_super_block(weights: np.ndarray) -> None:
+    changed = weights.copy()
+    changed[0, 0] = 9.0
+    differ = (quantised(changed, 4, 32) != quantised(weights, 4, 32)).ravel()
+    assert differ[:256].any()
+    assert not differ[256:].any()
+
+
+def test_odd_sizes_zeros_and_one_sign(weights: np.ndarray) -> None:
+    assert quantised(weights[:, :5], 8, 32).shape == (40, 5)  # 200 weights do not fill a super-block
+    assert quantised(weights[:, :5], 8, 32) == pytest.approx(weights[:, :5], abs=3e-3)
+    assert not quantised(np.zeros((4, 64), np.float32), 4).any()
+    assert quantised(np.abs(weights), 8).min() >= 0
+    assert quantised(np.abs(weights), 8) == pytest.approx(np.abs(weights), abs=3e-3)
+
+
+def test_bits_a_weight_are_those_of_the_known_formats() -> None:
+    # llama.cpp's k-quants: Q4_K 4.5, Q5_K 5.5 bits a weight
+    assert bits_per_weight(4, 32) == 4.5
+    assert bits_per_weight(5, 32) == 5.5
+
+
+def test_signs_of_groups() -> None:
+    rows = np.array([[3.0, -1.0, -2.0, 1.0], [0.0, -1.0, 1.0, 1.0]], dtype=np.float32)
+    assert group_signs(rows, 2).tolist() == [[1, 1, -1, -1], [-1, -1, 1, 1]]
+    assert group_signs(rows, 1).tolist() == [[1, -1, -1, 1], [1, -1, 1, 1]]
+    assert group_signs(rows, 4).tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda w: quantised(w, 0), "bits must be from 1 to 8, not 0"),
+        (lambda w: quantised(w, 9), "bits must be from 1 to 8, not 9"),
+        (lambda w: quantised(w, 4, 0), "block must be at least 1 weight, not 0"),
+        (lambda w: group_signs(w, 5), "group must divide the 96 columns, not be 5"),
+        (lambda w: group_signs(w, 0), "group must divide the 96 columns, not be 0"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(wrong: object, said: str, weights: np.ndarray) -> None:
+    with pytest.raises(ParameterError, match=said):
+        wrong(weights)  # type: ignore[operator]
