@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.errors import InputError
-from provlab.inference.matching import assign, cosine_similarity, match
+from provlab.inference import pvalues
+from provlab.inference.matching import assign, cosine_similarity, match, match_shuffled
 
 
 def best_objective(similarity: np.ndarray) -> float:
@@ -173,3 +174,22 @@ def test_similarities_without_an_assignment_are_refused(similarity):
 def test_block_rows_must_be_positive():
     with pytest.raises(InputError, match="block_rows is 0"):
         cosine_similarity(GOOD, GOOD, block_rows=0)
+
+
+@pytest.mark.parametrize(("h1", "h2"), [(30, 30), (20, 31), (31, 20), (1, 1)])
+def test_without_ties_the_shuffled_match_is_the_match(h1, h2):
+    rng = np.random.default_rng(7)
+    W1, W2 = rng.normal(size=(h1, 12)), rng.normal(size=(h2, 12))
+    plain, shuffled = match(W1, W2), match_shuffled(W1, W2, seed=3)
+    np.testing.assert_array_equal(shuffled.indices, plain.indices)
+    assert shuffled.objective == pytest.approx(plain.objective, rel=1e-12)
+
+
+def test_equal_rows_do_not_look_like_a_common_origin():
+    # one sign a row: two kinds of rows are left, and nearly every matching is as good as any other
+    rng = np.random.default_rng(8)
+    W1, W2 = (np.sign(rng.normal(size=(256, 1))) * np.ones((1, 16)) for _ in range(2))
+    fooled = pvalues.spearman(match(W1, W2).indices).log10_p
+    honest = [pvalues.spearman(match_shuffled(W1, W2, seed=seed).indices).log10_p for seed in range(20)]
+    assert fooled < -30  # the fault that is guarded against: the solver pairs equal rows in the order of both sides
+    assert min(honest) > -4

@@ -68,6 +68,37 @@ def match(W1: ArrayLike, W2: ArrayLike) -> Assignment:
     return assign(cosine_similarity(W1, W2))
 
 
+def match_shuffled(W1: ArrayLike, W2: ArrayLike, *, seed: int) -> Assignment:
+    """MATCH with ties broken in a random order: what a test must use.
+
+    Equal rows make many matchings equally good, and the solver settles among them by the order in which the rows
+    stand, the same way on both sides. Two models with many equal rows, however unrelated, would then be matched in
+    order, and MATCH would not be equivariant, on which the null distribution rests (Theorem 2). The second side is
+    therefore put into a random order that knows nothing of the models. Without ties the result is that of `match`.
+
+    Parameters
+    ----------
+    W1, W2
+        As for `match`.
+    seed
+        Of the order.
+
+    Raises
+    ------
+    InputError
+        As `match`.
+    """
+    second = _real_matrix(W2, "W2")
+    order = np.random.default_rng(seed).permutation(len(second))
+    found = match(W1, second[order])
+    if len(np.shape(W1)) == 2 and np.shape(W1)[0] > len(second):  # row k of the smaller side is row order[k] of W2
+        indices = np.empty_like(found.indices)
+        indices[order] = found.indices
+    else:
+        indices = order[found.indices]
+    return Assignment(indices, found.objective)
+
+
 def assign(similarity: ArrayLike) -> Assignment:
     """Find the assignment of largest total similarity, exactly; square or rectangular.
 

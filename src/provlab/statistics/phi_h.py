@@ -44,6 +44,7 @@ class PhiH(Statistic):
     symbol = "φ_H"
     reads = "hidden activations of the MLPs on uniformly random tokens"
     assumptions = PERMUTATION_ASSUMPTIONS
+    version = 2  # 1 let the order of the rows break ties
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
@@ -67,7 +68,7 @@ class PhiH(Statistic):
 
     def compare_block(self, a: Array, b: Array, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""
-        return correlation_with_identity(a, b, block)
+        return correlation_with_identity(a, b, block, options.seed)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
-from provlab.inference.matching import match
+from provlab.inference.matching import match_shuffled
 from provlab.models.activations import mlp_activations
 from provlab.statistics.base import (
     Array,
@@ -47,11 +47,12 @@ class PhiMatch(Statistic):
     name = "phi_match"
     symbol = "φ_MATCH"
     reads = "gate and up activations of the MLPs on held-out text"
+    version = 2  # 1 let the order of the rows break ties
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
-        names = ("text_sha256", "n_sequences", "sequence_length", "device", "dtype")
+        names = ("seed", "text_sha256", "n_sequences", "sequence_length", "device", "dtype")
         return {name: getattr(options, name) for name in names}
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
@@ -80,7 +81,11 @@ class PhiMatch(Statistic):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
             )
-        by_gate, by_up = (match(x, y).indices for x, y in zip(a, b, strict=True))
+        # in two orders, or ties would be broken alike on both sides
+        by_gate, by_up = (
+            match_shuffled(x, y, seed=2 * options.seed + side).indices
+            for side, (x, y) in enumerate(zip(a, b, strict=True))
+        )
         result = pvalues.spearman(by_gate, by_up)
         return BlockResult(
             block,

@@ -7,9 +7,10 @@ permutation, whatever the data (Section 3.2), so that the null distribution is k
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from provlab.inference import pvalues
-from provlab.inference.matching import match
+from provlab.inference.matching import match_shuffled
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -39,7 +40,7 @@ class UpProjections(Features):
         return self.model.anatomy.read(self.model.checkpoint, "up", block).numpy()
 
 
-def correlation_with_identity(a: Array, b: Array, block: int | None) -> BlockResult:
+def correlation_with_identity(a: Array, b: Array, block: int | None, seed: int) -> BlockResult:
     """Spearman's correlation of MATCH(a, b) with the identity, two-sided (Equation 2).
 
     Parameters
@@ -48,8 +49,10 @@ def correlation_with_identity(a: Array, b: Array, block: int | None) -> BlockRes
         ``(h, m)`` each; row k belongs to hidden unit k.
     block : int or None
         Where the rows come from.
+    seed : int
+        Of the order in which ties are broken.
     """
-    matching = match(a, b).indices
+    matching = match_shuffled(a, b, seed=seed).indices
     result = pvalues.spearman(matching)
     detail = {"n": result.n, "floor": pvalues.log10_floor(result.n)}
     return BlockResult(block, result.rho, result.log10_p, detail, matching)
@@ -62,6 +65,11 @@ class PhiU(Statistic):
     symbol = "φ_U"
     reads = "up projections of the MLPs"
     assumptions = PERMUTATION_ASSUMPTIONS
+    version = 2  # 1 let the order of the rows break ties
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """The order in which ties are broken."""
+        return {"seed": options.seed}
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """Every block; both models must have up projections of the same shape."""
@@ -74,7 +82,7 @@ class PhiU(Statistic):
 
     def compare_block(self, a: Array, b: Array, block: int | None, options: Options) -> BlockResult:
         """Match the rows of two up projections."""
-        return correlation_with_identity(a, b, block)
+        return correlation_with_identity(a, b, block, options.seed)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks."""
