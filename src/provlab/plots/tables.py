@@ -47,7 +47,7 @@ def table(frame: pd.DataFrame, *, caption: str = "") -> Table:
     Parameters
     ----------
     frame
-        Floats in columns whose name holds ``log10`` are written as log10 p, other floats with three digits; a plain
+        Floats in columns whose name holds ``log10``, and floors, are written as log10 p, other floats with three digits; a plain
         numbering of the rows is left out.
     caption
         Above the table.
@@ -59,7 +59,7 @@ def _text(column: str, value: Any) -> str:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return GAP
     if isinstance(value, (float, np.floating)):
-        return format_log10_p(float(value)) if "log10" in column else f"{value:#.3g}"
+        return format_log10_p(float(value)) if "log10" in column or column == "floor" else f"{value:#.3g}"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)
