@@ -47,8 +47,8 @@ def table(frame: pd.DataFrame, *, caption: str = "") -> Table:
     Parameters
     ----------
     frame
-        Floats in columns whose name holds ``log10``, and floors, are written as log10 p, other floats with three digits; a plain
-        numbering of the rows is left out.
+        Floats in columns whose name holds ``log10``, and floors, are written as log10 p, other floats with three digits;
+        a plain numbering of the rows is left out.
     caption
         Above the table.
     """
