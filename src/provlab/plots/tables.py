@@ -47,7 +47,7 @@ def table(frame: pd.DataFrame, *, caption: str = "") -> Table:
     Parameters
     ----------
     frame
-        Floats in columns whose name holds ``log10``, and floors, are written as log10 p, other floats with three digits;
+        Floats in columns whose name holds ``log10``, and floors, are written as log10 p, others with three digits;
         a plain numbering of the rows is left out.
     caption
         Above the table.
