@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "models": GROUND,
     "zoo": GROUND | {"models"},
     "statistics": GROUND | {"models", "inference"},
+    "modeldiff": GROUND | {"models", "inference"},
     "studies": LIBRARY,
     "plots": GROUND | {"inference.calibration"},
     "report": LIBRARY | {"plots", "provenance"},
@@ -41,6 +42,7 @@ WITHOUT = {
     "inference": ({"torch", "transformers", "safetensors", "huggingface_hub", "pandas", "matplotlib"}, {"example_one"}),
     "models": ({"pandas", "matplotlib", "scipy", "papermill"}, set()),
     "statistics": ({"transformers", "huggingface_hub", "matplotlib", "pandas", "papermill"}, set()),
+    "modeldiff": ({"matplotlib", "papermill"}, set()),
     "studies": ({"torch", "transformers", "matplotlib", "papermill"}, set()),
     "plots": ({"torch", "transformers", "papermill"}, set()),
 }

@@ -1,0 +1,82 @@
+"""Predicates about p-values themselves: uniform under the null, independent, what their approximations say."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from provlab.inference import calibration, pvalues
+from provlab.studies.predicates.evidence import NOT_RUN, Evidence, Verdict, judge
+
+__all__ = [
+    "blocks_independent",
+    "permtest_uniform",
+    "tail_agrees",
+]
+
+
+def permtest_uniform(evidence: Evidence, measurement: str, min_pairs: Mapping[str, int]) -> Verdict:
+    """P(p <= k/(T+1)) within its binomial band for all k at once, and fine-tunes at 1/(T+1)."""
+    measured = evidence.measurement(measurement)
+    independent, dependent = np.array(measured["independent"]), np.array(measured["dependent"])
+    t = int(measured["n_permutations"])
+    enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
+    grid = calibration.discrete_uniform_excess(independent, t)
+    at_minimum = int((np.rint(dependent * (t + 1)) == 1).sum())
+    ours = (
+        f"{len(independent):,} independent pairs, T = {t}: P(p ≤ 0.05) = {np.mean(independent <= 0.05):.3f}, "
+        f"uniform with p = {grid.p_two_sided:.2g}; {at_minimum} of {len(dependent)} fine-tunes at 1/{t + 1}"
+    )
+    problems = [
+        (len(independent) < enough, f"only {len(independent)} pairs, fewer than {enough}"),
+        (grid.p_two_sided < 0.01, f"not uniform (p = {grid.p_two_sided:.2g})"),
+        (at_minimum < len(dependent), f"{len(dependent) - at_minimum} fine-tunes above 1/{t + 1}"),
+    ]
+    return judge(ours, "the share of p-values up to k/(T+1) stays within the exact band at every k at once", problems)
+
+
+def blocks_independent(evidence: Evidence, statistics: Sequence[str], ks: float, level: float) -> Verdict:
+    """Correlations between blocks within the null band, one pair of models per pair of trees; Fisher uniform."""
+    words, problems = [], []
+    for statistic in statistics:
+        _, independent, _ = evidence.of(statistic)
+        disjoint = {tuple(pair) for pair in evidence.measurement("disjoint")}  # one pair of models for each two trees
+        chosen = [pair in disjoint for pair in zip(independent["a"], independent["b"], strict=True)]
+        blocks = np.array(independent[chosen]["blocks"].tolist())
+        # models of one tree repeat each other, so a null band that counted every pair would be too narrow
+        n = len(blocks)
+        if n < 3 or blocks.shape[1] < 2:
+            return Verdict(NOT_RUN, "", f"{n} pairs of different trees or their blocks are too few to correlate")
+        correlations = np.atleast_2d(np.corrcoef((10.0**blocks).T))
+        off = [float(correlations[i, j]) for i, j in combinations(range(len(correlations)), 2)]
+        _, bound = calibration.correlation_band(n, level, len(off))
+        fisher = calibration.ks_uniform([pvalues.fisher(row) for row in blocks])
+        largest = max(map(abs, off))
+        words.append(
+            f"{statistic}: largest |correlation| of two blocks {largest:.2f} (band ±{bound:.2f}, n = {n}), "
+            f"Fisher KS p = {fisher.p:.2g}"
+        )
+        problems += [
+            (largest > bound, f"{statistic}: blocks are correlated ({largest:.2f})"),
+            (fisher.p <= ks, f"{statistic}: Fisher's aggregate is not uniform (KS p = {fisher.p:.2g})"),
+        ]
+    return judge("; ".join(words), "no correlation between blocks leaves its null band", problems)
+
+
+def tail_agrees(evidence: Evidence, measurement: str, level: float) -> Verdict:
+    """PERMTEST's count of exceedances is binomial with the t-tail's p, over all pairs and blocks (Holm)."""
+    rows = pd.DataFrame(evidence.measurement(measurement))
+    if rows.empty:
+        return Verdict(NOT_RUN, "", "no pair was run through PERMTEST")
+    t = rows["T"].to_numpy(dtype=int)
+    # PERMTEST counts the pair itself: (1 + k) / (T + 1)
+    k = np.rint(10.0 ** rows["log10_p_permtest"] * (t + 1)).astype(int) - 1
+    tail = 10.0 ** rows["log10_p_t"].to_numpy(dtype=float)
+    two_sided = [stats.binomtest(int(a), int(b), float(c)).pvalue for a, b, c in zip(k, t, tail, strict=True)]
+    adjusted = pvalues.holm(np.log10(np.maximum(two_sided, 1e-300)))
+    gap = float(np.max(np.abs(10.0 ** rows["log10_p_permtest"] - tail)))
+    ours = f"{len(rows)} matchings, T = {t.max():,}: largest difference in p {gap:.3f}"
+    problems = [(bool((adjusted <= np.log10(level)).any()), "PERMTEST and the t-tail differ by more than chance")]
+    return judge(ours, "each count of exceedances is what the t-tail predicts, within binomial error (Holm)", problems)
