@@ -1,0 +1,243 @@
+"""Mean token NLL of many short sequences: what Model-diff reads from a model, and all it reads.
+
+Model-diff compares two models by one number for each input, the negative log-likelihood that a model gives to a whole
+sequence, averaged over its tokens (paper, Sec. 4, "Experimental settings"). Which tokens count is a convention:
+without a start token the first token has no left context, so the mean is over the ``length - 1`` others; with one,
+every token is predicted and the mean is over all of them. The two models of a comparison share the convention.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provlab.errors import CheckpointError, InputError, InvalidWeightsError, NotComparableError
+from provlab.models.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_LOGITS = 1 << 24  # at most so many logits at a time by default: 64 MB in float32
+_TOKENS = 1 << 14  # and so many tokens: on a CPU more at a time gains nothing and leaves the caches
+
+Tokens = NDArray[np.integer[Any]]
+
+
+class SequenceNll:
+    """The NLL of token sequences under one model. Make one with `of`.
+
+    Attributes
+    ----------
+    vocabulary
+        Number of tokens; a sequence holds ids from 0 to ``vocabulary - 1``.
+    context
+        Longest sequence (tokens) that the model reads, None where its config names no bound.
+    start_token
+        Id put before each sequence, or None.
+    evaluations
+        Sequences sent through the network so far: the cost of a method, whatever the machine.
+    name, network
+        The model's label, and the model itself in evaluation mode.
+    """
+
+    def __init__(
+        self, network: "PreTrainedModel", name: str, *, start_token: int | None, batch_tokens: int | None
+    ) -> None:
+        config = network.config.get_text_config()
+        self.name = name
+        self.vocabulary = int(config.vocab_size)
+        bound = getattr(config, "max_position_embeddings", None)
+        self.context: int | None = None if bound is None else int(bound) - (start_token is not None)
+        self.start_token = start_token
+        self.evaluations = 0
+        self.network = network
+        if start_token is not None and not 0 <= start_token < self.vocabulary:
+            raise InputError(f"start_token must be from 0 to {self.vocabulary - 1} for {name}, not {start_token}")
+        if batch_tokens is not None and batch_tokens < 1:
+            raise InputError(f"batch_tokens must be at least 1, not {batch_tokens}")
+        self._batch_tokens = batch_tokens or min(_TOKENS, max(1, _LOGITS // self.vocabulary))
+
+    def __repr__(self) -> str:
+        return f"SequenceNll({self.name!r}, start_token={self.start_token})"
+
+    def __call__(self, tokens: Tokens) -> NDArray[np.float64]:
+        """Return the mean token NLL (nats) of each sequence.
+
+        Parameters
+        ----------
+        tokens
+            Token ids, ``(n, length)``.
+
+        Returns
+        -------
+        array
+            ``(n,)``, the mean over ``length - 1`` predictions without a start token, over ``length`` with one.
+
+        Raises
+        ------
+        InputError
+            An id is outside the vocabulary, or the sequences are longer than the model's context or too short to
+            hold a prediction.
+        InvalidWeightsError
+            The model answers with NaN or Inf.
+        """
+        ids = self._checked(tokens, shortest=2 if self.start_token is None else 1)
+        result = np.empty(len(ids), dtype=np.float64)
+        done = 0
+        for batch, log_probs in self._batches(ids):
+            predicted = batch[:, 1:] if self.start_token is None else batch
+            picked = log_probs.gather(2, predicted[..., None]).squeeze(2)
+            result[done : done + len(batch)] = -picked.to("cpu", torch.float64).mean(dim=1).numpy()
+            done += len(batch)
+        self._refuse_non_finite(result)
+        return result
+
+    def conditionals(self, tokens: Tokens) -> NDArray[np.float32]:
+        """Return the log probability of every token at each position, given what stands left of it.
+
+        Parameters
+        ----------
+        tokens
+            Token ids, ``(n, length)``.
+
+        Returns
+        -------
+        array
+            ``(n, length, vocabulary)`` natural logarithms. Without a start token the model says nothing of position
+            0, and it is uniform there: a proposal may draw from all positions alike.
+        """
+        ids = self._checked(tokens, shortest=1)
+        result = np.empty((*ids.shape, self.vocabulary), dtype=np.float32)
+        done = 0
+        for batch, log_probs in self._batches(ids):
+            rows = result[done : done + len(batch)]
+            if self.start_token is None:
+                rows[:, 0] = -math.log(self.vocabulary)
+                rows[:, 1:] = log_probs.cpu().numpy()
+            else:
+                rows[:] = log_probs.cpu().numpy()
+            done += len(batch)
+        self._refuse_non_finite(result)
+        return result
+
+    def _batches(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield sequences with the log probabilities that predict their tokens (all but the first, or all)."""
+        at_once = max(1, self._batch_tokens // max(1, ids.shape[1]))
+        for begin in range(0, len(ids), at_once):
+            batch = ids[begin : begin + at_once].to(self.network.device)
+            read = batch
+            if self.start_token is not None:
+                read = torch.cat([torch.full_like(batch[:, :1], self.start_token), batch], dim=1)
+            with torch.inference_mode():
+                # the last position predicts a token that is not there
+                logits = (
+                    self.network(input_ids=read[:, :-1], use_cache=False).logits.float()
+                    if read.shape[1] > 1
+                    else torch.empty(len(batch), 0, self.vocabulary, device=batch.device)
+                )
+                log_probs = torch.log_softmax(logits[..., : self.vocabulary], dim=-1)
+            self.evaluations += len(batch)
+            yield batch, log_probs
+
+    def _checked(self, tokens: Tokens, *, shortest: int) -> torch.Tensor:
+        array = np.asarray(tokens)
+        if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
+            raise InputError(f"tokens must be integers of shape (n, length), not {array.dtype} of shape {array.shape}")
+        length = array.shape[1]
+        if length < shortest:
+            raise InputError(
+                f"sequences must have at least {shortest} tokens, not {length}: "
+                "without a start token the first token is not predicted"
+            )
+        if self.context is not None and length > self.context:
+            raise InputError(f"sequences of {length} tokens exceed the context of {self.name}: {self.context}")
+        if array.size and not (array.min() >= 0 and array.max() < self.vocabulary):
+            wrong = array[(array < 0) | (array >= self.vocabulary)][0]
+            raise InputError(f"token {wrong} is outside the vocabulary of {self.name}: 0 to {self.vocabulary - 1}")
+        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
+
+    def _refuse_non_finite(self, values: NDArray[np.floating[Any]]) -> None:
+        if not np.isfinite(values).all():
+            raise InvalidWeightsError(f"{self.name}: the NLL is NaN or Inf; its weights are damaged, or need float32")
+
+
+def of(
+    model: "Checkpoint | PreTrainedModel",
+    *,
+    start_token: int | None = None,
+    batch_tokens: int | None = None,
+    device: str | None = None,
+) -> SequenceNll:
+    """Read a model's NLL of token sequences.
+
+    Parameters
+    ----------
+    model
+        A checkpoint of a causal language model, or a model already loaded.
+    start_token
+        Id to put before each sequence, so that the first token is predicted too; None for no such token.
+    batch_tokens
+        Most tokens sent through the network at once; bounds the memory. By default at most 64 MB of logits.
+    device
+        Where to run; by default where a loaded model is, and "cpu" for a checkpoint.
+
+    Raises
+    ------
+    InputError
+        The model has no head that predicts tokens, or `start_token` is outside its vocabulary.
+    """
+    if isinstance(model, Checkpoint):
+        name = model.name
+        network = model.load_model(torch.float32, device or "cpu")
+    else:
+        name = type(model).__name__
+        network = model.eval()
+        if device is not None:
+            torch.nn.Module.to(network, device)
+    if not network.can_generate():
+        raise InputError(f"{name} ({type(network).__name__}) is no causal language model: it predicts no next token")
+    return SequenceNll(network, name, start_token=start_token, batch_tokens=batch_tokens)
+
+
+def check_same_tokens(a: Checkpoint, b: Checkpoint) -> None:
+    """Refuse two models for which one id means two things: their NLLs of one sequence are of different texts.
+
+    Raises
+    ------
+    NotComparableError
+        The vocabularies differ in size or in meaning, or one model has a tokenizer and the other has none.
+    """
+    sizes = [_vocabulary_size(checkpoint) for checkpoint in (a, b)]
+    if sizes[0] != sizes[1]:
+        raise NotComparableError(
+            f"{a.name} has {sizes[0]} tokens and {b.name} has {sizes[1]}; Model-diff needs two models of one tokenizer"
+        )
+    tables = [_token_table(checkpoint) for checkpoint in (a, b)]
+    if tables[0] is None and tables[1] is None:
+        return
+    if tables[0] is None or tables[1] is None:
+        without = a.name if tables[0] is None else b.name
+        raise NotComparableError(f"{without} has no tokenizer, so nothing says that its ids mean what the other's do")
+    if tables[0] != tables[1]:
+        differing = sorted(set(tables[0].items()) ^ set(tables[1].items()), key=lambda entry: (entry[1], entry[0]))
+        raise NotComparableError(
+            f"{a.name} and {b.name} have different tokenizers (id {differing[0][1]} is not one token in both); "
+            "Model-diff needs two models of one tokenizer"
+        )
+
+
+def _vocabulary_size(checkpoint: Checkpoint) -> int:
+    size = checkpoint.config.get("vocab_size", checkpoint.config.get("text_config", {}).get("vocab_size"))
+    if not isinstance(size, int):
+        raise CheckpointError(f"{checkpoint.source}: config.json has no vocab_size; copy the config again")
+    return size
+
+
+def _token_table(checkpoint: Checkpoint) -> dict[str, int] | None:
+    """Return token -> id, None where the checkpoint comes with no tokenizer at all."""
+    if not any(path.name.startswith(("tokenizer", "vocab")) for path in checkpoint.side_files()):
+        return None
+    return dict(checkpoint.tokenizer().get_vocab())

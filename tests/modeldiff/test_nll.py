@@ -1,0 +1,130 @@
+"""The NLL of sequences against the definition, one sequence and one token at a time."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from provlab.errors import InputError, InvalidWeightsError, NotComparableError
+from provlab.modeldiff import nll
+from provlab.models.checkpoint import Checkpoint
+
+RNG = np.random.default_rng(0)
+
+
+def by_definition(model, tokens, start_token):
+    """-log p(token | left context), averaged over the tokens that have a left context."""
+    terms = []
+    given = ([] if start_token is None else [start_token]) + [int(token) for token in tokens]
+    for end in range(1, len(given)):
+        with torch.no_grad():
+            probabilities = torch.softmax(model(torch.tensor([given[:end]])).logits[0, -1].double(), dim=0)
+        terms.append(-np.log(probabilities[given[end]].item()))
+    return np.mean(terms)
+
+
+@pytest.mark.parametrize("start_token", [None, 3])
+@pytest.mark.parametrize("batch_tokens", [None, 11])
+def test_nll_is_that_of_the_definition(gpt2, start_token, batch_tokens):
+    model = gpt2()
+    tokens = RNG.integers(0, 4, (9, 5))
+    measured = nll.of(model, start_token=start_token, batch_tokens=batch_tokens)
+    expected = [by_definition(model, row, start_token) for row in tokens]
+    np.testing.assert_allclose(measured(tokens), expected, atol=2e-6)
+    assert measured(tokens).dtype == np.float64
+    assert measured.evaluations == 18
+
+
+@pytest.mark.parametrize("start_token", [None, 3])
+def test_conditionals_are_log_probabilities_whose_picks_are_the_nll(gpt2, start_token):
+    measured = nll.of(gpt2(), start_token=start_token, batch_tokens=10)
+    tokens = RNG.integers(0, 4, (7, 5)).astype(np.uint8)
+    log_probs = measured.conditionals(tokens)
+    assert log_probs.shape == (7, 5, 4)
+    np.testing.assert_allclose(np.exp(log_probs).sum(axis=2), 1, atol=1e-6)
+    picked = np.take_along_axis(log_probs, tokens[..., None].astype(int), axis=2)[..., 0]
+    if start_token is None:
+        np.testing.assert_allclose(log_probs[:, 0], -np.log(4), rtol=1e-6)
+        picked = picked[:, 1:]
+    np.testing.assert_allclose(-picked.mean(axis=1), measured(tokens), atol=1e-6)
+
+
+def test_one_token_has_conditionals_but_no_nll_of_its_own(gpt2):
+    measured = nll.of(gpt2())
+    assert measured.conditionals(np.array([[1]])).shape == (1, 1, 4)
+    with pytest.raises(InputError, match="at least 2 tokens, not 1"):
+        measured(np.array([[1]]))
+    assert nll.of(gpt2(), start_token=0)(np.array([[1]])).shape == (1,)
+
+
+def test_no_sequence_is_no_error(gpt2):
+    assert nll.of(gpt2())(np.empty((0, 5), dtype=int)).shape == (0,)
+    assert nll.of(gpt2()).conditionals(np.empty((0, 5), dtype=int)).shape == (0, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        (np.array([[0, 4]]), "token 4 is outside the vocabulary of GPT2LMHeadModel: 0 to 3"),
+        (np.array([[0, -1]]), "token -1 is outside"),
+        (np.zeros((1, 7), dtype=int), "sequences of 7 tokens exceed the context of GPT2LMHeadModel: 6"),
+        (np.zeros(5, dtype=int), r"of shape \(n, length\), not int64 of shape \(5,\)"),
+        (np.zeros((2, 5)), "must be integers"),
+    ],
+)
+def test_bad_tokens_are_named(gpt2, tokens, said):
+    with pytest.raises(InputError, match=said):
+        nll.of(gpt2())(tokens)
+
+
+def test_the_start_token_takes_a_place_in_the_context(gpt2):
+    assert nll.of(gpt2(), start_token=0).context == 5
+    with pytest.raises(InputError, match="start_token must be from 0 to 3"):
+        nll.of(gpt2(), start_token=4)
+
+
+def test_no_causal_model_and_damaged_weights_are_refused(gpt2):
+    model = gpt2()
+    with pytest.raises(InputError, match="no causal language model"):
+        nll.of(model.transformer)
+    with torch.no_grad():
+        model.transformer.wte.weight[2] = float("nan")
+    with pytest.raises(InvalidWeightsError, match="NaN or Inf"):
+        nll.of(model)(np.array([[0, 1, 2, 3]]))
+
+
+def spoil_tokenizer(folder):
+    """Two tokens change places."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def test_two_models_of_one_tokenizer_pass(models):
+    nll.check_same_tokens(Checkpoint.open(models["base"]), Checkpoint.open(models["other"]))
+
+
+def test_models_without_tokenizers_are_judged_by_size(gpt2, tmp_path):
+    for name, size in (("a", 4), ("b", 4), ("c", 5)):
+        gpt2(vocab_size=size).save_pretrained(tmp_path / name)
+    a, b, c = (Checkpoint.open(tmp_path / name) for name in "abc")
+    nll.check_same_tokens(a, b)
+    with pytest.raises(NotComparableError, match="a has 4 tokens and c has 5"):
+        nll.check_same_tokens(a, c)
+
+
+def test_another_tokenizer_is_refused(models, spoilt):
+    spoil_tokenizer(spoilt)
+    with pytest.raises(NotComparableError, match="different tokenizers"):
+        nll.check_same_tokens(Checkpoint.open(models["other"]), Checkpoint.open(spoilt))
+
+
+def test_a_lost_tokenizer_is_refused(models, spoilt):
+    for path in spoilt.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(NotComparableError, match="has no tokenizer"):
+        nll.check_same_tokens(Checkpoint.open(spoilt), Checkpoint.open(models["base"]))
+    shutil.rmtree(spoilt)
