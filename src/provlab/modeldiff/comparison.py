@@ -1,0 +1,350 @@
+"""How two models differ over the inputs that each finds likely: rho(D), disagreement, agreement, and their ratio.
+
+The inputs of model A are those whose mean token loss (NLL) under A lies in a range Z; model B judges them as well, and
+the difference is always D = NLL_A - NLL_B. Sampled inputs carry weights that make each input of the space count
+equally, enumerated inputs count one each, and everything below is one arithmetic over weighted differences: what is
+computed from samples can be held against the enumeration term by term.
+
+The two directions are sampled apart, so their totals cannot be compared as they are. Both see the same region R3,
+where the losses of *both* models lie in Z: divided by the (weighted) number of inputs there, they can (Equations 5 to
+7, 12, 13).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provlab.errors import InputError, NotComparableError
+from provlab.modeldiff.representative import (
+    Direction,
+    RepresentativeInputs,
+    Side,
+    as_direction,
+    bin_of,
+    checked_edges,
+    checked_range,
+    within,
+)
+
+__all__ = [
+    "TERMS",
+    "Comparison",
+    "Direction",
+    "Histogram",
+    "Ratio",
+    "RepresentativeInputs",
+    "compare",
+    "from_enumeration",
+    "total_variation",
+]
+
+#: the four terms of Equations 3 and 7, in their order
+TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
+# a term that is empty cannot be the unit of the others; then the next of these is
+_REFERENCES = ("PD_AB", "PD_BA", "PA_AB", "PA_BA")
+
+
+def _counts(n_chains: int, n_resamples: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """How often each chain is drawn in each resample, ``(n_resamples, n_chains)``."""
+    return rng.multinomial(n_chains, np.full(n_chains, 1 / n_chains), size=n_resamples)
+
+
+def _percentiles(draws: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the interval that holds a share `level` of the resamples; an undefined one counts as infinite."""
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level}")
+    tail = (1 - level) / 2
+    filled = np.where(np.isnan(draws), np.inf, draws)
+    # at the order statistics themselves: between a finite value and infinity there is nothing to interpolate
+    return (
+        np.quantile(filled, tail, axis=0, method="lower"),
+        np.quantile(filled, 1 - tail, axis=0, method="higher"),
+    )
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """rho(D) of one direction over bins, in units of the number of inputs in R3 (Equations 5, 6).
+
+    Attributes
+    ----------
+    edges
+        ``(k + 1,)`` of D; a bin holds its left edge, the last one both.
+    value
+        ``(k,)`` inputs in the bin for each input in R3.
+    low, high
+        ``(k,)`` interval by chain bootstrap at `level`; both equal `value` if the direction is exact.
+    level
+        Of the interval, for each bin alone.
+    """
+
+    edges: NDArray[np.float64]
+    value: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    level: float
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The ratio PD_A->B : PA_A->B : PA_B->A : PD_B->A (Equation 7), in the order of `TERMS`.
+
+    Attributes
+    ----------
+    terms
+        ``(4,)``, each in units of the number of inputs in R3.
+    value, low, high
+        ``(4,)``: the terms relative to the one named in `reference`, and their interval by chain bootstrap.
+        An end is infinite where the reference vanishes in resamples.
+    reference
+        Name of the term that is 1: PD_AB, unless that is 0 or another was asked for.
+    neither
+        ``(2,)``: inputs of A and of B with D no further from 0 than the threshold, which count
+        as neither, for each in R3.
+    threshold, level
+        As asked.
+    """
+
+    terms: NDArray[np.float64]
+    value: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    reference: str
+    neither: NDArray[np.float64]
+    threshold: float
+    level: float
+
+    def __str__(self) -> str:
+        return " : ".join(f"{value:.2f}" for value in self.value)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models, each judging the other's inputs; made by `compare` or `from_enumeration`.
+
+    Attributes
+    ----------
+    a, b
+        The inputs of model A, and those of model B.
+    z
+        The range of NLL that makes an input one of a model's.
+
+    Examples
+    --------
+    Section 3.3 of the paper: of 100 inputs drawn from A, 80 lie in R3, 60 disagree and 40 agree; of 300 drawn from B,
+    200 lie in R3 and 150 disagree. Though B was drawn from three times as often, the ratio comes out as 3:2:3:3.
+
+    >>> a = Direction("A", np.repeat([-1.0, 1.0], [60, 40]), np.ones(100), np.arange(100) < 80, np.zeros(100, int))
+    >>> b = Direction("B", np.repeat([-1.0, 1.0], [150, 150]), np.ones(300), np.arange(300) < 200, np.zeros(300, int))
+    >>> terms = Comparison(a, b, (2.0, 4.0)).terms()
+    >>> (4 * terms).tolist()
+    [3.0, 2.0, 3.0, 3.0]
+    """
+
+    a: Direction
+    b: Direction
+    z: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        for direction, other in ((self.a, "B"), (self.b, "A")):
+            if not direction.weight[direction.common].sum() > 0:
+                raise NotComparableError(
+                    f"no input of model {direction.side} with NLL in Z = [{self.z[0]:g}, {self.z[1]:g}] is in Z for "
+                    f"model {other} as well (R3 is empty), so the directions share no measure; widen Z, or draw more"
+                )
+
+    def terms(self, threshold: float = 0.0) -> NDArray[np.float64]:
+        """Return the four terms of Equation 7, each in units of the number of inputs in R3.
+
+        Parameters
+        ----------
+        threshold
+            The size of lambda, at least 0: D < -threshold counts as below and D > threshold as above, strictly, as in
+            Table 1. An input with D = 0 exactly is thus neither disagreement nor agreement.
+
+        Returns
+        -------
+        ndarray
+            ``(4,)``: PD_A->B (A's inputs, D below), PA_A->B (A's, above), PA_B->A (B's, below), PD_B->A (B's, above).
+        """
+        below_a, above_a, _ = _shares(self.a, threshold).sum(axis=0)[:3] / self.a.weight[self.a.common].sum()
+        below_b, above_b, _ = _shares(self.b, threshold).sum(axis=0)[:3] / self.b.weight[self.b.common].sum()
+        return np.array([below_a, above_a, below_b, above_b])
+
+    def ratio(
+        self,
+        threshold: float = 0.0,
+        *,
+        reference: str | None = None,
+        level: float = 0.95,
+        n_resamples: int = 2000,
+        seed: int = 0,
+    ) -> Ratio:
+        """Return the ratio of Equation 7 with intervals by chain bootstrap.
+
+        Parameters
+        ----------
+        threshold
+            As in `terms`.
+        reference
+            The term that is 1. By default PD_AB, as in Table 2; if that is 0, the first of PD_BA, PA_AB, PA_BA that
+            is not.
+        level
+            Of the intervals.
+        n_resamples, seed
+            Whole chains are drawn with replacement, those of A and of B apart, as often.
+
+        Raises
+        ------
+        NotComparableError
+            The reference asked for is 0, or all terms are.
+        InputError
+            Only one chain: its draws say nothing of how far another would have come out.
+        """
+        terms = self.terms(threshold)
+        unit = _reference(terms, reference, threshold)
+        if self.a.exact and self.b.exact:
+            value = low = high = terms / terms[unit]
+        else:
+            value = terms / terms[unit]
+            draws = self._resampled_terms(threshold, n_resamples, np.random.default_rng(seed))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                low, high = _percentiles(draws / draws[:, [unit]], level)
+        neither = np.array([_neither(direction, threshold) for direction in (self.a, self.b)])
+        return Ratio(terms, value, low, high, TERMS[unit], neither, threshold, level)
+
+    def _resampled_terms(self, threshold: float, n_resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Terms of resampled chains, ``(n_resamples, 4)``; NaN where a resample has nothing in R3."""
+        columns = []
+        for direction in (self.a, self.b):
+            if direction.exact:
+                counts = np.ones((n_resamples, 1), dtype=np.int64)
+                sums = _shares(direction, threshold).sum(axis=0, keepdims=True)
+            else:
+                _several(direction)
+                counts = _counts(direction.n_chains, n_resamples, rng)
+                sums = _shares(direction, threshold)
+            drawn = counts @ sums  # (n_resamples, 4)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                columns.append(drawn[:, :2] / drawn[:, [3]])
+        return np.concatenate(columns, axis=1)
+
+    def rho(
+        self, side: Side, edges: ArrayLike, *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0
+    ) -> Histogram:
+        """Return rho_A->B(D) (`side` "A") or rho_B->A(D) over bins, in units of the number of inputs in R3.
+
+        D outside the edges is left out, so that bins of any range can be laid. Intervals as in `ratio`, bin by bin.
+        """
+        direction = self.a if side == "A" else self.b
+        edges = checked_edges(edges)
+        inside = bin_of(direction.difference, edges)
+        columns = np.stack([*(inside == k for k in range(len(edges) - 1)), direction.common], axis=1)
+        sums = direction.sums(columns)
+        value = sums[:, :-1].sum(axis=0) / sums[:, -1].sum()
+        if direction.exact:
+            return Histogram(edges, value, value, value, level)
+        _several(direction)
+        drawn = _counts(direction.n_chains, n_resamples, np.random.default_rng(seed)) @ sums
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = _percentiles(drawn[:, :-1] / drawn[:, [-1]], level)
+        return Histogram(edges, value, low, high, level)
+
+    def in_units_of_reference(self, threshold: float = 0.0) -> NDArray[np.float64]:
+        """Return the four terms in units of ``|X_A|``, the number of A's inputs (Appendix B, Equations 14 to 17).
+
+        Two models B and C that were each compared with A can be compared with each other in these units: the two last
+        terms are the sums over rho_B->A and over rho_C->A, divided by the same ``|X_A|``.
+        """
+        return self.terms(threshold) * self.a.common_share
+
+
+def _shares(direction: Direction, threshold: float) -> NDArray[np.float64]:
+    """Weight below, above, in between, and in R3, of each chain: ``(n_chains, 4)``."""
+    if not threshold >= 0:
+        raise InputError(f"threshold must be at least 0 (it is |lambda|, for both signs of D), not {threshold}")
+    d = direction.difference
+    return direction.sums(np.stack([d < -threshold, d > threshold, np.abs(d) <= threshold, direction.common], axis=1))
+
+
+def _neither(direction: Direction, threshold: float) -> float:
+    _, _, between, common = _shares(direction, threshold).sum(axis=0)
+    return float(between / common)
+
+
+def _reference(terms: NDArray[np.float64], name: str | None, threshold: float) -> int:
+    if name is not None and name not in TERMS:
+        raise InputError(f"reference must be one of {', '.join(TERMS)}, not {name!r}")
+    for one in _REFERENCES if name is None else (name,):
+        if terms[TERMS.index(one)] > 0:
+            return TERMS.index(one)
+    if name is None:
+        raise NotComparableError(f"no input differs by more than {threshold:g}: there is no ratio; lower the threshold")
+    raise NotComparableError(
+        f"{name} is 0, so nothing can be given relative to it; leave reference out, or take one of "
+        + ", ".join(one for one, value in zip(TERMS, terms, strict=True) if value > 0)
+    )
+
+
+def _several(direction: Direction) -> None:
+    if direction.n_chains < 2:
+        raise InputError(
+            f"model {direction.side} was sampled by one chain; intervals need at least two independent ones, better 16"
+        )
+
+
+def compare(a: RepresentativeInputs, b: RepresentativeInputs, z: tuple[float, float]) -> Comparison:
+    """Compare two models by the inputs sampled from each.
+
+    Raises
+    ------
+    NotComparableError
+        A model has no input in Z, or none of its inputs is in Z for the other model too.
+    """
+    return Comparison(as_direction(a, "A", z), as_direction(b, "B", z), checked_range(z))
+
+
+def from_enumeration(
+    nll_a: ArrayLike, nll_b: ArrayLike, z: tuple[float, float], counts: ArrayLike | None = None
+) -> Comparison:
+    """Compare two models by all inputs of a space.
+
+    Parameters
+    ----------
+    nll_a, nll_b
+        ``(n,)`` loss of the same n inputs, or groups of inputs, under each model.
+    z
+        The range of loss.
+    counts
+        ``(n,)`` inputs in each group; one each by default. With the centres of a joint histogram's cells as losses and
+        its counts here, D is known up to half a cell: let 0 and Z's ends be edges.
+
+    Raises
+    ------
+    NotComparableError
+        A model has no input in Z, or the two share none.
+    """
+    z = checked_range(z)
+    a, b = np.asarray(nll_a).ravel(), np.asarray(nll_b).ravel()
+    weight = np.ones(a.shape) if counts is None else np.asarray(counts, dtype=float).ravel()
+    if not a.shape == b.shape == weight.shape:
+        raise InputError(f"nll_a, nll_b and counts must agree in size: {a.size}, {b.size} and {weight.size}")
+    in_a, in_b = within(a, z) & (weight > 0), within(b, z) & (weight > 0)
+    sides: list[Direction] = []
+    for side, own in (("A", in_a), ("B", in_b)):
+        difference = a[own].astype(float) - b[own].astype(float)
+        # every input is there: nothing is left to resample, and all rows are one "chain"
+        chain = np.zeros(len(difference), dtype=np.int64)
+        sides.append(
+            Direction("A" if side == "A" else "B", difference, weight[own], (in_a & in_b)[own], chain, exact=True)
+        )
+    return Comparison(sides[0], sides[1], z)
+
+
+def total_variation(first: ArrayLike, second: ArrayLike) -> float:
+    """Total variation distance of two histograms over the same bins, each scaled to a sum of 1: from 0 to 1."""
+    p, q = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if p.shape != q.shape or not (p.sum() > 0 and q.sum() > 0):
+        raise InputError("the two histograms must have the same bins, and each something in them")
+    return float(0.5 * np.abs(p / p.sum() - q / q.sum()).sum())

@@ -1,0 +1,102 @@
+"""What the inputs at each difference are: shares, examples, and the mean of labels, bin by bin of D."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provlab.errors import InputError
+from provlab.modeldiff.representative import Direction, bin_of, checked_edges
+
+
+@dataclass(frozen=True)
+class Bin:
+    """What is in one bin of D.
+
+    Attributes
+    ----------
+    low, high
+        Its edges.
+    share
+        Of the model's inputs, by weight.
+    n
+        Rows drawn that lie in it.
+    examples
+        Row numbers of a few inputs, drawn by weight, none twice.
+    labels
+        For each label given, its weighted mean over the bin; None if the bin is empty.
+    """
+
+    low: float
+    high: float
+    share: float
+    n: int
+    examples: NDArray[np.int64]
+    labels: dict[str, float | None]
+
+
+def composition(
+    direction: Direction,
+    edges: ArrayLike,
+    *,
+    labels: dict[str, ArrayLike] | None = None,
+    distinct: Sequence[object] | None = None,
+    n_examples: int = 3,
+    seed: int = 0,
+) -> list[Bin]:
+    """Tell what inputs lie in each bin of D: how many, which, and the mean of labels such as "is code".
+
+    Parameters
+    ----------
+    direction
+        Of `as_direction`, whose rows are those of the sampled inputs.
+    edges
+        ``(k + 1,)`` of D.
+    labels
+        Name to ``(n,)`` numbers, one for each row.
+    distinct
+        ``(n,)`` hashable names of the rows (their texts): no name is an example twice, since a slow chain gives one
+        input many times.
+    n_examples, seed
+        How many examples a bin, and the seed of their choice.
+    """
+    edges = checked_edges(edges)
+    rng = np.random.default_rng(seed)
+    place = bin_of(direction.difference, edges)
+    columns = {name: np.asarray(values, dtype=float) for name, values in (labels or {}).items()}
+    for name, values in columns.items():
+        if values.shape != direction.difference.shape:
+            raise InputError(f"label {name} must hold one number for each of {len(direction.difference)} inputs")
+    found = []
+    for k, (low, high) in enumerate(pairwise(edges)):
+        rows = np.flatnonzero(place == k)
+        weight = direction.weight[rows]
+        total = weight.sum()
+        means = {n: float(weight @ v[rows] / total) if total > 0 else None for n, v in columns.items()}
+        chosen = _draw(rows, weight, distinct, n_examples, rng)
+        found.append(Bin(float(low), float(high), float(total / direction.weight.sum()), len(rows), chosen, means))
+    return found
+
+
+def _draw(
+    rows: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    distinct: Sequence[object] | None,
+    n: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Up to `n` of the rows, drawn by weight without replacement (by exponential clocks), each name once."""
+    with np.errstate(divide="ignore"):
+        order = rows[np.argsort(rng.exponential(size=len(rows)) / weight, kind="stable")]
+    chosen: list[int] = []
+    seen: set[object] = set()
+    for row in order:
+        name = int(row) if distinct is None else distinct[row]
+        if name not in seen:
+            seen.add(name)
+            chosen.append(int(row))
+        if len(chosen) == n:
+            break
+    return np.array(chosen, dtype=np.int64)

@@ -1,0 +1,167 @@
+"""The inputs that stand for a model: those whose loss lies in a range Z, weighted so that each counts equally.
+
+`RepresentativeInputs` are what a sampler leaves, `Direction` what the comparison needs of them: the differences
+D = NLL_A - NLL_B of one model's inputs, their weights, and which of them the other model has in Z as well.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provlab.errors import InputError, NotComparableError
+
+Side = Literal["A", "B"]
+
+
+@dataclass(frozen=True)
+class RepresentativeInputs:
+    """Inputs of one model with NLL in Z, weighted so that each input of the space counts equally.
+
+    Attributes
+    ----------
+    tokens
+        ``(n, length)`` integer token ids.
+    own, other
+        ``(n,)`` mean token NLL (nats) under the model they were drawn from, and under the other one.
+    log_weight
+        ``(n,)``: log of how many inputs of the space each stands for, up to a common constant.
+    chain
+        ``(n,)``: number of the chain that each was drawn by. Chains are independent of each other, the
+        draws of one chain are not: intervals resample chains.
+    """
+
+    tokens: NDArray[np.integer]
+    own: NDArray[np.float64]
+    other: NDArray[np.float64]
+    log_weight: NDArray[np.float64]
+    chain: NDArray[np.integer]
+
+    def __post_init__(self) -> None:
+        n = len(self.own)
+        if self.tokens.ndim != 2:
+            raise InputError(f"tokens must be (n, length), not {self.tokens.ndim}-dimensional")
+        for name in ("tokens", "other", "log_weight", "chain"):
+            if len(getattr(self, name)) != n:
+                raise InputError(f"{name} must hold one row for each of the {n} inputs, not {len(getattr(self, name))}")
+        for name in ("own", "other", "log_weight"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise InputError(f"{name} must be finite; an input of infinite loss has no place in a range Z")
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The differences of one model's inputs: what rho_A->B (or rho_B->A) is a histogram of.
+
+    Attributes
+    ----------
+    side
+        Whose inputs these are.
+    difference
+        ``(n,)`` D = NLL_A - NLL_B, in nats a token.
+    weight
+        ``(n,)`` positive, up to a common factor the number of inputs that each row stands for.
+    common
+        ``(n,)`` bool: the other model's loss lies in Z as well, so the input is in R3.
+    chain
+        ``(n,)`` chains numbered from 0.
+    exact
+        Whether the rows are all inputs there are, so that nothing is left to chance.
+    """
+
+    side: Side
+    difference: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    common: NDArray[np.bool_]
+    chain: NDArray[np.int64]
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        if not len(self.difference):
+            raise NotComparableError(
+                f"model {self.side} has no input with NLL in Z; widen Z or move it to losses that its chains visit"
+            )
+        if not (np.isfinite(self.weight).all() and (self.weight >= 0).all() and self.weight.sum() > 0):
+            raise InputError("weight must be finite, at least 0, and not 0 everywhere")
+
+    @property
+    def n_chains(self) -> int:
+        """Number of independent chains."""
+        return int(self.chain.max()) + 1
+
+    @property
+    def n_effective(self) -> float:
+        """Kish's effective number of rows under the weights, ``(sum w)^2 / sum w^2``: correlation is not counted."""
+        return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+
+    @property
+    def common_share(self) -> float:
+        """Share of the model's inputs that lie in R3, ``|X_AB| / |X|``."""
+        return float(self.weight[self.common].sum() / self.weight.sum())
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """Smallest and largest D among the inputs (Table 2). Sampled, they widen with the number of samples."""
+        return float(self.difference.min()), float(self.difference.max())
+
+    def quantile(self, q: ArrayLike) -> NDArray[np.float64]:
+        """Return weighted quantiles of D: the least D that at least a share `q` of the inputs do not exceed."""
+        order = np.argsort(self.difference, kind="stable")
+        reached = np.cumsum(self.weight[order]) / self.weight.sum()
+        place = np.searchsorted(reached, np.asarray(q, dtype=float) - 1e-12)
+        return self.difference[order][np.minimum(place, len(order) - 1)]
+
+    def sums(self, columns: NDArray[np.floating] | NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Sum the weight of ``(n, k)`` indicators in each chain: ``(n_chains, k)``."""
+        n = self.n_chains
+        return np.stack([np.bincount(self.chain, self.weight * column, minlength=n) for column in columns.T], axis=1)
+
+
+def as_direction(inputs: RepresentativeInputs, side: Side, z: tuple[float, float]) -> Direction:
+    """Differences of sampled inputs; rows keep their order, so tokens and D stand side by side.
+
+    Raises
+    ------
+    InputError
+        An input's own loss is not in Z.
+    """
+    z = checked_range(z)
+    if not within(inputs.own, z).all():
+        raise InputError(f"inputs of model {side} must have NLL in Z = [{z[0]:g}, {z[1]:g}]; leave the others out")
+    difference = inputs.own - inputs.other if side == "A" else inputs.other - inputs.own
+    top = inputs.log_weight.max(initial=-np.inf)
+    weight = np.exp(inputs.log_weight - top)
+    _, chain = np.unique(inputs.chain, return_inverse=True)
+    return Direction(side, difference, weight, within(inputs.other, z), chain.astype(np.int64))
+
+
+def checked_edges(edges: ArrayLike) -> NDArray[np.float64]:
+    """Return edges of bins as an array; raise InputError unless they rise and are two or more."""
+    array = np.asarray(edges, dtype=float)
+    if array.ndim != 1 or len(array) < 2 or not (np.diff(array) > 0).all():
+        raise InputError("edges must be two or more rising numbers")
+    return array
+
+
+def bin_of(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Bin of each value, -1 outside: the convention of `numpy.histogram`."""
+    found = np.searchsorted(edges, values, side="right") - 1
+    found = np.where(values == edges[-1], len(edges) - 2, found)
+    return np.where((found < 0) | (found > len(edges) - 2), -1, found)
+
+
+def checked_range(z: tuple[float, float]) -> tuple[float, float]:
+    """Return Z as two floats; raise InputError if nothing can lie in it."""
+    low, high = float(z[0]), float(z[1])
+    if not low < high:
+        raise InputError(f"Z = [{low:g}, {high:g}] is empty; its first end must lie below its second")
+    return low, high
+
+
+def within(nll: NDArray[np.floating], z: tuple[float, float]) -> NDArray[np.bool_]:
+    """Whether each loss lies in Z, both ends included."""
+    return (nll >= z[0]) & (nll <= z[1])
