@@ -33,6 +33,10 @@ class MissingRoleError(ProvlabError):
     """The architecture has no tensor in the role asked for (a gate in GPT-2, say)."""
 
 
+class NoSuchSymmetryError(ProvlabError):
+    """A transformation would change this model's outputs; the message says which part of it forbids it."""
+
+
 class NotComparableError(ProvlabError):
     """A statistic does not apply to this pair of models; the message says why."""
 

@@ -4,8 +4,6 @@ Outputs come from transformers' own model, loaded from the folder that `save` wr
 its norms cast to float32 even in a float64 model, which alone makes differences of 3e-7.
 """
 
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 import tiny_models
@@ -17,19 +15,10 @@ from provlab.models import anatomy, symmetry
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.anatomy import TensorPart
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.precision import Float64
 from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, compose, read_all, save
 
 TOKENS = random_tokens(tiny_models.VOCABULARY, 3, 9, seed=1)
-
-
-@contextmanager
-def float64_for_real():
-    """Make every cast to float32 in transformers' code a cast to float64."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        patch.setattr(torch, "float", torch.float64)
-        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
-        yield
 
 
 def outputs(folder):
@@ -37,7 +26,7 @@ def outputs(folder):
     if "Mixtral" in type(model).__name__:
         model.set_experts_implementation("eager")  # the default one has no float64
     ids = torch.from_numpy(TOKENS)
-    with torch.no_grad(), float64_for_real():
+    with torch.no_grad(), Float64():
         result = model(input_ids=ids, attention_mask=torch.ones_like(ids))
     return model, result.logits if "logits" in result else result.last_hidden_state
 

@@ -77,11 +77,20 @@ class Architecture:
         Files are read with and without it, since both are found under one architecture.
     aliases
         Endings of tensor names that are also met, in old files or loaded models, each with its usual one.
+    centred
+        Its norms subtract the mean (LayerNorm); RMSNorm does not.
+    norm_offset
+        What the norms add to their weights before multiplying: 1 in Gemma.
+    rotary
+        Positions enter by rotating queries and keys (RoPE).
     """
 
     parts: tuple[Part, ...]
     prefix: str = ""
     aliases: tuple[tuple[str, str], ...] = ()
+    centred: bool = False
+    norm_offset: float = 0.0
+    rotary: bool = True
 
     def base(self) -> "Architecture":
         """Return the base model alone: no prefix, and nothing that stands outside it."""
@@ -165,11 +174,12 @@ _LLAMA = Architecture(
     (*_EMBEDDING, *_INPUT_NORM, *_ATTENTION, *_POST_ATTENTION_NORM, *_GATED_MLP, *_FINAL_NORM, *_HEAD),
     prefix="model.",
 )
+_GEMMA = replace(_LLAMA, norm_offset=1.0)
 _QWEN3 = replace(_LLAMA, parts=(*_LLAMA.parts, *_HEAD_NORMS))
-_GEMMA2 = replace(_LLAMA, parts=(*_LLAMA.parts, *_PRE_MLP_NORM, *_POST_MLP_NORM))
+_GEMMA2 = replace(_GEMMA, parts=(*_LLAMA.parts, *_PRE_MLP_NORM, *_POST_MLP_NORM))
 _GEMMA3 = replace(_GEMMA2, parts=(*_GEMMA2.parts, *_HEAD_NORMS))
 # OLMo's LayerNorm has no parameters at all.
-_OLMO = Architecture((*_EMBEDDING, *_ATTENTION, *_GATED_MLP, *_HEAD), prefix="model.")
+_OLMO = Architecture((*_EMBEDDING, *_ATTENTION, *_GATED_MLP, *_HEAD), prefix="model.", centred=True)
 _OLMO2 = Architecture(
     (
         *_OLMO.parts,
@@ -226,6 +236,8 @@ _GPT2 = Architecture(
         *_HEAD,
     ),
     prefix="transformer.",
+    centred=True,
+    rotary=False,
 )
 _GPT_NEOX = Architecture(
     (
@@ -242,6 +254,7 @@ _GPT_NEOX = Architecture(
     prefix="gpt_neox.",
     # transformers calls the module lm_head once it is loaded
     aliases=(("lm_head.weight", "embed_out.weight"),),
+    centred=True,
 )
 _LAYER = "encoder.layer.{block}"
 _BERT = Architecture(
@@ -262,6 +275,8 @@ _BERT = Architecture(
     ),
     prefix="bert.",
     aliases=((".LayerNorm.gamma", ".LayerNorm.weight"), (".LayerNorm.beta", ".LayerNorm.bias")),
+    centred=True,
+    rotary=False,
 )
 _BERT_MASKED = replace(
     _BERT,
@@ -291,7 +306,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen2Model": _LLAMA.base(),
     "Qwen3ForCausalLM": _QWEN3,
     "Qwen3Model": _QWEN3.base(),
-    "GemmaForCausalLM": _LLAMA,
+    "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
     "Gemma3ForCausalLM": _GEMMA3,
     "OlmoForCausalLM": _OLMO,

@@ -7,6 +7,7 @@ variance do not know the order of the units and their weights are permuted along
 which stay where they are.
 """
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from provlab.files import atomic_folder
 from provlab.models.anatomy import Anatomy, TensorPart, Tensors
 from provlab.models.checkpoint import Checkpoint
 
+#: name of the head that a model gets whose head was its embedding
+OWN_HEAD = "lm_head.weight"
 #: tensor name -> tensor, as in the checkpoint's files
 Weights = Mapping[str, torch.Tensor]
 
@@ -160,14 +163,16 @@ def read_all(checkpoint: Tensors, anatomy: Anatomy, dtype: torch.dtype | None = 
 def save(weights: Weights, checkpoint: Checkpoint, folder: Path) -> Path:
     """Write weights as a checkpoint folder with the config and tokenizer of `checkpoint`.
 
-    The folder appears whole or not at all. Returns the folder.
+    A head among the weights of a model that had none of its own is written too, and the config says so. The folder
+    appears whole or not at all. Returns the folder.
 
     Raises
     ------
     InputError
         The weights lack a tensor of the checkpoint or have one that it does not know.
     """
-    if differing := set(weights) ^ set(checkpoint.tensor_names):
+    untied = OWN_HEAD in weights and OWN_HEAD not in checkpoint.tensor_names
+    if differing := (set(weights) ^ set(checkpoint.tensor_names)) - ({OWN_HEAD} if untied else set()):
         raise InputError(f"weights must have the tensors of {checkpoint.name}; {min(differing)} differs")
     seen: set[int] = set()
     separate = {}
@@ -181,6 +186,9 @@ def save(weights: Weights, checkpoint: Checkpoint, folder: Path) -> Path:
     with atomic_folder(folder) as temporary:
         for path in checkpoint.side_files():
             shutil.copyfile(path, temporary / path.name)
+        if untied:
+            config = {**checkpoint.config, "tie_word_embeddings": False}
+            (temporary / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
         save_file(separate, temporary / "model.safetensors", metadata={"format": "pt"})
     return folder
 

@@ -1,0 +1,151 @@
+"""A model in disguise: transformed by what an adversary can do for nothing, and proved to be the same by its logits."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provlab.errors import InputError, MissingRoleError, NoSuchSymmetryError
+from provlab.models import anatomy as anatomy_module
+from provlab.models.activations import random_tokens
+from provlab.models.anatomy import Tensors
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.evasion import EmbeddingRotations, MlpScalings, QueryKeyRotations, ReplacedNorms
+from provlab.models.precision import Float64
+from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Transformations, compose, read_all, save
+
+#: largest difference of two logits, in float64, that still counts as the same outputs
+EXACT = 1e-9
+
+#: the paper's name of each transformation -> the class that draws it, from a checkpoint
+TRANSFORMATIONS: Mapping[str, Callable[[Tensors], Transformations]] = {
+    "T1": lambda checkpoint: EmbeddingPermutations(anatomy_module.of(checkpoint)),
+    "T2": lambda checkpoint: MlpPermutations(anatomy_module.of(checkpoint)),
+    "T3": lambda checkpoint: EmbeddingRotations(anatomy_module.of(checkpoint)),
+    "T4": QueryKeyRotations,
+    "T5": lambda checkpoint: ReplacedNorms(anatomy_module.of(checkpoint)),
+    "T6": lambda checkpoint: MlpScalings(anatomy_module.of(checkpoint)),
+}
+
+
+@dataclass(frozen=True)
+class Disguise:
+    """A transformed checkpoint and what was checked.
+
+    Attributes
+    ----------
+    folder
+        The new checkpoint.
+    applied
+        Names of the transformations, in order.
+    refused
+        Transformation -> why this architecture has it not.
+    difference
+        Largest absolute difference of two outputs in float64; at most `EXACT`.
+    difference_saved
+        The same for the weights as saved, in the dtype of the original, and run in float32.
+    scale
+        Largest absolute output, to judge both by.
+    """
+
+    folder: Path
+    applied: tuple[str, ...]
+    refused: Mapping[str, str]
+    difference: float
+    difference_saved: float
+    scale: float
+
+
+def disguise(
+    checkpoint: Checkpoint,
+    folder: Path,
+    *,
+    seed: int,
+    kinds: Sequence[str] = tuple(TRANSFORMATIONS),
+    n_sequences: int = 4,
+    length: int = 16,
+) -> Disguise:
+    """Transform a model so that its outputs stay, and prove it on random tokens.
+
+    Parameters
+    ----------
+    checkpoint
+        The model.
+    folder
+        Where the new checkpoint goes; it appears whole or not at all.
+    seed
+        All random choices and the tokens derive from it.
+    kinds
+        Of "T1" to "T6", applied in this order; those that the architecture has not are listed in the result.
+    n_sequences, length
+        The tokens on which outputs are compared.
+
+    Raises
+    ------
+    NoSuchSymmetryError
+        The architecture has none of `kinds`, or the outputs differ by more than `EXACT` in float64.
+    InputError
+        A kind is unknown.
+    """
+    if unknown := [kind for kind in kinds if kind not in TRANSFORMATIONS]:
+        raise InputError(f"kinds must be of {', '.join(TRANSFORMATIONS)}, not {unknown[0]!r}")
+    families, refused = {}, {}
+    for kind in kinds:
+        try:
+            families[kind] = TRANSFORMATIONS[kind](checkpoint)
+        except NoSuchSymmetryError as error:
+            refused[kind] = str(error)
+    if not families:
+        raise NoSuchSymmetryError(f"{checkpoint.name} cannot be disguised: {'; '.join(refused.values())}")
+    anatomy = anatomy_module.of(checkpoint)
+    transformation = compose(*families.values()).sample(np.random.default_rng(seed))
+    weights = transformation(read_all(checkpoint, anatomy, torch.float64))
+    tokens = random_tokens(anatomy.vocab_size, n_sequences, length, seed=seed)
+    before = logits(checkpoint, tokens)
+    with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
+        exact = logits(Checkpoint.open(str(save(weights, checkpoint, Path(scratch) / "float64"))), tokens)
+    difference = float((exact - before).abs().max())
+    if not difference <= EXACT:
+        raise NoSuchSymmetryError(
+            f"the transformed {checkpoint.name} does not give the outputs of the original: they differ by "
+            f"{difference:.1e}; its architecture computes something that provlab/models/architectures.py does not say"
+        )
+    dtypes = {part.name: checkpoint.tensor(part.name).dtype for part in anatomy.parts}
+    usual = dtypes[anatomy.tensor_name("embedding")]
+    narrow = {name: tensor.to(dtypes.get(name, usual)) for name, tensor in weights.items()}
+    save(narrow, checkpoint, folder)
+    saved = logits(Checkpoint.open(str(folder)), tokens, dtype=torch.float32)
+    return Disguise(
+        folder,
+        tuple(families),
+        refused,
+        difference,
+        float((saved - before).abs().max()),
+        float(before.abs().max()),
+    )
+
+
+def logits(checkpoint: Checkpoint, tokens: NDArray[np.int64], dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Run a model on ``(n_sequences, length)`` tokens; return what its head says, in float64 for real if `dtype` is.
+
+    Raises
+    ------
+    MissingRoleError
+        The model has no head: its output is the residual stream, which most transformations change.
+    """
+    network = checkpoint.load_model(dtype=dtype)
+    if hasattr(network.config, "num_local_experts"):
+        network.set_experts_implementation("eager")  # the default one has no float64
+    ids = torch.from_numpy(tokens)
+    with torch.inference_mode(), Float64() if dtype == torch.float64 else nullcontext():
+        result = network(input_ids=ids, attention_mask=torch.ones_like(ids))
+    if "logits" not in result:
+        raise MissingRoleError(
+            f"{checkpoint.name} ({checkpoint.architecture}) has no head, so it has no outputs to compare"
+        )
+    return result.logits.double()
