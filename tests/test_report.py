@@ -14,7 +14,7 @@ import pytest
 import provlab
 from provlab.errors import ParameterError
 from provlab.report import LEVEL, Comparison, StudyReport
-from provlab.statistics import REGISTRY
+from provlab.statistics import USUAL
 from provlab.statistics.base import Options, Outcome
 from provlab.studies.lineage import Lineage
 from provlab.studies.pairs import PairRecord
@@ -94,7 +94,7 @@ def planted(**log10_p):
 def test_frame_of_a_comparison(related):
     frame = related.to_frame()
     assert list(frame.columns) == ["statistic", "value", "log10_p", "floor", "blocks", "error", "holm_log10_p"]
-    assert list(frame["statistic"]) == list(REGISTRY)
+    assert list(frame["statistic"]) == list(USUAL)
     assert list(frame["blocks"]) == [3, 3, 3, 1, 3]
     assert frame["log10_p"].dtype == frame["floor"].dtype == np.float64
     jsd = frame.set_index("statistic").loc["phi_jsd"]
@@ -157,7 +157,7 @@ def test_assumptions_are_those_of_what_ran(related):
 def test_text_of_a_comparison(related, models):
     text = str(related)
     assert text.startswith(f"{models['base']}  against  {models['tuned']}\n")
-    for name in REGISTRY:
+    for name in USUAL:
         assert f"\n{name} " in text
     assert "no p-value" in text
     assert all(len(line) <= 100 for line in text.splitlines()[3:])
@@ -168,7 +168,7 @@ def test_text_of_a_comparison(related, models):
 def test_html_of_a_comparison(related):
     shown = Tags(related._repr_html_())
     assert related.verdict() in shown.text
-    assert all(name in shown.text for name in REGISTRY)
+    assert all(name in shown.text for name in USUAL)
     assert "<img" in related._repr_html_()
 
 

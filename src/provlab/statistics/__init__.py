@@ -4,13 +4,18 @@ from collections.abc import Sequence
 
 from provlab.errors import ParameterError
 from provlab.statistics.base import Statistic
+from provlab.statistics.huref import HuRefA, HuRefB, HuRefC
 from provlab.statistics.phi_h import PhiH
 from provlab.statistics.phi_jsd import PhiJSD
 from provlab.statistics.phi_l2 import PhiL2
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_u import PhiU
 
-REGISTRY: dict[str, Statistic] = {s.name: s for s in (PhiU(), PhiH(), PhiL2(), PhiJSD(), PhiMatch())}
+REGISTRY: dict[str, Statistic] = {
+    s.name: s for s in (PhiU(), PhiH(), PhiL2(), PhiJSD(), PhiMatch(), HuRefA(), HuRefB(), HuRefC())
+}
+#: what runs if no statistic is named
+USUAL = tuple(name for name, statistic in REGISTRY.items() if not statistic.on_request)
 
 
 def get(name: str) -> Statistic:
@@ -27,7 +32,7 @@ def get(name: str) -> Statistic:
 
 
 def checked_names(names: Sequence[str] | None) -> list[str]:
-    """Return the names given, each known and once, or all registered names for None.
+    """Return the names given, each known and once, or `USUAL` for None.
 
     Raises
     ------
@@ -36,4 +41,4 @@ def checked_names(names: Sequence[str] | None) -> list[str]:
     """
     if names is not None and (isinstance(names, str) or not names):
         raise ParameterError(f"statistics must be a list of one or more of {', '.join(REGISTRY)}, not {names!r}")
-    return list(dict.fromkeys(get(name).name for name in names)) if names is not None else list(REGISTRY)
+    return list(dict.fromkeys(get(name).name for name in names)) if names is not None else list(USUAL)

@@ -185,6 +185,8 @@ class Statistic(ABC):
         One line: what it reads of each model.
     assumptions : str
         Under which its p-value is one; empty for a raw value.
+    on_request : bool
+        Run only when it is named, not among "all statistics".
     """
 
     name: ClassVar[str]
@@ -192,6 +194,7 @@ class Statistic(ABC):
     version: ClassVar[int] = 1
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
+    on_request: ClassVar[bool] = False
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Return the part of the options that this statistic's numbers depend on."""

@@ -1,0 +1,138 @@
+"""HuRef's invariants: products of weights that permutations cannot change, compared by their cosine (Appendix D.1).
+
+Zeng et al. (2024) compare two models by three matrices over the vocabulary, one for each way through a block:
+M_a = E W_Q^T W_K E^T, M_b = E W_V^T W_O^T E^T, and M_c = E G^T D^T E^T with the embedding E, the gate G (the up
+projection where there is none) and the down projection D. Permutations, and rotations inside the heads, cancel in them;
+replaced norms (T5) do not. There is no null distribution: the statistics are raw values.
+
+The matrices, a vocabulary wide, are never formed. With M = E A E^T and C = E_1^T E_2, the inner product of two of
+them is the trace of A_1 C A_2^T C^T, all of the width of the models; all tokens count, where the original takes some.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import NotComparableError
+from provlab.models.anatomy import Anatomy
+from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """One block's matrix M = E A E^T, by its factors.
+
+    Attributes
+    ----------
+    embedding : array
+        E, ``(vocab, width)`` float64.
+    core : array
+        A, ``(width, width)`` float64.
+    """
+
+    embedding: Matrix
+    core: Matrix
+
+    def inner(self, other: "Invariant") -> float:
+        """Sum of the products of all entries of two such matrices."""
+        between = self.embedding.T @ other.embedding
+        return float(np.sum((self.core @ between) * (between @ other.core)))
+
+    def cosine(self, other: "Invariant") -> float:
+        """Cosine of the angle between two such matrices, from -1 to 1."""
+        return self.inner(other) / float(np.sqrt(self.inner(self) * other.inner(other)))
+
+
+@dataclass(frozen=True)
+class Cores(Features):
+    """Reads A of each block when it is asked for."""
+
+    model: Model
+    way: str
+
+    @cached_property
+    def embedding(self) -> Matrix:
+        """Read E once."""
+        return self._read("embedding", None)
+
+    def block(self, block: int | None) -> Invariant:
+        """Multiply the two projections of one block's way: queries and keys, values and output, or gate and down."""
+        if self.way == "a":
+            core = self._per_key_head("query", block).T @ self._read("key", block)
+        elif self.way == "b":
+            output = self._per_key_head("output", block)
+            core = self._read("value", block).T @ output
+        else:
+            entry = "gate" if self.model.anatomy.has("gate") else "up"
+            core = self._read(entry, block).T @ self._read("down", block).T
+        return Invariant(self.embedding, core)
+
+    def _read(self, role: str, block: int | None) -> Matrix:
+        return self.model.anatomy.read(self.model.checkpoint, role, block).numpy().astype(np.float64)
+
+    def _per_key_head(self, role: str, block: int | None) -> Matrix:
+        """Rows of the query heads that share a key head, added up: each meets the same keys or values."""
+        rows = self._read(role, block)
+        rows = rows.T if role == "output" else rows
+        keys, size = _key_heads(self.model.anatomy, block)
+        return rows.reshape(keys, -1, size, rows.shape[1]).sum(axis=1).reshape(keys * size, -1)
+
+
+def _key_heads(anatomy: Anatomy, block: int | None) -> tuple[int, int]:
+    size = anatomy.part("query", block).head_size
+    return anatomy.shape("key", block)[0] // size, size
+
+
+class HuRef(Statistic):
+    """Mean cosine, over blocks, of one of the three invariants; no p-value."""
+
+    way: ClassVar[str]
+    on_request = True
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """Blocks of equal index; both models must have one vocabulary."""
+        if a.anatomy.vocab_size != b.anatomy.vocab_size:
+            raise NotComparableError(
+                f"{self.name} needs one vocabulary, but {a.name} has {a.anatomy.vocab_size} tokens and {b.name} "
+                f"{b.anatomy.vocab_size}; the weight statistics do not look at the vocabulary"
+            )
+        return super().blocks(a, b)
+
+    def prepare(self, model: Model, options: Options) -> Cores:
+        """Arrange to read the projections."""
+        return Cores(model, self.way)
+
+    def compare_block(self, a: Invariant, b: Invariant, block: int | None, options: Options) -> BlockResult:
+        """Cosine of the two matrices."""
+        return BlockResult(block, a.cosine(b))
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """Mean over blocks."""
+        return Outcome(float(np.mean([block.value for block in blocks])), None, tuple(blocks))
+
+
+class HuRefA(HuRef):
+    """M_a, through queries and keys."""
+
+    way, name, symbol = "a", "huref_a", "M_a"
+    reads = "embedding, query and key projections"
+
+
+class HuRefB(HuRef):
+    """M_b, through values and the attention's output."""
+
+    way, name, symbol = "b", "huref_b", "M_b"
+    reads = "embedding, value and output projections"
+
+
+class HuRefC(HuRef):
+    """M_c, through the MLP."""
+
+    way, name, symbol = "c", "huref_c", "M_c"
+    reads = "embedding, gate and down projections"
