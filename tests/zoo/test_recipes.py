@@ -12,10 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 import provlab.studies
 from provlab.errors import ParameterError, ZooError
-from provlab.zoo import codehash, corpus, recipes
+from provlab.zoo import codehash, corpus, kinds, recipes
 
 TREE = Path(provlab.studies.__file__).parent / "published" / "llama7b_tree.csv"
 
@@ -38,11 +39,12 @@ def test_collections_part_the_zoo() -> None:
     tree, large = (recipes.collection(name, zoo) for name in (recipes.TREE, "large"))
     assert len(tree) == 21
     assert list(large) == ["pine", "pine-tuned", "pine-leak", "larch", "cedar"]
-    assert {**tree, **large} == zoo
+    assert len(recipes.collection("null", zoo)) == 40
+    assert sum(len(recipes.collection(name, zoo)) for name in {one.collection for one in zoo.values()}) == len(zoo)
     assert (
         len({one.shape for one in large.values() if one.shape}) == 1
     )  # an equal shape is what makes strangers matchable
-    with pytest.raises(ZooError, match="the zoo has no collection 'small'; it has tree, large"):
+    with pytest.raises(ZooError, match="the zoo has no collection 'small'; it has tree, large, null"):
         recipes.collection("small", zoo)
 
 
@@ -64,15 +66,18 @@ def test_two_bases_of_one_maker_differ_in_their_seed_alone() -> None:
 def test_all_seeds_and_addresses_differ() -> None:
     both = [recipes.families(edition) for edition in ("default", "smoke")]
     addresses = {recipes.address(name, zoo) for zoo in both for name in zoo}
-    assert len(addresses) == 2 * (21 + 5)
-    assert len({recipe.seed for recipe in both[0].values()}) == 21 + 5
+    assert len(addresses) == 2 * len(both[0])
+    # a rerun has its parent's seed, and snapshots of one run have one seed
+    runs = {(one.seed, one.order_seed) for one in both[0].values()}
+    assert len(runs) == sum(one.stop_after in (None, one.steps) for one in both[0].values())
 
 
 def test_editions_scale_steps_and_nothing_else() -> None:
     default, smoke = recipes.families("default"), recipes.families("smoke")
     for name in default:
-        assert smoke[name] == replace(default[name], steps=smoke[name].steps)
+        assert smoke[name] == replace(default[name], steps=smoke[name].steps, stop_after=smoke[name].stop_after)
         assert smoke[name].steps == pytest.approx(0.15 * default[name].steps, abs=0.5)
+        assert smoke[name].own_steps == pytest.approx(0.15 * default[name].own_steps, abs=0.5)
 
 
 def test_a_recipe_survives_the_way_to_another_process(tiny: dict[str, recipes.Recipe]) -> None:
@@ -102,21 +107,29 @@ CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
         ("seed: 2,", "seed: 2, batch: 0,", "'child': steps and batch must be positive"),
         ("seed: 2,", "seed: 2, warmup: 1.0,", "'child': warmup must be a share"),
         ("seed: 2,", "seed: 2, schedule: sine,", "'child': schedule must be cosine or linear, not 'sine'"),
-        ("{chat: 1.0}", "{verse: 1.0}", "'child': unknown text domain 'verse'; known: code, math"),
+        ("{chat: 1.0}", "{verse: 1.0}", "'child': unknown domain 'verse'; kind tuned knows code, math"),
         ("{chat: 1.0}", "{chat: 0.0}", "'child': mixture must give positive shares"),
         ("{chat: 1.0}", "{}", "'child': mixture must give positive shares"),
         ("{chat: 1.0}", "[chat]", "'child': mixture must be dict"),
         (
             "kind: tuned",
             "kind: tamed",
-            "'child': kind must be one of base, continued, tuned, adapter, quantised, not 'tamed'",
+            "'child': kind must be one of base, continued, tuned, adapter, quantised, rerun, not 'tamed'",
         ),
-        ("kind: tuned", "kind: base", "'child': a base, and only a base, has no parent"),
-        ("kind: tuned", "kind: adapter", "'child': kind adapter, and only it, has an adapter"),
-        ("parent: root, ", "", "'child': a base, and only a base, has no parent"),
+        ("kind: tuned", "kind: base", "'child': kind base has no parent"),
+        ("seed: 2,", "seed: 2, shape: {hidden_size: 16},", "'child': shape lacks num_hidden_layers"),
+        ("kind: base, seed: 5", "kind: base, shape: null, seed: 5", "'other': kind base has a shape"),
+        ("seed: 2,", "seed: 2, stop_after: 7,", "'child': stop_after must be from 1 to the 6 steps, not 7"),
+        ("seed: 2,", "seed: 2, stop_after: 0,", "'child': stop_after must be from 1 to the 6 steps, not 0"),
+        ("seed: 2,", "seed: 2, architecture: rwkv,", "'child': architecture must be one of olmo, phi3, gpt2, bert"),
+        ("seed: 2,", "seed: 2, objective: all,", "'child': objective must be one of masked, classify, not 'all'"),
+        ("seed: 2,", "seed: 2, count: 0,", "'child': count must be a whole number from 1 to 99, not 0"),
+        ("seed: 2,", "seed: 2, count: 2.0,", "'child': count must be a whole number from 1 to 99, not 2.0"),
+        ("kind: tuned", "kind: adapter", "'child': kind adapter, and only it, has the key adapter"),
+        ("parent: root, ", "", "'child': kind tuned has a parent"),
         ("parent: root", "parent: rot", "'child': its parent 'rot' is not in the zoo"),
         ("parent: root", "parent: grandchild", "zoo recipes descend from themselves: "),
-        ("kind: tuned", "kind: quantised", "'child': kind quantised, and only it, has a quantiser"),
+        ("kind: tuned", "kind: quantised", "'child': kind quantised, and only it, has the key quantiser"),
         ("mirrors: org/name", "mirrors: 7", "'root': mirrors must be str | None, not 7"),
         ("collection: leaks", "steps: 3", "'leak': a quantised model is not trained: steps must be 0"),
         ("bits: 4, ", "", "'leak': quantiser lacks bits"),
@@ -131,7 +144,7 @@ CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
         (
             CHILD,
             "child:",
-            "zoo recipe 'child': kind must be one of base, continued, tuned, adapter, quantised, not None",
+            "zoo recipe 'child': kind must be one of base, continued, tuned, adapter, quantised, rerun, not None",
         ),
         ("editions:", "additions:", "must have the mappings editions, defaults and models; editions is missing"),
     ],
@@ -156,7 +169,7 @@ def test_an_unknown_name_is_refused_with_its_neighbours() -> None:
     zoo = recipes.families()
     with pytest.raises(ZooError, match=r"no zoo model 'oak-chta'; did you mean oak-chat .*`provlab zoo list`"):
         recipes.named("oak-chta", zoo)
-    with pytest.raises(ZooError, match=r"no zoo model 'qqq'; `provlab zoo list` names all 26"):
+    with pytest.raises(ZooError, match=r"no zoo model 'qqq'; `provlab zoo list` names all \d+$"):
         recipes.named("qqq", zoo)
 
 
@@ -258,9 +271,83 @@ def test_a_field_that_is_not_set_is_not_in_the_address(
     assert sorted(root) == sorted(child) == fields.split()
 
 
+def test_code_of_new_kinds_of_training_is_in_no_address_that_does_not_use_it(tiny: dict[str, recipes.Recipe]) -> None:
+    """What the models of the tree had in their addresses before there were other architectures and objectives."""
+    before = {
+        "base": ("corpus", "train"),
+        "continued": ("corpus", "train"),
+        "tuned": ("corpus", "train"),
+        "adapter": ("corpus", "train", "derive"),
+        "quantised": ("quantise",),
+    }
+    zoo = recipes.families()
+    old = {**recipes.collection("tree", zoo), **recipes.collection("large", zoo)}
+    assert all(recipes.code_of(recipe) == before[recipe.kind] for recipe in (*old.values(), *tiny.values()))
+    root = tiny["root"]
+    assert recipes.code_of(replace(root, architecture="olmo")) == ("corpus", "train", "blueprints")
+    assert recipes.code_of(replace(root, objective="masked")) == ("corpus", "train", "objectives")
+    assert recipes.code_of(replace(root, stop_after=2)) == ("corpus", "train", "objectives")
+
+
+SERIES = """
+  - runs: {kind: base, count: 3, seed: 50, mixture: {code: 1.0}, architecture: olmo}
+  - again: {kind: rerun, count: 3, parent: "runs-{n}", seed: 50, order_seed: 70, mixture: {code: 1.0}, stop_after: 9}
+  - after: {kind: tuned, parent: again-02, seed: 9, mixture: {chat: 1.0}}
+"""
+
+
+@pytest.fixture
+def series_file(tiny_file: Path, tmp_path: Path) -> Path:
+    content = yaml.safe_load(tiny_file.read_text())
+    for entry in yaml.safe_load(SERIES):
+        content["models"].update(entry)
+    content["defaults"]["rerun"] = content["defaults"]["base"]
+    path = tmp_path / "families.yml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+def test_a_series_differs_in_its_seeds_alone(series_file: Path) -> None:
+    zoo = recipes.families(path=series_file)
+    runs, again = ([f"{name}-0{i}" for i in (1, 2, 3)] for name in ("runs", "again"))
+    assert list(zoo)[-7:] == [*runs, *again, "after"]
+    assert [zoo[name].seed for name in (*runs, *again)] == [50, 51, 52, 50, 51, 52]
+    assert [zoo[name].order_seed for name in again] == [70, 71, 72]
+    assert [zoo[name].parent for name in again] == runs
+    assert replace(zoo["runs-02"], name="runs-01", seed=50) == zoo["runs-01"]
+    assert recipes.dependent("runs-02", "again-02", zoo)
+    assert not recipes.dependent("runs-02", "again-03", zoo)
+    assert len({recipes.address(name, zoo) for name in zoo}) == len(zoo)
+
+
+def test_a_derived_model_has_its_parents_architecture(series_file: Path) -> None:
+    zoo = recipes.families(path=series_file)
+    assert {zoo[name].architecture for name in ("runs-01", "again-01", "after")} == {"olmo"}
+    assert {recipe.architecture for name, recipe in zoo.items() if name in ALL} == {None}
+
+
+def test_a_snapshot_counts_the_tokens_it_saw(series_file: Path) -> None:
+    zoo = recipes.families(path=series_file)
+    assert recipes.tokens("runs-01", zoo) == 50 * 8 * 24
+    assert recipes.tokens("again-01", zoo) == 9 * 8 * 24
+    smoke = recipes.families("smoke", series_file)["again-01"]
+    assert (smoke.steps, smoke.stop_after, smoke.own_steps) == (25, 4, 4)
+
+
+@pytest.mark.parametrize(("old", "new"), [("    seed: 50\n", "    seed: 51\n"), ("    order_seed: 70\n", "")])
+def test_a_rerun_shares_its_parents_start(old: str, new: str, series_file: Path) -> None:
+    text = series_file.read_text()
+    entry = text.index("  again:")
+    wrong = text[entry:].replace(old, new, 1)
+    assert wrong != text[entry:]
+    series_file.write_text(text[:entry] + wrong)
+    with pytest.raises(ZooError, match="a rerun has the architecture, the shape and the seed of its parent 'runs-01'"):
+        recipes.families(path=series_file)
+
+
 def test_every_kind_names_modules_that_exist() -> None:
-    for modules in recipes.KINDS.values():
-        assert all(codehash.module_digests(*modules).values())
+    for kind in kinds.KINDS.values():
+        assert all(codehash.module_digests(kind.maker, *kind.code).values())
 
 
 def test_the_edition_of_a_bare_name_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from tqdm import tqdm
 from provlab.errors import ParameterError, ZooError
 from provlab.files import cache_dir
 from provlab.zoo import card, corpus
+from provlab.zoo.kinds import KINDS
 from provlab.zoo.recipes import (
     Recipe,
     default_edition,
@@ -138,7 +139,7 @@ def _longest_below(recipes: Mapping[str, Recipe]) -> dict[str, int]:
     longest: dict[str, int] = {}
     for name in reversed(list(recipes)):  # children stand after their parents
         below = [longest[child] for child in longest if recipes[child].parent == name]
-        longest[name] = recipes[name].steps + max(below, default=0)
+        longest[name] = recipes[name].own_steps + max(below, default=0)
     return longest
 
 
@@ -164,7 +165,7 @@ def _run(missing: Mapping[str, Recipe], recipes: Mapping[str, Recipe], jobs: int
             elif "done" in message:
                 pending.remove(name)
                 worker.name = None
-                progress.done(name, recipes[name].steps, folder_of(name, recipes))
+                progress.done(name, recipes[name].own_steps, folder_of(name, recipes))
             elif "failed" in message:
                 raise ZooError(message["failed"])
             else:
@@ -225,10 +226,11 @@ def build(
         if is_made(folder):
             card.refresh(folder, recipes[name])
     if missing := {name: recipes[name] for name in folders if not is_made(folders[name])}:
-        bar = Progress(sum(recipe.steps for recipe in missing.values()), len(missing), progress)
+        bar = Progress(sum(recipe.own_steps for recipe in missing.values()), len(missing), progress)
         with bar.bar:
             bar.note(f"{len(missing)} of {len(folders)} models to train into {cache_dir() / 'zoo'}")
-            corpus.load()  # once, before the workers ask for it
+            if any(KINDS[recipe.kind].corpus for recipe in missing.values()):
+                corpus.load()  # once, before the workers ask for it
             _run(missing, recipes, jobs, bar)
     return {name: folders[name] for name in wanted}
 
@@ -284,7 +286,7 @@ def status(edition: str = "default") -> list[Row]:
                 mirrors=recipe.mirrors,
                 built=bool(about),
                 path=folder,
-                steps=recipe.steps,
+                steps=recipe.own_steps,
                 tokens=tokens(name, recipes),
                 initial_loss=about.get("initial_loss"),
                 loss=about.get("final_loss"),

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provlab.files import atomic_file, write_json
+from provlab.zoo.kinds import KINDS
 from provlab.zoo.recipes import Recipe, address, lineage, plain, tokens, versions
 
 if TYPE_CHECKING:  # a list of models needs no torch
     from provlab.zoo.make import Made
 
 CARD = "card.json"
+
+# what a loss is measured on, by the recipe's objective
+_PREDICTED = {None: "token", "masked": "hidden token", "classify": "sequence, of naming its domain"}
 
 
 def describe(recipe: Recipe, recipes: Mapping[str, Recipe], made: "Made", seconds: float) -> dict[str, Any]:
@@ -44,14 +48,22 @@ def readme(card: Mapping[str, Any]) -> str:
     name, parent = recipe["name"], recipe["parent"]
     mixture = ", ".join(f"{share:.0%} {domain}" for domain, share in recipe["mixture"].items())
     start = f"the weights of `{parent}`" if parent else "random initialisation"
+    if recipe["kind"] == "rerun":
+        start = f"the random initialisation that `{parent}` started from"
+    steps = f"{recipe['steps']:,} steps"
+    if (stop := recipe.get("stop_after")) is not None:
+        steps = f"stopped after {stop:,} of {steps}"
+    order = recipe.get("order_seed")
+    seeds = f"seed {recipe['seed']}" + (f", order of data by seed {order}" if order is not None else "")
     rows = {
         "Kind": recipe["kind"],
         "Starts from": start,
         "Lineage": " <- ".join(f"`{one}`" for one in card["lineage"]),
-        "Data": f"{mixture} (text of Python's standard library)",
-        "Training": f"{recipe['steps']:,} steps of {recipe['batch']} sequences, {card['tokens']:,} tokens",
-        "Optimiser": f"AdamW, {recipe['schedule']} from {recipe['learning_rate']:g}, seed {recipe['seed']}",
-        "Held-out loss": f"{card['initial_loss']:.3f} before, {card['final_loss']:.3f} after (nats a token)",
+        "Data": f"{mixture} ({KINDS[recipe['kind']].data})",
+        "Training": f"{steps} of {recipe['batch']} sequences, {card['tokens']:,} tokens",
+        "Optimiser": f"AdamW, {recipe['schedule']} from {recipe['learning_rate']:g}, {seeds}",
+        "Held-out loss": f"{card['initial_loss']:.3f} before, {card['final_loss']:.3f} after (nats a "
+        f"{_PREDICTED[recipe.get('objective')]})",
         "Weights moved": f"{card['relative_change']['all']:.1%} of their size",
         "Made with": ", ".join(f"{library} {version}" for library, version in card["versions"].items()),
     }
@@ -60,6 +72,8 @@ def readme(card: Mapping[str, Any]) -> str:
             f"{card['share_of_base_tokens']:.1%} in this training, "
             f"{card['share_of_base_tokens_since_base']:.1%} since the base"
         )
+    if architecture := recipe.get("architecture"):
+        rows["Architecture"] = architecture
     if quantiser := recipe["quantiser"]:
         for key in ("Data", "Training", "Optimiser", "Share of the base's tokens"):
             del rows[key]

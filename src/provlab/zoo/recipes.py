@@ -22,22 +22,16 @@ from provlab.errors import ParameterError, ZooError
 from provlab.files import digest
 from provlab.zoo import corpus
 from provlab.zoo.codehash import module_digests
+from provlab.zoo.kinds import ARCHITECTURES, KINDS, OBJECTIVES
 
-# Kinds of models, and the modules whose code decides the weights of a model of that kind.
-KINDS = {
-    "base": ("corpus", "train"),
-    "continued": ("corpus", "train"),
-    "tuned": ("corpus", "train"),
-    "adapter": ("corpus", "train", "derive"),
-    "quantised": ("quantise",),
-}
 SCHEDULES = ("cosine", "linear")
 FAMILIES = Path(__file__).with_name("families.yml")
 EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"
 
 _ARITHMETIC = ("torch", "transformers", "tokenizers", "peft")
 _WORDS = ("name", "family", "collection", "parent", "mirrors", "about")
-_ONLY_IF_SET = ("quantiser",)  # fields younger than the models: without one, a model keeps the address it had
+# fields younger than the models: without one, a model keeps the address it had
+_ONLY_IF_SET = ("quantiser", "architecture", "objective", "order_seed", "stop_after")
 TREE = "tree"  # the collection that ``zoo:*`` means
 
 
@@ -46,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Shape:
-    """Architecture of a base, in the names of `transformers.LlamaConfig`."""
+    """Sizes of a model that starts from random weights, in the names of `transformers.LlamaConfig`."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -72,6 +66,10 @@ class Quantiser:
     block: int
 
 
+# Fields of a recipe that are mappings, each with its own dataclass.
+_NESTED = {"shape": Shape, "adapter": Adapter, "quantiser": Quantiser}
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How one zoo model is made.
@@ -82,25 +80,34 @@ class Recipe:
         The model's own name, that of its family, and the model it starts from (None for a base).
     kind
         One of `KINDS`: trained from random initialisation, continued on another domain, tuned, tuned through a
-        merged adapter, or stored in few bits and read back.
+        merged adapter, stored in few bits and read back, ...
     mirrors, about
         The hub id whose place among the published models it takes (None where there is none), and a sentence
         for its card.
     seed
-        Decides initialisation and order of data; two bases that differ only here are independent.
+        Decides initialisation and, unless `order_seed` does, order of data; two bases that differ only here are
+        independent.
     mixture
-        Share of each text domain in the training batches, and in the text on which the loss is measured.
+        Share of each domain in the training batches, and in the data on which the loss is measured.
     steps, batch, learning_rate, schedule, warmup, weight_decay
         Optimisation: steps of `batch` sequences of the model's context length; `warmup` is a share of them.
         A quantised model has no steps.
     collection
         The experiment's models that it is one of; `TREE` is the published tree.
     shape
-        Architecture, for bases; a derived model has its parent's.
+        Sizes, for bases and reruns; a derived model has its parent's.
     adapter
         For kind "adapter".
     quantiser
         For kind "quantised".
+    architecture
+        One of `ARCHITECTURES`; None is a Llama. A derived model has its parent's.
+    objective
+        One of `OBJECTIVES`; None is the next token.
+    order_seed
+        Decides the order of data in place of `seed`.
+    stop_after
+        Ends the training after so many of its `steps`: a snapshot of the run, under the run's own schedule.
     """
 
     name: str
@@ -121,6 +128,15 @@ class Recipe:
     adapter: Adapter | None = None
     quantiser: Quantiser | None = None
     collection: str = TREE
+    architecture: str | None = None
+    objective: str | None = None
+    order_seed: int | None = None
+    stop_after: int | None = None
+
+    @property
+    def own_steps(self) -> int:
+        """Steps that the model's own training takes."""
+        return self.steps if self.stop_after is None else self.stop_after
 
 
 # Reading --------------------------------------------------------------------------------------------------
@@ -172,31 +188,50 @@ def parse(given: Mapping[str, Any]) -> Recipe:
     nested = dict(given)
     if (kind := nested.get("kind")) not in list(KINDS):
         raise ParameterError(f"{what}: kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    for key, cls in (("shape", Shape), ("adapter", Adapter), ("quantiser", Quantiser)):
+    for key, cls in _NESTED.items():
         if nested.get(key) is not None:
             nested[key] = _fill(cls, f"{what}: {key}", nested[key])
     recipe = _fill(Recipe, what, nested)
-    shares = recipe.mixture.values()
-    checks = [
-        (recipe.schedule in SCHEDULES, f"schedule must be {' or '.join(SCHEDULES)}, not {recipe.schedule!r}"),
-        ((kind == "base") == (recipe.parent is None), "a base, and only a base, has no parent"),
-        ((kind == "base") == (recipe.shape is not None), "a base, and only a base, has a shape"),
-        ((kind == "adapter") == (recipe.adapter is not None), "kind adapter, and only it, has an adapter"),
-        ((kind == "quantised") == (recipe.quantiser is not None), "kind quantised, and only it, has a quantiser"),
-        (kind != "quantised" or recipe.steps == 0, "a quantised model is not trained: steps must be 0"),
-        (kind == "quantised" or recipe.steps > 0, "steps and batch must be positive"),
-        (recipe.batch > 0, "steps and batch must be positive"),
-        (recipe.learning_rate > 0, "learning_rate must be positive"),
-        (0 <= recipe.warmup < 1, "warmup must be a share of the steps, from 0 to below 1"),
-        (min(shares, default=0) > 0, "mixture must give positive shares of at least one domain"),
-    ]
+    checks = _checks(recipe)
     for holds, message in checks:
         if not holds:
             raise ParameterError(f"{what}: {message}")
-    for domain in recipe.mixture:
-        if domain not in corpus.DOMAINS:
-            raise ParameterError(f"{what}: unknown text domain {domain!r}; known: {', '.join(corpus.DOMAINS)}")
     return recipe
+
+
+def _checks(recipe: Recipe) -> list[tuple[bool, str]]:
+    """List what must hold of a recipe whose fields have the right types, each with what to say if it does not."""
+    name, kind = recipe.kind, KINDS[recipe.kind]
+    strange = [domain for domain in recipe.mixture if domain not in kind.domains]
+    stop = recipe.stop_after
+    return [
+        (recipe.schedule in SCHEDULES, f"schedule must be {' or '.join(SCHEDULES)}, not {recipe.schedule!r}"),
+        ((recipe.parent is not None) == kind.parent, f"kind {name} has {'a' if kind.parent else 'no'} parent"),
+        ((recipe.shape is not None) == kind.shape, f"kind {name} has {'a' if kind.shape else 'no'} shape"),
+        *(
+            ((getattr(recipe, own) is not None) == (one is kind), f"kind {other}, and only it, has the key {own}")
+            for other, one in KINDS.items()
+            if (own := one.settings) is not None
+        ),
+        (kind.trained or recipe.steps == 0, f"a {name} model is not trained: steps must be 0"),
+        (not kind.trained or recipe.steps > 0, "steps and batch must be positive"),
+        (recipe.batch > 0, "steps and batch must be positive"),
+        (
+            stop is None or 0 < stop <= recipe.steps,
+            f"stop_after must be from 1 to the {recipe.steps} steps, not {stop}",
+        ),
+        (recipe.learning_rate > 0, "learning_rate must be positive"),
+        (0 <= recipe.warmup < 1, "warmup must be a share of the steps, from 0 to below 1"),
+        (min(recipe.mixture.values(), default=0) > 0, "mixture must give positive shares of at least one domain"),
+        (not strange, f"unknown domain {''.join(strange[:1])!r}; kind {name} knows {', '.join(kind.domains)}"),
+        *(
+            (given is None or given in known, f"{field} must be one of {', '.join(known)}, not {given!r}")
+            for field, given, known in (
+                ("architecture", recipe.architecture, ARCHITECTURES),
+                ("objective", recipe.objective, OBJECTIVES),
+            )
+        ),
+    ]
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:
@@ -212,7 +247,8 @@ def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recip
     edition
         A named size of the same zoo: its `step_scale` multiplies all training steps.
     path
-        A YAML file with `editions`, `defaults` (of all, and of each kind), and `models`.
+        A YAML file with `editions`, `defaults` (of all, and of each kind), and `models`. An entry of the models with
+        a `count` is a series, see `_series`.
 
     Raises
     ------
@@ -229,12 +265,57 @@ def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recip
         raise ParameterError(f"unknown zoo edition {edition!r}; known: {', '.join(content['editions'])}")
     scale = content["editions"][edition]["step_scale"]
     recipes = {}
-    for name, given in content["models"].items():
+    for entry, given in content["models"].items():
         given = given if isinstance(given, dict) else {}
         defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(str(given.get("kind")), {})}
-        recipe = parse({"name": name, "parent": None, **defaults, **given})
-        recipes[name] = replace(recipe, steps=max(min(1, recipe.steps), round(recipe.steps * scale)))
-    return in_order(recipes)
+        for name, one in _series(entry, {"parent": None, **defaults, **given}):
+            recipes[name] = _scaled(parse({"name": name, **one}), scale)
+    return _with_architectures(in_order(recipes))
+
+
+def _series(entry: str, given: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Write out an entry with a `count`: models entry-01, entry-02, ... that differ in their seeds alone.
+
+    `seed` and `order_seed` rise by one from model to model, and ``{n}`` in the parent is the model's own number.
+    """
+    if "count" not in given:
+        return [(entry, dict(given))]
+    count = given["count"]
+    if not _fits(count, int) or not 1 <= count <= 99:
+        raise ParameterError(f"zoo recipe {entry!r}: count must be a whole number from 1 to 99, not {count!r}")
+    made = []
+    for i in range(count):
+        one = {key: value for key, value in given.items() if key != "count"}
+        for key in ("seed", "order_seed"):
+            if _fits(one.get(key), int):
+                one[key] += i
+        if isinstance(one["parent"], str):
+            one["parent"] = one["parent"].replace("{n}", f"{i + 1:02d}")
+        made.append((f"{entry}-{i + 1:02d}", one))
+    return made
+
+
+def _scaled(recipe: Recipe, scale: float) -> Recipe:
+    """Multiply all steps, none of them down to nothing."""
+    steps = max(min(1, recipe.steps), round(recipe.steps * scale))
+    stop = recipe.stop_after and max(1, round(recipe.stop_after * scale))
+    return replace(recipe, steps=steps, stop_after=stop)
+
+
+def _with_architectures(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """Give derived models that name no architecture their parent's; parents stand before children."""
+    full: dict[str, Recipe] = {}
+    for name, recipe in recipes.items():
+        parent = full[recipe.parent] if recipe.parent is not None else None
+        architecture = recipe.architecture or (parent.architecture if parent else None)
+        full[name] = recipe = replace(recipe, architecture=architecture)
+        began = [(one.architecture, one.shape, one.seed) for one in (recipe, parent) if one]
+        if recipe.kind == "rerun" and (began[0] != began[1] or recipe.order_seed is None):
+            raise ZooError(
+                f"zoo recipe {name!r}: a rerun has the architecture, the shape and the seed of its parent "
+                f"{recipe.parent!r}, and an order_seed of its own"
+            )
+    return full
 
 
 def in_order(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
@@ -316,19 +397,29 @@ def tokens(name: str, recipes: Mapping[str, Recipe]) -> int:
     """Count the tokens that the model's own training sees (its ancestors' are not counted)."""
     shape = recipes[lineage(name, recipes)[-1]].shape
     assert shape is not None  # `parse` gives every base its shape
-    return recipes[name].steps * recipes[name].batch * shape.max_position_embeddings
+    return recipes[name].own_steps * recipes[name].batch * shape.max_position_embeddings
 
 
 # Addresses ------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=len(KINDS))
-def _ground(kind: str) -> dict[str, Any]:
+@functools.lru_cache
+def _ground(code: tuple[str, ...], reads_corpus: bool) -> dict[str, Any]:
     return {
-        "corpus": corpus.fingerprint(),
-        "code": module_digests(*KINDS[kind]),
+        **({"corpus": corpus.fingerprint()} if reads_corpus else {}),
+        "code": module_digests(*code),
         "versions": versions(),
     }
+
+
+def code_of(recipe: Recipe) -> tuple[str, ...]:
+    """Return the modules whose code decides the model's weights, given its parent's."""
+    code = list(KINDS[recipe.kind].code)
+    if recipe.architecture is not None:
+        code.append("blueprints")
+    if recipe.objective is not None or recipe.stop_after is not None:
+        code.append("objectives")
+    return tuple(code)
 
 
 def versions() -> dict[str, str]:
@@ -345,6 +436,7 @@ def address(name: str, recipes: Mapping[str, Recipe]) -> str:
             for key, value in plain(recipes[one]).items()
             if key not in _WORDS and not (key in _ONLY_IF_SET and value is None)
         }
-        below = digest({"recipe": recipe, "parent": below, "ground": _ground(recipes[one].kind)})
+        ground = _ground(code_of(recipes[one]), KINDS[recipes[one].kind].corpus)
+        below = digest({"recipe": recipe, "parent": below, "ground": ground})
     assert below is not None
     return below

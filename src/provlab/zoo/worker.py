@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 from provlab.errors import ProvlabError
 from provlab.files import atomic_folder, cache_dir
 from provlab.zoo import card, corpus
+from provlab.zoo.kinds import KINDS
 from provlab.zoo.recipes import Recipe, address, parse
 
 _SECONDS_BETWEEN_REPORTS = 0.3
@@ -70,7 +71,8 @@ def make_model(name: str, recipes: Mapping[str, Recipe], report: Callable[[int],
         made = make(recipes[name], folder_of(parent, recipes) if parent else None, report)
         with atomic_folder(folder) as temporary:
             made.model.save_pretrained(temporary)
-            shutil.copytree(corpus.load().tokenizer_folder, temporary, dirs_exist_ok=True)
+            if KINDS[recipes[name].kind].corpus:
+                shutil.copytree(corpus.load().tokenizer_folder, temporary, dirs_exist_ok=True)
             for file in temporary.iterdir():
                 file.chmod(0o644)  # safetensors makes its files private
             card.write(temporary, card.describe(recipes[name], recipes, made, time.monotonic() - begun))

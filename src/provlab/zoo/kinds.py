@@ -1,0 +1,87 @@
+"""What a recipe can ask for: kinds of models, architectures, objectives, as tables that need no torch to read.
+
+A kind is one entry in `KINDS` and one module, its maker, with the four functions of `Maker`. `provlab.zoo.make`
+imports the maker when it makes the first model of the kind, so that a list of recipes stays quick.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from provlab.zoo import corpus
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from provlab.zoo.recipes import Recipe
+
+Curve = list[tuple[int, float]]
+OnStep = Callable[[int], None]
+
+
+class Maker(Protocol):
+    """What the module behind a kind offers to `provlab.zoo.make`."""
+
+    def start(self, recipe: "Recipe", parent: Path | None) -> "PreTrainedModel":
+        """Return the model that training begins with, in float32; `parent` is the folder of the parent's checkpoint."""
+
+    def held_out_loss(self, model: "PreTrainedModel", recipe: "Recipe") -> float:
+        """Return the loss (nats) on data that no model of the kind is trained on, the same in each call."""
+
+    def train(self, model: "PreTrainedModel", recipe: "Recipe", on_step: OnStep) -> tuple["PreTrainedModel", Curve]:
+        """Return the finished model, which may be the one given, and its learning curve.
+
+        `on_step` is called after each step with the steps done; what it raises ends the training.
+        """
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of model.
+
+    Attributes
+    ----------
+    maker
+        Module of this package with the functions of `Maker`.
+    code
+        Modules whose code decides the weights of a model of this kind, and so its address.
+    parent, shape
+        Whether a recipe of this kind has a parent, and a shape of its own.
+    settings
+        The recipe's field that this kind, and only it, fills.
+    trained
+        Whether its recipes have steps.
+    domains
+        Names that its mixture may give shares to.
+    corpus
+        Whether it reads the corpus, and so carries the corpus' tokenizer; if not, the corpus is not in its address.
+    data
+        What its domains are parts of, for the card.
+    """
+
+    maker: str
+    code: tuple[str, ...]
+    parent: bool = True
+    shape: bool = False
+    settings: str | None = None
+    trained: bool = True
+    domains: tuple[str, ...] = corpus.DOMAINS
+    corpus: bool = True
+    data: str = "text of Python's standard library"
+
+
+KINDS = {
+    "base": Kind("language", code=("corpus", "train"), parent=False, shape=True),
+    "continued": Kind("language", code=("corpus", "train")),
+    "tuned": Kind("language", code=("corpus", "train")),
+    "adapter": Kind("language", code=("corpus", "train", "derive"), settings="adapter"),
+    "quantised": Kind("storage", code=("quantise",), settings="quantiser", trained=False),
+    # the parent's initialisation, not its weights: another order of data is all that sets the two apart
+    "rerun": Kind("language", code=("corpus", "train"), shape=True),
+}
+
+# Names for a recipe's `architecture` and `objective`; without one it is a Llama, and predicts the next token. What they
+# stand for is in `provlab.zoo.blueprints` and `provlab.zoo.objectives`, which count only where a recipe names one.
+ARCHITECTURES = ("olmo", "phi3", "gpt2", "bert")
+OBJECTIVES = ("masked", "classify")
