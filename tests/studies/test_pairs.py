@@ -113,6 +113,11 @@ run_pairs(open_models(sys.argv[2:]), ["phi_u"], options, store=Store(__import__(
 """
 
 
+def whole(root):
+    """Finished units; those being written have a name with a dot."""
+    return [path for path in root.rglob("*.json") if not path.name.startswith(".")]
+
+
 def test_killed_for_good_in_the_middle(models, options, compared, tmp_path):
     """kill -9 leaves whole units only, and none of them is computed again."""
     process = subprocess.Popen(
@@ -122,14 +127,14 @@ def test_killed_for_good_in_the_middle(models, options, compared, tmp_path):
     )
     try:
         deadline = time.monotonic() + 120
-        while len(list(tmp_path.rglob("*.json"))) < 4:
+        while len(whole(tmp_path)) < 4:
             assert process.poll() is None, "the study ended before it could be killed"
             assert time.monotonic() < deadline
             time.sleep(0.02)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    finished = len([path for path in tmp_path.rglob("*.json") if not path.name.startswith(".")])
+    finished = len(whole(tmp_path))
     assert 4 <= finished < 10 * BLOCKS
     records = run(models.values(), ["phi_u"], options, Store(tmp_path))
     assert len(compared.calls) == 10 * BLOCKS - finished

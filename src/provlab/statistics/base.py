@@ -133,7 +133,8 @@ class BlockResult:
     detail : dict
         What aggregation needs besides, JSON-able.
     matching : array or None
-        ``(h,)`` int64, the partner of each hidden unit, for statistics that match units.
+        ``(h,)`` int64, the partner of each hidden unit, for statistics that match units; ``(2, h)`` for phi_MATCH, by
+        gate and by up.
     """
 
     block: int | None

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import match_shuffled
@@ -57,12 +59,16 @@ class PhiMatch(Statistic):
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """Blocks of equal index; both models must have gated MLPs."""
-        for model in (a, b):
+        self.require_gates(a, b)
+        return super().blocks(a, b)
+
+    def require_gates(self, *models: Model) -> None:
+        """Raise NotComparableError unless every model has gated MLPs."""
+        for model in models:
             if not model.anatomy.has("gate"):
                 raise NotComparableError(
                     f"{self.name} needs a gated MLP, which {model.checkpoint.architecture} ({model.name}) has not"
                 )
-        return super().blocks(a, b)
 
     def prepare(self, model: Model, options: Options) -> GateAndUp:
         """Run the model once over the text."""
@@ -92,6 +98,7 @@ class PhiMatch(Statistic):
             result.rho,
             result.log10_p,
             {"n": result.n, "floor": pvalues.log10_floor(result.n)},
+            np.stack([by_gate, by_up]),
         )
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:

@@ -5,17 +5,21 @@ compared, and the features are dropped before the next block. A finished unit go
 one pair becomes a record with its reason, and the rest goes on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from provlab.errors import InputError, MissingRoleError, NotComparableError, ProvlabError
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
 from provlab.studies.store import Store
+
+#: where a unit lies: one block of both models, a block of each, or the whole models
+Place = int | tuple[int, int] | None
 
 BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
 
@@ -100,7 +104,7 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model]) -> Opt
     return replace(options, vocab_size=min(model.anatomy.vocab_size for model in models.values()))
 
 
-def unit_key(statistic: Statistic, a: Model, b: Model, block: int | None, options: Options) -> str:
+def unit_key(statistic: Statistic, a: Model, b: Model, block: Place, options: Options) -> str:
     """Key of one finished unit: the statistic and its version, both digests, what it read of the options."""
     return Store.key(
         statistic=statistic.name,
@@ -110,6 +114,57 @@ def unit_key(statistic: Statistic, a: Model, b: Model, block: int | None, option
         block=block,
         parameters=statistic.parameters(options),
     )
+
+
+def finished_unit(
+    statistic: Statistic,
+    sources: tuple[str, str],
+    models: tuple[Model, Model],
+    block: Place,
+    options: Options,
+    store: Store | None,
+    compare: Callable[[], BlockResult],
+) -> BlockResult:
+    """Return one unit from the store, or compute it by `compare` and store it.
+
+    Raises
+    ------
+    NotComparableError
+        The arrays that were to be compared do not fit; the message says whose they are.
+    """
+    a, b = models
+    key = unit_key(statistic, a, b, block, options)
+    found = store.get(key) if store else None
+    if store and found is not None:
+        return BlockResult(
+            found["block"] if isinstance(found["block"], int) else None,
+            found["value"],
+            found["log10_p"],
+            found["detail"],
+            store.matching(key),
+        )
+    try:
+        result = compare()
+    except InputError as error:  # inference sees arrays only and calls them W1 and W2: say whose they are
+        where = "" if block is None else f" on block {' and '.join(map(str, np.atleast_1d(block)))}"
+        raise NotComparableError(f"{statistic.name}{where} of {a.name} (W1) and {b.name} (W2): {error}") from error
+    if store:
+        store.put(
+            key,
+            {
+                "statistic": statistic.name,
+                "version": statistic.version,
+                "a": {"source": sources[0], "digest": a.checkpoint.digest, "commit": a.checkpoint.commit},
+                "b": {"source": sources[1], "digest": b.checkpoint.digest, "commit": b.checkpoint.commit},
+                "parameters": statistic.parameters(options),
+                "block": block,
+                "value": result.value,
+                "log10_p": result.log10_p,
+                "detail": result.detail,
+            },
+            result.matching,
+        )
+    return result
 
 
 def run_pairs(
@@ -235,43 +290,24 @@ class _Run:
 
     def _unit(self, pair: tuple[str, str], block: int | None, features: dict[str, Any]) -> BlockResult:
         """One finished unit, from the store or computed and stored."""
-        a, b = (self.bench.models[source] for source in pair)
-        key = unit_key(self.statistic, a, b, block, self.options)
-        found = self.store.get(key) if self.store else None
-        if found is not None:
-            matching = self.store.matching(key) if self.store else None
-            return BlockResult(block, found["value"], found["log10_p"], found["detail"], matching)
-        for source in pair:
-            if source not in features:
-                try:
-                    features[source] = self._features(source).block(block)
-                except PAIR_FAILURES as error:  # kept, so that a damaged tensor is not read again for every pair
-                    features[source] = error
-            if isinstance(features[source], BaseException):
-                raise features[source]
-        try:
-            result = self.statistic.compare_block(features[pair[0]], features[pair[1]], block, self.options)
-        except InputError as error:  # inference sees arrays only and calls them W1 and W2: say whose they are
-            where = "" if block is None else f" on block {block}"
-            message = f"{self.statistic.name}{where} of {a.name} (W1) and {b.name} (W2): {error}"
-            raise NotComparableError(message) from error
-        if self.store:
-            self.store.put(
-                key,
-                {
-                    "statistic": self.statistic.name,
-                    "version": self.statistic.version,
-                    "a": {"source": pair[0], "digest": a.checkpoint.digest, "commit": a.checkpoint.commit},
-                    "b": {"source": pair[1], "digest": b.checkpoint.digest, "commit": b.checkpoint.commit},
-                    "parameters": self.statistic.parameters(self.options),
-                    "block": block,
-                    "value": result.value,
-                    "log10_p": result.log10_p,
-                    "detail": result.detail,
-                },
-                result.matching,
-            )
-        return result
+        models = (self.bench.models[pair[0]], self.bench.models[pair[1]])
+
+        def compare() -> BlockResult:
+            a, b = (self._block(source, block, features) for source in pair)
+            return self.statistic.compare_block(a, b, block, self.options)
+
+        return finished_unit(self.statistic, pair, models, block, self.options, self.store, compare)
+
+    def _block(self, source: str, block: int | None, features: dict[str, Any]) -> Any:
+        """Features of one model's block, made once; a failure is kept, so that no damaged tensor is read again."""
+        if source not in features:
+            try:
+                features[source] = self._features(source).block(block)
+            except PAIR_FAILURES as error:
+                features[source] = error
+        if isinstance(features[source], BaseException):
+            raise features[source]
+        return features[source]
 
     def _features(self, source: str) -> Features:
         """Features of one model, prepared once per statistic; so is a failure to prepare them."""
