@@ -31,7 +31,7 @@ EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"
 _ARITHMETIC = ("torch", "transformers", "tokenizers", "peft")
 _WORDS = ("name", "family", "collection", "parent", "mirrors", "about")
 # fields younger than the models: without one, a model keeps the address it had
-_ONLY_IF_SET = ("quantiser", "architecture", "objective", "order_seed", "stop_after")
+_ONLY_IF_SET = ("quantiser", "graft", "architecture", "objective", "order_seed", "stop_after")
 TREE = "tree"  # the collection that ``zoo:*`` means
 
 
@@ -66,8 +66,16 @@ class Quantiser:
     block: int
 
 
+@dataclass(frozen=True)
+class Graft:
+    """What a hybrid is: which blocks attend (the others convolve), and its tensors that begin as one of the parent's."""
+
+    attention_blocks: list[int]
+    taken: dict[str, str]
+
+
 # Fields of a recipe that are mappings, each with its own dataclass.
-_NESTED = {"shape": Shape, "adapter": Adapter, "quantiser": Quantiser}
+_NESTED = {"shape": Shape, "adapter": Adapter, "quantiser": Quantiser, "graft": Graft}
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,8 @@ class Recipe:
         For kind "adapter".
     quantiser
         For kind "quantised".
+    graft
+        For kind "hybrid".
     architecture
         One of `ARCHITECTURES`; None is a Llama. A derived model has its parent's.
     objective
@@ -127,6 +137,7 @@ class Recipe:
     shape: Shape | None = None
     adapter: Adapter | None = None
     quantiser: Quantiser | None = None
+    graft: Graft | None = None
     collection: str = TREE
     architecture: str | None = None
     objective: str | None = None
@@ -268,19 +279,22 @@ def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recip
     for entry, given in content["models"].items():
         given = given if isinstance(given, dict) else {}
         defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(str(given.get("kind")), {})}
-        for name, one in _series(entry, {"parent": None, **defaults, **given}):
+        for name, one in _series(entry, {"parent": None, **defaults, **given}, edition):
             recipes[name] = _scaled(parse({"name": name, **one}), scale)
     return _with_architectures(in_order(recipes))
 
 
-def _series(entry: str, given: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _series(entry: str, given: Mapping[str, Any], edition: str) -> list[tuple[str, dict[str, Any]]]:
     """Write out an entry with a `count`: models entry-01, entry-02, ... that differ in their seeds alone.
 
-    `seed` and `order_seed` rise by one from model to model, and ``{n}`` in the parent is the model's own number.
+    `seed` and `order_seed` rise by one from model to model, and ``{n}`` in the parent is the model's own number. A
+    count for each edition is a mapping: a smaller edition has the first models of a larger one.
     """
     if "count" not in given:
         return [(entry, dict(given))]
     count = given["count"]
+    if isinstance(count, Mapping):
+        count = count.get(edition)
     if not _fits(count, int) or not 1 <= count <= 99:
         raise ParameterError(f"zoo recipe {entry!r}: count must be a whole number from 1 to 99, not {count!r}")
     made = []
