@@ -301,7 +301,8 @@ class _Run:
         """Start at step 0."""
         levels, chains, moves = len(self.ladder), self.n_chains, len(self.mixture.moves)
         self.tokens: Tokens = first.astype(np.int64)
-        self.energies, self.conditionals = self.energy(self.tokens)
+        self.energies, conditionals = self.energy(self.tokens)
+        self.conditionals = None if conditionals is None else np.array(conditionals)  # ours to change
         self.at = np.arange(self.rows).reshape(levels, chains)  # which replica is at a level of a chain
         # 0 not yet at the hottest level, 1 on its way down from there, 2 on its way back up
         self.heading = np.zeros(self.rows, dtype=np.int8)
@@ -413,7 +414,7 @@ class _Run:
     def load(self, path: Path, key: str) -> None:
         """Take up a state written by `save`."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
                 arrays = dict(stored)
             said = json.loads(str(arrays.pop("said")))
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:

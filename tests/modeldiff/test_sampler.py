@@ -1,0 +1,258 @@
+"""Replica exchange: against the exact law of a space that can be listed, with faults planted, and stopped and resumed.
+
+The reference is exp(-NLL / T) over all sequences. The spread that chance allows comes from the chains themselves, which
+are independent of each other.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from provlab.errors import CheckpointError, InputError
+from provlab.modeldiff import nll, sampler
+from provlab.modeldiff.moves import Conditional, Mixture, MultiSite, SingleSite, SumPreserving
+from provlab.modeldiff.sampler import replica_exchange
+
+V, L = 3, 3
+STATES = np.array(list(itertools.product(range(V), repeat=L)))
+CODE = V ** np.arange(L - 1, -1, -1)
+LADDER = (math.inf, 1.0, 0.4)
+MIXED = Mixture((SingleSite(), MultiSite(2), SumPreserving(2, 2)), (2, 1, 1))
+
+
+class Autoregressive:
+    """A model as a table: random conditionals, and the NLL they imply without a start token or with one."""
+
+    def __init__(self, seed=0, skip=1):
+        rng = np.random.default_rng(seed)
+        rows = {left: rng.normal(scale=1.5, size=V) for k in range(L) for left in itertools.product(range(V), repeat=k)}
+        table = np.array([[rows[tuple(x[:k])] for k in range(L)] for x in STATES])
+        if skip:
+            table[:, 0] = 0.0
+        self.table = (table - np.log(np.exp(table).sum(axis=2, keepdims=True))).astype(np.float32)
+        picked = np.take_along_axis(self.table, STATES[..., None], axis=2)[..., 0]
+        self.energies = -picked[:, skip:].mean(axis=1, dtype=np.float64)
+        self.calls = 0
+
+    def __call__(self, tokens):
+        self.calls += 1
+        return self.energies[tokens @ CODE]
+
+    def conditionals(self, tokens):
+        self.calls += 1
+        return self.table[tokens @ CODE]
+
+
+def run(model, moves=None, *, steps=1500, **settings):
+    settings = {"n_chains": 24, "seed": 0, "temperatures": LADDER} | settings
+    return replica_exchange(model, vocabulary=V, length=L, n_steps=steps, moves=moves, **settings)
+
+
+def misfit(samples, energies):
+    """Largest deviation of a state's frequency from the law, in standard errors over chains."""
+    worst = 0.0
+    for level, temperature in zip(samples.tokens, samples.temperatures, strict=True):
+        p = np.exp(-energies / temperature)
+        p /= p.sum()
+        share = np.stack([np.bincount(chain @ CODE, minlength=len(STATES)) / len(chain) for chain in level])
+        error = share.std(axis=0, ddof=1) / np.sqrt(len(share))
+        enough = p * level.shape[1] * len(share) > 50
+        worst = max(worst, np.abs((share.mean(axis=0) - p)[enough] / error[enough]).max())
+    return worst
+
+
+# 81 frequencies over 24 chains: Student's t of 23 degrees of freedom exceeds this once in 1,000 such tables
+LIMIT = 5.4
+
+
+@pytest.mark.parametrize(
+    ("moves", "skip"),
+    [(SingleSite(), 1), (MIXED, 1), (Conditional(0.3, 0.7), 1), (Mixture((Conditional(0.1, 1.5), MultiSite(3))), 0)],
+    ids=["single site", "mixture", "conditional", "conditional, start token"],
+)
+def test_every_level_follows_its_law(moves, skip):
+    model = Autoregressive(skip=skip)
+    assert misfit(run(model, moves), model.energies) < LIMIT
+
+
+def test_swaps_of_the_wrong_sign_are_seen(monkeypatch):
+    plain = sampler._Run._swap
+
+    def reversed_gap(self, parity):
+        self.betas, kept = -self.betas, self.betas
+        plain(self, parity)
+        self.betas = kept
+
+    monkeypatch.setattr(sampler._Run, "_swap", reversed_gap)
+    model = Autoregressive()
+    assert misfit(run(model, MIXED), model.energies) > 2 * LIMIT
+
+
+def test_a_missing_hastings_factor_is_seen(monkeypatch):
+    plain = Mixture.propose
+
+    def without(self, *args, **settings):
+        made, which = plain(self, *args, **settings)
+        made.log_hastings[...] = 0
+        return made, which
+
+    monkeypatch.setattr(Mixture, "propose", without)
+    model = Autoregressive()
+    assert misfit(run(model, Conditional(0.05, 2.0)), model.energies) > 2 * LIMIT
+
+
+def test_energies_and_conditionals_follow_the_sequences(monkeypatch):
+    """What is kept for the present sequences is theirs, after acceptances, rejections and swaps."""
+    plain = sampler._Run.advance
+    model, steps = Autoregressive(), 0
+
+    def checked(self):
+        nonlocal steps
+        plain(self)
+        assert_array_equal(self.energies, model.energies[self.tokens @ CODE])
+        assert_array_equal(self.conditionals, model.table[self.tokens @ CODE])
+        assert_array_equal(np.sort(self.at.ravel()), np.arange(self.rows))
+        steps += 1
+
+    monkeypatch.setattr(sampler._Run, "advance", checked)
+    run(model, Conditional(), steps=50)
+    assert steps == 50
+
+
+def test_a_network_is_sampled_as_its_listed_law(gpt2):
+    model = nll.of(gpt2(3, vocab_size=V, n_embd=8, n_layer=1))
+    samples = run(model, Mixture((SingleSite(), Conditional())), steps=400, n_chains=16)
+    assert misfit(samples, model(STATES)) < LIMIT
+    np.testing.assert_allclose(samples.nll[1, 2], model(samples.tokens[1, 2]), atol=1e-6)
+
+
+def test_what_comes_back():
+    model = Autoregressive()
+    samples = run(model, MIXED, steps=103, thin=5, burn_in=21, n_chains=4, temperatures=[0.4, math.inf, 1.0])
+    assert_array_equal(samples.temperatures, LADDER)
+    assert samples.tokens.shape == (
+        3,
+        4,
+        15,
+        3,
+    )  # steps 25, 30, ..., 100 without the first one, made at 25 > 21: 16 - 1
+    assert samples.tokens.dtype == np.uint8
+    assert_array_equal(model(samples.tokens.reshape(-1, L).astype(int)), samples.nll.reshape(-1))
+    assert samples.attempted[0].sum() == 0  # infinity draws afresh
+    assert samples.attempted[1:].sum() == 2 * 4 * 75
+    assert samples.evaluations == 104 * 12
+    assert ((samples.swap_rate > 0) & (samples.swap_rate < 1)).all()
+    # in each chain and draw the three replicas stand at three levels
+    assert_array_equal(np.sort(samples.replica, axis=0), np.broadcast_to(np.arange(3)[:, None, None], (3, 4, 15)))
+
+
+def test_round_trips_are_counted_along_the_replicas():
+    samples = run(Autoregressive(), steps=300, burn_in=0, n_chains=3)
+    for chain in range(3):
+        trips = 0
+        heading = [1, 0, 0]  # the replica at the hottest level has begun; no draw is kept of step 0
+        for draw in range(300):
+            at = samples.replica[:, chain, draw]
+            trips += heading[at[0]] == 2
+            heading[at[0]] = 1
+            if heading[at[-1]] == 1:
+                heading[at[-1]] = 2
+        assert samples.round_trips[chain] == trips > 5
+
+
+@pytest.mark.parametrize("moves", [MIXED, Conditional()], ids=["mixture", "conditional"])
+def test_stopped_and_resumed_is_the_same_bit_by_bit(tmp_path, moves):
+    whole = run(Autoregressive(), moves, steps=120, n_chains=5, thin=2)
+    model, path = Autoregressive(), tmp_path / "state.npz"
+
+    class Stops:
+        def __init__(self):
+            self.left = 71
+
+        def __getattr__(self, name):
+            return getattr(model, name)
+
+        def __call__(self, tokens):
+            return self._count() or model(tokens)
+
+        def conditionals(self, tokens):
+            return self._count() or model.conditionals(tokens)
+
+        def _count(self):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+    settings = {"steps": 120, "n_chains": 5, "thin": 2, "checkpoint": path, "checkpoint_every": 25}
+    with pytest.raises(KeyboardInterrupt):
+        run(Stops(), moves, **settings)
+    before = model.calls
+    resumed = run(model, moves, **settings)
+    assert model.calls - before < 80  # steps 51 to 120, not all
+    for name in ("tokens", "nll", "replica", "accepted", "attempted", "swap_rate", "round_trips"):
+        assert_array_equal(getattr(resumed, name), getattr(whole, name), err_msg=name)
+    assert resumed.evaluations == whole.evaluations
+
+    before = model.calls
+    again = run(model, moves, **settings)  # finished: read, not run
+    assert model.calls - before <= 2
+    assert_array_equal(again.nll, whole.nll)
+    longer = run(model, moves, **settings | {"steps": 150})
+    assert_array_equal(longer.nll, run(Autoregressive(), moves, steps=150, n_chains=5, thin=2).nll)
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "state.npz"
+    run(Autoregressive(), steps=20, checkpoint=path)
+    with pytest.raises(InputError, match="other settings"):
+        run(Autoregressive(), steps=20, checkpoint=path, seed=1)
+    with pytest.raises(InputError, match="another model"):
+        run(Autoregressive(seed=1), steps=20, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match=r"damaged .* delete that file"):
+        run(Autoregressive(), steps=20, checkpoint=path)
+
+
+def test_seeds_decide():
+    first, same, other = (run(Autoregressive(), steps=20, seed=seed) for seed in (5, 5, 6))
+    assert_array_equal(first.tokens, same.tokens)
+    assert (first.tokens != other.tokens).any()
+
+
+def test_a_start_is_taken_up():
+    start = np.tile(STATES[[7]], (6, 1))
+    cold = run(Autoregressive(), steps=1, burn_in=0, n_chains=6, temperatures=[1e-9], start=start)
+    moved = (cold.tokens[0, :, 0] != STATES[7]).any(axis=1)
+    better = cold.nll[0, :, 0] < Autoregressive().energies[7]
+    assert_array_equal(moved, better)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"temperatures": [1, 0]}, "temperatures must be a list of positive"),
+        ({"temperatures": [1, math.nan]}, "temperatures must be a list of positive"),
+        ({"temperatures": [1, 1]}, "must differ"),
+        ({"n_chains": 0}, "n_chains must be at least 1"),
+        ({"thin": 0}, "thin must be at least 1"),
+        ({"burn_in": 10}, "burn_in must leave at least one draw"),
+        ({"start": STATES}, r"start must be integers of shape \(72, 3\)"),
+        ({"start": np.full((72, 3), 3)}, "tokens from 0 to 2"),
+        ({"moves": Conditional()}, "needs an nll that has .conditionals"),
+    ],
+)
+def test_bad_parameters_are_named(settings, said):
+    with pytest.raises(InputError, match=said):
+        run(lambda tokens: np.zeros(len(tokens)), **{"steps": 10} | settings)
+
+
+def test_nonsense_from_the_model_is_named():
+    with pytest.raises(InputError, match="nll must be finite"):
+        run(lambda tokens: np.full(len(tokens), np.nan), steps=10)
+    model = Autoregressive()
+    model.energies = model.energies + 1
+    with pytest.raises(InputError, match="nll and its conditionals disagree"):
+        run(model, Conditional(), steps=10)
