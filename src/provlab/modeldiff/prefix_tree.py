@@ -1,0 +1,313 @@
+"""The NLL of all sequences of a small space, by walking the tree of their prefixes.
+
+V^L sequences share their beginnings: the tree has V^(L-1) inner nodes on its last level and a ninth of that above (for
+V = 10). Each node goes through the network once, as one token that attends to the keys and values which its ancestors
+left, and its logits give the loss of all V children at once. For the toy that is 1.1e7 tokens in place of 7e8.
+
+GPT-2 has a forward pass of its own here, of few and large operations; every other architecture goes through
+transformers with its key/value cache. Both give what a plain forward pass gives, up to rounding.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from provlab.errors import InvalidWeightsError
+from provlab.modeldiff.nll import SequenceNll
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_NODES = 1024  # tokens sent through the network at once: their activations about fill a core's cache
+_EXPONENT = 60.0  # attention scores below this in size need no shift before exp, in float32
+
+
+class Tree(Protocol):
+    """A network that is fed one token after another; a state is what it remembers of some prefixes of one length."""
+
+    def root(self) -> Any:
+        """Return the state of the empty prefix."""
+
+    def part(self, state: Any, rows: slice) -> Any:
+        """Return the state of some of the prefixes."""
+
+    def extend(self, state: Any, tokens: torch.Tensor, *, grow: bool) -> tuple[torch.Tensor, Any]:
+        """Put each of ``(c,)`` tokens behind each of p prefixes.
+
+        Returns the logits ``(p * c, vocabulary)`` of what comes next, the children of one prefix side by side, and
+        the children's state if they are to `grow`, else None.
+        """
+
+
+def subtree_nll(
+    measured: SequenceNll,
+    length: int,
+    head: tuple[int, ...] = (),
+    *,
+    on_nodes: Callable[[int], None] | None = None,
+    nodes: int = _NODES,
+) -> NDArray[np.float32]:
+    """Return the mean token NLL (nats) of all sequences that begin with `head`.
+
+    Parameters
+    ----------
+    measured
+        The model, and the convention of its NLL (start token or none).
+    length
+        Of the whole sequences (tokens), more than `head` has.
+    head
+        What all sequences begin with.
+    on_nodes
+        Called with the number of tokens just sent through the network.
+    nodes
+        Tokens sent through the network at once.
+
+    Returns
+    -------
+    array
+        ``(vocabulary ** (length - len(head)),)`` in lexicographic order: the last token changes fastest.
+
+    Raises
+    ------
+    InvalidWeightsError
+        The model answers with NaN or Inf.
+    """
+    vocabulary = measured.vocabulary
+    tree = tree_of(measured.network)
+    every = torch.arange(vocabulary)
+    result = np.empty(vocabulary ** (length - len(head)), dtype=np.float32)
+    written = 0
+
+    def walk(state: Any, log_probs: torch.Tensor, losses: torch.Tensor, depth: int) -> None:
+        """Visit what lies below p prefixes of `depth` tokens, whose next token has `log_probs` ``(p, vocabulary)``."""
+        nonlocal written
+        below = losses[:, None] - log_probs
+        if depth + 1 == length:
+            result[written : written + below.numel()] = below.flatten().numpy()
+            written += below.numel()
+            return
+        at_once = max(1, nodes // vocabulary)
+        for begin in range(0, len(losses), at_once):
+            some = slice(begin, begin + at_once)
+            parents, children = tree.part(state, some), below[some]
+            for tokens in every.split(nodes):
+                logits, grown = tree.extend(parents, tokens, grow=depth + 2 < length)
+                if on_nodes is not None:
+                    on_nodes(len(logits))
+                walk(grown, F.log_softmax(logits, dim=-1), children[:, tokens].flatten(), depth + 1)
+
+    with torch.inference_mode():
+        state = tree.root()
+        loss = torch.zeros(1)
+        log_probs = torch.zeros(1, vocabulary)  # without a start token the first token costs nothing
+        given = head if measured.start_token is None else (measured.start_token, *head)
+        for place, token in enumerate(given):
+            if measured.start_token is None or place > 0:
+                loss = loss - log_probs[:, token]
+            logits, state = tree.extend(state, torch.tensor([token]), grow=True)
+            log_probs = F.log_softmax(logits, dim=-1)
+        walk(state, log_probs, loss, len(head))
+    predicted = length - (measured.start_token is None)
+    result /= np.float32(predicted)
+    if not np.isfinite(result).all():
+        raise InvalidWeightsError(f"{measured.name}: the NLL is NaN or Inf; its weights are damaged, or need float32")
+    return result
+
+
+def tree_of(network: "PreTrainedModel") -> Tree:
+    """Return the quickest way to walk the tree with this network."""
+    return Gpt2Tree(network) if Gpt2Tree.fits(network) else CachedTree(network)
+
+
+# Any architecture: transformers with its cache ----------------------------------------------------------------
+
+
+class CachedTree:
+    """Any causal language model of transformers whose cache is of keys and values alone."""
+
+    def __init__(self, network: "PreTrainedModel") -> None:
+        self.network = network
+
+    def root(self) -> Any:
+        """Return an empty cache."""
+        from transformers import DynamicCache
+
+        return DynamicCache(config=self.network.config)
+
+    def part(self, state: Any, rows: slice) -> Any:
+        """Copy the cache of some prefixes, since transformers changes caches in place."""
+        import copy
+
+        chosen = copy.deepcopy(state)
+        if chosen.get_seq_length() > 0:
+            held = range(len(chosen.layers[0].keys))[rows]
+            chosen.batch_select_indices(torch.tensor(held, dtype=torch.int64))
+        return chosen
+
+    def extend(self, state: Any, tokens: torch.Tensor, *, grow: bool) -> tuple[torch.Tensor, Any]:
+        """See `Tree.extend`."""
+        import copy
+
+        cache = copy.deepcopy(state)
+        prefixes = 1
+        if cache.get_seq_length() > 0:
+            prefixes = len(cache.layers[0].keys)
+            cache.batch_repeat_interleave(len(tokens))
+        answer = self.network(input_ids=tokens.repeat(prefixes)[:, None], past_key_values=cache, use_cache=True)
+        return answer.logits[:, -1].float(), answer.past_key_values if grow else None
+
+
+# GPT-2 --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Weights of one block; matrices as ``(in, out)``."""
+
+    norm_1: tuple[torch.Tensor, torch.Tensor]
+    attention: tuple[torch.Tensor, torch.Tensor]
+    projection: tuple[torch.Tensor, torch.Tensor]
+    norm_2: tuple[torch.Tensor, torch.Tensor]
+    up: tuple[torch.Tensor, torch.Tensor]
+    down: tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class _State:
+    """Keys and values of p prefixes of n tokens, one entry a block.
+
+    Keys are ``(p, heads, size, n)``; values ``(p, heads, n, size + 1)``, the last column of ones: one product then
+    gives both the weighted values and the sum of the weights.
+    """
+
+    keys: tuple[torch.Tensor, ...]
+    values: tuple[torch.Tensor, ...]
+    depth: int
+
+
+class Gpt2Tree:
+    """GPT-2, with the children of a prefix sharing their ancestors' keys and values instead of copying them."""
+
+    def __init__(self, network: Any) -> None:
+        body = network.transformer
+        self.heads = network.config.n_head
+        self.size = network.config.n_embd // self.heads
+        self.epsilon = network.config.layer_norm_epsilon
+        self.activation = _activation(network)
+        self.embedding = body.wte.weight.detach()
+        self.positions = body.wpe.weight.detach()
+        self.norm = _affine(body.ln_f)
+        self.head = network.lm_head.weight.detach().T.contiguous()
+        self.blocks = [
+            _Block(
+                _affine(block.ln_1),
+                _affine(block.attn.c_attn),
+                _affine(block.attn.c_proj),
+                _affine(block.ln_2),
+                _affine(block.mlp.c_fc),
+                _affine(block.mlp.c_proj),
+            )
+            for block in body.h
+        ]
+
+    @staticmethod
+    def fits(network: "PreTrainedModel") -> bool:
+        """Whether this is a plain GPT-2 in float32 on the CPU."""
+        config = network.config
+        return (
+            type(network).__name__ == "GPT2LMHeadModel"
+            and config.scale_attn_weights
+            and not config.scale_attn_by_inverse_layer_idx
+            and not config.add_cross_attention
+            and network.dtype == torch.float32
+            and network.device.type == "cpu"
+        )
+
+    def root(self) -> _State:
+        """Return the state that remembers nothing."""
+        keys = torch.empty(1, self.heads, self.size, 0)
+        values = torch.empty(1, self.heads, 0, self.size + 1)
+        return _State((keys,) * len(self.blocks), (values,) * len(self.blocks), 0)
+
+    def part(self, state: _State, rows: slice) -> _State:
+        """Return views of some prefixes."""
+        return _State(tuple(k[rows] for k in state.keys), tuple(v[rows] for v in state.values), state.depth)
+
+    def extend(self, state: _State, tokens: torch.Tensor, *, grow: bool) -> tuple[torch.Tensor, _State | None]:
+        """See `Tree.extend`."""
+        prefixes, children = len(state.keys[0]), len(tokens)
+        width = self.heads * self.size
+        own = self.embedding[tokens] + self.positions[state.depth]
+        x = own.expand(prefixes, children, width).reshape(-1, width)
+        new_keys, new_values = [], []
+        for block, old_keys, old_values in zip(self.blocks, state.keys, state.values, strict=True):
+            h = F.layer_norm(x, (width,), *block.norm_1, self.epsilon)
+            mixed = torch.addmm(block.attention[1], h, block.attention[0])
+            query, key, value = mixed.view(prefixes, children, 3, self.heads, self.size).permute(2, 0, 3, 1, 4)
+            query = query * (1 / math.sqrt(self.size))
+            seen = _attend(query, key, value, old_keys, old_values)
+            seen = seen.transpose(1, 2).reshape(-1, width)
+            x = x + torch.addmm(block.projection[1], seen, block.projection[0])
+            h = F.layer_norm(x, (width,), *block.norm_2, self.epsilon)
+            h = self.activation(torch.addmm(block.up[1], h, block.up[0]))
+            x = x + torch.addmm(block.down[1], h, block.down[0])
+            if grow:
+                new_keys.append(_grown_keys(old_keys, key))
+                new_values.append(_grown_values(old_values, value))
+        logits = F.layer_norm(x, (width,), *self.norm, self.epsilon) @ self.head
+        return logits, _State(tuple(new_keys), tuple(new_values), state.depth + 1) if grow else None
+
+
+def _attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, old_keys: torch.Tensor, old_values: torch.Tensor
+) -> torch.Tensor:
+    """Attention of children ``(p, heads, c, size)`` to their ancestors and to themselves."""
+    to_itself = (query * key).sum(dim=3, keepdim=True)
+    to_ancestors = query @ old_keys
+    # a row's largest score is taken off only where exp needs it: rows are short, and their maxima slow
+    if not all(_small(scores) for scores in (to_itself, to_ancestors)):
+        largest = torch.cat([to_ancestors, to_itself], dim=3).amax(dim=3, keepdim=True)
+        to_itself, to_ancestors = to_itself - largest, to_ancestors - largest
+    weight = to_itself.exp()
+    gathered = to_ancestors.exp() @ old_values
+    return (gathered[..., :-1] + weight * value) / (gathered[..., -1:] + weight)
+
+
+def _small(scores: torch.Tensor) -> bool:
+    if scores.numel() == 0:
+        return True
+    low, high = scores.aminmax()
+    return bool(low > -_EXPONENT) and bool(high < _EXPONENT)
+
+
+def _grown_keys(old: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """Each child's keys: its ancestors' and its own, ``(p * c, heads, size, n + 1)``."""
+    prefixes, heads, children, size = key.shape
+    ancestors = old[:, None].expand(prefixes, children, *old.shape[1:])
+    return torch.cat([ancestors, key.transpose(1, 2)[..., None]], dim=4).view(-1, heads, size, old.shape[3] + 1)
+
+
+def _grown_values(old: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Each child's values with the column of ones, ``(p * c, heads, n + 1, size + 1)``."""
+    prefixes, heads, children, size = value.shape
+    ancestors = old[:, None].expand(prefixes, children, *old.shape[1:])
+    own = F.pad(value.transpose(1, 2)[..., None, :], (0, 1), value=1.0)
+    return torch.cat([ancestors, own], dim=3).view(-1, heads, old.shape[2] + 1, size + 1)
+
+
+def _affine(module: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return module.weight.detach().contiguous(), module.bias.detach()
+
+
+def _activation(network: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The MLP's activation; GPT-2's own formula in one kernel in place of eight."""
+    if network.config.activation_function == "gelu_new":
+        return lambda h: F.gelu(h, approximate="tanh")
+    act: Callable[[torch.Tensor], torch.Tensor] = network.transformer.h[0].mlp.act
+    return act
