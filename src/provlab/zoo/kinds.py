@@ -79,6 +79,8 @@ KINDS = {
     "quantised": Kind("storage", code=("quantise",), settings="quantiser", trained=False),
     # the parent's initialisation, not its weights: another order of data is all that sets the two apart
     "rerun": Kind("language", code=("corpus", "train"), shape=True),
+    # a model of another architecture that begins with some of its parent's tensors
+    "hybrid": Kind("striped", code=("corpus", "train", "striped"), settings="graft"),
 }
 
 # Names for a recipe's `architecture` and `objective`; without one it is a Llama, and predicts the next token. What they

@@ -68,7 +68,7 @@ class Quantiser:
 
 @dataclass(frozen=True)
 class Graft:
-    """What a hybrid is: which blocks attend (the others convolve), and its tensors that begin as one of the parent's."""
+    """What a hybrid is: the blocks that attend (others convolve), and what each taken tensor began as in the parent."""
 
     attention_blocks: list[int]
     taken: dict[str, str]
