@@ -93,7 +93,7 @@ def test_terms_are_counts_over_r3(threshold):
     ratio = found.ratio(threshold)
     np.testing.assert_allclose(ratio.value, np.array(counts) / counts[0])
     np.testing.assert_array_equal(ratio.low, ratio.value)  # nothing is left to chance
-    assert ratio.neither[0] == pytest.approx((in_a & (abs(d) <= threshold)).sum() / (in_a & in_b).sum())
+    assert ratio.neither[0] == pytest.approx((in_a & (abs(d) <= threshold)).sum() / in_a.sum())
 
 
 def test_equal_losses_are_neither():
@@ -181,7 +181,7 @@ def test_histograms_hold_every_difference_once():
 
 def test_weighted_quantiles():
     """Rows that stand for several inputs count as often; a sorted list by hand."""
-    one = Direction("A", np.array([3.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0]), np.ones(3, bool), np.zeros(3, int))
+    one = Direction("A", np.array([3.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0]), np.ones(3, bool), np.zeros(3, int), 1)
     np.testing.assert_array_equal(one.quantile([0.0, 0.5, 0.51, 0.75, 1.0]), [1.0, 1.0, 2.0, 2.0, 3.0])
     assert one.extent == (1.0, 3.0)
     assert one.n_effective == pytest.approx(16 / 6)
@@ -212,7 +212,7 @@ def test_intervals_cover_when_draws_of_a_chain_hang_together():
         ratio = found.ratio(seed=repeat, n_resamples=400)
         covered.append((ratio.low <= truth) & (truth <= ratio.high))
         rows = [
-            Direction(d.side, d.difference, d.weight, d.common, np.arange(len(d.difference)))
+            Direction(d.side, d.difference, d.weight, d.common, np.arange(len(d.difference)), len(d.difference))
             for d in (found.a, found.b)
         ]
         naive = Comparison(rows[0], rows[1], found.z).ratio(seed=repeat, n_resamples=400)
@@ -252,7 +252,7 @@ def test_two_copies_have_no_ratio():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: from_enumeration([3.0, 9.0], [9.0, 3.0], Z), r"R3 is empty.*widen Z"),
+        (lambda: from_enumeration([3.0, 9.0], [9.0, 3.0], Z).terms(), r"R3 is empty.*widen Z"),
         (lambda: from_enumeration([9.0], [3.0], Z), "model A has no input with NLL in Z"),
         (lambda: from_enumeration([3.0], [9.0], Z), "model B has no input with NLL in Z"),
         (lambda: from_enumeration([3.0], [3.0, 2.0], Z), "agree in size: 1, 2"),
@@ -289,6 +289,7 @@ def test_composition_tells_shares_labels_and_examples():
         np.array([1.0, 3.0, 4.0, 0.5, 0.5]),
         np.ones(5, bool),
         np.zeros(5, int),
+        1,
     )
     below, above, empty = composition(
         found,
@@ -312,6 +313,58 @@ def test_composition_tells_shares_labels_and_examples():
 
 def test_examples_are_drawn_by_weight():
     """First examples over seeds are a draw by weight: 0.8 against 0.2, within four standard errors."""
-    found = Direction("A", np.array([0.1, 0.2]), np.array([4.0, 1.0]), np.ones(2, bool), np.zeros(2, int))
+    found = Direction("A", np.array([0.1, 0.2]), np.array([4.0, 1.0]), np.ones(2, bool), np.zeros(2, int), 1)
     first = [composition(found, [0, 1], n_examples=1, seed=seed)[0].examples[0] for seed in range(400)]
     assert abs(np.mean(np.array(first) == 0) - 0.8) < 4 * np.sqrt(0.16 / 400)
+
+
+# By counts instead of R3 ----------------------------------------------------------------------------------------------
+
+
+def test_counts_need_no_common_inputs():
+    """Weights that are numbers of inputs: 4 of A against 12 of B, though no input is in Z for both."""
+    a = RepresentativeInputs(
+        np.zeros((2, 1), int),
+        np.full(2, 3.0),
+        np.array([9.0, 2.0]) + 3.0,
+        np.log([1.0, 3.0]),
+        np.array([0, 1]),
+        2,
+        True,
+    )
+    b = RepresentativeInputs(
+        np.zeros((2, 1), int), np.full(2, 3.0), np.array([9.0, 1.5]), np.log([8.0, 4.0]), np.array([0, 1]), 2, True
+    )
+    found = compare(a, b, Z, normalisation="count")
+    np.testing.assert_allclose(found.terms(), [1, 0, 4 / 4, 8 / 4])
+    np.testing.assert_allclose(found.in_units_of_reference(), found.terms())
+    assert 10**found.b.log10_number == pytest.approx(12)
+    with pytest.raises(NotComparableError, match=r"R3 is empty.*or compare counts"):
+        compare(a, b, Z).terms()
+
+
+def test_both_normalisations_agree_on_an_enumeration():
+    nll_a, nll_b = space()
+    by_r3 = from_enumeration(nll_a, nll_b, Z)
+    by_count = Comparison(by_r3.a, by_r3.b, Z, "count")
+    np.testing.assert_allclose(by_r3.ratio().value, by_count.ratio().value)
+    np.testing.assert_allclose(by_r3.in_units_of_reference(), by_count.in_units_of_reference())
+
+
+def test_relative_weights_are_no_counts():
+    one = sampled([3.0, 3.2], [3.1, 3.1])
+    with pytest.raises(NotComparableError, match="known up to a factor only; compare by R3"):
+        compare(one, one, Z, normalisation="count").terms()
+
+
+def test_a_chain_without_inputs_still_counts():
+    """Of 8 chains, half left nothing in Z: the number of inputs is known to within their spread only."""
+    own = np.full(400, 3.0)
+    other = np.where(np.arange(400) % 2, 2.9, 3.1)
+    chain = np.repeat(np.arange(4), 100)
+    seen = RepresentativeInputs(np.zeros((400, 1), int), own, other, np.zeros(400), chain, 4, True)
+    all_ = RepresentativeInputs(np.zeros((400, 1), int), own, other, np.zeros(400), chain, 8, True)
+    few, many = (compare(one, seen, Z, normalisation="count").ratio(reference="PD_BA") for one in (seen, all_))
+    assert np.ptp([few.low[0], few.high[0]]) < np.ptp([many.low[0], many.high[0]])
+    with pytest.raises(InputError, match="chain must hold numbers from 0 to 2"):
+        RepresentativeInputs(np.zeros((400, 1), int), own, other, np.zeros(400), chain, 3)

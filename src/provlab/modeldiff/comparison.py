@@ -11,6 +11,7 @@ where the losses of *both* models lie in Z: divided by the (weighted) number of 
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +40,8 @@ __all__ = [
     "total_variation",
 ]
 
+#: what the two directions are divided by before they are compared
+Normalisation = Literal["R3", "count"]
 #: the four terms of Equations 3 and 7, in their order
 TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
 # a term that is empty cannot be the unit of the others; then the next of these is
@@ -65,14 +68,14 @@ def _percentiles(draws: NDArray[np.float64], level: float) -> tuple[NDArray[np.f
 
 @dataclass(frozen=True)
 class Histogram:
-    """rho(D) of one direction over bins, in units of the number of inputs in R3 (Equations 5, 6).
+    """rho(D) of one direction over bins, in the unit of the comparison (by default inputs in R3, Equations 5, 6).
 
     Attributes
     ----------
     edges
         ``(k + 1,)`` of D; a bin holds its left edge, the last one both.
     value
-        ``(k,)`` inputs in the bin for each input in R3.
+        ``(k,)`` inputs in the bin for each one of the unit.
     low, high
         ``(k,)`` interval by chain bootstrap at `level`; both equal `value` if the direction is exact.
     level
@@ -93,15 +96,14 @@ class Ratio:
     Attributes
     ----------
     terms
-        ``(4,)``, each in units of the number of inputs in R3.
+        ``(4,)``, in the unit of the comparison's normalisation.
     value, low, high
         ``(4,)``: the terms relative to the one named in `reference`, and their interval by chain bootstrap.
         An end is infinite where the reference vanishes in resamples.
     reference
         Name of the term that is 1: PD_AB, unless that is 0 or another was asked for.
     neither
-        ``(2,)``: inputs of A and of B with D no further from 0 than the threshold, which count
-        as neither, for each in R3.
+        ``(2,)``: share of A's and of B's inputs with D no further from 0 than the threshold, which count as neither.
     threshold, level
         As asked.
     """
@@ -129,14 +131,18 @@ class Comparison:
         The inputs of model A, and those of model B.
     z
         The range of NLL that makes an input one of a model's.
+    normalisation
+        "R3", the paper's: each direction is divided by its own sum over R3. "count": both are divided by the number of
+        A's inputs, which needs weights that are numbers of inputs, and no R3.
 
     Examples
     --------
     Section 3.3 of the paper: of 100 inputs drawn from A, 80 lie in R3, 60 disagree and 40 agree; of 300 drawn from B,
     200 lie in R3 and 150 disagree. Though B was drawn from three times as often, the ratio comes out as 3:2:3:3.
 
-    >>> a = Direction("A", np.repeat([-1.0, 1.0], [60, 40]), np.ones(100), np.arange(100) < 80, np.zeros(100, int))
-    >>> b = Direction("B", np.repeat([-1.0, 1.0], [150, 150]), np.ones(300), np.arange(300) < 200, np.zeros(300, int))
+    >>> one_chain = np.zeros(300, int)
+    >>> a = Direction("A", np.repeat([-1.0, 1.0], [60, 40]), np.ones(100), np.arange(100) < 80, one_chain[:100], 1)
+    >>> b = Direction("B", np.repeat([-1.0, 1.0], [150, 150]), np.ones(300), np.arange(300) < 200, one_chain, 1)
     >>> terms = Comparison(a, b, (2.0, 4.0)).terms()
     >>> (4 * terms).tolist()
     [3.0, 2.0, 3.0, 3.0]
@@ -145,17 +151,10 @@ class Comparison:
     a: Direction
     b: Direction
     z: tuple[float, float]
-
-    def __post_init__(self) -> None:
-        for direction, other in ((self.a, "B"), (self.b, "A")):
-            if not direction.weight[direction.common].sum() > 0:
-                raise NotComparableError(
-                    f"no input of model {direction.side} with NLL in Z = [{self.z[0]:g}, {self.z[1]:g}] is in Z for "
-                    f"model {other} as well (R3 is empty), so the directions share no measure; widen Z, or draw more"
-                )
+    normalisation: Normalisation = "R3"
 
     def terms(self, threshold: float = 0.0) -> NDArray[np.float64]:
-        """Return the four terms of Equation 7, each in units of the number of inputs in R3.
+        """Return the four terms of Equation 7, each in the unit of `normalisation`.
 
         Parameters
         ----------
@@ -167,10 +166,34 @@ class Comparison:
         -------
         ndarray
             ``(4,)``: PD_A->B (A's inputs, D below), PA_A->B (A's, above), PA_B->A (B's, below), PD_B->A (B's, above).
+
+        Raises
+        ------
+        NotComparableError
+            By "R3": none of a model's inputs is in Z for the other too. By "count": the weights are no counts.
         """
-        below_a, above_a, _ = _shares(self.a, threshold).sum(axis=0)[:3] / self.a.weight[self.a.common].sum()
-        below_b, above_b, _ = _shares(self.b, threshold).sum(axis=0)[:3] / self.b.weight[self.b.common].sum()
-        return np.array([below_a, above_a, below_b, above_b])
+        sums = [_shares(direction, threshold).sum(axis=0) for direction in (self.a, self.b)]
+        units = [self._unit(direction) for direction in (self.a, self.b)]
+        return np.concatenate(
+            [of[:2] / (of[3] if unit is None else unit) for of, unit in zip(sums, units, strict=True)]
+        )
+
+    def _unit(self, direction: Direction) -> float | None:
+        """What sums of a direction's weights are divided by; None stands for its own sum over R3."""
+        if self.normalisation == "count":
+            if self.a.log_unit is None or direction.log_unit is None:
+                raise NotComparableError(
+                    f"the weights of model {direction.side} are known up to a factor only; compare by R3, or draw with "
+                    "a level of infinite temperature, or by generation"
+                )
+            return float(self.a.weight.sum() * np.exp(self.a.log_unit - direction.log_unit))
+        if not direction.weight[direction.common].sum() > 0:
+            raise NotComparableError(
+                f"no input of model {direction.side} with NLL in Z = [{self.z[0]:g}, {self.z[1]:g}] is in Z for the "
+                "other model as well (R3 is empty), so the directions share no measure; widen Z, draw more, or compare "
+                "counts"
+            )
+        return None
 
     def ratio(
         self,
@@ -218,6 +241,7 @@ class Comparison:
         """Terms of resampled chains, ``(n_resamples, 4)``; NaN where a resample has nothing in R3."""
         columns = []
         for direction in (self.a, self.b):
+            unit = self._unit(direction)
             if direction.exact:
                 counts = np.ones((n_resamples, 1), dtype=np.int64)
                 sums = _shares(direction, threshold).sum(axis=0, keepdims=True)
@@ -227,13 +251,13 @@ class Comparison:
                 sums = _shares(direction, threshold)
             drawn = counts @ sums  # (n_resamples, 4)
             with np.errstate(divide="ignore", invalid="ignore"):
-                columns.append(drawn[:, :2] / drawn[:, [3]])
+                columns.append(drawn[:, :2] / (drawn[:, [3]] if unit is None else unit))
         return np.concatenate(columns, axis=1)
 
     def rho(
         self, side: Side, edges: ArrayLike, *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0
     ) -> Histogram:
-        """Return rho_A->B(D) (`side` "A") or rho_B->A(D) over bins, in units of the number of inputs in R3.
+        """Return rho_A->B(D) (`side` "A") or rho_B->A(D) over bins, in the unit of `normalisation`.
 
         D outside the edges is left out, so that bins of any range can be laid. Intervals as in `ratio`, bin by bin.
         """
@@ -242,13 +266,14 @@ class Comparison:
         inside = bin_of(direction.difference, edges)
         columns = np.stack([*(inside == k for k in range(len(edges) - 1)), direction.common], axis=1)
         sums = direction.sums(columns)
-        value = sums[:, :-1].sum(axis=0) / sums[:, -1].sum()
+        unit = self._unit(direction)
+        value = sums[:, :-1].sum(axis=0) / (sums[:, -1].sum() if unit is None else unit)
         if direction.exact:
             return Histogram(edges, value, value, value, level)
         _several(direction)
         drawn = _counts(direction.n_chains, n_resamples, np.random.default_rng(seed)) @ sums
         with np.errstate(divide="ignore", invalid="ignore"):
-            low, high = _percentiles(drawn[:, :-1] / drawn[:, [-1]], level)
+            low, high = _percentiles(drawn[:, :-1] / (drawn[:, [-1]] if unit is None else unit), level)
         return Histogram(edges, value, low, high, level)
 
     def in_units_of_reference(self, threshold: float = 0.0) -> NDArray[np.float64]:
@@ -257,7 +282,7 @@ class Comparison:
         Two models B and C that were each compared with A can be compared with each other in these units: the two last
         terms are the sums over rho_B->A and over rho_C->A, divided by the same ``|X_A|``.
         """
-        return self.terms(threshold) * self.a.common_share
+        return self.terms(threshold) * (self.a.common_share if self.normalisation == "R3" else 1.0)
 
 
 def _shares(direction: Direction, threshold: float) -> NDArray[np.float64]:
@@ -269,8 +294,7 @@ def _shares(direction: Direction, threshold: float) -> NDArray[np.float64]:
 
 
 def _neither(direction: Direction, threshold: float) -> float:
-    _, _, between, common = _shares(direction, threshold).sum(axis=0)
-    return float(between / common)
+    return float(_shares(direction, threshold).sum(axis=0)[2] / direction.weight.sum())
 
 
 def _reference(terms: NDArray[np.float64], name: str | None, threshold: float) -> int:
@@ -294,15 +318,21 @@ def _several(direction: Direction) -> None:
         )
 
 
-def compare(a: RepresentativeInputs, b: RepresentativeInputs, z: tuple[float, float]) -> Comparison:
-    """Compare two models by the inputs sampled from each.
+def compare(
+    a: RepresentativeInputs,
+    b: RepresentativeInputs,
+    z: tuple[float, float],
+    *,
+    normalisation: Normalisation = "R3",
+) -> Comparison:
+    """Compare two models by the inputs sampled from each; arguments as of `Comparison`.
 
     Raises
     ------
     NotComparableError
-        A model has no input in Z, or none of its inputs is in Z for the other model too.
+        A model has no input in Z.
     """
-    return Comparison(as_direction(a, "A", z), as_direction(b, "B", z), checked_range(z))
+    return Comparison(as_direction(a, "A", z), as_direction(b, "B", z), checked_range(z), normalisation)
 
 
 def from_enumeration(
@@ -331,15 +361,14 @@ def from_enumeration(
     if not a.shape == b.shape == weight.shape:
         raise InputError(f"nll_a, nll_b and counts must agree in size: {a.size}, {b.size} and {weight.size}")
     in_a, in_b = within(a, z) & (weight > 0), within(b, z) & (weight > 0)
-    sides: list[Direction] = []
-    for side, own in (("A", in_a), ("B", in_b)):
+
+    def exact(side: Side, own: NDArray[np.bool_]) -> Direction:
         difference = a[own].astype(float) - b[own].astype(float)
         # every input is there: nothing is left to resample, and all rows are one "chain"
         chain = np.zeros(len(difference), dtype=np.int64)
-        sides.append(
-            Direction("A" if side == "A" else "B", difference, weight[own], (in_a & in_b)[own], chain, exact=True)
-        )
-    return Comparison(sides[0], sides[1], z)
+        return Direction(side, difference, weight[own], (in_a & in_b)[own], chain, 1, log_unit=0.0, exact=True)
+
+    return Comparison(exact("A", in_a), exact("B", in_b), z)
 
 
 def total_variation(first: ArrayLike, second: ArrayLike) -> float:

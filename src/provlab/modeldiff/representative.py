@@ -30,6 +30,10 @@ class RepresentativeInputs:
     chain
         ``(n,)``: number of the chain that each was drawn by. Chains are independent of each other, the
         draws of one chain are not: intervals resample chains.
+    n_chains
+        How many chains there were, numbered from 0, with those that left no input in Z; by default those seen.
+    counted
+        Whether the weights are numbers of inputs, and not numbers up to an unknown factor.
     """
 
     tokens: NDArray[np.integer]
@@ -37,6 +41,8 @@ class RepresentativeInputs:
     other: NDArray[np.float64]
     log_weight: NDArray[np.float64]
     chain: NDArray[np.integer]
+    n_chains: int | None = None
+    counted: bool = False
 
     def __post_init__(self) -> None:
         n = len(self.own)
@@ -48,6 +54,8 @@ class RepresentativeInputs:
         for name in ("own", "other", "log_weight"):
             if not np.isfinite(getattr(self, name)).all():
                 raise InputError(f"{name} must be finite; an input of infinite loss has no place in a range Z")
+        if self.n_chains is not None and n and not 0 <= self.chain.min() <= self.chain.max() < self.n_chains:
+            raise InputError(f"chain must hold numbers from 0 to {self.n_chains - 1}")
 
     def __len__(self) -> int:
         return len(self.own)
@@ -69,6 +77,10 @@ class Direction:
         ``(n,)`` bool: the other model's loss lies in Z as well, so the input is in R3.
     chain
         ``(n,)`` chains numbered from 0.
+    n_chains
+        Number of independent chains.
+    log_unit
+        Log of the number of inputs that a weight of 1 stands for; None if that is not known.
     exact
         Whether the rows are all inputs there are, so that nothing is left to chance.
     """
@@ -78,6 +90,8 @@ class Direction:
     weight: NDArray[np.float64]
     common: NDArray[np.bool_]
     chain: NDArray[np.int64]
+    n_chains: int
+    log_unit: float | None = None
     exact: bool = False
 
     def __post_init__(self) -> None:
@@ -89,14 +103,14 @@ class Direction:
             raise InputError("weight must be finite, at least 0, and not 0 everywhere")
 
     @property
-    def n_chains(self) -> int:
-        """Number of independent chains."""
-        return int(self.chain.max()) + 1
-
-    @property
     def n_effective(self) -> float:
         """Kish's effective number of rows under the weights, ``(sum w)^2 / sum w^2``: correlation is not counted."""
         return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+
+    @property
+    def log10_number(self) -> float | None:
+        """Log10 of the number of inputs of the model, ``|X|``; None if the weights are known up to a factor only."""
+        return None if self.log_unit is None else float((self.log_unit + np.log(self.weight.sum())) / np.log(10))
 
     @property
     def common_share(self) -> float:
@@ -133,10 +147,14 @@ def as_direction(inputs: RepresentativeInputs, side: Side, z: tuple[float, float
     if not within(inputs.own, z).all():
         raise InputError(f"inputs of model {side} must have NLL in Z = [{z[0]:g}, {z[1]:g}]; leave the others out")
     difference = inputs.own - inputs.other if side == "A" else inputs.other - inputs.own
-    top = inputs.log_weight.max(initial=-np.inf)
+    top = float(inputs.log_weight.max(initial=-np.inf))
     weight = np.exp(inputs.log_weight - top)
-    _, chain = np.unique(inputs.chain, return_inverse=True)
-    return Direction(side, difference, weight, within(inputs.other, z), chain.astype(np.int64))
+    seen, chain = np.unique(inputs.chain, return_inverse=True)
+    n_chains = len(seen)
+    if inputs.n_chains is not None:
+        chain, n_chains = inputs.chain, inputs.n_chains
+    log_unit = top if inputs.counted else None
+    return Direction(side, difference, weight, within(inputs.other, z), chain.astype(np.int64), n_chains, log_unit)
 
 
 def checked_edges(edges: ArrayLike) -> NDArray[np.float64]:

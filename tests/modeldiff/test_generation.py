@@ -1,0 +1,95 @@
+"""Generation with known probabilities: against the enumeration of a space small enough to list."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from provlab.errors import InputError
+from provlab.modeldiff import nll
+from provlab.modeldiff.generation import density_of_states, generate, log10_number
+
+VOCABULARY, LENGTH = 5, 5
+
+
+@pytest.fixture(scope="module")
+def model():
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=8, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        made = LlamaForCausalLM(config)
+        with torch.no_grad():
+            made.lm_head.weight *= 40  # far from uniform
+    return made
+
+
+@pytest.fixture(scope="module")
+def everything(model):
+    """All 3,125 sequences and their losses, by the plain forward pass."""
+    tokens = np.array(list(itertools.product(range(VOCABULARY), repeat=LENGTH)))
+    return tokens, nll.of(model)(tokens)
+
+
+@pytest.mark.parametrize("tempers", [(1.0,), (0.7, 1.0, 2.0)])
+def test_counts_agree_with_the_enumeration(model, everything, tempers):
+    """Numbers of inputs in ranges of low loss; above these, where draws are rare, the intervals are as wide."""
+    _, losses = everything
+    drawn = generate(nll.of(model), 20_000, LENGTH, tempers=tempers, seed=1)
+    edges = np.quantile(losses, [0.0, 0.05, 0.15, 0.3])
+    edges[0] -= 1e-6
+    truth, _ = np.histogram(losses, edges)
+    found = density_of_states(drawn, edges)
+    np.testing.assert_allclose(10**found.log10_count, truth, rtol=0.12)
+    assert (found.log10_low <= found.log10_count).all()
+    assert (found.log10_count <= found.log10_high).all()
+    inside = (drawn.nll >= edges[0]) & (drawn.nll < edges[1])
+    assert log10_number(drawn, inside) == pytest.approx(found.log10_count[0])
+    assert found.n.sum() <= len(drawn)
+
+
+def test_losses_are_those_of_the_plain_forward_pass(model):
+    """The cache of keys and values changes nothing but rounding; with a start token as well."""
+    for start in (None, 0):
+        reader = nll.of(model, start_token=start)
+        drawn = generate(reader, 200, LENGTH, tempers=(0.5, 1.0), seed=2)
+        np.testing.assert_allclose(drawn.nll, reader(drawn.tokens), atol=1e-5)
+
+
+def test_at_temper_one_the_probability_is_that_of_the_loss(model):
+    """q(x) = exp(-(length - 1) z) / vocabulary, the law of Equation 4 at T = 1 / (length - 1)."""
+    drawn = generate(nll.of(model), 300, LENGTH, seed=3)
+    expected = (LENGTH - 1) * drawn.nll + np.log(VOCABULARY) - np.log(len(drawn))
+    np.testing.assert_allclose(drawn.log_weight, expected, atol=1e-4)
+
+
+def test_colder_draws_reach_lower_losses(model):
+    drawn = generate(nll.of(model), 4000, LENGTH, tempers=(1.0, 3.0), seed=4)
+    assert drawn.nll[drawn.temper == 3.0].mean() < drawn.nll[drawn.temper == 1.0].mean() - 0.1
+
+
+def test_seeds_repeat_and_chains_differ(model):
+    reader = nll.of(model)
+    first, second, other = (generate(reader, 100, LENGTH, n_chains=4, seed=seed) for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first.tokens, second.tokens)
+    assert (first.tokens != other.tokens).any()
+    assert (first.tokens[:25] != first.tokens[25:50]).any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tempers": ()}, "tempers must be positive"),
+        ({"tempers": (2.0,)}, "at most 1"),
+        ({"n": 0}, "n must be at least 1"),
+        ({"n_chains": 1}, "two or more chains"),
+        ({"length": 9}, "from 2 to 8, the context of"),
+    ],
+)
+def test_refusals(model, settings, message):
+    with pytest.raises(InputError, match=message):
+        generate(nll.of(model), **{"n": 10, "length": LENGTH, **settings})
