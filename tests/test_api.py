@@ -169,8 +169,17 @@ def test_expand_puts_the_zoo_in_the_order_of_its_tree():
 
 
 def test_every_documented_option_is_one():
-    """The docstring of `compare` names its arguments; `study` has the same but for the models."""
+    """The docstring of `compare` names its arguments; `study` has the same but for the models and their pairs."""
     compare, study = (inspect.signature(function).parameters for function in (api.compare, api.study))
-    assert list(compare)[2:] == list(study)[1:]
+    assert list(compare)[2:] == [name for name in study if name not in ("models", "pairs")]
+    assert "`pairs`" in (api.study.__doc__ or "")
     for name in compare:
         assert name in (api.compare.__doc__ or "")
+
+
+def test_a_study_of_some_pairs(models):
+    sources = [models[name] for name in ("base", "tuned", "stranger")]
+    report = api.study(sources, statistics=["phi_u"], pairs=[(sources[0], sources[2])])
+    assert [(record.a, record.b) for record in report.records] == [(sources[0], sources[2])]
+    with pytest.raises(InputError, match=r"pairs name /else, which is not among the models"):
+        api.study(sources, statistics=["phi_u"], pairs=[(sources[0], "/else")])

@@ -117,6 +117,7 @@ def study(
     *,
     statistics: Sequence[str] | None = None,
     blocks: Sequence[int] | None = None,
+    pairs: Sequence[tuple[str, str]] | None = None,
     text: str | None = None,
     store: Store | None = None,
     allow_pickle: bool = False,
@@ -125,15 +126,20 @@ def study(
 ) -> StudyReport:
     """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
 
+    With `pairs`, only these are tested; each names two of the models.
+
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished units are never
     computed again, so a study that was stopped goes on where it was.
     """
     names = registry.checked_names(statistics)
     options = Options(**settings)  # type: ignore[arg-type]
     models = expand(models)
+    for pair in pairs or ():
+        if unknown := set(pair) - set(models):
+            raise InputError(f"pairs name {min(unknown)}, which is not among the models")
     _train_missing(models)
     bench = open_models(models, allow_pickle=allow_pickle)
     options = with_common_vocabulary(_with_text(options, names, text), bench.models)
-    records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress)
+    records = run_pairs(bench, names, options, store=store, blocks=blocks, pairs=pairs, progress=progress)
     described = tuple(describe(source, model) for source, model in bench.models.items())
     return StudyReport(tuple(models), tuple(names), described, tuple(records), options, Lineage.of(models))

@@ -179,3 +179,27 @@ def test_a_norm_weight_of_zero_cannot_be_undone(tiny):
     weights[name][WIDTH // 2] = 0.0
     with pytest.raises(NoSuchSymmetryError, match=f"{name} holds a zero"):
         evasion.ReplacedNorms(found).sample(np.random.default_rng(0))(weights)
+
+
+# By name --------------------------------------------------------------------------------------------------
+
+
+def test_a_disguised_model_is_opened_by_name_and_made_once(tiny, monkeypatch):
+    plain = Checkpoint.open(tiny("llama"))
+    first = Checkpoint.open(f"disguised:T3+T6:{tiny('llama')}")
+    assert difference(plain, first) < 1e-3  # saved in float32
+    monkeypatch.setattr(disguise, "disguise", lambda *_, **__: pytest.fail("made again"))
+    assert Checkpoint.open(f"disguised:T3+T6:{tiny('llama')}").digest == first.digest != plain.digest
+
+
+@pytest.mark.parametrize(
+    ("reference", "kinds", "source"),
+    [
+        ("zoo:oak", ("T1", "T2", "T3", "T4", "T5", "T6"), "zoo:oak"),
+        ("T3:zoo:oak@smoke", ("T3",), "zoo:oak@smoke"),
+        ("T1+T2:./folder", ("T1", "T2"), "./folder"),
+        ("org/name", ("T1", "T2", "T3", "T4", "T5", "T6"), "org/name"),
+    ],
+)
+def test_names_of_disguised_models(reference, kinds, source):
+    assert disguise.parse(reference) == (kinds, source)

@@ -138,3 +138,10 @@ def test_tree_order_puts_every_model_behind_its_parent():
     assert all(order.index(parent) < order.index(child) for child, parent in TREE.items() if parent)
     runs = [root(a) for a, b in zip(order, [*order[1:], None], strict=True) if b is None or root(a) != root(b)]
     assert len(runs) == 7  # each tree stands together
+
+
+def test_a_disguised_model_descends_from_the_one_it_hides():
+    lineage = Lineage.of(["zoo:oak-chat", "disguised:T3:zoo:oak", "disguised:zoo:elm", "disguised:org/unknown"])
+    assert lineage.dependent("zoo:oak-chat", "disguised:T3:zoo:oak") is True
+    assert lineage.dependent("zoo:oak-chat", "disguised:zoo:elm") is False
+    assert lineage.labels["disguised:T3:zoo:oak"] == "T3"

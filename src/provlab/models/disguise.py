@@ -1,5 +1,10 @@
-"""A model in disguise: transformed by what an adversary can do for nothing, and proved to be the same by its logits."""
+"""A model in disguise: transformed by what an adversary can do for nothing, and proved to be the same by its logits.
 
+Wherever a checkpoint can be named, ``disguised:SOURCE`` names it transformed by all of T1 to T6 that it has, and
+``disguised:T3:SOURCE`` or ``disguised:T1+T2:SOURCE`` by these alone. It is made on first use and kept in the cache.
+"""
+
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -11,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from provlab.errors import InputError, MissingRoleError, NoSuchSymmetryError
+from provlab.files import cache_dir, digest
 from provlab.models import anatomy as anatomy_module
 from provlab.models.activations import random_tokens
 from provlab.models.anatomy import Tensors
@@ -21,6 +27,7 @@ from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Tran
 
 #: largest difference of two logits, in float64, that still counts as the same outputs
 EXACT = 1e-9
+_VERSION = 1  # raised whenever the same checkpoint would be disguised otherwise: copies in the cache are made again
 
 #: the paper's name of each transformation -> the class that draws it, from a checkpoint
 TRANSFORMATIONS: Mapping[str, Callable[[Tensors], Transformations]] = {
@@ -128,6 +135,40 @@ def disguise(
         float((saved - before).abs().max()),
         float(before.abs().max()),
     )
+
+
+def parse(reference: str) -> tuple[tuple[str, ...], str]:
+    """Split what stands behind ``disguised:`` into the kinds asked for and the source of the model.
+
+    Raises
+    ------
+    InputError
+        No source is given.
+    """
+    match = re.fullmatch(r"(?:(T[1-6](?:\+T[1-6])*):)?(.+)", reference, re.DOTALL)
+    if match is None:
+        raise InputError(f"disguised:{reference}: a model is disguised by disguised:SOURCE or disguised:T1+T3:SOURCE")
+    return tuple(match[1].split("+")) if match[1] else tuple(TRANSFORMATIONS), match[2]
+
+
+def locate(reference: str) -> Path:
+    """Return the folder of a disguised model, made on first use; see the module's text for `reference`.
+
+    Its random choices derive from the digest of the model, so that every model is disguised differently and always
+    in one way.
+
+    Raises
+    ------
+    ProvlabError
+        The model cannot be opened, or has none of the transformations.
+    """
+    kinds, source = parse(reference)
+    checkpoint = Checkpoint.open(source)
+    address = digest({"model": checkpoint.digest, "kinds": kinds, "version": _VERSION})
+    folder = cache_dir() / "disguised" / f"{re.sub('[^A-Za-z0-9]+', '-', checkpoint.name)}-{address[:16]}"
+    if not folder.exists():
+        disguise(checkpoint, folder, seed=int(address[:12], 16), kinds=kinds)
+    return folder
 
 
 def logits(checkpoint: Checkpoint, tokens: NDArray[np.int64], dtype: torch.dtype = torch.float64) -> torch.Tensor:

@@ -13,8 +13,10 @@ from typing import Any
 
 from provlab import zoo
 from provlab.errors import ParameterError
+from provlab.models import disguise
 
 LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)
+_DISGUISED = "disguised:"
 PUBLISHED = resources.files("provlab.studies") / "published"
 
 
@@ -170,6 +172,9 @@ def tree_order(parents: Mapping[str, str | None]) -> list[str]:
 
 def _parent(source: str) -> tuple[str | None, str] | None:
     """Parent of a source and what was done to it, or None where nothing is known."""
+    if source.startswith(_DISGUISED):
+        kinds, original = disguise.parse(source.removeprefix(_DISGUISED))
+        return original, "+".join(kinds)
     if recipe := _recipe(source):
         _, at, edition = source.partition("@")
         return (f"zoo:{recipe.parent}{at}{edition}" if recipe.parent else None), recipe.kind
