@@ -81,6 +81,16 @@ KINDS = {
     "rerun": Kind("language", code=("corpus", "train"), shape=True),
     # a model of another architecture that begins with some of its parent's tensors
     "hybrid": Kind("striped", code=("corpus", "train", "striped"), settings="graft"),
+    # a GPT-2 of digits, small enough that all its inputs can be enumerated
+    "digits": Kind(
+        "toy",
+        code=("toy",),
+        parent=False,
+        shape=True,
+        domains=("modulo30",),
+        corpus=False,
+        data="sequences of eight digits whose sum is a multiple of 30",
+    ),
 }
 
 # Names for a recipe's `architecture` and `objective`; without one it is a Llama, and predicts the next token. What they
