@@ -133,20 +133,15 @@ def test_what_comes_back():
     model = Autoregressive()
     samples = run(model, MIXED, steps=103, thin=5, burn_in=21, n_chains=4, temperatures=[0.4, math.inf, 1.0])
     assert_array_equal(samples.temperatures, LADDER)
-    assert samples.tokens.shape == (
-        3,
-        4,
-        15,
-        3,
-    )  # steps 25, 30, ..., 100 without the first one, made at 25 > 21: 16 - 1
+    assert samples.tokens.shape == (3, 4, 16, 3)  # steps 25, 30, ..., 100
     assert samples.tokens.dtype == np.uint8
     assert_array_equal(model(samples.tokens.reshape(-1, L).astype(int)), samples.nll.reshape(-1))
     assert samples.attempted[0].sum() == 0  # infinity draws afresh
-    assert samples.attempted[1:].sum() == 2 * 4 * 75
+    assert samples.attempted[1:].sum() == 2 * 4 * 80  # steps 21 to 100
     assert samples.evaluations == 104 * 12
     assert ((samples.swap_rate > 0) & (samples.swap_rate < 1)).all()
     # in each chain and draw the three replicas stand at three levels
-    assert_array_equal(np.sort(samples.replica, axis=0), np.broadcast_to(np.arange(3)[:, None, None], (3, 4, 15)))
+    assert_array_equal(np.sort(samples.replica, axis=0), np.broadcast_to(np.arange(3)[:, None, None], (3, 4, 16)))
 
 
 def test_round_trips_are_counted_along_the_replicas():

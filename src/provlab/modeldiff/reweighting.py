@@ -213,7 +213,7 @@ def density_of_states(
     *,
     gate: Convergence | None = None,
     min_overlap: float = 0.03,
-    max_solved: int = 50_000,
+    max_solved: int = 20_000,
 ) -> DensityOfStates:
     """Weigh draws of all temperatures by MBAR against the uniform law over all sequences.
 

@@ -375,7 +375,7 @@ class _Run:
 
     def samples(self, n_steps: int, burn_in: int) -> Samples:
         """Return what was recorded up to a step, without the burn-in."""
-        kept = slice(-(-burn_in // self.thin), n_steps // self.thin)
+        kept = slice(burn_in // self.thin, n_steps // self.thin)
         record = {name: np.stack(values[kept]) for name, values in self.record.items()}
         probability, tried = record["swaps"].sum(axis=0)
         return Samples(
