@@ -39,7 +39,10 @@ MAY_IMPORT = {
 }
 # libraries that a floor must do without, and the modules that may use them all the same
 WITHOUT = {
-    "inference": ({"torch", "transformers", "safetensors", "huggingface_hub", "pandas", "matplotlib"}, {"example_one"}),
+    "inference": (
+        {"torch", "transformers", "safetensors", "huggingface_hub", "pandas", "matplotlib"},
+        {"example_one", "null_training"},
+    ),
     "models": ({"pandas", "matplotlib", "scipy", "papermill"}, set()),
     "statistics": ({"transformers", "huggingface_hub", "matplotlib", "pandas", "papermill"}, set()),
     "modeldiff": ({"matplotlib", "papermill"}, set()),

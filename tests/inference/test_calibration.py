@@ -46,8 +46,8 @@ def test_probability_between_steps_against_counting():
         if 1 <= a + b <= 2
     )  # fmt: skip
     times, low, high = np.array([0.25, 0.5]), np.array([0, 1]), np.array([1, 2])
-    assert calibration._probability_between(3, times, low, high) == pytest.approx(reference, rel=1e-12)
-    assert calibration._probability_between(3, times, np.array([2, 0]), np.array([3, 1])) == 0.0
+    assert calibration.bands._probability_between(3, times, low, high) == pytest.approx(reference, rel=1e-12)
+    assert calibration.bands._probability_between(3, times, np.array([2, 0]), np.array([3, 1])) == 0.0
 
 
 def test_ks_against_scipy_and_far_below_underflow():

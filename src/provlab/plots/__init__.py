@@ -1,5 +1,6 @@
 """Every figure of the study, drawn by one hand: plain data in, a `Figure` with caption and alt text out."""
 
+from provlab.plots.calibration import sizes
 from provlab.plots.figure import Figure
 from provlab.plots.nulls import (
     agreement,
@@ -12,7 +13,10 @@ from provlab.plots.nulls import (
 )
 from provlab.plots.numbers import format_count, format_log10_p, format_ratio, format_seconds
 from provlab.plots.pairs import pair_heatmap, value_heatmap
+from provlab.plots.power import power_curves
 from provlab.plots.scoreboard import scoreboard, scoreboard_table
+from provlab.plots.seeds import pairs_by_budget
+from provlab.plots.sharing import tensor_evidence
 from provlab.plots.style import family_colors
 from provlab.plots.tables import Table, table
 from provlab.plots.tree import lineage_tree
@@ -32,10 +36,14 @@ __all__ = [
     "lineage_tree",
     "null_quantiles",
     "pair_heatmap",
+    "pairs_by_budget",
+    "power_curves",
     "raw_against_permtest",
     "scoreboard",
     "scoreboard_table",
     "separation",
+    "sizes",
     "table",
+    "tensor_evidence",
     "value_heatmap",
 ]

@@ -1,0 +1,35 @@
+"""Do p-values behave as p-values should? Bands, tests, and one check that puts them together.
+
+`bands` holds the single questions, each answered over a whole set of p-values at once; `check` asks all of them and
+says which answer, if any, is further out than the level allows.
+"""
+
+from provlab.inference.calibration.bands import (
+    Band,
+    GridUniformity,
+    KolmogorovSmirnov,
+    correlation_band,
+    discrete_uniform_excess,
+    ks_uniform,
+    simultaneous_band,
+    size_interval,
+)
+from provlab.inference.calibration.check import CalibrationReport, Size, check
+from provlab.inference.calibration.rounds import RoundRobin, round_robin, tournament
+
+__all__ = [
+    "Band",
+    "CalibrationReport",
+    "GridUniformity",
+    "KolmogorovSmirnov",
+    "RoundRobin",
+    "Size",
+    "check",
+    "correlation_band",
+    "discrete_uniform_excess",
+    "ks_uniform",
+    "round_robin",
+    "simultaneous_band",
+    "size_interval",
+    "tournament",
+]

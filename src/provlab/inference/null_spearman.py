@@ -1,0 +1,294 @@
+"""The law of Spearman's correlation under independence: exact, drawn, and far out.
+
+A uniformly random permutation pi has D = sum_i (pi(i) - i)^2, and that is all there is to the null of phi_U and phi_H:
+renumber the hidden units of one model by a uniform permutation, and by equivariance its matching with any other model,
+dependent or not, becomes uniform. So a null draw from a pair needs no new assignment, only a shuffle of the matching
+at hand, and the law of D depends on the width and on nothing else. Three ways to know it:
+
+- `exact_law`: all n! permutations, counted by a pass over subsets, for n up to 14;
+- `relabelled_distances`: draws, at any width, for the bulk of the law;
+- `tail_by_splitting`: D so small that no draw comes near, reached in steps each of which is likely given the last.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+
+from provlab.errors import InputError
+from provlab.inference import pvalues
+
+LARGEST_EXACT = 14
+_CHUNK = 2**22  # entries of random permutations held at a time
+_SAFE_TAIL = 1e-200  # above it scipy's incomplete beta function is used as it is
+
+
+@dataclass(frozen=True, eq=False)
+class ExactLaw:
+    """Number of permutations of n ranks with each sum of squared rank differences.
+
+    Attributes
+    ----------
+    n
+        Number of ranks.
+    distance
+        Shape (k,): D from the smallest, 0, to the largest, (n^3 - n) / 3, in steps of 2.
+    count
+        Shape (k,), int64: permutations with that D; their sum is n!.
+    """
+
+    n: int
+    distance: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    def log10_p(self, distance: ArrayLike) -> NDArray[np.float64]:
+        """Return log10 of the exact two-sided p: the share of permutations with |rho| at least as large.
+
+        Parameters
+        ----------
+        distance
+            Values of D, each even and between 0 and the largest.
+        """
+        d = np.asarray(distance, dtype=np.int64)
+        if d.size and (d.min() < 0 or d.max() > self.distance[-1] or (d % 2).any()):
+            raise InputError(f"distance must hold even numbers between 0 and {self.distance[-1]}")
+        largest = int(self.distance[-1])
+        nearer = np.minimum(d, largest - d)  # the law is symmetric about the middle
+        below = np.cumsum(self.count)[nearer // 2]
+        middle = 2 * nearer >= largest  # rho = 0, which both tails would count
+        total = math.factorial(self.n)
+        return np.asarray(np.where(middle, 0.0, np.log10(np.minimum(2.0 * below, total) / total)))
+
+
+@dataclass(frozen=True)
+class TailEstimate:
+    """Far tail of the law at one D, from independent runs of `tail_by_splitting`.
+
+    Attributes
+    ----------
+    distance
+        D.
+    log10_p
+        Two-sided, log10 of twice P(D <= distance), the mean over runs.
+    low, high
+        95% interval from the spread of log10 p over runs, by Student's t.
+    log10_p_t
+        What the t tail says.
+    """
+
+    distance: int
+    log10_p: float
+    low: float
+    high: float
+    log10_p_t: float
+
+
+def exact_law(n: int) -> ExactLaw:
+    """Count the permutations of n ranks by D.
+
+    Parameters
+    ----------
+    n
+        From 1 to 14; time and memory grow as n^4 2^n.
+
+    Raises
+    ------
+    InputError
+        If n is out of range.
+
+    Notes
+    -----
+    Ranks are placed one by one; what matters of those placed is only which places are taken, so there are 2^n states
+    instead of n! arrangements. The counts are row n of OEIS A175929.
+    """
+    if not 1 <= n <= LARGEST_EXACT:
+        raise InputError(f"n is {n}; the exact law is counted for 1 to {LARGEST_EXACT} ranks, draw it beyond")
+    largest = (n**3 - n) // 3
+    layer = np.ones((1, 1), dtype=np.int64)  # ways[state, D] with the first i ranks placed
+    index = {0: 0}
+    for i in range(n):
+        states = [sum(1 << j for j in taken) for taken in combinations(range(n), i + 1)]
+        following = {state: k for k, state in enumerate(states)}
+        ways = np.zeros((len(states), largest + 1), dtype=np.int64)
+        for j in range(n):
+            free = [state for state in index if not state >> j & 1]
+            if free:
+                step = (i - j) ** 2
+                before = layer[[index[state] for state in free]]
+                room = min(before.shape[1], largest + 1 - step)
+                ways[[following[state | 1 << j] for state in free], step : step + room] += before[:, :room]
+        layer, index = ways, following
+    return ExactLaw(n, np.arange(0, largest + 1, 2), layer[0, ::2])
+
+
+def relabelled_distances(matching: ArrayLike, n_draws: int, *, seed: int) -> NDArray[np.int64]:
+    """D of a matching after each of many uniform renumberings of the first model's units.
+
+    Parameters
+    ----------
+    matching
+        Shape (n,): a permutation, the partner of each unit, of any pair of models.
+    n_draws
+        How many.
+    seed
+        Of the renumberings.
+
+    Returns
+    -------
+    ndarray
+        int64, shape (n_draws,): exact draws from the null, since MATCH(pi W1, W2) = pi MATCH(W1, W2).
+
+    Raises
+    ------
+    InputError
+        If `matching` is no permutation or `n_draws` is below 1.
+    """
+    order = np.asarray(matching)
+    if order.ndim != 1 or not np.array_equal(np.sort(order), np.arange(order.size)):
+        raise InputError("matching must be a permutation of 0 to n - 1; match all units")
+    if n_draws < 1:
+        raise InputError(f"n_draws is {n_draws}; it must be at least 1")
+    n = order.size
+    rng = np.random.default_rng(seed)
+    found = np.empty(n_draws, dtype=np.int64)
+    rows = max(1, _CHUNK // n)
+    narrow = order.astype(np.int32)
+    for start in range(0, n_draws, rows):
+        copies = rng.permuted(np.broadcast_to(narrow, (min(rows, n_draws - start), n)), axis=1)
+        copies -= np.arange(n, dtype=np.int32)
+        found[start : start + rows] = np.einsum("ij,ij->i", copies, copies, dtype=np.int64)
+    return found
+
+
+def distances(matchings: ArrayLike) -> NDArray[np.int64]:
+    """D of permutations along the last axis."""
+    orders = np.asarray(matchings, dtype=np.int64)
+    return np.asarray(np.square(orders - np.arange(orders.shape[-1])).sum(axis=-1))
+
+
+def log10_p_t(distance: ArrayLike, n: int) -> NDArray[np.float64]:
+    """`pvalues.log10_p_spearman`, two-sided, for many D at once.
+
+    Parameters
+    ----------
+    distance
+        Any shape; each an even number between 0 and (n^3 - n) / 3.
+    n
+        Number of ranks, at least 3.
+    """
+    d = np.asarray(distance, dtype=np.int64)
+    if n < 3 or (d.size and (d.min() < 0 or d.max() > (n**3 - n) // 3)):
+        raise InputError(
+            f"n is {n} and distance {d.min()} to {d.max()}; there is no such permutation of 3 or more ranks"
+        )
+    e = 6.0 * d / (n * (n * n - 1.0))
+    tail = special.betainc((n - 2) / 2, 0.5, np.clip(e * (2.0 - e), 0.0, 1.0))
+    result = np.log10(np.maximum(tail, _SAFE_TAIL))
+    far = tail <= max(_SAFE_TAIL, 10.0 ** pvalues.log10_floor(n) * 2)  # where the series or the floor takes over
+    if far.any():
+        result[far] = [pvalues.log10_p_spearman(int(one), n) for one in d[far]]
+    return np.asarray(result)
+
+
+def tail_by_splitting(
+    n: int,
+    targets: Sequence[int],
+    *,
+    seed: int,
+    runs: int = 8,
+    particles: int = 250,
+    sweeps: int = 2,
+) -> list[TailEstimate]:
+    """Estimate P(D <= target) where it is far too small to be drawn.
+
+    A population of permutations is brought to smaller and smaller D. At each level the fifth with the smallest D is
+    kept and copied back to full number; random transpositions that do not lead above the level then make the copies
+    differ again. The probability is the product of the shares kept (subset simulation, Au and Beck 2001).
+
+    Parameters
+    ----------
+    n
+        Number of ranks, at least 3.
+    targets
+        Values of D below the middle, (n^3 - n) / 6.
+    seed
+        Everything random follows from it.
+    runs
+        Independent populations; their spread gives the interval.
+    particles
+        Permutations in each. The result has a relative bias of the order of 1/particles per level.
+    sweeps
+        n proposals each, at every level.
+
+    Raises
+    ------
+    InputError
+        If a target is not below the middle, or there are fewer than two runs or ten particles.
+    """
+    middle = (n**3 - n) // 6
+    if n < 3 or not targets or min(targets) < 0 or max(targets) >= middle:
+        raise InputError(f"targets are {list(targets)}; for n = {n} each must lie from 0 to below the middle, {middle}")
+    if runs < 2 or particles < 10 or sweeps < 1:
+        raise InputError(f"runs, particles, sweeps are {runs}, {particles}, {sweeps}; at least 2, 10 and 1 are needed")
+    rng = np.random.default_rng(seed)
+    states = rng.permuted(np.broadcast_to(np.arange(n, dtype=np.int32), (runs * particles, n)), axis=1)
+    d = distances(states)
+    level = np.full(runs, 2 * middle)
+    ln_level = np.zeros(runs)  # ln P(D <= level) of each run
+    found = np.full((len(targets), runs), np.nan)
+    while True:
+        by_run = np.sort(d.reshape(runs, particles), axis=1)
+        fifth = by_run[:, particles // 5 - 1]
+        # where so many share one D that the fifth is no step down, the next smaller D is
+        level = np.where(fifth < level, fifth, level - 2)
+        for k, target in enumerate(targets):
+            # read off while the target is likely given the level; never again once read
+            share = (by_run <= target).mean(axis=1)
+            reached = np.isnan(found[k]) & (level <= target) & (share > 0.0)
+            found[k, reached] = ln_level[reached] + np.log(share[reached])
+        if not np.isnan(found).any():
+            break
+        survivors = by_run <= level[:, None]
+        level = np.where(survivors.any(axis=1), level, level + 2)  # none there yet: go on exchanging
+        ln_level = ln_level + np.log((by_run <= level[:, None]).mean(axis=1))
+        for run in range(runs):
+            mine = np.arange(run * particles, (run + 1) * particles)
+            alive = mine[d[mine] <= level[run]]
+            chosen = rng.choice(alive, particles)
+            states[mine], d[mine] = states[chosen], d[chosen]
+        _transpose(states, d, np.repeat(level, particles), sweeps * n, rng)
+    return [_estimate(int(target), n, found[k]) for k, target in enumerate(targets)]
+
+
+def _transpose(
+    states: NDArray[np.int32], d: NDArray[np.int64], level: NDArray[np.int64], steps: int, rng: np.random.Generator
+) -> None:
+    """Exchange two entries of every permutation, `steps` times, wherever D stays up to its level. In place.
+
+    Half of the proposals take two places at random, half two near each other: far out only these are accepted.
+    """
+    count, n = states.shape
+    row = np.arange(count)
+    for step in range(steps):
+        i: NDArray[np.int64] = rng.integers(n, size=(count,))
+        # every other proposal is near: the offset n^u, u uniform, is as often of one size as of another
+        offset = rng.integers(1, n, size=(count,)) if step % 2 else (n ** rng.random(count)).astype(np.int64)
+        j = i + offset
+        j[j >= n] -= n
+        x, y = states[row, i].astype(np.int64), states[row, j].astype(np.int64)
+        change = 2 * (x - y) * (i - j)  # (y-i)^2 + (x-j)^2 - (x-i)^2 - (y-j)^2
+        accept = np.flatnonzero(d + change <= level)
+        states[accept, i[accept]] = y[accept]
+        states[accept, j[accept]] = x[accept]
+        d[accept] += change[accept]
+
+
+def _estimate(target: int, n: int, ln_tail: NDArray[np.float64]) -> TailEstimate:
+    values = (ln_tail + math.log(2.0)) / pvalues.LN10
+    half = float(stats.t.isf(0.025, values.size - 1)) * float(values.std(ddof=1)) / math.sqrt(values.size)
+    mean = float(values.mean())
+    return TailEstimate(target, mean, mean - half, mean + half, pvalues.log10_p_spearman(target - target % 2, n))
