@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from provlab import zoo
 from provlab.errors import InputError, NotComparableError
 from provlab.inference import calibration, pvalues
 from provlab.inference.matching import match_shuffled
@@ -130,6 +131,21 @@ def _test(first: str, second: str, a: NDArray[np.float32], b: NDArray[np.float32
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     cosine = float((np.einsum("ij,ij->i", a, b) / norms).mean())
     return TensorTest(first, second, axis, found.n, found.rho, found.log10_p, cosine)
+
+
+def origins(source: str) -> dict[str, str]:
+    """Return, for each tensor of a zoo hybrid that it took, the parent's tensor that it began as: the truth.
+
+    Raises
+    ------
+    InputError
+        If `source` is no zoo model that takes tensors.
+    """
+    name, _, edition = source.removeprefix("zoo:").partition("@")
+    recipe = zoo.families(edition or zoo.default_edition()).get(name) if source.startswith("zoo:") else None
+    if recipe is None or recipe.graft is None:
+        raise InputError(f"{source} is no hybrid of the zoo, so what it took is not known; `provlab zoo list`")
+    return dict(recipe.graft.taken)
 
 
 # What was shared -------------------------------------------------------------------------------------------------
