@@ -1,0 +1,172 @@
+"""Model-diff's two costs against the plain transformers loop, on the same network in the same run.
+
+Sampling: sequences that a replica exchange evaluates in a second, against chains that are walked one after the other,
+each proposal a call of the model. Enumeration: all sequences below a prefix by the prefix tree, against calls of the
+model with one sequence, and with 256 at a time. The networks are untrained, which costs the same.
+
+Rates are by CPU time of this process, the best of three rounds in which all ways take turns; what can be compared
+between machines is the ratio. Run with the number of digits below the prefix: ``python benchmarks/modeldiff.py 5``.
+"""
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
+
+import numpy as np
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+from provlab.modeldiff import nll
+from provlab.modeldiff.moves import Conditional, Mixture, Move, SingleSite, SumPreserving
+from provlab.modeldiff.prefix_tree import subtree_nll
+from provlab.modeldiff.sampler import replica_exchange
+
+ROUNDS = 3
+PLAIN = 200  # sequences that the plain loop is given: its rate does not depend on the number
+DIGITS = 8
+Way = Callable[[], int]  # does some work and returns how many sequences that was
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network, the space it is sampled over, and the moves."""
+
+    name: str
+    network: PreTrainedModel
+    vocabulary: int
+    length: int
+    moves: Move | Mixture
+    steps: int
+
+
+def toy(layers: int, heads: int) -> GPT2LMHeadModel:
+    """The paper's toy: GPT-2 of width 64 over ten digits (Section 4.1)."""
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=10, n_positions=DIGITS, n_embd=64, n_layer=layers, n_head=heads, bos_token_id=None, eos_token_id=None
+    )
+    return GPT2LMHeadModel(config).eval()
+
+
+def language_model() -> LlamaForCausalLM:
+    """A Llama of the zoo's size."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=512, hidden_size=128, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def one_by_one(network: PreTrainedModel, tokens: torch.Tensor, batch: int = 1) -> np.ndarray:
+    """NLL as a user would write it: the model's logits, and the cross entropy of the tokens that follow."""
+    result = []
+    with torch.no_grad():
+        for some in tokens.split(batch):
+            logits = network(input_ids=some).logits[:, :-1]
+            losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), some[:, 1:], reduction="none")
+            result.append(losses.mean(dim=1))
+    return torch.cat(result).double().numpy()
+
+
+def plain_chain(subject: Subject) -> int:
+    """Metropolis at one temperature, single sites, one sequence a call."""
+    rng = np.random.default_rng(0)
+    present = torch.from_numpy(rng.integers(subject.vocabulary, size=(1, subject.length)))
+    energy = one_by_one(subject.network, present)[0]
+    for _ in range(PLAIN):
+        proposed = present.clone()
+        proposed[0, rng.integers(subject.length)] = int(rng.integers(subject.vocabulary))
+        new = one_by_one(subject.network, proposed)[0]
+        if -rng.standard_exponential() < (energy - new) / 0.2:
+            present, energy = proposed, new
+    return PLAIN
+
+
+def exchange(subject: Subject) -> int:
+    """Eight temperatures of 32 chains."""
+    samples = replica_exchange(
+        nll.of(subject.network),
+        vocabulary=subject.vocabulary,
+        length=subject.length,
+        temperatures=[math.inf, *np.geomspace(1, 0.05, 7)],
+        n_chains=32,
+        n_steps=subject.steps,
+        moves=subject.moves,
+        seed=0,
+    )
+    return samples.evaluations
+
+
+def rates(ways: dict[str, Way]) -> dict[str, float]:
+    """Sequences a CPU second of each way, the best of the rounds."""
+    best = dict.fromkeys(ways, 0.0)
+    for way in ways.values():
+        way()  # the first call of a network is slower
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            started = time.process_time()
+            done = way()
+            best[name] = max(best[name], done / (time.process_time() - started))
+    return best
+
+
+def sampling() -> None:
+    """Print one row a network."""
+    digits = Mixture((SingleSite(), SumPreserving(4, 30)))
+    text = Mixture((SingleSite(), Conditional()), (0.3, 0.7))
+    subjects = [
+        Subject("toy, 6 layers", toy(6, 4), 10, DIGITS, digits, 12),
+        Subject("toy, 8 layers", toy(8, 8), 10, DIGITS, digits, 12),
+        Subject("Llama, 25 tokens", language_model(), 512, 25, text, 3),
+    ]
+    print(f"{'sampling':<20}{'exchange/s':>12}{'plain/s':>10}{'ratio':>8}")
+    for subject in subjects:
+        found = rates({"exchange": lambda s=subject: exchange(s), "plain": lambda s=subject: plain_chain(s)})
+        ratio = found["exchange"] / found["plain"]
+        print(f"{subject.name:<20}{found['exchange']:>12,.0f}{found['plain']:>10,.0f}{ratio:>7.1f}x")
+
+
+def enumeration(free: int) -> None:
+    """Print one row a network: all sequences with `free` digits behind a fixed prefix."""
+    head = (3, 1, 4, 1, 5, 9, 2)[: DIGITS - free]
+    sequences = 10**free
+    prefixes = sum(10**depth for depth in range(free))
+    below = np.array(
+        [[int(digit) for digit in f"{i:0{free}}"] for i in range(0, sequences, max(1, sequences // PLAIN))]
+    )
+    tokens = torch.from_numpy(np.concatenate([np.tile(head, (len(below), 1)), below], axis=1))
+    print(f"{'enumeration':<16}{'prefixes/s':>11}{'tree/s':>11}{'batch/s':>9}{'plain/s':>9}{'ratio':>8}  same NLL")
+    for name, network in (("toy, 6 layers", toy(6, 4)), ("toy, 8 layers", toy(8, 8))):
+        measured = nll.of(network)
+        many = tokens.repeat(8, 1)
+        found = rates(
+            {
+                "tree": lambda m=measured: len(subtree_nll(m, DIGITS, head)),
+                "batch": lambda n=network, t=many: len(one_by_one(n, t, 256)),
+                "plain": lambda n=network: len(one_by_one(n, tokens)),
+            }
+        )
+        places = [int("".join(map(str, row))) for row in below]
+        gap = np.abs(subtree_nll(measured, DIGITS, head)[places] - one_by_one(network, tokens)).max()
+        same = "yes" if gap < 1e-5 else f"no, {gap:.1e}"
+        print(
+            f"{name:<16}{found['tree'] * prefixes / sequences:>11,.0f}{found['tree']:>11,.0f}{found['batch']:>9,.0f}"
+            f"{found['plain']:>9,.0f}{found['tree'] / found['plain']:>7.0f}x  {same}"
+        )
+
+
+def main() -> None:
+    """Print both tables."""
+    torch.set_num_threads(1)
+    sampling()
+    print()
+    enumeration(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+
+
+if __name__ == "__main__":
+    main()
