@@ -193,3 +193,12 @@ def test_equal_rows_do_not_look_like_a_common_origin():
     honest = [pvalues.spearman(match_shuffled(W1, W2, seed=seed).indices).log10_p for seed in range(20)]
     assert fooled < -30  # the fault that is guarded against: the solver pairs equal rows in the order of both sides
     assert min(honest) > -4
+
+
+def test_unsigned_matching_ignores_the_sign_of_whole_rows():
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((30, 12))
+    order = rng.permutation(30)
+    turned = rows[order] * rng.choice([-1.0, 1.0], 30)[:, None]
+    assert np.array_equal(order[match(rows, turned, unsigned=True).indices], np.arange(30))
+    assert not np.array_equal(order[match(rows, -rows[order]).indices], np.arange(30))

@@ -40,13 +40,15 @@ class Assignment:
     objective: float
 
 
-def match(W1: ArrayLike, W2: ArrayLike) -> Assignment:
+def match(W1: ArrayLike, W2: ArrayLike, *, unsigned: bool = False) -> Assignment:
     """Match the rows of two matrices by cosine similarity.
 
     Parameters
     ----------
     W1, W2
         Shapes (h1, d) and (h2, d): numpy arrays or torch tensors on the CPU.
+    unsigned
+        By the size of the cosine, whatever its sign: not the paper's MATCH, see `provlab.statistics.phi_match`.
 
     Returns
     -------
@@ -65,10 +67,11 @@ def match(W1: ArrayLike, W2: ArrayLike) -> Assignment:
     Where several assignments have the same largest objective, the one returned is the choice of the
     algorithm: compare objectives, not indices, between algorithms.
     """
-    return assign(cosine_similarity(W1, W2))
+    similarity = cosine_similarity(W1, W2)
+    return assign(np.abs(similarity, out=similarity) if unsigned else similarity)
 
 
-def match_shuffled(W1: ArrayLike, W2: ArrayLike, *, seed: int) -> Assignment:
+def match_shuffled(W1: ArrayLike, W2: ArrayLike, *, seed: int, unsigned: bool = False) -> Assignment:
     """MATCH with ties broken in a random order: what a test must use.
 
     Equal rows make many matchings equally good, and the solver settles among them by the order in which the rows
@@ -78,7 +81,7 @@ def match_shuffled(W1: ArrayLike, W2: ArrayLike, *, seed: int) -> Assignment:
 
     Parameters
     ----------
-    W1, W2
+    W1, W2, unsigned
         As for `match`.
     seed
         Of the order.
@@ -90,7 +93,7 @@ def match_shuffled(W1: ArrayLike, W2: ArrayLike, *, seed: int) -> Assignment:
     """
     second = _real_matrix(W2, "W2")
     order = np.random.default_rng(seed).permutation(len(second))
-    found = match(W1, second[order])
+    found = match(W1, second[order], unsigned=unsigned)
     if len(np.shape(W1)) == 2 and np.shape(W1)[0] > len(second):  # row k of the smaller side is row order[k] of W2
         indices = np.empty_like(found.indices)
         indices[order] = found.indices

@@ -82,7 +82,7 @@ class _Edit:
         return any(segment.role == "head" for part in self.anatomy.parts for segment in part.segments)
 
 
-def _norm_before(anatomy: Anatomy, role: str) -> str | None:
+def norm_before(anatomy: Anatomy, role: str) -> str | None:
     """Return the norm through which a matrix reads the stream; None if there is none, or one without weights."""
     kind = role.partition(".")[0]
     if kind in ("query", "key", "value"):
@@ -99,7 +99,7 @@ def _norm_before(anatomy: Anatomy, role: str) -> str | None:
 def _norms_read(anatomy: Anatomy) -> set[str]:
     """Norms whose output goes into matrices alone, so that these can undo a change of their weights."""
     norms = {
-        _norm_before(anatomy, segment.role)
+        norm_before(anatomy, segment.role)
         for part in anatomy.parts
         for segment in (*part.segments, Segment("head", ("vocab", "model")))
         if len(segment.axes) == 2 and segment.axes[1] == "model" and segment.role not in _TABLES
@@ -107,13 +107,13 @@ def _norms_read(anatomy: Anatomy) -> set[str]:
     return {norm for norm in norms if norm is not None}
 
 
-def _gains(anatomy: Anatomy, norm: str, block: int | None, weights: Weights) -> torch.Tensor:
+def gains(anatomy: Anatomy, norm: str, block: int | None, weights: Weights) -> torch.Tensor:
     """Return what a norm multiplies the normalised stream by, ``(width,)`` float64."""
     part = anatomy.part(norm, None if norm == "final_norm" else block)
-    gains = weights[part.name].double() + ARCHITECTURES[anatomy.architecture].norm_offset
-    if bool((gains == 0).any()):
+    values = weights[part.name].double() + ARCHITECTURES[anatomy.architecture].norm_offset
+    if bool((values == 0).any()):
         raise NoSuchSymmetryError(f"{part.name} holds a zero, and no other weights can undo that")
-    return gains
+    return values
 
 
 # T3 -------------------------------------------------------------------------------------------------------
@@ -164,15 +164,15 @@ def embedding_rotation(anatomy: Anatomy, rotation: torch.Tensor) -> Transformati
         if role.endswith("norm"):
             return None
         if role.endswith("norm_bias"):
-            gains = _gains(anatomy, role.removesuffix("_bias"), block, weights)
-            return gains * (rotation @ (piece / gains))
+            scale = gains(anatomy, role.removesuffix("_bias"), block, weights)
+            return scale * (rotation @ (piece / scale))
         if axes[0] == "model":  # it writes to the stream, a matrix or a bias
             return rotation @ piece
-        norm = _norm_before(anatomy, role)
+        norm = norm_before(anatomy, role)
         if norm is None:
             return piece @ rotation.T
-        gains = _gains(anatomy, norm, block, weights)
-        return (piece * gains) @ rotation.T / gains
+        scale = gains(anatomy, norm, block, weights)
+        return (piece * scale) @ rotation.T / scale
 
     return _Edit(anatomy, change, unties=True)
 
@@ -285,14 +285,14 @@ class ReplacedNorms:
             if (role, block) in new:
                 return new[role, block] - offset
             if role.endswith("norm_bias") and (norm := role.removesuffix("_bias")) in self._norms:
-                return piece * new[norm, block] / _gains(anatomy, norm, block, weights)
+                return piece * new[norm, block] / gains(anatomy, norm, block, weights)
             if len(segment.axes) < 2 or segment.axes[1] != "model" or role in _TABLES:
                 return None
-            read = _norm_before(anatomy, role)
+            read = norm_before(anatomy, role)
             if read is None:
                 return None
             where = None if read == "final_norm" else block
-            return piece * (_gains(anatomy, read, where, weights) / new[read, where])
+            return piece * (gains(anatomy, read, where, weights) / new[read, where])
 
         return _Edit(anatomy, change, unties="final_norm" in self._norms)
 

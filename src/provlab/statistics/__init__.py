@@ -5,14 +5,27 @@ from collections.abc import Sequence
 from provlab.errors import ParameterError
 from provlab.statistics.base import Statistic
 from provlab.statistics.huref import HuRefA, HuRefB, HuRefC
+from provlab.statistics.median_max import MedianMax
 from provlab.statistics.phi_h import PhiH
 from provlab.statistics.phi_jsd import PhiJSD
 from provlab.statistics.phi_l2 import PhiL2
-from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.phi_match import PhiMatch, PhiMatchUnsigned
 from provlab.statistics.phi_u import PhiU
 
 REGISTRY: dict[str, Statistic] = {
-    s.name: s for s in (PhiU(), PhiH(), PhiL2(), PhiJSD(), PhiMatch(), HuRefA(), HuRefB(), HuRefC())
+    s.name: s
+    for s in (
+        PhiU(),
+        PhiH(),
+        PhiL2(),
+        PhiJSD(),
+        PhiMatch(),
+        HuRefA(),
+        HuRefB(),
+        HuRefC(),
+        MedianMax(),
+        PhiMatchUnsigned(),
+    )
 }
 #: what runs if no statistic is named
 USUAL = tuple(name for name, statistic in REGISTRY.items() if not statistic.on_request)

@@ -3,11 +3,15 @@
 Match the hidden units of two GLU MLPs twice, by their gate activations and by their up activations, and correlate the
 two matchings. Whoever permutes, rotates or rescales a model must move both alike to keep its outputs, so the statistic
 survives where phi_U and phi_H do not. It is no exact p-value: that it behaves like one is an empirical finding.
+
+One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
+cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
+matches by the size of the cosine.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -51,6 +55,7 @@ class PhiMatch(Statistic):
     reads = "gate and up activations of the MLPs on held-out text"
     version = 2  # 1 let the order of the rows break ties
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
+    unsigned: ClassVar[bool] = False
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
@@ -89,7 +94,7 @@ class PhiMatch(Statistic):
             )
         # in two orders, or ties would be broken alike on both sides
         by_gate, by_up = (
-            match_shuffled(x, y, seed=2 * options.seed + side).indices
+            match_shuffled(x, y, seed=2 * options.seed + side, unsigned=self.unsigned).indices
             for side, (x, y) in enumerate(zip(a, b, strict=True))
         )
         result = pvalues.spearman(by_gate, by_up)
@@ -104,3 +109,12 @@ class PhiMatch(Statistic):
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks."""
         return fisher_over_blocks(blocks)
+
+
+class PhiMatchUnsigned(PhiMatch):
+    """phi_MATCH by the size of the cosine, whatever its sign: an extension that no sign in T6 evades."""
+
+    name = "phi_match_unsigned"
+    symbol = "φ_|MATCH|"
+    on_request = True
+    unsigned = True

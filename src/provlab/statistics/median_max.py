@@ -1,0 +1,100 @@
+"""Median of largest activation cosines: a score that withstands T1 to T6 and is no p-value (Appendix E).
+
+Let G be a gate projection with the weights of the norm before it multiplied in, and K = G G^T the inner products of its
+rows: the hidden units as they stand to each other, whatever basis the residual stream is written in. Feed both models
+random combinations of their own rows, x = v G with one Gaussian v for both, and the units answer v K. Match the units
+by their gate activations on text, so that v means the same in both; take for each unit the largest cosine of its
+answers with those of any unit of the other model, and the median over units.
+
+The paper's figure has dependent pairs near 0.2 and independent ones above 0.4, so what it shows falls with likeness;
+the value here is one minus the median. No theory says how independent pairs are spread: a threshold must be found for
+each kind of model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from provlab.inference.matching import cosine_similarity, match_shuffled
+from provlab.models.activations import mlp_activations
+from provlab.models.evasion import gains, norm_before
+from provlab.statistics.base import (
+    Array,
+    BlockResult,
+    Features,
+    Model,
+    Options,
+    Outcome,
+    Statistic,
+    require_equal,
+    require_positions,
+)
+from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.spill import keep
+from provlab.statistics.text import encode
+
+N_INPUTS = 2048  # random inputs
+
+
+@dataclass(frozen=True)
+class Gates(Features):
+    """Gate activations on text, from one pass; gate projections, read when a block is asked for."""
+
+    model: Model
+    activations: list[Array]
+
+    def block(self, block: int | None) -> tuple[Array, Array]:
+        """Activations ``(h, tokens)`` and inner products of the rows ``(h, h)`` of one block, float32."""
+        assert block is not None
+        anatomy, checkpoint = self.model.anatomy, self.model.checkpoint
+        rows = anatomy.read(checkpoint, "gate", block).double()
+        norm = norm_before(anatomy, "gate")
+        if norm is not None:
+            name = anatomy.tensor_name(norm, block)
+            rows = rows * gains(anatomy, norm, block, {name: checkpoint.tensor(name)})
+        return self.activations[block], (rows @ rows.T).to(torch.float32).numpy()
+
+
+class MedianMax(Statistic):
+    """One minus the median, over units, of the largest cosine; mean over blocks."""
+
+    name = "median_max"
+    symbol = "median-max"
+    reads = "gate projections, and gate activations on held-out text"
+    on_request = True
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """Inputs and arithmetic."""
+        return {**PhiMatch().parameters(options), "n_inputs": N_INPUTS}
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """Blocks of equal index; both models must have gated MLPs of one width."""
+        PhiMatch().require_gates(a, b)
+        require_equal(self, a, b, "mlp_width")
+        return super().blocks(a, b)
+
+    def prepare(self, model: Model, options: Options) -> Gates:
+        """Run the model once over the text."""
+        require_positions(self, model, options)
+        tokens = encode(model.checkpoint, options)
+        kept = mlp_activations(
+            model.checkpoint, tokens, kinds=("gate",), device=options.device, dtype=options.torch_dtype
+        )
+        return Gates(model, keep(kept["gate"]))
+
+    def compare_block(
+        self, a: tuple[Array, Array], b: tuple[Array, Array], block: int | None, options: Options
+    ) -> BlockResult:
+        """Answers of both to the same random inputs, unit by unit."""
+        partner = match_shuffled(a[0], b[0], seed=options.seed).indices
+        inputs = np.random.default_rng([options.seed, 1]).standard_normal((N_INPUTS, len(partner))).astype(np.float32)
+        answers = inputs @ a[1], inputs @ b[1][np.ix_(partner, partner)]
+        largest = cosine_similarity(answers[0].T, answers[1].T).max(axis=1)
+        return BlockResult(block, float(1 - np.median(largest)))
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """Mean over blocks."""
+        return Outcome(float(np.mean([block.value for block in blocks])), None, tuple(blocks))
