@@ -130,6 +130,40 @@ def test_few_rows_never_reach_a_target_below_their_floor():
     assert power.smallest_correlation(8, 64, 1) is None  # 2 / 8! is 10^-4.3
 
 
+def test_noise_on_one_side_is_a_smaller_correlation():
+    """Rows of correlation rho and noise of sigma times their size have the correlation rho / sqrt(1 + sigma^2)."""
+    noisy = power.gaussian_separation(256, 64, 0.8).with_noise(1.5, 64)
+    drawn = power.gaussian_separation(256, 64, 0.8 / math.sqrt(1 + 1.5**2))
+    assert (noisy.mean, noisy.dimensions) == pytest.approx((drawn.mean, drawn.dimensions))
+    assert noisy.spread == pytest.approx(drawn.spread, rel=0.15)
+    a, b = power.planted_rows(256, 64, 0.8, rng=np.random.default_rng(4))
+    louder = b + 1.5 * np.random.default_rng(5).standard_normal(b.shape)
+    assert power.measured_separation(a, louder).mean == pytest.approx(noisy.mean, rel=0.08)
+    same = power.gaussian_separation(256, 64, 0.8)
+    assert same.with_noise(0.0, 64).mean == pytest.approx(same.mean)
+
+
+def test_the_probability_to_reach_a_target_is_that_of_simulation():
+    seen = power.simulated_log10_p(128, 64, 0.3, 300, rng=np.random.default_rng(6)) <= -8.0
+    said = power.reach_probability(power.gaussian_separation(128, 64, 0.3), 1, -8.0)
+    assert 0.15 < said < 0.9
+    assert said == pytest.approx(seen.mean(), abs=0.12)
+    assert power.reach_probability(power.Separation(64, 50.0, 0.1, 64.0), 1, -80.0) == 1.0
+
+
+def test_a_limit_is_where_the_share_of_draws_passes_the_power():
+    """Shares 0, 0.4, 0.8, 1 at x = 1, 2, 3, 4: 0.6 is passed half-way from 2 to 3, and 0.6 mirrored at -2.5."""
+    draws = np.array([[-30.0] * k + [-1.0] * (10 - k) for k in (0, 4, 8, 10)])
+    rng = np.random.default_rng(7)
+    rising = power.detection_limit([1, 2, 3, 4], draws, power=0.6, rng=rng)
+    assert rising.value == pytest.approx(2.5)
+    assert 1.0 < rising.low < 2.5 < rising.high < 4.0
+    falling = power.detection_limit([-4, -3, -2, -1], draws[::-1], power=0.6, rng=rng)
+    assert falling.value == pytest.approx(-2.5)
+    nowhere = power.detection_limit([1, 2], draws[:2], power=0.9, rng=rng)
+    assert nowhere == power.Limit(None, None, None)
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -145,6 +179,9 @@ def test_few_rows_never_reach_a_target_below_their_floor():
         (lambda: power.gaussian_separation(64, 64, 1.5), "correlation is 1.5"),
         (lambda: power.measured_separation(np.eye(3), np.eye(4)[:, :3]), "3 rows and b 4|zero row"),
         (lambda: power.evidence(64, -0.1), "share is -0.1"),
+        (lambda: power.gaussian_separation(9, 9, 0.5).with_noise(-1.0, 9), "noise is -1.0"),
+        (lambda: power.detection_limit([2, 1], np.zeros((2, 5)), rng=np.random.default_rng(0)), "ascending"),
+        (lambda: power.detection_limit([1, 2], np.zeros(2), rng=np.random.default_rng(0)), "ascending"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(call, said):

@@ -59,6 +59,19 @@ class Separation:
     spread: float
     dimensions: float
 
+    def with_noise(self, noise: float, columns: int) -> "Separation":
+        """Separation after one side got Gaussian noise of `noise` times the size of its weights, `columns` to a row.
+
+        Rows are taken to be of one length.
+        """
+        if noise < 0.0 or columns < 2:
+            raise InputError(f"noise is {noise} and columns is {columns}; they must be at least 0 and 2")
+        shrink, added = 1.0 + noise**2, noise**2 / columns
+        unit = math.sqrt((1.0 / self.dimensions + added) / shrink)  # a stranger's standard deviation now
+        mean = self.mean / math.sqrt(self.dimensions * shrink) / unit
+        spread = math.sqrt((self.spread**2 / self.dimensions + added) / shrink) / unit
+        return Separation(self.width, mean, spread, 1.0 / unit**2)
+
 
 def gaussian_separation(width: int, columns: int, correlation: float) -> Separation:
     """Separation of `width` rows of independent Gaussian weights whose partners have a correlation.
@@ -226,6 +239,15 @@ class BlocksNeeded:
     share: float | None = None
 
 
+def reach_probability(separation: Separation, n_blocks: int, target: float = -20.0) -> float:
+    """Probability that Fisher's aggregate over `n_blocks` blocks reaches log10 p = `target`, by the model."""
+    one = evidence(separation.width, recovered_share(separation))
+    threshold = float(special.gammainccinv(n_blocks, 10.0**target))
+    if one.sd == 0.0:  # every block is at its floor
+        return float(n_blocks * one.mean >= threshold)
+    return float(stats.norm.cdf((n_blocks * one.mean - threshold) / (math.sqrt(n_blocks) * one.sd)))
+
+
 def blocks_needed(
     target: float = -20.0,
     *,
@@ -311,10 +333,7 @@ def smallest_correlation(
     """
 
     def reached(correlation: float) -> bool:
-        share = recovered_share(gaussian_separation(width, columns, correlation))
-        found = evidence(width, share)
-        sure = n_blocks * found.mean - stats.norm.ppf(power) * math.sqrt(n_blocks) * found.sd
-        return bool(sure >= special.gammainccinv(n_blocks, 10.0**target))
+        return reach_probability(gaussian_separation(width, columns, correlation), n_blocks, target) >= power
 
     low, high = 0.0, 1.0
     if not reached(high):
@@ -323,3 +342,72 @@ def smallest_correlation(
         middle = (low + high) / 2
         low, high = (low, middle) if reached(middle) else (middle, high)
     return high
+
+
+# From draws to a limit -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Where a power is reached, with a bootstrap interval; None where it lies beyond the values tried."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def detection_limit(
+    x: ArrayLike,
+    log10_p: ArrayLike,
+    target: float = -20.0,
+    *,
+    power: float = 0.9,
+    level: float = 0.95,
+    n_resamples: int = 400,
+    rng: np.random.Generator,
+) -> Limit:
+    """Find the value of x at which draws reach `target` with a given power, by interpolation.
+
+    Parameters
+    ----------
+    x
+        ``(k,)``, ascending: what makes dependence weaker or stronger.
+    log10_p
+        ``(k, draws)``: outcomes at each x. Power may rise with x (correlation) or fall with it (noise).
+    target, power
+        A draw at or below `target` counts; `power` is the share of draws that must.
+    level, n_resamples, rng
+        Of the percentile interval: draws are resampled at each x.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not fit, or x does not ascend.
+    """
+    places, outcomes = np.asarray(x, dtype=np.float64), np.asarray(log10_p, dtype=np.float64)
+    if outcomes.ndim != 2 or places.shape != outcomes.shape[:1] or places.size < 2 or (np.diff(places) <= 0).any():
+        raise InputError(f"x has shape {places.shape}, log10_p {outcomes.shape}; give ascending (k,) and (k, draws)")
+    reached = outcomes <= target
+    rises = reached[-1].mean() >= reached[0].mean()
+    value = _crossing(places, reached.mean(axis=1), power, rises)
+    picks = rng.integers(reached.shape[1], size=(n_resamples, *reached.shape))
+    resampled = np.take_along_axis(reached[None], picks, axis=2).mean(axis=2)
+    found = np.array([_crossing(places, shares, power, rises) for shares in resampled], dtype=np.float64)  # None is NaN
+    beyond = -np.inf if not rises else np.inf
+    low, high = np.quantile(
+        np.where(np.isnan(found), beyond, found), [(1 - level) / 2, (1 + level) / 2], method="nearest"
+    )
+    return Limit(value, float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
+
+
+def _crossing(x: NDArray[np.float64], shares: NDArray[np.float64], power: float, rises: bool) -> float | None:
+    """Place where the shares, made monotone, pass the power; None where they never reach it or always exceed it."""
+    if not rises:
+        mirrored = _crossing(-x[::-1], shares[::-1], power, True)
+        return None if mirrored is None else -mirrored
+    steady = np.maximum.accumulate(shares)
+    if steady[-1] < power or steady[0] >= power:
+        return None
+    at = int(np.argmax(steady >= power))
+    step = (power - steady[at - 1]) / (steady[at] - steady[at - 1])
+    return float(x[at - 1] + step * (x[at] - x[at - 1]))
