@@ -151,17 +151,18 @@ def test_the_probability_to_reach_a_target_is_that_of_simulation():
     assert power.reach_probability(power.Separation(64, 50.0, 0.1, 64.0), 1, -80.0) == 1.0
 
 
-def test_a_limit_is_where_the_share_of_draws_passes_the_power():
-    """Shares 0, 0.4, 0.8, 1 at x = 1, 2, 3, 4: 0.6 is passed half-way from 2 to 3, and 0.6 mirrored at -2.5."""
-    draws = np.array([[-30.0] * k + [-1.0] * (10 - k) for k in (0, 4, 8, 10)])
-    rng = np.random.default_rng(7)
-    rising = power.detection_limit([1, 2, 3, 4], draws, power=0.6, rng=rng)
-    assert rising.value == pytest.approx(2.5)
-    assert 1.0 < rising.low < 2.5 < rising.high < 4.0
-    falling = power.detection_limit([-4, -3, -2, -1], draws[::-1], power=0.6, rng=rng)
-    assert falling.value == pytest.approx(-2.5)
-    nowhere = power.detection_limit([1, 2], draws[:2], power=0.9, rng=rng)
-    assert nowhere == power.Limit(None, None, None)
+def test_the_noise_that_a_copy_bears():
+    """At the limit a copy's expected -ln p over the blocks is Fisher's threshold; simulated copies straddle it."""
+    copy = power.Separation(128, math.sqrt(64), 0.05, 64.0)
+    limit = power.noise_limit([copy] * 3, 64, -15.0)
+    correlation = 1 / math.sqrt(1 + limit**2)
+    rng = np.random.default_rng(11)
+    for factor, most in ((0.8, True), (1.25, False)):
+        weaker = 1 / math.sqrt(1 + (factor * limit) ** 2)
+        drawn = power.simulated_log10_p(128, 64, weaker, 90, rng=rng).reshape(30, 3)
+        assert bool(np.mean([pvalues.fisher(blocks) <= -15.0 for blocks in drawn]) > 0.5) is most
+    assert 0.1 < correlation < 0.6
+    assert power.noise_limit([power.gaussian_separation(64, 64, 0.01)], 64) is None
 
 
 @pytest.mark.parametrize(
@@ -180,8 +181,6 @@ def test_a_limit_is_where_the_share_of_draws_passes_the_power():
         (lambda: power.measured_separation(np.eye(3), np.eye(4)[:, :3]), "3 rows and b 4|zero row"),
         (lambda: power.evidence(64, -0.1), "share is -0.1"),
         (lambda: power.gaussian_separation(9, 9, 0.5).with_noise(-1.0, 9), "noise is -1.0"),
-        (lambda: power.detection_limit([2, 1], np.zeros((2, 5)), rng=np.random.default_rng(0)), "ascending"),
-        (lambda: power.detection_limit([1, 2], np.zeros(2), rng=np.random.default_rng(0)), "ascending"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(call, said):

@@ -20,6 +20,7 @@ length and normal similarities it is an approximation, held against simulation i
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -344,70 +345,35 @@ def smallest_correlation(
     return high
 
 
-# From draws to a limit -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Where a power is reached, with a bootstrap interval; None where it lies beyond the values tried."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-
-
-def detection_limit(
-    x: ArrayLike,
-    log10_p: ArrayLike,
-    target: float = -20.0,
-    *,
-    power: float = 0.9,
-    level: float = 0.95,
-    n_resamples: int = 400,
-    rng: np.random.Generator,
-) -> Limit:
-    """Find the value of x at which draws reach `target` with a given power, by interpolation.
+def noise_limit(separations: Sequence[Separation], columns: int, target: float = -20.0) -> float | None:
+    """Noise, in sizes of the weights, at which the expected evidence of all blocks together falls to the target.
 
     Parameters
     ----------
-    x
-        ``(k,)``, ascending: what makes dependence weaker or stronger.
-    log10_p
-        ``(k, draws)``: outcomes at each x. Power may rise with x (correlation) or fall with it (noise).
-    target, power
-        A draw at or below `target` counts; `power` is the share of draws that must.
-    level, n_resamples, rng
-        Of the percentile interval: draws are resampled at each x.
+    separations
+        Of every block, before noise, by `measured_separation`.
+    columns
+        Weights in a row.
+    target
+        log10 p of Fisher's aggregate.
 
-    Raises
-    ------
-    InputError
-        If the shapes do not fit, or x does not ascend.
+    Returns
+    -------
+    float or None
+        To 1e-3, by the model; None if the target is missed without any noise.
     """
-    places, outcomes = np.asarray(x, dtype=np.float64), np.asarray(log10_p, dtype=np.float64)
-    if outcomes.ndim != 2 or places.shape != outcomes.shape[:1] or places.size < 2 or (np.diff(places) <= 0).any():
-        raise InputError(f"x has shape {places.shape}, log10_p {outcomes.shape}; give ascending (k,) and (k, draws)")
-    reached = outcomes <= target
-    rises = reached[-1].mean() >= reached[0].mean()
-    value = _crossing(places, reached.mean(axis=1), power, rises)
-    picks = rng.integers(reached.shape[1], size=(n_resamples, *reached.shape))
-    resampled = np.take_along_axis(reached[None], picks, axis=2).mean(axis=2)
-    found = np.array([_crossing(places, shares, power, rises) for shares in resampled], dtype=np.float64)  # None is NaN
-    beyond = -np.inf if not rises else np.inf
-    low, high = np.quantile(
-        np.where(np.isnan(found), beyond, found), [(1 - level) / 2, (1 + level) / 2], method="nearest"
-    )
-    return Limit(value, float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
+    needed = float(special.gammainccinv(len(separations), 10.0**target))
 
+    def found(noise: float) -> bool:
+        noisy = [separation.with_noise(noise, columns) for separation in separations]
+        return sum(evidence(one.width, recovered_share(one)).mean for one in noisy) >= needed
 
-def _crossing(x: NDArray[np.float64], shares: NDArray[np.float64], power: float, rises: bool) -> float | None:
-    """Place where the shares, made monotone, pass the power; None where they never reach it or always exceed it."""
-    if not rises:
-        mirrored = _crossing(-x[::-1], shares[::-1], power, True)
-        return None if mirrored is None else -mirrored
-    steady = np.maximum.accumulate(shares)
-    if steady[-1] < power or steady[0] >= power:
+    if not found(0.0):
         return None
-    at = int(np.argmax(steady >= power))
-    step = (power - steady[at - 1]) / (steady[at] - steady[at - 1])
-    return float(x[at - 1] + step * (x[at] - x[at - 1]))
+    low, high = 0.0, 1.0
+    while found(high):
+        low, high = high, 2 * high
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (middle, high) if found(middle) else (low, middle)
+    return low

@@ -1,0 +1,74 @@
+"""From draws to a limit: where does a test reach its power, and how surely is that known?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provlab.errors import InputError
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Where a power is reached, with a bootstrap interval; None where it lies beyond the values tried."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def detection_limit(
+    x: ArrayLike,
+    log10_p: ArrayLike,
+    target: float = -20.0,
+    *,
+    power: float = 0.9,
+    level: float = 0.95,
+    n_resamples: int = 400,
+    rng: np.random.Generator,
+) -> Limit:
+    """Find the value of x at which draws reach `target` with a given power, by interpolation.
+
+    Parameters
+    ----------
+    x
+        ``(k,)``, ascending: what makes dependence weaker or stronger.
+    log10_p
+        ``(k, draws)``: outcomes at each x. Power may rise with x (correlation) or fall with it (noise).
+    target, power
+        A draw at or below `target` counts; `power` is the share of draws that must.
+    level, n_resamples, rng
+        Of the percentile interval: draws are resampled at each x.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not fit, or x does not ascend.
+    """
+    places, outcomes = np.asarray(x, dtype=np.float64), np.asarray(log10_p, dtype=np.float64)
+    if outcomes.ndim != 2 or places.shape != outcomes.shape[:1] or places.size < 2 or (np.diff(places) <= 0).any():
+        raise InputError(f"x has shape {places.shape}, log10_p {outcomes.shape}; give ascending (k,) and (k, draws)")
+    reached = outcomes <= target
+    rises = reached[-1].mean() >= reached[0].mean()
+    value = _crossing(places, reached.mean(axis=1), power, rises)
+    picks = rng.integers(reached.shape[1], size=(n_resamples, *reached.shape))
+    resampled = np.take_along_axis(reached[None], picks, axis=2).mean(axis=2)
+    found = np.array([_crossing(places, shares, power, rises) for shares in resampled], dtype=np.float64)  # None is NaN
+    beyond = -np.inf if not rises else np.inf
+    low, high = np.quantile(
+        np.where(np.isnan(found), beyond, found), [(1 - level) / 2, (1 + level) / 2], method="nearest"
+    )
+    return Limit(value, float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
+
+
+def _crossing(x: NDArray[np.float64], shares: NDArray[np.float64], power: float, rises: bool) -> float | None:
+    """Place where the shares, made monotone, pass the power; None where they never reach it or always exceed it."""
+    if not rises:
+        mirrored = _crossing(-x[::-1], shares[::-1], power, True)
+        return None if mirrored is None else -mirrored
+    steady = np.maximum.accumulate(shares)
+    if steady[-1] < power or steady[0] >= power:
+        return None
+    at = int(np.argmax(steady >= power))
+    step = (power - steady[at - 1]) / (steady[at] - steady[at - 1])
+    return float(x[at - 1] + step * (x[at] - x[at - 1]))

@@ -1,0 +1,38 @@
+"""Limits from draws, on shares whose crossing is known by hand."""
+
+import numpy as np
+import pytest
+
+from provlab.errors import InputError
+from provlab.inference.limits import Limit, detection_limit
+
+
+def test_a_limit_is_where_the_share_of_draws_passes_the_power():
+    """Shares 0, 0.4, 0.8, 1 at x = 1, 2, 3, 4: 0.6 is passed half-way from 2 to 3, and 0.6 mirrored at -2.5."""
+    draws = np.array([[-30.0] * k + [-1.0] * (10 - k) for k in (0, 4, 8, 10)])
+    rng = np.random.default_rng(7)
+    rising = detection_limit([1, 2, 3, 4], draws, power=0.6, rng=rng)
+    assert rising.value == pytest.approx(2.5)
+    assert 1.0 < rising.low < 2.5 < rising.high < 4.0
+    falling = detection_limit([-4, -3, -2, -1], draws[::-1], power=0.6, rng=rng)
+    assert falling.value == pytest.approx(-2.5)
+    nowhere = detection_limit([1, 2], draws[:2], power=0.9, rng=rng)
+    assert nowhere == Limit(None, None, None)
+
+
+def test_the_interval_holds_the_crossing_of_the_law_behind_the_draws():
+    """Power x, drawn 50 times at eleven places: 0.6 is crossed at x = 0.6."""
+    rng = np.random.default_rng(1)
+    places = np.linspace(0, 1, 11)
+    held = 0
+    for _ in range(100):
+        draws = np.where(rng.random((11, 50)) < places[:, None], -30.0, 0.0)
+        found = detection_limit(places, draws, power=0.6, n_resamples=200, rng=rng)
+        held += found.low <= 0.6 <= found.high
+    assert held >= 85
+
+
+@pytest.mark.parametrize(("x", "log10_p"), [([2, 1], np.zeros((2, 5))), ([1, 2], np.zeros(2)), ([1], np.zeros((1, 3)))])
+def test_bad_input_is_refused(x, log10_p):
+    with pytest.raises(InputError, match="give ascending"):
+        detection_limit(x, log10_p, rng=np.random.default_rng(0))
