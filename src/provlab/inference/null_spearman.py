@@ -24,6 +24,7 @@ from provlab.inference import pvalues
 
 LARGEST_EXACT = 14
 _CHUNK = 2**22  # entries of random permutations held at a time
+_ROUNDS = 2000  # levels of splitting: a factor of five each
 _SAFE_TAIL = 1e-200  # above it scipy's incomplete beta function is used as it is
 
 
@@ -194,6 +195,23 @@ def log10_p_t(distance: ArrayLike, n: int) -> NDArray[np.float64]:
     return np.asarray(result)
 
 
+def distance_at(log10_p: float, n: int) -> int:
+    """Return the largest D whose two-sided t tail is at most 10^log10_p; 0 where only the perfect match is.
+
+    Parameters
+    ----------
+    log10_p
+        Below 0.
+    n
+        Number of ranks, at least 3.
+    """
+    low, high = 0, (n**3 - n) // 12  # D / 2, from the perfect match to the middle
+    while low < high:
+        half = (low + high + 1) // 2
+        low, high = (half, high) if pvalues.log10_p_spearman(2 * half, n) <= log10_p else (low, half - 1)
+    return 2 * low
+
+
 def tail_by_splitting(
     n: int,
     targets: Sequence[int],
@@ -240,7 +258,7 @@ def tail_by_splitting(
     level = np.full(runs, 2 * middle)
     ln_level = np.zeros(runs)  # ln P(D <= level) of each run
     found = np.full((len(targets), runs), np.nan)
-    while True:
+    for _ in range(_ROUNDS):
         by_run = np.sort(d.reshape(runs, particles), axis=1)
         fifth = by_run[:, particles // 5 - 1]
         # where so many share one D that the fifth is no step down, the next smaller D is
@@ -251,7 +269,7 @@ def tail_by_splitting(
             reached = np.isnan(found[k]) & (level <= target) & (share > 0.0)
             found[k, reached] = ln_level[reached] + np.log(share[reached])
         if not np.isnan(found).any():
-            break
+            return [_estimate(int(target), n, found[k]) for k, target in enumerate(targets)]
         survivors = by_run <= level[:, None]
         level = np.where(survivors.any(axis=1), level, level + 2)  # none there yet: go on exchanging
         ln_level = ln_level + np.log((by_run <= level[:, None]).mean(axis=1))
@@ -261,7 +279,9 @@ def tail_by_splitting(
             chosen = rng.choice(alive, particles)
             states[mine], d[mine] = states[chosen], d[chosen]
         _transpose(states, d, np.repeat(level, particles), sweeps * n, rng)
-    return [_estimate(int(target), n, found[k]) for k, target in enumerate(targets)]
+    raise InputError(
+        f"splitting found no way down to {min(targets)} in {_ROUNDS} levels; give more particles or sweeps"
+    )
 
 
 def _transpose(

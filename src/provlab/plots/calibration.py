@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import NullFormatter
 
 from provlab.inference import calibration
 from provlab.plots import style
@@ -56,12 +56,12 @@ def sizes(
                 far, near = max(far, high), min(near, max(low, _LEFT))
                 if low > 1.0 and not control:
                     above.append(f"{style.word(name)} at {level:g}")
-        axes.set(xscale="log", xlim=(near / 1.25, far * 1.25), title=f"level {level:g}")
-        axes.xaxis.set_major_locator(
-            LogLocator(base=10.0) if far / near > 30 else LogLocator(base=10.0, subs=(1.0, 2.0, 5.0))
-        )
+        near, far = near / 1.25, far * 1.25
+        axes.set(xlim=(near, far), title=f"level {level:g}", xscale="log" if far / near > 4 else "linear")
+        if far / near > 4:
+            axes.set_xticks([tick for tick in _TICKS if near <= tick <= far])
+            axes.xaxis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.tick_params(axis="y", length=0)
         style.value_grid(axes, "x")
     panels[0].set_yticks(range(len(rows)), [style.symbol(name) for name, _, _ in rows])
@@ -77,6 +77,7 @@ def sizes(
     return Figure(figure, f"{caption} {text}".strip(), f"Dots with intervals, one row a statistic. {text}")
 
 
+_TICKS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _LEFT = 0.1  # no p-value up to the level at all is drawn here, hollow
 
 

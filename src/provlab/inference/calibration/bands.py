@@ -143,8 +143,10 @@ def size_interval(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
     if n < 1 or not 0 <= k <= n:
         raise InputError(f"k is {k} and n is {n}; k of n trials needs n >= 1 and 0 <= k <= n")
     _check_level(level)
-    interval = stats.binomtest(k, n).proportion_ci(confidence_level=level, method="exact")
-    return float(interval.low), float(interval.high)
+    tail = (1.0 - level) / 2.0
+    low = float(special.betaincinv(k, n - k + 1, tail)) if k else 0.0
+    high = float(special.betainccinv(k + 1, n - k, tail)) if k < n else 1.0
+    return low, high
 
 
 def correlation_band(n: int, level: float = 0.95, n_comparisons: int = 1) -> tuple[float, float]:
