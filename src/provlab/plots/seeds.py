@@ -48,7 +48,7 @@ def pairs_by_budget(pairs: pd.DataFrame, *, caption: str = "") -> Figure:
             shift = side + rng.uniform(-_SPREAD, _SPREAD, len(rows))
             axes.plot(
                 rows["tokens"] * _APART**shift, -rows["log10_p"], marker, color=color, markersize=3.2,
-                markerfacecolor="none", markeredgewidth=0.8, alpha=0.85,
+                markerfacecolor="none", markeredgewidth=0.8, alpha=0.85, clip_on=False,
             )  # fmt: skip
         floors = own.groupby("tokens")["floor"].min()
         axes.plot(floors.index, -floors, color=style.MUTED, linewidth=0.9, linestyle=":")
