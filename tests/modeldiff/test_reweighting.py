@@ -71,9 +71,16 @@ def test_free_energies_and_the_number_of_sequences(samples, dos):
     assert (error[1:] < 0.05).all()
     assert dos.free_energies[0] == 0
     assert_allclose(logsumexp(dos.log_weight), L * math.log(V), rtol=1e-12)
-    assert_allclose(dos.overlap.sum(axis=1), 1, atol=1e-9)
     assert_allclose(dos.share.sum(axis=1), 1)
     assert (dos.inefficiency >= 1).all()
+
+
+def test_overlap_of_neighbours(samples, dos):
+    """The integral of p q / (p + q) over all sequences."""
+    laws = np.exp(-ENERGIES[None, :] * samples.betas[:, None])
+    laws /= laws.sum(axis=1, keepdims=True)
+    exact = (laws[:-1] * laws[1:] / (laws[:-1] + laws[1:])).sum(axis=1)
+    assert_allclose(dos.overlap, exact, atol=0.02)
 
 
 def test_pymbar_finds_the_same_free_energies(samples, dos):

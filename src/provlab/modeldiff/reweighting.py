@@ -81,7 +81,9 @@ class DensityOfStates:
     inefficiency
         ``(level,)`` statistical inefficiency g, at least 1: draws for each effective one.
     overlap
-        ``(level, level)`` overlap matrix, rows sum to 1 (Klimovich, Shirts and Mobley 2015).
+        ``(level - 1,)`` of each level with the next colder one: the integral of p q / (p + q), from 0 to 1/2. That is
+        the off-diagonal of the overlap matrix of two levels with equally many draws (Klimovich, Shirts and Mobley
+        2015); how many draws there are does not enter.
     log_total
         Log of the number of sequences, ``length * log(vocabulary)``.
     nll, chain
@@ -266,7 +268,7 @@ def density_of_states(
     else:
         raise NotConverged("not converged: MBAR found no free energies; run more steps, or add temperatures")
 
-    overlap = (share * multiplicity[:, None]).T @ share / n[:, None]
+    overlap = _overlap(nll, share * multiplicity[:, None] / n, free, samples.betas)
     _check_overlap(overlap, samples.temperatures, min_overlap)
     log_total = samples.length * np.log(samples.vocabulary)
     log_weight = log_weight + np.log(multiplicity)
@@ -376,11 +378,24 @@ def _equations(
     return score, information
 
 
+def _overlap(
+    nll: NDArray[np.float64], weight: NDArray[np.float64], free: NDArray[np.float64], betas: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Overlap of neighbouring levels; `weight` ``(n, level)`` averages over a level's law, columns sum to 1."""
+    with np.errstate(over="ignore"):  # where a draw is impossible at the next level, that is what exp says
+        return np.array(
+            [
+                weight[:, k] @ (1 / (1 + np.exp(free[k] - free[k + 1] - (betas[k] - betas[k + 1]) * nll)))
+                for k in range(len(betas) - 1)
+            ]
+        )
+
+
 def _check_overlap(overlap: NDArray[np.float64], temperatures: NDArray[np.float64], least: float) -> None:
-    for k, value in enumerate(np.diagonal(overlap, 1)):
+    for k, value in enumerate(overlap):
         if value < least:
             raise NotConverged(
                 f"not converged: draws at temperatures {temperatures[k]:.3g} and {temperatures[k + 1]:.3g} overlap by "
-                f"{value:.1e} ({least:g} is needed); add a temperature between, such as "
+                f"{value:.1e} of 0.5 ({least:g} is needed); add a temperature between, such as "
                 f"{between(temperatures[k], temperatures[k + 1]):.3g}"
             )
