@@ -26,14 +26,14 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import signal, special, stats
+from scipy import fft, optimize, signal, special, stats
 
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import cosine_similarity, match
 
 MOST_BLOCKS = 100_000  # beyond this the answer is: not by reading blocks
-_GRID = 801
+_GRID = 601
 _REACH = 12.0  # standard deviations of a similarity that the grid covers on either side
 _NODES = 41
 
@@ -148,17 +148,20 @@ def recovered_share(separation: Separation) -> float:
     being alike, one pair of distributions answers for both.
     """
     h, mean, spread = separation.width, separation.mean, max(separation.spread, 0.05)
+    if mean - 6.0 * spread > math.sqrt(2.0 * math.log(h)) + 3.0:  # the worst partner beats the best stranger
+        return 1.0
     grid = np.linspace(-_REACH, _REACH + max(mean, 0.0), _GRID)
     sums = 2 * grid[0] + np.arange(2 * _GRID - 1) * (grid[1] - grid[0])  # all that x + z can be
     beyond = _stranger_exceeds(sums, separation.dimensions)  # P(s > z + x)
     planted = special.ndtr((sums - mean) / spread)  # P(w <= x + z)
+    over_x, over_z = _MeanOver(beyond), _MeanOver(planted)
     cdf_x = special.ndtr((grid - math.sqrt(math.log(h) / 2)) / 0.5)
     for _ in range(1000):
-        cdf_z = np.exp((h - 1) * np.log1p(-np.clip(_mean_over(cdf_x, beyond), 0.0, 1.0 - 1e-15)))
-        new = cdf_z * np.clip(_mean_over(cdf_z, planted), 0.0, 1.0)
+        cdf_z = np.exp((h - 1) * np.log1p(-np.clip(over_x(cdf_x), 0.0, 1.0 - 1e-15)))
+        new = cdf_z * np.clip(over_z(cdf_z), 0.0, 1.0)
         moved = float(np.abs(new - cdf_x).max())
         cdf_x = (cdf_x + new) / 2  # undamped, the map overshoots and may swing
-        if moved < 1e-7:
+        if moved < 1e-6:
             break
     both = signal.fftconvolve(_masses(cdf_z), _masses(cdf_z))
     return float(np.clip(both @ (1.0 - planted), 0.0, 1.0))
@@ -171,10 +174,17 @@ def _stranger_exceeds(values: NDArray[np.float64], dimensions: float) -> NDArray
     return special.stdtr(degrees, -cosine * np.sqrt(degrees / (1.0 - cosine**2)))
 
 
-def _mean_over(cdf: NDArray[np.float64], of_sum: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean of f(z + x) over x with this law, for each z of the grid, where f is given on all sums."""
-    mean: NDArray[np.float64] = signal.fftconvolve(of_sum, _masses(cdf)[::-1], mode="valid")
-    return mean
+class _MeanOver:
+    """Mean of f(z + x) over x of a given law, for each z of the grid, where f is given on all sums: a convolution."""
+
+    def __init__(self, of_sum: NDArray[np.float64]) -> None:
+        self._length = fft.next_fast_len(of_sum.size, real=True)  # enough: what wraps round is cut off
+        self._transform = fft.rfft(of_sum, self._length)
+
+    def __call__(self, cdf: NDArray[np.float64]) -> NDArray[np.float64]:
+        masses = fft.rfft(_masses(cdf)[::-1], self._length)
+        mean: NDArray[np.float64] = fft.irfft(self._transform * masses, self._length)[cdf.size - 1 : 2 * cdf.size - 1]
+        return mean
 
 
 def _masses(cdf: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -242,11 +252,14 @@ class BlocksNeeded:
 
 def reach_probability(separation: Separation, n_blocks: int, target: float = -20.0) -> float:
     """Probability that Fisher's aggregate over `n_blocks` blocks reaches log10 p = `target`, by the model."""
+    return float(stats.norm.cdf(_margin(separation, n_blocks, target)))
+
+
+def _margin(separation: Separation, n_blocks: int, target: float) -> float:
+    """Standard deviations by which the expected sum of -ln p exceeds Fisher's threshold."""
     one = evidence(separation.width, recovered_share(separation))
     threshold = float(special.gammainccinv(n_blocks, 10.0**target))
-    if one.sd == 0.0:  # every block is at its floor
-        return float(n_blocks * one.mean >= threshold)
-    return float(stats.norm.cdf((n_blocks * one.mean - threshold) / (math.sqrt(n_blocks) * one.sd)))
+    return (n_blocks * one.mean - threshold) / (math.sqrt(n_blocks) * max(one.sd, 1e-9))  # at the floor there is no sd
 
 
 def blocks_needed(
@@ -330,19 +343,19 @@ def smallest_correlation(
 ) -> float | None:
     """Smallest correlation of partners at which `n_blocks` blocks reach the target; None if not even equal rows do.
 
-    Gaussian rows, by the model. Found by bisection, to 1e-4.
+    Gaussian rows, by the model, to 1e-4.
     """
+    wanted = float(stats.norm.ppf(power))
 
-    def reached(correlation: float) -> bool:
-        return reach_probability(gaussian_separation(width, columns, correlation), n_blocks, target) >= power
+    def excess(correlation: float) -> float:
+        margin = _margin(gaussian_separation(width, columns, correlation), n_blocks, target)
+        return math.asinh(margin) - math.asinh(wanted)  # margins run over many decades
 
-    low, high = 0.0, 1.0
-    if not reached(high):
+    if excess(1.0) < 0.0:
         return None
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
+    if excess(0.0) >= 0.0:
+        return 0.0
+    return float(optimize.brentq(excess, 0.0, 1.0, xtol=1e-5, rtol=1e-4))
 
 
 def noise_limit(separations: Sequence[Separation], columns: int, target: float = -20.0) -> float | None:
