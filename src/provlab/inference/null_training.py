@@ -60,8 +60,8 @@ def train_residual_pairs(
     hidden_units: int = 16,
     width: int = 4,
     examples: int = 24,
-    steps: int = 80,
-    learning_rate: float = 0.04,
+    steps: int = 100,
+    learning_rate: float = 0.02,
     n_inputs: int = 32,
 ) -> ResidualPairs:
     """Train disjoint pairs of residual networks by full-batch gradient descent.
@@ -150,13 +150,13 @@ def matchings(first: ArrayLike, second: ArrayLike, *, seed: int, shuffled: bool 
 
 
 def _initialisation(shape: tuple[int, int, int, int], generator: torch.Generator) -> Parameters:
-    """Gaussian up (L, n, m, d), down (L, n, d, m) and readout (n, 1, d), scaled so that blocks add terms of order one.
+    """Gaussian up (L, n, m, d), down (L, n, d, m) and readout (n, 1, d), scaled so that all blocks together add terms of order one.
 
     Blocks come first, so that the matrices of one block lie together: strided ones make the products 50 times slower.
     """
     n_pairs, blocks, hidden_units, width = shape
     up = torch.randn(blocks, n_pairs, hidden_units, width, generator=generator) / width**0.5
-    down = torch.randn(blocks, n_pairs, width, hidden_units, generator=generator) / hidden_units**0.5
+    down = torch.randn(blocks, n_pairs, width, hidden_units, generator=generator) / (hidden_units * blocks) ** 0.5
     return up, down, torch.randn(n_pairs, 1, width, generator=generator) / width**0.5
 
 
