@@ -67,7 +67,7 @@ def test_all_seeds_and_addresses_differ() -> None:
     both = [recipes.families(edition) for edition in ("default", "smoke")]
     addresses = {recipes.address(name, zoo) for zoo in both for name in zoo}
     assert len(addresses) == sum(map(len, both))
-    # two models drawn from one seed in one shape would be relatives that no lineage tells of; snapshots of a run are one
+    # two models drawn from one seed in one shape would be relatives without a lineage; snapshots of a run are one
     drawn = [one for one in both[0].values() if one.shape and one.stop_after in (None, one.steps)]
     assert len({(one.seed, one.order_seed, one.shape, one.architecture) for one in drawn}) == len(drawn)
 
