@@ -1,6 +1,7 @@
 """Every figure of the study, drawn by one hand: plain data in, a `Figure` with caption and alt text out."""
 
 from provlab.plots.calibration import sizes
+from provlab.plots.evasion import survival
 from provlab.plots.figure import Figure
 from provlab.plots.nulls import (
     agreement,
@@ -43,6 +44,7 @@ __all__ = [
     "scoreboard_table",
     "separation",
     "sizes",
+    "survival",
     "table",
     "tensor_evidence",
     "value_heatmap",

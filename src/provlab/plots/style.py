@@ -40,10 +40,15 @@ SYMBOLS = {
     "phi_l2": (r"$\phi_{\ell_2}$", "φ_ℓ2"),
     "phi_jsd": (r"$\phi_{JSD}$", "φ_JSD"),
     "phi_match": (r"$\phi_{MATCH}$", "φ_MATCH"),
+    "phi_match_unsigned": (r"$\phi_{|MATCH|}$", "φ_|MATCH|"),
+    "huref_a": ("$M_a$", "M_a"),
+    "huref_b": ("$M_b$", "M_b"),
+    "huref_c": ("$M_c$", "M_c"),
+    "median_max": ("median-max", "median-max"),
 }
 # a label may come in either writing: the registered name, or already as a word
 _WRITTEN = {name: both for key, both in SYMBOLS.items() for name in (key, both[1])}
-_NAME = re.compile("|".join(rf"\b{name}\b" for name in _WRITTEN))
+_NAME = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in _WRITTEN))
 
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
