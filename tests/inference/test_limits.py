@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from provlab.errors import InputError
-from provlab.inference.limits import Limit, detection_limit
+from provlab.inference.limits import Limit, detection_limit, mean_crossing
 
 
 def test_a_limit_is_where_the_share_of_draws_passes_the_power():
@@ -32,7 +32,22 @@ def test_the_interval_holds_the_crossing_of_the_law_behind_the_draws():
     assert held >= 85
 
 
+def test_the_mean_crossing_follows_each_draw():
+    """Straight lines -40 + 10 x + shift cross -20 at x = 2 - shift / 10; a dip takes the mean of its points."""
+    places = np.arange(5.0)
+    shifts = np.array([-4.0, 0.0, 4.0, 8.0])
+    lines = -40 + 10 * places[:, None] + shifts
+    found = mean_crossing(places, lines, rng=np.random.default_rng(2))
+    assert found.value == pytest.approx(2 - shifts.mean() / 10)
+    assert found.low < found.value < found.high
+    dipping = np.array([[-30.0], [-10.0], [-20.0], [0.0]])  # fitted -30, -15, -15, 0
+    assert mean_crossing(np.arange(4), dipping, rng=np.random.default_rng(2)).value == pytest.approx(2 / 3)
+    assert mean_crossing(places, lines - 50, rng=np.random.default_rng(2)) == Limit(None, None, None)
+    assert mean_crossing(places, lines + 50, rng=np.random.default_rng(2)) == Limit(None, None, None)
+
+
 @pytest.mark.parametrize(("x", "log10_p"), [([2, 1], np.zeros((2, 5))), ([1, 2], np.zeros(2)), ([1], np.zeros((1, 3)))])
-def test_bad_input_is_refused(x, log10_p):
+@pytest.mark.parametrize("limit", [detection_limit, mean_crossing])
+def test_bad_input_is_refused(limit, x, log10_p):
     with pytest.raises(InputError, match="give ascending"):
-        detection_limit(x, log10_p, rng=np.random.default_rng(0))
+        limit(x, log10_p, rng=np.random.default_rng(0))

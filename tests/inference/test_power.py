@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from provlab.errors import InputError
-from provlab.inference import power, pvalues
+from provlab.inference import planted, power, pvalues
 from provlab.inference.matching import match
 
 LN10 = math.log(10.0)
@@ -16,7 +16,7 @@ def simulated_share(width, columns, correlation, n_draws, rng):
     """Share of partners that MATCH finds, and its standard error, by drawing Gaussian rows."""
     found = []
     for _ in range(n_draws):
-        a, b = power.planted_rows(width, columns, correlation, rng=rng)
+        a, b = planted.planted_rows(width, columns, correlation, rng=rng)
         found.append(float((match(a, b).indices == np.arange(width)).mean()))
     return np.mean(found), np.std(found) / math.sqrt(n_draws)
 
@@ -36,19 +36,19 @@ def shuffled_in_part(width, share, rng):
 def test_the_cavity_equation_predicts_the_share_that_match_finds(width, columns, separation, n_draws):
     correlation = separation / math.sqrt(columns)
     seen, error = simulated_share(width, columns, correlation, n_draws, np.random.default_rng(width + columns))
-    predicted = power.recovered_share(power.gaussian_separation(width, columns, correlation))
+    predicted = planted.recovered_share(planted.gaussian_separation(width, columns, correlation))
     assert predicted == pytest.approx(seen, abs=0.02 + 3 * error)
 
 
 def test_partners_like_strangers_are_found_by_chance():
     """Exact by symmetry: of h equally likely partners, one is the own one."""
     for width in (64, 1024):
-        chance = power.recovered_share(power.Separation(width, 0.0, 1.0, 1e9))
+        chance = planted.recovered_share(planted.Separation(width, 0.0, 1.0, 1e9))
         assert chance == pytest.approx(1 / width, rel=0.02)
 
 
 def test_more_separation_finds_more_up_to_all():
-    shares = [power.recovered_share(power.gaussian_separation(11_008, 4096, s / 64)) for s in (1, 2, 3, 4, 6, 8)]
+    shares = [planted.recovered_share(planted.gaussian_separation(11_008, 4096, s / 64)) for s in (1, 2, 3, 4, 6, 8)]
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0, abs=1e-6)
     # a partner must stand out from the best of h - 1 strangers, which is at sqrt(2 ln h) = 4.3
@@ -56,8 +56,8 @@ def test_more_separation_finds_more_up_to_all():
 
 
 def test_a_measured_separation_is_that_of_its_rows():
-    a, b = power.planted_rows(300, 50, 0.4, rng=np.random.default_rng(3))
-    measured, drawn = power.measured_separation(a, b), power.gaussian_separation(300, 50, 0.4)
+    a, b = planted.planted_rows(300, 50, 0.4, rng=np.random.default_rng(3))
+    measured, drawn = planted.measured_separation(a, b), planted.gaussian_separation(300, 50, 0.4)
     assert measured.mean == pytest.approx(drawn.mean, rel=0.05)
     assert measured.spread == pytest.approx(drawn.spread, rel=0.15)
     assert measured.dimensions == pytest.approx(50, rel=0.05)
@@ -89,10 +89,10 @@ def test_blocks_that_are_all_alike_are_counted_by_fisher():
 def test_the_target_is_reached_as_often_as_promised():
     width, columns, correlation = 64, 64, 0.22
     rng = np.random.default_rng(8)
-    answer = power.blocks_needed(-10.0, separation=power.gaussian_separation(width, columns, correlation), power=0.9)
+    answer = power.blocks_needed(-10.0, separation=planted.gaussian_separation(width, columns, correlation), power=0.9)
     assert 5 < answer.blocks < 60
     assert answer.low == answer.high == answer.blocks
-    pool = power.simulated_log10_p(width, columns, correlation, 3000, rng=rng)
+    pool = planted.simulated_log10_p(width, columns, correlation, 3000, rng=rng)
 
     def reached(n_blocks):
         return np.mean([pvalues.fisher(rng.choice(pool, n_blocks)) <= -10.0 for _ in range(400)])
@@ -121,8 +121,8 @@ def test_no_number_of_independent_blocks_is_enough():
 @pytest.mark.parametrize("n_blocks", [1, 8])
 def test_the_smallest_correlation_needs_just_so_many_blocks(n_blocks):
     smallest = power.smallest_correlation(256, 64, n_blocks)
-    at = power.blocks_needed(-20.0, separation=power.gaussian_separation(256, 64, smallest)).blocks
-    below = power.blocks_needed(-20.0, separation=power.gaussian_separation(256, 64, smallest - 0.01)).blocks
+    at = power.blocks_needed(-20.0, separation=planted.gaussian_separation(256, 64, smallest)).blocks
+    below = power.blocks_needed(-20.0, separation=planted.gaussian_separation(256, 64, smallest - 0.01)).blocks
     assert at <= n_blocks < below
 
 
@@ -132,55 +132,58 @@ def test_few_rows_never_reach_a_target_below_their_floor():
 
 def test_noise_on_one_side_is_a_smaller_correlation():
     """Rows of correlation rho and noise of sigma times their size have the correlation rho / sqrt(1 + sigma^2)."""
-    noisy = power.gaussian_separation(256, 64, 0.8).with_noise(1.5, 64)
-    drawn = power.gaussian_separation(256, 64, 0.8 / math.sqrt(1 + 1.5**2))
+    noisy = planted.gaussian_separation(256, 64, 0.8).with_noise(1.5, 64)
+    drawn = planted.gaussian_separation(256, 64, 0.8 / math.sqrt(1 + 1.5**2))
     assert (noisy.mean, noisy.dimensions) == pytest.approx((drawn.mean, drawn.dimensions))
     assert noisy.spread == pytest.approx(drawn.spread, rel=0.15)
-    a, b = power.planted_rows(256, 64, 0.8, rng=np.random.default_rng(4))
+    a, b = planted.planted_rows(256, 64, 0.8, rng=np.random.default_rng(4))
     louder = b + 1.5 * np.random.default_rng(5).standard_normal(b.shape)
-    assert power.measured_separation(a, louder).mean == pytest.approx(noisy.mean, rel=0.08)
-    same = power.gaussian_separation(256, 64, 0.8)
+    assert planted.measured_separation(a, louder).mean == pytest.approx(noisy.mean, rel=0.08)
+    same = planted.gaussian_separation(256, 64, 0.8)
     assert same.with_noise(0.0, 64).mean == pytest.approx(same.mean)
 
 
 def test_the_probability_to_reach_a_target_is_that_of_simulation():
-    seen = power.simulated_log10_p(128, 64, 0.3, 300, rng=np.random.default_rng(6)) <= -8.0
-    said = power.reach_probability(power.gaussian_separation(128, 64, 0.3), 1, -8.0)
+    seen = planted.simulated_log10_p(128, 64, 0.3, 300, rng=np.random.default_rng(6)) <= -8.0
+    said = power.reach_probability(planted.gaussian_separation(128, 64, 0.3), 1, -8.0)
     assert 0.15 < said < 0.9
     assert said == pytest.approx(seen.mean(), abs=0.12)
-    assert power.reach_probability(power.Separation(64, 50.0, 0.1, 64.0), 1, -80.0) == 1.0
+    assert power.reach_probability(planted.Separation(64, 50.0, 0.1, 64.0), 1, -80.0) == 1.0
 
 
 def test_the_noise_that_a_copy_bears():
     """At the limit a copy's expected -ln p over the blocks is Fisher's threshold; simulated copies straddle it."""
-    copy = power.Separation(128, math.sqrt(64), 0.05, 64.0)
+    copy = planted.Separation(128, math.sqrt(64), 0.05, 64.0)
     limit = power.noise_limit([copy] * 3, 64, -15.0)
     correlation = 1 / math.sqrt(1 + limit**2)
     rng = np.random.default_rng(11)
     for factor, most in ((0.8, True), (1.25, False)):
         weaker = 1 / math.sqrt(1 + (factor * limit) ** 2)
-        drawn = power.simulated_log10_p(128, 64, weaker, 90, rng=rng).reshape(30, 3)
+        drawn = planted.simulated_log10_p(128, 64, weaker, 90, rng=rng).reshape(30, 3)
         assert bool(np.mean([pvalues.fisher(blocks) <= -15.0 for blocks in drawn]) > 0.5) is most
     assert 0.1 < correlation < 0.6
-    assert power.noise_limit([power.gaussian_separation(64, 64, 0.01)], 64) is None
+    assert power.noise_limit([planted.gaussian_separation(64, 64, 0.01)], 64) is None
 
 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda: power.blocks_needed(), "give either pilot"),
-        (lambda: power.blocks_needed(pilot=[-1, -2], separation=power.Separation(9, 1.0, 1.0, 9)), "give either pilot"),
+        (
+            lambda: power.blocks_needed(pilot=[-1, -2], separation=planted.Separation(9, 1.0, 1.0, 9)),
+            "give either pilot",
+        ),
         (lambda: power.blocks_needed(pilot=[-1.0]), "at least two blocks"),
         (lambda: power.blocks_needed(pilot=[-1.0, np.nan]), "finite"),
         (lambda: power.blocks_needed(pilot=[-1.0, 0.5]), "at most 0"),
         (lambda: power.blocks_needed(0.0, pilot=[-1, -2]), "target is 0.0"),
         (lambda: power.blocks_needed(pilot=[-1, -2], power=1.0), "power is 1.0"),
         (lambda: power.blocks_needed(pilot=[-1, -2], level=0.0), "level is 0.0"),
-        (lambda: power.gaussian_separation(1, 64, 0.5), "width is 1"),
-        (lambda: power.gaussian_separation(64, 64, 1.5), "correlation is 1.5"),
-        (lambda: power.measured_separation(np.eye(3), np.eye(4)[:, :3]), "3 rows and b 4|zero row"),
+        (lambda: planted.gaussian_separation(1, 64, 0.5), "width is 1"),
+        (lambda: planted.gaussian_separation(64, 64, 1.5), "correlation is 1.5"),
+        (lambda: planted.measured_separation(np.eye(3), np.eye(4)[:, :3]), "3 rows and b 4|zero row"),
         (lambda: power.evidence(64, -0.1), "share is -0.1"),
-        (lambda: power.gaussian_separation(9, 9, 0.5).with_noise(-1.0, 9), "noise is -1.0"),
+        (lambda: planted.gaussian_separation(9, 9, 0.5).with_noise(-1.0, 9), "noise is -1.0"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(call, said):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import optimize
 
 from provlab.errors import InputError
 
@@ -45,9 +46,7 @@ def detection_limit(
     InputError
         If the shapes do not fit, or x does not ascend.
     """
-    places, outcomes = np.asarray(x, dtype=np.float64), np.asarray(log10_p, dtype=np.float64)
-    if outcomes.ndim != 2 or places.shape != outcomes.shape[:1] or places.size < 2 or (np.diff(places) <= 0).any():
-        raise InputError(f"x has shape {places.shape}, log10_p {outcomes.shape}; give ascending (k,) and (k, draws)")
+    places, outcomes = _checked(x, log10_p)
     reached = outcomes <= target
     rises = reached[-1].mean() >= reached[0].mean()
     value = _crossing(places, reached.mean(axis=1), power, rises)
@@ -59,6 +58,62 @@ def detection_limit(
         np.where(np.isnan(found), beyond, found), [(1 - level) / 2, (1 + level) / 2], method="nearest"
     )
     return Limit(value, float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
+
+
+def mean_crossing(
+    x: ArrayLike,
+    log10_p: ArrayLike,
+    target: float = -20.0,
+    *,
+    level: float = 0.95,
+    n_resamples: int = 400,
+    rng: np.random.Generator,
+) -> Limit:
+    """Mean, over draws, of the x at which a draw's log10 p rises past the target.
+
+    Each draw is followed along x: the same noise, ever louder. A monotone fit bridges the ups and downs of a single
+    draw, and its crossing is interpolated.
+
+    Parameters
+    ----------
+    x
+        ``(k,)``, ascending.
+    log10_p
+        ``(k, draws)``, rising with x by and large.
+    target
+        log10 p.
+    level, n_resamples, rng
+        Of the percentile interval for the mean over draws.
+
+    Returns
+    -------
+    Limit
+        Without numbers where a draw begins above the target or never rises past it.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not fit, or x does not ascend.
+    """
+    places, outcomes = _checked(x, log10_p)
+    crossings = np.empty(outcomes.shape[1])
+    for draw, values in enumerate(outcomes.T):
+        fitted = optimize.isotonic_regression(values).x
+        if fitted[0] > target or fitted[-1] <= target:
+            return Limit(None, None, None)
+        above = int(np.argmax(fitted > target))
+        step = (target - fitted[above - 1]) / (fitted[above] - fitted[above - 1])
+        crossings[draw] = places[above - 1] + step * (places[above] - places[above - 1])
+    means = rng.choice(crossings, (n_resamples, crossings.size)).mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Limit(float(crossings.mean()), float(low), float(high))
+
+
+def _checked(x: ArrayLike, log10_p: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    places, outcomes = np.asarray(x, dtype=np.float64), np.asarray(log10_p, dtype=np.float64)
+    if outcomes.ndim != 2 or places.shape != outcomes.shape[:1] or places.size < 2 or (np.diff(places) <= 0).any():
+        raise InputError(f"x has shape {places.shape}, log10_p {outcomes.shape}; give ascending (k,) and (k, draws)")
+    return places, outcomes
 
 
 def _crossing(x: NDArray[np.float64], shares: NDArray[np.float64], power: float, rises: bool) -> float | None:
