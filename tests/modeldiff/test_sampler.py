@@ -251,3 +251,23 @@ def test_nonsense_from_the_model_is_named():
     model.energies = model.energies + 1
     with pytest.raises(InputError, match="nll and its conditionals disagree"):
         run(model, Conditional(), steps=10)
+
+
+def test_memory_is_bounded_before_it_is_taken(monkeypatch):
+    monkeypatch.setattr(sampler, "_CONDITIONALS", 1000)
+    with pytest.raises(InputError, match=r"conditionals of 72 sequences take .* fewer chains or levels"):
+        run(Autoregressive(), Conditional(), steps=10)
+
+
+def test_tokens_are_kept_in_the_smallest_type():
+    samples = replica_exchange(
+        lambda tokens: tokens.mean(axis=1) / 100,
+        vocabulary=512,
+        length=4,
+        temperatures=[math.inf, 1.0],
+        n_chains=2,
+        n_steps=20,
+        seed=0,
+    )
+    assert samples.tokens.dtype == np.uint16
+    assert samples.tokens.max() > 255
