@@ -1,4 +1,4 @@
-"""The claims judged by calibration: records as a good run leaves them, and each fault planted."""
+"""Claim I2 by `blocks_calibrated`: records as a good run leaves them, and each fault planted."""
 
 import json
 

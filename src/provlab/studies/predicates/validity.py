@@ -1,7 +1,6 @@
 """Predicates about p-values themselves: uniform under the null, independent, what their approximations say."""
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ from provlab.studies.predicates.evidence import NOT_RUN, Evidence, Verdict, judg
 
 __all__ = [
     "blocks_calibrated",
-    "blocks_independent",
     "permtest_uniform",
     "tail_agrees",
 ]
@@ -36,34 +34,6 @@ def permtest_uniform(evidence: Evidence, measurement: str, min_pairs: Mapping[st
         (at_minimum < len(dependent), f"{len(dependent) - at_minimum} fine-tunes above 1/{t + 1}"),
     ]
     return judge(ours, "the share of p-values up to k/(T+1) stays within the exact band at every k at once", problems)
-
-
-def blocks_independent(evidence: Evidence, statistics: Sequence[str], ks: float, level: float) -> Verdict:
-    """Correlations between blocks within the null band, one pair of models per pair of trees; Fisher uniform."""
-    words, problems = [], []
-    for statistic in statistics:
-        _, independent, _ = evidence.of(statistic)
-        disjoint = {tuple(pair) for pair in evidence.measurement("disjoint")}  # one pair of models for each two trees
-        chosen = [pair in disjoint for pair in zip(independent["a"], independent["b"], strict=True)]
-        blocks = np.array(independent[chosen]["blocks"].tolist())
-        # models of one tree repeat each other, so a null band that counted every pair would be too narrow
-        n = len(blocks)
-        if n < 3 or blocks.shape[1] < 2:
-            return Verdict(NOT_RUN, "", f"{n} pairs of different trees or their blocks are too few to correlate")
-        correlations = np.atleast_2d(np.corrcoef((10.0**blocks).T))
-        off = [float(correlations[i, j]) for i, j in combinations(range(len(correlations)), 2)]
-        _, bound = calibration.correlation_band(n, level, len(off))
-        fisher = calibration.ks_uniform([pvalues.fisher(row) for row in blocks])
-        largest = max(map(abs, off))
-        words.append(
-            f"{statistic}: largest |correlation| of two blocks {largest:.2f} (band ±{bound:.2f}, n = {n}), "
-            f"Fisher KS p = {fisher.p:.2g}"
-        )
-        problems += [
-            (largest > bound, f"{statistic}: blocks are correlated ({largest:.2f})"),
-            (fisher.p <= ks, f"{statistic}: Fisher's aggregate is not uniform (KS p = {fisher.p:.2g})"),
-        ]
-    return judge("; ".join(words), "no correlation between blocks leaves its null band", problems)
 
 
 def tail_agrees(evidence: Evidence, measurement: str, level: float) -> Verdict:
