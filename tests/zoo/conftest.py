@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provlab.zoo import corpus, recipes
+from provlab.zoo import corpus, reading, recipes
 
 TINY = """
 editions:
@@ -45,7 +45,7 @@ def tiny_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny(tiny_file: Path) -> dict[str, recipes.Recipe]:
-    return recipes.families(path=tiny_file)
+    return reading.families(path=tiny_file)
 
 
 @pytest.fixture(scope="session")

@@ -16,14 +16,14 @@ import yaml
 
 import provlab.studies
 from provlab.errors import ParameterError, ZooError
-from provlab.zoo import codehash, corpus, kinds, recipes
+from provlab.zoo import codehash, corpus, kinds, reading, recipes
 
 TREE = Path(provlab.studies.__file__).parent / "published" / "llama7b_tree.csv"
 
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])
 def test_the_zoo_has_the_published_tree(edition: str) -> None:
-    zoo = recipes.collection("tree", recipes.families(edition))
+    zoo = recipes.collection("tree", reading.families(edition))
     with TREE.open(newline="") as stream:
         published = {row["model_id"]: row["parent"] or None for row in csv.DictReader(stream)}
     ours = {one.mirrors: one.parent and zoo[one.parent].mirrors for one in zoo.values()}
@@ -35,7 +35,7 @@ def test_the_zoo_has_the_published_tree(edition: str) -> None:
 
 
 def test_collections_part_the_zoo() -> None:
-    zoo = recipes.families()
+    zoo = reading.families()
     tree, large = (recipes.collection(name, zoo) for name in (recipes.TREE, "large"))
     assert len(tree) == 21
     assert list(large) == ["pine", "pine-tuned", "pine-leak", "larch", "cedar"]
@@ -51,20 +51,20 @@ def test_collections_part_the_zoo() -> None:
 @pytest.mark.parametrize("edition", ["default", "smoke"])
 def test_mathematics_takes_at_least_the_published_share_of_the_bases_tokens(edition: str) -> None:
     # 750 of 2,000 billion tokens: 37.5%, the paper's abstract
-    zoo = recipes.families(edition)
+    zoo = reading.families(edition)
     assert recipes.lineage("oak-math", zoo) == ["oak-math", "oak-code", "oak"]
     assert recipes.tokens("oak-math", zoo) >= 0.375 * recipes.tokens("oak", zoo)
 
 
 def test_two_bases_of_one_maker_differ_in_their_seed_alone() -> None:
-    zoo = recipes.families()
+    zoo = reading.families()
     words = {key: getattr(zoo["ash-v2"], key) for key in ("name", "family", "mirrors", "about", "seed")}
     assert replace(zoo["ash-v1"], **words) == zoo["ash-v2"]
     assert zoo["ash-v1"].seed != zoo["ash-v2"].seed
 
 
 def test_all_seeds_and_addresses_differ() -> None:
-    both = [recipes.families(edition) for edition in ("default", "smoke")]
+    both = [reading.families(edition) for edition in ("default", "smoke")]
     addresses = {recipes.address(name, zoo) for zoo in both for name in zoo}
     assert len(addresses) == sum(map(len, both))
     # two models drawn from one seed in one shape would be relatives without a lineage; snapshots of a run are one
@@ -73,7 +73,7 @@ def test_all_seeds_and_addresses_differ() -> None:
 
 
 def test_editions_scale_steps_and_nothing_else() -> None:
-    default, smoke = recipes.families("default"), recipes.families("smoke")
+    default, smoke = reading.families("default"), reading.families("smoke")
     assert all(name in smoke for name in default if not name.startswith("teak"))  # of a series it may have the first
     for name in smoke:
         assert smoke[name] == replace(default[name], steps=smoke[name].steps, stop_after=smoke[name].stop_after)
@@ -88,7 +88,7 @@ def test_a_recipe_survives_the_way_to_another_process(tiny: dict[str, recipes.Re
 
 def test_models_stand_in_the_order_of_the_tree(tiny: dict[str, recipes.Recipe]) -> None:
     assert list(tiny) == ["root", "child", "merged", "grandchild", "leak", "other"]  # as in the file
-    backwards = list(recipes.in_order(dict(reversed(tiny.items()))))
+    backwards = list(reading.in_order(dict(reversed(tiny.items()))))
     assert backwards == ["other", "root", "child", "leak", "grandchild", "merged"]  # parents moved forward
 
 
@@ -158,17 +158,17 @@ def test_a_wrong_recipe_is_refused_in_one_line(old: str, new: str, said: str, ti
     wrong = tmp_path / "families.yml"
     wrong.write_text(text[:where] + text[where:].replace(old, new, 1))
     with pytest.raises((ParameterError, ZooError), match=re.escape(said)) as caught:
-        recipes.families(path=wrong)
+        reading.families(path=wrong)
     assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_edition_is_refused() -> None:
     with pytest.raises(ParameterError, match="unknown zoo edition 'paper'; known: default, smoke"):
-        recipes.families("paper")
+        reading.families("paper")
 
 
 def test_an_unknown_name_is_refused_with_its_neighbours() -> None:
-    zoo = recipes.families()
+    zoo = reading.families()
     with pytest.raises(ZooError, match=r"no zoo model 'oak-chta'; did you mean oak-chat .*`provlab zoo list`"):
         recipes.named("oak-chta", zoo)
     with pytest.raises(ZooError, match=r"no zoo model 'qqq'; `provlab zoo list` names all \d+$"):
@@ -282,7 +282,7 @@ def test_code_of_new_kinds_of_training_is_in_no_address_that_does_not_use_it(tin
         "adapter": ("corpus", "train", "derive"),
         "quantised": ("quantise",),
     }
-    zoo = recipes.families()
+    zoo = reading.families()
     old = {**recipes.collection("tree", zoo), **recipes.collection("large", zoo)}
     assert all(recipes.code_of(recipe) == before[recipe.kind] for recipe in (*old.values(), *tiny.values()))
     root = tiny["root"]
@@ -310,7 +310,7 @@ def series_file(tiny_file: Path, tmp_path: Path) -> Path:
 
 
 def test_a_series_differs_in_its_seeds_alone(series_file: Path) -> None:
-    zoo = recipes.families(path=series_file)
+    zoo = reading.families(path=series_file)
     runs, again = ([f"{name}-0{i}" for i in (1, 2, 3)] for name in ("runs", "again"))
     assert list(zoo)[-7:] == [*runs, *again, "after"]
     assert [zoo[name].seed for name in (*runs, *again)] == [50, 51, 52, 50, 51, 52]
@@ -323,16 +323,16 @@ def test_a_series_differs_in_its_seeds_alone(series_file: Path) -> None:
 
 
 def test_a_derived_model_has_its_parents_architecture(series_file: Path) -> None:
-    zoo = recipes.families(path=series_file)
+    zoo = reading.families(path=series_file)
     assert {zoo[name].architecture for name in ("runs-01", "again-01", "after")} == {"olmo"}
     assert {recipe.architecture for name, recipe in zoo.items() if name in ALL} == {None}
 
 
 def test_a_snapshot_counts_the_tokens_it_saw(series_file: Path) -> None:
-    zoo = recipes.families(path=series_file)
+    zoo = reading.families(path=series_file)
     assert recipes.tokens("runs-01", zoo) == 50 * 8 * 24
     assert recipes.tokens("again-01", zoo) == 9 * 8 * 24
-    smoke = recipes.families("smoke", series_file)["again-01"]
+    smoke = reading.families("smoke", series_file)["again-01"]
     assert (smoke.steps, smoke.stop_after, smoke.own_steps) == (25, 4, 4)
 
 
@@ -344,7 +344,7 @@ def test_a_rerun_shares_its_parents_start(old: str, new: str, series_file: Path)
     assert wrong != text[entry:]
     series_file.write_text(text[:entry] + wrong)
     with pytest.raises(ZooError, match="a rerun has the architecture, the shape and the seed of its parent 'runs-01'"):
-        recipes.families(path=series_file)
+        reading.families(path=series_file)
 
 
 def test_every_kind_names_modules_that_exist() -> None:
@@ -354,6 +354,6 @@ def test_every_kind_names_modules_that_exist() -> None:
 
 def test_the_edition_of_a_bare_name_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROVLAB_ZOO_EDITION", raising=False)
-    assert recipes.default_edition() == "default"
+    assert reading.default_edition() == "default"
     monkeypatch.setenv("PROVLAB_ZOO_EDITION", "smoke")
-    assert recipes.default_edition() == "smoke"
+    assert reading.default_edition() == "smoke"

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from provlab.errors import ParameterError, ZooError
 from provlab.models.checkpoint import Checkpoint
-from provlab.zoo import recipes, striped, worker
+from provlab.zoo import reading, recipes, striped, worker
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
 
@@ -110,7 +110,7 @@ def test_only_hybrids_have_a_graft(tiny: dict[str, recipes.Recipe]) -> None:
 
 def test_the_zoo_s_hybrids_take_tensors_that_are_there() -> None:
     """Names in the recipes against the layout of a Llama of four blocks, without training anything."""
-    found = recipes.collection("striped", recipes.families())
+    found = recipes.collection("striped", reading.families())
     assert {recipe.kind for recipe in found.values()} == {"hybrid"}
     for recipe in found.values():
         assert recipe.graft is not None

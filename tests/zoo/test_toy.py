@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from provlab.zoo import recipes, toy
+from provlab.zoo import reading, recipes, toy
 
 
 def ways(length):
@@ -23,7 +23,7 @@ def data():
 
 
 def tiny(steps=12):
-    recipe = recipes.families()["toy-third"]
+    recipe = reading.families()["toy-third"]
     return replace(recipe, steps=steps, batch=64, shape=replace(recipe.shape, num_hidden_layers=1))
 
 
@@ -111,7 +111,7 @@ def test_the_rate_rises_and_falls_to_zero():
 
 def test_the_shapes_are_those_of_the_paper():
     """Section 4.1 and Appendix C: 4 heads and 6 layers, 8 heads and 8 layers, embeddings of 64."""
-    zoo = recipes.collection("toy", recipes.families())
+    zoo = recipes.collection("toy", reading.families())
     shapes = {name: recipe.shape for name, recipe in zoo.items()}
     assert [(s.num_attention_heads, s.num_hidden_layers, s.hidden_size) for s in shapes.values()][:2] == [
         (4, 6, 64),

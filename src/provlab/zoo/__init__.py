@@ -2,14 +2,13 @@
 
 from provlab.zoo.build import Row, build, locate, status
 from provlab.zoo.corpus import held_out_text
+from provlab.zoo.reading import default_edition, families
 from provlab.zoo.recipes import (
     TREE,
     Recipe,
     address,
     collection,
-    default_edition,
     dependent,
-    families,
     lineage,
     parents,
     roots,

@@ -23,11 +23,9 @@ from provlab.errors import ParameterError, ZooError
 from provlab.files import cache_dir
 from provlab.zoo import card, corpus
 from provlab.zoo.kinds import KINDS
+from provlab.zoo.reading import default_edition, families, in_order
 from provlab.zoo.recipes import (
     Recipe,
-    default_edition,
-    families,
-    in_order,
     lineage,
     named,
     plain,

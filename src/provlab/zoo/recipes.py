@@ -1,22 +1,18 @@
 """Recipes of zoo models: data, checked when read, and addressed by everything that decides their weights.
 
-The recipes live in ``families.yml``. A model's address is a hash over its recipe, its parent's address, the
-corpus, the code that trains, and the versions of the libraries that do the arithmetic: a model is trained
-again exactly when one of these changes. Words about it (``about``, ``mirrors``, ``family``, ``collection``, its
-name) do not count.
+The recipes live in ``families.yml``, which `provlab.zoo.reading` reads. A model's address is a hash over its recipe,
+its parent's address, the corpus, the code that trains, and the versions of the libraries that do the arithmetic: a
+model is trained again exactly when one of these changes. Words about it (``about``, ``mirrors``, ``family``,
+``collection``, its name) do not count.
 """
 
 import difflib
 import functools
 import importlib.metadata
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
-
-import yaml
 
 from provlab.errors import ParameterError, ZooError
 from provlab.files import digest
@@ -25,8 +21,6 @@ from provlab.zoo.codehash import module_digests
 from provlab.zoo.kinds import ARCHITECTURES, KINDS, OBJECTIVES
 
 SCHEDULES = ("cosine", "linear")
-FAMILIES = Path(__file__).with_name("families.yml")
-EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"
 
 _ARITHMETIC = ("torch", "transformers", "tokenizers", "peft")
 _WORDS = ("name", "family", "collection", "parent", "mirrors", "about")
@@ -153,16 +147,17 @@ class Recipe:
 # Reading --------------------------------------------------------------------------------------------------
 
 
-def _fits(value: object, kind: Any) -> bool:
+def fits(value: object, kind: Any) -> bool:
+    """Whether a value read from YAML is what an annotation says; a whole number passes for a float."""
     if isinstance(kind, UnionType):
-        return any(_fits(value, one) for one in get_args(kind))
+        return any(fits(value, one) for one in get_args(kind))
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if isinstance(value, list | dict) and get_args(kind):
         members = value.values() if isinstance(value, dict) else value
-        return isinstance(value, get_origin(kind)) and all(_fits(one, get_args(kind)[-1]) for one in members)
+        return isinstance(value, get_origin(kind)) and all(fits(one, get_args(kind)[-1]) for one in members)
     return isinstance(value, get_origin(kind) or kind)
 
 
@@ -178,7 +173,7 @@ def _fill(cls: type[T], what: str, given: object) -> T:
     if unknown := sorted(set(given) - set(hints)):
         raise ParameterError(f"{what} has the unknown key {unknown[0]!r}; known: {', '.join(hints)}")
     for key, value in given.items():
-        if not _fits(value, hints[key]):
+        if not fits(value, hints[key]):
             raise ParameterError(f"{what}: {key} must be {_word(hints[key])}, not {value!r}")
     try:
         return cls(**given)
@@ -250,109 +245,6 @@ def plain(recipe: Recipe) -> dict[str, Any]:
     return asdict(recipe)
 
 
-def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recipe]:
-    """Read the recipes of an edition, in the order of the file, parents before children.
-
-    Parameters
-    ----------
-    edition
-        A named size of the same zoo: its `step_scale` multiplies all training steps.
-    path
-        A YAML file with `editions`, `defaults` (of all, and of each kind), and `models`. An entry of the models with
-        a `count` is a series, see `_series`.
-
-    Raises
-    ------
-    ParameterError
-        If the edition is unknown, or a recipe has an unknown, missing or ill-typed key.
-    ZooError
-        If a parent is missing, or the parents make a circle.
-    """
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for part in ("editions", "defaults", "models"):
-        if not isinstance(content, dict) or not isinstance(content.get(part), dict):
-            raise ParameterError(f"{path} must have the mappings editions, defaults and models; {part} is missing")
-    if edition not in content["editions"]:
-        raise ParameterError(f"unknown zoo edition {edition!r}; known: {', '.join(content['editions'])}")
-    scale = content["editions"][edition]["step_scale"]
-    recipes = {}
-    for entry, given in content["models"].items():
-        given = given if isinstance(given, dict) else {}
-        defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(str(given.get("kind")), {})}
-        for name, one in _series(entry, {"parent": None, **defaults, **given}, edition):
-            recipes[name] = _scaled(parse({"name": name, **one}), scale)
-    return _with_architectures(in_order(recipes))
-
-
-def _series(entry: str, given: Mapping[str, Any], edition: str) -> list[tuple[str, dict[str, Any]]]:
-    """Write out an entry with a `count`: models entry-01, entry-02, ... that differ in their seeds alone.
-
-    `seed` and `order_seed` rise by one from model to model, and ``{n}`` in the parent is the model's own number. A
-    count for each edition is a mapping: a smaller edition has the first models of a larger one.
-    """
-    if "count" not in given:
-        return [(entry, dict(given))]
-    count = given["count"]
-    if isinstance(count, Mapping):
-        count = count.get(edition)
-    if not _fits(count, int) or not 1 <= count <= 99:
-        raise ParameterError(f"zoo recipe {entry!r}: count must be a whole number from 1 to 99, not {count!r}")
-    made = []
-    for i in range(count):
-        one = {key: value for key, value in given.items() if key != "count"}
-        for key in ("seed", "order_seed"):
-            if _fits(one.get(key), int):
-                one[key] += i
-        if isinstance(one["parent"], str):
-            one["parent"] = one["parent"].replace("{n}", f"{i + 1:02d}")
-        made.append((f"{entry}-{i + 1:02d}", one))
-    return made
-
-
-def _scaled(recipe: Recipe, scale: float) -> Recipe:
-    """Multiply all steps, none of them down to nothing."""
-    steps = max(min(1, recipe.steps), round(recipe.steps * scale))
-    stop = recipe.stop_after and max(1, round(recipe.stop_after * scale))
-    return replace(recipe, steps=steps, stop_after=stop)
-
-
-def _with_architectures(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Give derived models that name no architecture their parent's; parents stand before children."""
-    full: dict[str, Recipe] = {}
-    for name, recipe in recipes.items():
-        parent = full[recipe.parent] if recipe.parent is not None else None
-        architecture = recipe.architecture or (parent.architecture if parent else None)
-        full[name] = recipe = replace(recipe, architecture=architecture)
-        began = [(one.architecture, one.shape, one.seed) for one in (recipe, parent) if one]
-        if recipe.kind == "rerun" and (began[0] != began[1] or recipe.order_seed is None):
-            raise ZooError(
-                f"zoo recipe {name!r}: a rerun has the architecture, the shape and the seed of its parent "
-                f"{recipe.parent!r}, and an order_seed of its own"
-            )
-    return full
-
-
-def in_order(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Keep the order given, which is that of the tree, but put each model after its parent.
-
-    Raises
-    ------
-    ZooError
-        If a parent is missing, or a model descends from itself.
-    """
-    ordered: dict[str, Recipe] = {}
-    for name in recipes:
-        chain = [name]
-        while (parent := recipes[chain[-1]].parent) is not None:
-            if parent not in recipes:
-                raise ZooError(f"zoo recipe {chain[-1]!r}: its parent {parent!r} is not in the zoo")
-            chain.append(parent)
-            if parent in chain[:-1]:
-                raise ZooError(f"zoo recipes descend from themselves: {' <- '.join(chain)}")
-        ordered.update({one: recipes[one] for one in reversed(chain) if one not in ordered})
-    return ordered
-
-
 def collection(name: str, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
     """Keep the recipes of one collection, in their order.
 
@@ -365,11 +257,6 @@ def collection(name: str, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
         return found
     known = dict.fromkeys(recipe.collection for recipe in recipes.values())
     raise ZooError(f"the zoo has no collection {name!r}; it has {', '.join(known)}")
-
-
-def default_edition() -> str:
-    """Return the edition that a bare name means: ``$PROVLAB_ZOO_EDITION``, else "default"."""
-    return os.environ.get(EDITION_VARIABLE) or "default"
 
 
 def named(name: str, recipes: Mapping[str, Recipe]) -> Recipe:

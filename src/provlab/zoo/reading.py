@@ -1,0 +1,126 @@
+"""The zoo of an edition, read from ``families.yml``: series written out, steps scaled, parents before children."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from provlab.errors import ParameterError, ZooError
+from provlab.zoo.recipes import Recipe, fits, parse
+
+FAMILIES = Path(__file__).with_name("families.yml")
+EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"
+_LONGEST_SERIES = 99
+
+
+def default_edition() -> str:
+    """Return the edition that a bare name means: ``$PROVLAB_ZOO_EDITION``, else "default"."""
+    return os.environ.get(EDITION_VARIABLE) or "default"
+
+
+def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recipe]:
+    """Read the recipes of an edition, in the order of the file, parents before children.
+
+    Parameters
+    ----------
+    edition
+        A named size of the same zoo: its `step_scale` multiplies all training steps.
+    path
+        A YAML file with `editions`, `defaults` (of all, and of each kind), and `models`. An entry of the models with
+        a `count` is a series, see `_series`.
+
+    Raises
+    ------
+    ParameterError
+        If the edition is unknown, or a recipe has an unknown, missing or ill-typed key.
+    ZooError
+        If a parent is missing, or the parents make a circle.
+    """
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for part in ("editions", "defaults", "models"):
+        if not isinstance(content, dict) or not isinstance(content.get(part), dict):
+            raise ParameterError(f"{path} must have the mappings editions, defaults and models; {part} is missing")
+    if edition not in content["editions"]:
+        raise ParameterError(f"unknown zoo edition {edition!r}; known: {', '.join(content['editions'])}")
+    scale = content["editions"][edition]["step_scale"]
+    recipes = {}
+    for entry, given in content["models"].items():
+        given = given if isinstance(given, dict) else {}
+        defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(str(given.get("kind")), {})}
+        for name, one in _series(entry, {"parent": None, **defaults, **given}, edition):
+            recipes[name] = _scaled(parse({"name": name, **one}), scale)
+    return _with_architectures(in_order(recipes))
+
+
+def _series(entry: str, given: Mapping[str, Any], edition: str) -> list[tuple[str, dict[str, Any]]]:
+    """Write out an entry with a `count`: models entry-01, entry-02, ... that differ in their seeds alone.
+
+    `seed` and `order_seed` rise by one from model to model, and ``{n}`` in the parent is the model's own number. A
+    count for each edition is a mapping: a smaller edition has the first models of a larger one.
+    """
+    if "count" not in given:
+        return [(entry, dict(given))]
+    count = given["count"]
+    if isinstance(count, Mapping):
+        count = count.get(edition)
+    if not fits(count, int) or not 1 <= count <= _LONGEST_SERIES:
+        raise ParameterError(
+            f"zoo recipe {entry!r}: count must be a whole number from 1 to {_LONGEST_SERIES}, not {count!r}"
+        )
+    made = []
+    for i in range(count):
+        one = {key: value for key, value in given.items() if key != "count"}
+        for key in ("seed", "order_seed"):
+            if fits(one.get(key), int):
+                one[key] += i
+        if isinstance(one["parent"], str):
+            one["parent"] = one["parent"].replace("{n}", f"{i + 1:02d}")
+        made.append((f"{entry}-{i + 1:02d}", one))
+    return made
+
+
+def _scaled(recipe: Recipe, scale: float) -> Recipe:
+    """Multiply all steps, none of them down to nothing."""
+    steps = max(min(1, recipe.steps), round(recipe.steps * scale))
+    stop = recipe.stop_after and max(1, round(recipe.stop_after * scale))
+    return replace(recipe, steps=steps, stop_after=stop)
+
+
+def _with_architectures(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """Give derived models that name no architecture their parent's; parents stand before children."""
+    full: dict[str, Recipe] = {}
+    for name, recipe in recipes.items():
+        parent = full[recipe.parent] if recipe.parent is not None else None
+        architecture = recipe.architecture or (parent.architecture if parent else None)
+        full[name] = recipe = replace(recipe, architecture=architecture)
+        began = [(one.architecture, one.shape, one.seed) for one in (recipe, parent) if one]
+        if recipe.kind == "rerun" and (began[0] != began[1] or recipe.order_seed is None):
+            raise ZooError(
+                f"zoo recipe {name!r}: a rerun has the architecture, the shape and the seed of its parent "
+                f"{recipe.parent!r}, and an order_seed of its own"
+            )
+    return full
+
+
+def in_order(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """Keep the order given, which is that of the tree, but put each model after its parent.
+
+    Raises
+    ------
+    ZooError
+        If a parent is missing, or a model descends from itself.
+    """
+    ordered: dict[str, Recipe] = {}
+    for name in recipes:
+        chain = [name]
+        while (parent := recipes[chain[-1]].parent) is not None:
+            if parent not in recipes:
+                raise ZooError(f"zoo recipe {chain[-1]!r}: its parent {parent!r} is not in the zoo")
+            chain.append(parent)
+            if parent in chain[:-1]:
+                raise ZooError(f"zoo recipes descend from themselves: {' <- '.join(chain)}")
+        ordered.update({one: recipes[one] for one in reversed(chain) if one not in ordered})
+    return ordered
