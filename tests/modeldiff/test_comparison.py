@@ -141,11 +141,11 @@ def test_normalisation_makes_sample_sizes_irrelevant():
 
 
 def test_a_constant_in_the_log_weights_does_not_matter():
-    a = sampled([2.5, 3.0, 3.5], [3.0, 2.5, 3.0], log_weight=[800.0, 801.0, 802.0])
-    b = sampled([2.5, 3.0, 3.5], [3.0, 2.5, 3.0], log_weight=[-900.0, -899.0, -898.0])
-    found = compare(a, b, Z)
-    np.testing.assert_allclose(found.terms(), found.terms()[[1, 0, 3, 2]][::-1][[1, 0, 3, 2]][::-1])
-    np.testing.assert_allclose(found.a.weight / found.a.weight.sum(), found.b.weight / found.b.weight.sum())
+    rng = np.random.default_rng(5)
+    own, other, weight = rng.uniform(2, 4, 50), rng.uniform(2, 4, 50), rng.normal(0, 1, 50)
+    plain = compare(sampled(own, other, log_weight=weight), sampled(own, other, log_weight=weight), Z)
+    moved = compare(sampled(own, other, log_weight=weight + 800), sampled(own, other, log_weight=weight - 900), Z)
+    np.testing.assert_allclose(plain.terms(), moved.terms())
 
 
 def test_three_models_through_a_reference():
@@ -271,11 +271,20 @@ def test_refusals_name_the_way_out(call, message):
 
 
 def test_one_chain_gives_no_interval():
-    one = sampled([3.0, 3.2], [3.1, 3.1], chain=[5, 5])
+    own, other = [3.0, 3.2, 3.0, 3.2], [3.1, 3.1, 3.1, 3.1]
+    one = sampled(own, other, chain=[5, 5, 5, 5])
     with pytest.raises(InputError, match="at least two independent"):
         compare(one, one, Z).ratio()
     with pytest.raises(InputError, match="level must lie between 0 and 1"):
-        compare(sampled([3.0, 3.2], [3.1, 3.1]), sampled([3.0, 3.2], [3.1, 3.1]), Z).ratio(level=95)
+        compare(sampled(own, other), sampled(own, other), Z).ratio(level=95)
+
+
+def test_a_handful_of_common_draws_is_refused():
+    """One heavy draw in R3 would decide the unit of everything: 20 draws worth 1.0 equal ones."""
+    own, other = np.full(20, 3.0), np.full(20, 3.1)
+    heavy = np.r_[50.0, np.zeros(19)]
+    with pytest.raises(NotComparableError, match=r"20 draws of model A, worth 1\.0 equal ones.*or compare counts"):
+        compare(sampled(own, other, log_weight=heavy), sampled(own, other), Z).terms()
 
 
 # Composition ----------------------------------------------------------------------------------------------------------

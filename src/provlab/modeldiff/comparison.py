@@ -45,6 +45,7 @@ Normalisation = Literal["R3", "count"]
 #: the four terms of Equations 3 and 7, in their order
 TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
 # a term that is empty cannot be the unit of the others; then the next of these is
+_LEAST_COMMON = 3.0  # effective draws in R3: with fewer, one draw decides what everything is divided by
 _REFERENCES = ("PD_AB", "PD_BA", "PA_AB", "PA_BA")
 
 
@@ -170,7 +171,7 @@ class Comparison:
         Raises
         ------
         NotComparableError
-            By "R3": none of a model's inputs is in Z for the other too. By "count": the weights are no counts.
+            By "R3": no draws of a model are in Z for the other too, or too few. By "count": the weights are no counts.
         """
         sums = [_shares(direction, threshold).sum(axis=0) for direction in (self.a, self.b)]
         units = [self._unit(direction) for direction in (self.a, self.b)]
@@ -187,11 +188,18 @@ class Comparison:
                     "a level of infinite temperature, or by generation"
                 )
             return float(self.a.weight.sum() * np.exp(self.a.log_unit - direction.log_unit))
-        if not direction.weight[direction.common].sum() > 0:
+        common = direction.weight[direction.common]
+        if not common.sum() > 0:
             raise NotComparableError(
                 f"no input of model {direction.side} with NLL in Z = [{self.z[0]:g}, {self.z[1]:g}] is in Z for the "
                 "other model as well (R3 is empty), so the directions share no measure; widen Z, draw more, or compare "
                 "counts"
+            )
+        effective = float(common.sum() ** 2 / (common**2).sum())
+        if not direction.exact and effective < _LEAST_COMMON:
+            raise NotComparableError(
+                f"R3 holds {len(common)} draws of model {direction.side}, worth {effective:.1f} equal ones, too few "
+                f"to divide by ({_LEAST_COMMON:g} are needed); widen Z, draw more, or compare counts"
             )
         return None
 
@@ -275,6 +283,28 @@ class Comparison:
         with np.errstate(divide="ignore", invalid="ignore"):
             low, high = _percentiles(drawn[:, :-1] / (drawn[:, [-1]] if unit is None else unit), level)
         return Histogram(edges, value, low, high, level)
+
+    def log10_more(self, *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0) -> tuple[float, float, float]:
+        """Return log10 of how many times more inputs B has in Z than A, and its interval by chain bootstrap.
+
+        Raises
+        ------
+        NotComparableError
+            The weights are no counts.
+        """
+        rng = np.random.default_rng(seed)
+        logs = []
+        for direction in (self.a, self.b):
+            if direction.log_unit is None:
+                raise NotComparableError(f"the weights of model {direction.side} are known up to a factor only")
+            sums = np.bincount(direction.chain, direction.weight, minlength=direction.n_chains)
+            counts = np.ones((n_resamples, 1)) if direction.exact else _counts(direction.n_chains, n_resamples, rng)
+            drawn = np.concatenate([[sums.sum()], counts @ sums])
+            with np.errstate(divide="ignore"):
+                logs.append((direction.log_unit + np.log(drawn)) / np.log(10))
+        more = logs[1] - logs[0]
+        low, high = _percentiles(more[1:], level)
+        return float(more[0]), float(low), float(high)
 
     def in_units_of_reference(self, threshold: float = 0.0) -> NDArray[np.float64]:
         """Return the four terms in units of ``|X_A|``, the number of A's inputs (Appendix B, Equations 14 to 17).

@@ -80,6 +80,36 @@ def composition(
     return found
 
 
+def label_share(
+    direction: Direction, label: ArrayLike, rows: NDArray[np.bool_], *, n_resamples: int = 1000, seed: int = 0
+) -> NDArray[np.float64]:
+    """Return the weighted mean of a label over some rows, and after it what resampled chains would have given.
+
+    Parameters
+    ----------
+    direction
+        Of one model's inputs.
+    label
+        ``(n,)`` a number for each row.
+    rows
+        ``(n,)`` bool: which are meant.
+
+    Returns
+    -------
+    ndarray
+        ``(1 + n_resamples,)``, NaN where a resample has none of the rows.
+    """
+    values = np.asarray(label, dtype=float)
+    if values.shape != direction.difference.shape or not direction.weight[rows].sum() > 0:
+        raise InputError(f"label must hold one number for each of {len(direction.difference)} inputs, and rows some")
+    sums = direction.sums(np.stack([rows * values, rows], axis=1))
+    even = np.full(direction.n_chains, 1 / direction.n_chains)
+    counts = np.random.default_rng(seed).multinomial(direction.n_chains, even, size=n_resamples)
+    drawn = np.concatenate([np.ones((1, direction.n_chains), dtype=np.int64), counts]) @ sums
+    with np.errstate(invalid="ignore"):
+        return np.asarray(drawn[:, 0] / drawn[:, 1])
+
+
 def _draw(
     rows: NDArray[np.int64],
     weight: NDArray[np.float64],

@@ -129,6 +129,20 @@ class Direction:
         place = np.searchsorted(reached, np.asarray(q, dtype=float) - 1e-12)
         return self.difference[order][np.minimum(place, len(order) - 1)]
 
+    def share_below(
+        self, threshold: float = 0.0, *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0
+    ) -> tuple[float, float, float]:
+        """Return the share of the inputs with D < -threshold, and its interval by chain bootstrap."""
+        sums = self.sums(np.stack([self.difference < -threshold, np.ones(len(self.difference), dtype=bool)], axis=1))
+        share = float(sums[:, 0].sum() / sums[:, 1].sum())
+        if self.exact or self.n_chains < 2:
+            return share, share, share
+        even = np.full(self.n_chains, 1 / self.n_chains)
+        drawn = np.random.default_rng(seed).multinomial(self.n_chains, even, size=n_resamples) @ sums
+        tail = (1 - level) / 2
+        low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [tail, 1 - tail])
+        return share, float(low), float(high)
+
     def sums(self, columns: NDArray[np.floating] | NDArray[np.bool_]) -> NDArray[np.float64]:
         """Sum the weight of ``(n, k)`` indicators in each chain: ``(n_chains, k)``."""
         n = self.n_chains

@@ -1,0 +1,181 @@
+"""Pictures of two models over the inputs that each finds likely: rho(D), densities of states, kinds of evidence."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from provlab.plots import style
+from provlab.plots.figure import Figure
+from provlab.plots.style import require, styled
+from provlab.plots.toy import DIRECTION_COLORS
+
+MODELS = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """rho(D) of both directions of one comparison, over common bins.
+
+    Attributes
+    ----------
+    title
+        Of the comparison.
+    edges
+        ``(k + 1,)`` of D.
+    a, b
+        ``(3, k)`` each: value, low and high of rho_A->B and of rho_B->A, scaled alike.
+    """
+
+    title: str
+    edges: NDArray[np.float64]
+    a: NDArray[np.float64]
+    b: NDArray[np.float64]
+
+
+@styled
+def differences(panels: Sequence[Panel], *, labels: tuple[str, str], xlabel: str, caption: str) -> Figure:
+    """Draw rho_A->B(D) and rho_B->A(D) in one panel for each comparison, with zero marked (the paper's Figures 3, 4).
+
+    Parameters
+    ----------
+    panels
+        Comparisons, two in a row.
+    labels
+        What the two directions are called.
+    xlabel
+        Of D.
+    caption
+        What to see.
+    """
+    require(panels, "panels: nothing to draw")
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = style.canvas(0.4 + 1.9 * rows, style.WIDTH if columns == 2 else 4.2)
+    board = figure.subplots(rows, columns, squeeze=False)
+    told = []
+    for axes, panel in zip(board.flat, panels, strict=False):
+        width = np.diff(panel.edges)
+        for values, color, line, label in zip((panel.a, panel.b), DIRECTION_COLORS, ("-", "--"), labels, strict=True):
+            require(values.shape == (3, len(width)), f"{panel.title}: needs value, low and high of {len(width)} bins")
+            value, low, high = np.where(np.isfinite(values), values, np.nanmax(values[0])) / width
+            axes.stairs(high, panel.edges, baseline=low, fill=True, color=color, alpha=0.25, linewidth=0)
+            axes.stairs(value, panel.edges, color=color, linewidth=1.5, linestyle=line, label=label)
+        axes.axvline(0, color=style.MUTED, linewidth=0.9, linestyle=":", zorder=0)
+        axes.set_title(panel.title, loc="left")
+        # a band of one bin may reach far beyond all values: the steps are what is read
+        top = max(panel.a[0].max() / width.min(), panel.b[0].max() / width.min())
+        axes.set_ylim(0, 1.25 * max(top, 1e-12))
+        middle = (panel.edges[1:] + panel.edges[:-1]) / 2
+        below = [float(v[0][middle < 0].sum() / max(v[0].sum(), 1e-300)) for v in (panel.a, panel.b)]
+        told.append(f"{panel.title}: {below[0]:.0%} of A's inputs and {below[1]:.0%} of B's have D below zero")
+    for axes in board.flat[len(panels) :]:
+        axes.set_axis_off()
+    for axes in board[-1]:
+        axes.set_xlabel(xlabel)
+    for axes in board[:, 0]:
+        axes.set_ylabel("inputs per nat")
+    board[0, 0].legend(loc="upper left", fontsize=style.SMALL)
+    return Figure(figure, caption, f"Histograms of D. {caption} {'; '.join(told)}.")
+
+
+@styled
+def densities(
+    series: Mapping[str, pd.DataFrame],
+    *,
+    xlabel: str,
+    caption: str,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+) -> Figure:
+    """Draw log10 of the number of inputs against their loss, one line a model.
+
+    Parameters
+    ----------
+    series
+        Frames with the columns x (bin's middle), y, low and high (log10 of a number).
+    ranges
+        Ranges of loss to shade, by their names.
+    """
+    require(series, "series: nothing to draw")
+    figure = style.canvas(3.0, 5.0)
+    axes = figure.add_subplot()
+    for name, (low, high) in (ranges or {}).items():
+        axes.axvspan(low, high, color=style.GRID, alpha=0.6, linewidth=0)
+        axes.text((low + high) / 2, 0.03, name, ha="center", fontsize=style.SMALL, transform=axes.get_xaxis_transform())
+    told = []
+    for i, (name, frame) in enumerate(series.items()):
+        require({"x", "y", "low", "high"} <= set(frame.columns), f"{name}: needs the columns x, y, low and high")
+        data = frame[np.isfinite(frame["y"])].sort_values("x")
+        color = MODELS[i % len(MODELS)]
+        low = data["low"].where(np.isfinite(data["low"]), data["y"])
+        axes.fill_between(data["x"], low, data["high"], color=color, alpha=0.25, linewidth=0)
+        axes.plot(
+            data["x"],
+            data["y"],
+            style.MARKERS[i] + style.LINES[i % 4],
+            color=color,
+            markersize=3,
+            linewidth=1.1,
+            label=name,
+        )
+        told.append(f"{name} from 10^{data['y'].iloc[0]:.0f} at {data['x'].iloc[0]:.2f} to 10^{data['y'].iloc[-1]:.0f}")
+    axes.set(xlabel=xlabel, ylabel=r"$\log_{10}$ of the number of inputs")
+    axes.legend(loc="lower right")
+    style.value_grid(axes)
+    return Figure(figure, caption, f"Density of states. {caption} {'; '.join(told)}.")
+
+
+@styled
+def both_evidence(
+    rows: Sequence[str],
+    shares: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]],
+    log10_p: Mapping[str, ArrayLike],
+    *,
+    caption: str,
+) -> Figure:
+    """Draw what Model-diff and the tests of independence say of the same pairs, one line a pair.
+
+    Parameters
+    ----------
+    rows
+        Names of the pairs.
+    shares
+        For each direction, share of inputs with D below zero, ``(n,)``, with the ends of its interval.
+    log10_p
+        For each statistic, log10 p of each pair, ``(n,)``, NaN where it was not run.
+    """
+    require(rows and shares and log10_p, "rows, shares and log10_p must each hold something")
+    figure = style.canvas(1.0 + 0.34 * len(rows))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1))
+    place = np.arange(len(rows))
+    for i, ((name, (value, low, high)), color) in enumerate(zip(shares.items(), DIRECTION_COLORS, strict=False)):
+        at = place + (i - 0.5) * 0.22
+        middle = np.asarray(value, dtype=float)
+        left.hlines(at, np.asarray(low, dtype=float), np.asarray(high, dtype=float), color=color, linewidth=1.2)
+        left.plot(middle, at, style.MARKERS[i], color=color, markersize=4.5, label=name)
+    left.axvline(0.5, color=style.MUTED, linewidth=0.9, linestyle=":", zorder=0)
+    left.set(xlim=(-0.04, 1.04), xlabel="share of inputs with D < 0", title="where they disagree")
+    for i, (name, values) in enumerate(log10_p.items()):
+        array = -np.asarray(values, dtype=float)
+        at = place + (i - (len(log10_p) - 1) / 2) * 0.2
+        right.plot(
+            array, at, style.MARKERS[i + 2], color=MODELS[(i + 2) % 5], markersize=4.5, label=style.symbol(name),
+            markerfacecolor="none" if i % 2 else MODELS[(i + 2) % 5],
+        )  # fmt: skip
+    right.set_xscale("symlog", linthresh=1)
+    right.axvline(2.0, color=style.DEPENDENT, linewidth=0.9, linestyle="--", zorder=0)
+    right.set(xlabel=r"$-\log_{10}\,p$", title="whether they share an origin", xlim=(-0.1, None))
+    for axes in (left, right):
+        axes.set_yticks(place, rows)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.tick_params(axis="y", length=0)
+        style.value_grid(axes, "x")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=3, fontsize=style.SMALL, handletextpad=0.2)
+    told = []
+    for k, row in enumerate(rows):
+        said = [f"{np.asarray(v[0])[k]:.0%} below zero ({name})" for name, v in shares.items()]
+        said += [f"{style.word(name)} {np.asarray(v)[k]:,.1f}" for name, v in log10_p.items()]
+        told.append(f"{row}: {', '.join(said)}")
+    return Figure(figure, caption, f"Two panels, one line a pair of models. {caption} {'; '.join(told)}.")
