@@ -159,9 +159,10 @@ def blocks_needed(
         raise InputError("give either pilot, log10 p of some blocks, or separation, for the model's answer")
     if not -300.0 <= target < 0.0:
         raise InputError(f"target is {target}; it must be a log10 p from -300 to below 0")
-    for name, value in (("power", power), ("level", level)):
-        if not 0.0 < value < 1.0:
-            raise InputError(f"{name} is {value}; it must lie strictly between 0 and 1")
+    if not 0.0 < power < 1.0:
+        raise InputError(f"power is {power}; it must lie strictly between 0 and 1")
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level is {level}; it must lie strictly between 0 and 1")
     if separation is not None:
         share = recovered_share(separation)
         found = evidence(separation.width, share)
