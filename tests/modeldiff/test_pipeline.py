@@ -1,0 +1,109 @@
+"""The four steps end to end on two tiny models whose whole space can be listed."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from provlab.errors import CheckpointError, InputError
+from provlab.modeldiff import pipeline
+from provlab.modeldiff.comparison import from_enumeration
+
+VOCABULARY, LENGTH = 4, 5
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_positions=6, n_embd=16, n_layer=2, n_head=2, initializer_range=0.4,
+        bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    for seed in (1, 2):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            GPT2LMHeadModel(config).save_pretrained(folder / f"m{seed}")
+    opened = pipeline.open_models([str(folder / "m1"), str(folder / "m2")])
+    return list(opened.values())
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return pipeline.Kept(tmp_path / "kept")
+
+
+@pytest.fixture(scope="module")
+def truth(models):
+    tokens = np.array(list(itertools.product(range(VOCABULARY), repeat=LENGTH)))
+    losses = [model.nll(tokens) for model in models]
+    z = tuple(np.quantile(np.concatenate(losses), [0.02, 0.4]))
+    return from_enumeration(*losses, z)
+
+
+def test_generation_finds_what_the_enumeration_knows(models, kept, truth):
+    """All four terms, by R3 and by counts, within 10%; |X| and |R3| too."""
+    diff = pipeline.model_diff(*models, truth.z, pipeline.Generation(20_000, LENGTH), kept, progress=False)
+    np.testing.assert_allclose(diff.by_r3.ratio().value, truth.ratio().value, rtol=0.1)
+    np.testing.assert_allclose(diff.by_count.ratio().value, truth.ratio().value, rtol=0.1)
+    summary = diff.summary()
+    np.testing.assert_allclose(summary["log10_inputs"], [truth.a.log10_number, truth.b.log10_number], atol=0.04)
+    common = np.log10(truth.a.weight[truth.a.common].sum())
+    np.testing.assert_allclose(summary["log10_common"], common, atol=0.05)
+    assert summary["by_r3"]["reference"] == "PD_AB"
+    assert summary["below_a"][1] <= truth.a.share_below()[0] <= summary["below_a"][2]
+    value, low, high = diff.by_count.log10_more()
+    assert low <= value <= high
+    assert value == pytest.approx(truth.log10_more()[0], abs=0.04)
+
+
+def test_replica_exchange_finds_the_same(models, kept, truth):
+    settings = pipeline.Exchange(LENGTH, (np.inf, 0.5, 0.25), n_chains=8, n_steps=1500, thin=2)
+    diff = pipeline.model_diff(*models, truth.z, settings, kept, progress=False)
+    np.testing.assert_allclose(diff.by_r3.ratio().value, truth.ratio().value, rtol=0.12)
+    np.testing.assert_allclose(diff.by_count.ratio().value, truth.ratio().value, rtol=0.12)
+
+
+def test_a_second_run_reads_what_the_first_kept(models, kept, truth):
+    settings = pipeline.Generation(400, LENGTH, n_chains=4)
+    first = pipeline.model_diff(*models, truth.z, settings, kept, progress=False)
+    before = [model.nll.evaluations for model in models]
+    second = pipeline.model_diff(*models, truth.z, settings, kept, progress=False)
+    assert [model.nll.evaluations for model in models] == before
+    np.testing.assert_array_equal(first.a.tokens, second.a.tokens)
+    np.testing.assert_array_equal(first.b.other, second.b.other)
+    other = pipeline.generated(models[0], pipeline.Generation(400, LENGTH, n_chains=4, seed=1), kept, progress=False)
+    assert (other.tokens != pipeline.generated(models[0], settings, kept, progress=False).tokens).any()
+
+
+def test_damaged_files_are_named(models, kept):
+    settings = pipeline.Generation(40, LENGTH, n_chains=2)
+    pipeline.generated(models[0], settings, kept, progress=False)
+    for path in kept.folder.iterdir():
+        path.write_bytes(b"no archive")
+    with pytest.raises(CheckpointError, match="are damaged; delete that file"):
+        pipeline.generated(models[0], settings, kept, progress=False)
+
+
+def test_judging_keeps_the_order_and_judges_once(models, kept):
+    tokens = np.array([[3, 1, 2, 0, 1], [0, 0, 1, 2, 3], [3, 1, 2, 0, 1]])
+    before = models[0].nll.evaluations
+    found = pipeline.judged(models[0], tokens, kept)
+    assert models[0].nll.evaluations == before + 2
+    np.testing.assert_allclose(found, models[0].nll(tokens), atol=1e-6)
+    assert len(pipeline.judged(models[0], tokens[:0], kept)) == 0
+
+
+def test_the_rule_for_z_and_its_pieces(models, kept):
+    text = np.random.default_rng(0).integers(0, VOCABULARY, 300)
+    pieces = pipeline.pieces(text, LENGTH, 50, seed=1)
+    assert pieces.shape == (50, LENGTH)
+    assert all(any((text[i : i + LENGTH] == piece).all() for i in range(296)) for piece in pieces[:5])
+    low, high = pipeline.typical_range(*models, pieces, kept, shares=(0.05, 0.5))
+    both = np.concatenate([model.nll(pieces) for model in models])
+    assert (low, high) == pytest.approx(tuple(np.quantile(both, [0.05, 0.5])))
+    with pytest.raises(InputError, match="shares must rise"):
+        pipeline.typical_range(*models, pieces, kept, shares=(0.5, 0.05))
+    with pytest.raises(InputError, match="too few for pieces of 400"):
+        pipeline.pieces(text, 400, 2)
