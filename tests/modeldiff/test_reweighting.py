@@ -71,7 +71,7 @@ def test_free_energies_and_the_number_of_sequences(samples, dos):
     assert (error[1:] < 0.05).all()
     assert dos.free_energies[0] == 0
     assert_allclose(logsumexp(dos.log_weight), L * math.log(V), rtol=1e-12)
-    assert_allclose(dos.share.sum(axis=1), 1)
+    assert_allclose(dos.weights.share.sum(axis=1), 1)
     assert (dos.inefficiency >= 1).all()
 
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from provlab.errors import CheckpointError, InputError
-from provlab.modeldiff import nll, sampler
+from provlab.modeldiff import energy, nll, sampler
 from provlab.modeldiff.moves import Conditional, Mixture, MultiSite, SingleSite, SumPreserving
 from provlab.modeldiff.sampler import replica_exchange
 
@@ -254,7 +254,7 @@ def test_nonsense_from_the_model_is_named():
 
 
 def test_memory_is_bounded_before_it_is_taken(monkeypatch):
-    monkeypatch.setattr(sampler, "_CONDITIONALS", 1000)
+    monkeypatch.setattr(energy, "_CONDITIONALS", 1000)
     with pytest.raises(InputError, match=r"conditionals of 72 sequences take .* fewer chains or levels"):
         run(Autoregressive(), Conditional(), steps=10)
 

@@ -16,8 +16,9 @@ from scipy.interpolate import PchipInterpolator
 
 from provlab.errors import InputError
 from provlab.modeldiff.diagnostics import NotConverged
+from provlab.modeldiff.energy import Nll
 from provlab.modeldiff.moves import Mixture, Move
-from provlab.modeldiff.sampler import Nll, Samples, replica_exchange
+from provlab.modeldiff.sampler import Samples, replica_exchange
 
 _FIRST = 8  # levels of the first ladder
 _LEAST = 1e-3  # a rejection rate below this is not told from zero by a pilot run

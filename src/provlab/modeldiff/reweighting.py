@@ -10,8 +10,6 @@ Draws of one chain resemble each other. A level's draws count ``n_k`` = draws / 
 inefficiency, and intervals come from resampling whole chains.
 """
 
-import logging
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from provlab.errors import InputError
+from provlab.modeldiff import mbar
 from provlab.modeldiff.diagnostics import Convergence, NotConverged, between, converged
 from provlab.modeldiff.sampler import Samples
-
-_NEWTON_STEPS = 50
-_SOLVED = 1e-9  # largest relative error left in the MBAR equations
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,40 +72,40 @@ class DensityOfStates:
     ----------
     temperatures
         ``(level,)`` hottest first, infinity.
-    free_energies
-        ``(level,)``: minus log of the mean of exp(-NLL / T) over the whole space, so 0 at infinity.
     inefficiency
         ``(level,)`` statistical inefficiency g, at least 1: draws for each effective one.
-    overlap
-        ``(level - 1,)`` of each level with the next colder one: the integral of p q / (p + q), from 0 to 1/2. That is
-        the off-diagonal of the overlap matrix of two levels with equally many draws (Klimovich, Shirts and Mobley
-        2015); how many draws there are does not enter.
     log_total
         Log of the number of sequences, ``length * log(vocabulary)``.
     nll, chain
         ``(n,)``: of all draws, flattened from ``(temperature, chain, draw)``.
     log_weight
         ``(n,)``: log of how many sequences each draw stands for; they sum to the whole space.
-    share
-        ``(n, level)``: which levels would have drawn each, rows sum to 1.
+    weights
+        The solution of the MBAR equations behind it.
     """
 
     temperatures: NDArray[np.float64]
-    free_energies: NDArray[np.float64]
     inefficiency: NDArray[np.float64]
-    overlap: NDArray[np.float64]
     log_total: float
     nll: NDArray[np.float64]
     chain: NDArray[np.int64]
     log_weight: NDArray[np.float64]
-    share: NDArray[np.float64]
-    _score: NDArray[np.float64]
-    _information: NDArray[np.float64]
+    weights: mbar.Weights
+
+    @property
+    def free_energies(self) -> NDArray[np.float64]:
+        """``(level,)``: minus log of the mean of exp(-NLL / T) over the whole space, so 0 at infinity."""
+        return self.weights.free_energies
+
+    @property
+    def overlap(self) -> NDArray[np.float64]:
+        """``(level - 1,)`` of each level with the next colder one, from 0 to 1/2; see `mbar.Weights`."""
+        return self.weights.overlap
 
     @property
     def n_chains(self) -> int:
         """Number of independent chains."""
-        return len(self._score)
+        return len(self.weights.score)
 
     def replicates(self, n: int, *, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Draw chains with replacement and solve for the free energies anew, `n` times.
@@ -120,8 +116,8 @@ class DensityOfStates:
         rng = np.random.default_rng(seed)
         chains = self.n_chains
         for counts in rng.multinomial(chains, np.full(chains, 1 / chains), size=n):
-            score = np.einsum("c,ck->k", counts, self._score)
-            information = np.einsum("c,ckl->kl", counts, self._information)
+            score = np.einsum("c,ck->k", counts, self.weights.score)
+            information = np.einsum("c,ckl->kl", counts, self.weights.information)
             change = np.zeros(len(score))
             change[1:] = np.linalg.lstsq(information[1:, 1:], score[1:], rcond=None)[0]
             yield counts, change
@@ -134,7 +130,7 @@ class DensityOfStates:
         A statistic of the weights computed for each has the spread that other chains would have given it: both what
         the chains found and their free energies vary.
         """
-        log_weight, share, chain = self.log_weight[rows], self.share[rows], self.chain[rows]
+        log_weight, share, chain = self.log_weight[rows], self.weights.share[rows], self.chain[rows]
         with np.errstate(divide="ignore"):
             for counts, change in self.replicates(n, seed=seed):
                 yield log_weight + np.log(counts)[chain] - np.log(share @ np.exp(change))
@@ -248,43 +244,21 @@ def density_of_states(
     (converged(samples) if gate is None else gate).require()
 
     levels, chains, draws = samples.nll.shape
-    nll = samples.nll.reshape(-1)
-    level = np.repeat(np.arange(levels), chains * draws)
-    chain = np.tile(np.repeat(np.arange(chains), draws), levels)
     inefficiency = np.maximum(1.0, chains * draws / samples.diagnostics.ess)
-    n = chains * draws / inefficiency
-    free = _solve(samples, inefficiency, max_solved)
-
-    multiplicity = 1.0 / inefficiency[level]
-    for _ in range(_NEWTON_STEPS):
-        log_share = np.log(n) + free - samples.betas * nll[:, None]
-        log_weight = -logsumexp(log_share, axis=1)
-        share = np.exp(log_share + log_weight[:, None])
-        score, information = _equations(share, multiplicity, chain, n / chains, chains)
-        total = score.sum(axis=0)
-        if np.abs(total / n).max() < _SOLVED:
-            break
-        free[1:] += np.linalg.lstsq(information.sum(axis=0)[1:, 1:], total[1:], rcond=None)[0]
-    else:
+    found = mbar.solve(samples.nll, samples.betas, inefficiency, max_solved)
+    # first, since a gap in the ladder is the usual reason for no solution
+    _check_overlap(found.overlap, samples.temperatures, min_overlap)
+    if not found.solved:
         raise NotConverged("not converged: MBAR found no free energies; run more steps, or add temperatures")
-
-    overlap = _overlap(nll, share * multiplicity[:, None] / n, free, samples.betas)
-    _check_overlap(overlap, samples.temperatures, min_overlap)
-    log_total = samples.length * np.log(samples.vocabulary)
-    log_weight = log_weight + np.log(multiplicity)
-    log_weight += log_total - logsumexp(log_weight)
+    log_total = samples.length * float(np.log(samples.vocabulary))
     return DensityOfStates(
-        samples.temperatures,
-        free,
-        inefficiency,
-        overlap,
-        float(log_total),
-        nll,
-        chain,
-        log_weight,
-        share,
-        score,
-        information,
+        temperatures=samples.temperatures,
+        inefficiency=inefficiency,
+        log_total=log_total,
+        nll=samples.nll.reshape(-1),
+        chain=np.tile(np.repeat(np.arange(chains), draws), levels),
+        log_weight=found.log_weight + log_total,
+        weights=found,
     )
 
 
@@ -332,63 +306,6 @@ def _log_sums(place: NDArray[np.int64], log_weight: NDArray[np.float64], n_bins:
     finite = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.bincount(place, np.exp(log_weight - finite[place]), minlength=n_bins)) + finite)
-
-
-def _solve(samples: Samples, inefficiency: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    """Free energies by pymbar, from draws far enough apart to be nearly independent."""
-    logger = logging.getLogger("pymbar")
-    if logger.level == logging.NOTSET:  # it greets every import with a banner about JAX
-        logger.setLevel(logging.ERROR)
-    from pymbar import MBAR  # type: ignore[import-untyped]
-
-    _, chains, draws = samples.nll.shape
-    budget = max(1, most // (len(inefficiency) * chains))
-    picked = []
-    for level, g in zip(samples.nll, inefficiency, strict=True):
-        kept = int(np.clip(np.round(draws / g), 1, min(draws, budget)))
-        picked.append(level[:, np.linspace(0, draws - 1, kept).round().astype(int)].reshape(-1))
-    energies = np.concatenate(picked)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of trial steps and of its own options; the caller checks the equations
-        solution = MBAR(samples.betas[:, None] * energies, [len(level) for level in picked])
-    free = np.asarray(solution.f_k, dtype=np.float64)
-    return free - free[0]
-
-
-def _equations(
-    share: NDArray[np.float64],
-    multiplicity: NDArray[np.float64],
-    chain: NDArray[np.int64],
-    expected: NDArray[np.float64],
-    chains: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what each chain contributes to the MBAR equations and to their derivative.
-
-    The equations say that the draws' shares of level k sum to n_k. Returns ``(chain, level)`` n_k minus that sum, and
-    ``(chain, level, level)`` its derivative by minus the free energies.
-    """
-    score = np.empty((chains, share.shape[1]))
-    information = np.empty((chains, share.shape[1], share.shape[1]))
-    for c in range(chains):
-        rows = chain == c
-        of_chain, weights = share[rows], multiplicity[rows]
-        summed = weights @ of_chain
-        score[c] = expected - summed
-        information[c] = np.diag(summed) - (of_chain * weights[:, None]).T @ of_chain
-    return score, information
-
-
-def _overlap(
-    nll: NDArray[np.float64], weight: NDArray[np.float64], free: NDArray[np.float64], betas: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Overlap of neighbouring levels; `weight` ``(n, level)`` averages over a level's law, columns sum to 1."""
-    with np.errstate(over="ignore"):  # where a draw is impossible at the next level, that is what exp says
-        return np.array(
-            [
-                weight[:, k] @ (1 / (1 + np.exp(free[k] - free[k + 1] - (betas[k] - betas[k + 1]) * nll)))
-                for k in range(len(betas) - 1)
-            ]
-        )
 
 
 def _check_overlap(overlap: NDArray[np.float64], temperatures: NDArray[np.float64], least: float) -> None:

@@ -14,7 +14,7 @@ import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,23 +23,8 @@ from tqdm.auto import tqdm
 from provlab.errors import CheckpointError, InputError
 from provlab.files import atomic_file, digest
 from provlab.modeldiff.diagnostics import Diagnostics, diagnose
+from provlab.modeldiff.energy import SAME, Energy, Nll
 from provlab.modeldiff.moves import Mixture, Move, SingleSite, Tokens
-
-_CONDITIONALS = 4 << 30  # most bytes of conditionals kept for the present sequences
-_SAME = 1e-4  # nats by which two evaluations of one sequence may differ
-
-
-class Nll(Protocol):
-    """Mean token NLL, ``(n,)`` float64 in nats, of ``(n, length)`` tokens."""
-
-    def __call__(self, tokens: Tokens) -> NDArray[np.float64]: ...
-
-
-@runtime_checkable
-class HasConditionals(Protocol):
-    """An NLL that also tells the log probability of each token at each position, given what stands left of it."""
-
-    def conditionals(self, tokens: Tokens) -> NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +167,7 @@ def replica_exchange(
     burn_in = n_steps // 5 if burn_in is None else burn_in
     if not 0 <= burn_in <= n_steps - thin:
         raise InputError(f"burn_in must leave at least one draw of {n_steps} steps: from 0 to {n_steps - thin}")
-    energy = _Energy(nll, mixture.informed, vocabulary)
+    energy = Energy(nll, mixture.informed, vocabulary)
     run = _Run(energy, mixture, ladder, n_chains, vocabulary, length, thin, seed)
     first = run.uniform(seed) if start is None else _checked_start(start, run.rows, length, vocabulary)
     key = digest([vocabulary, length, repr(ladder.tolist()), n_chains, thin, seed, repr(mixture), first.tolist()])
@@ -219,50 +204,6 @@ def _checked_start(start: Tokens, rows: int, length: int, vocabulary: int) -> To
     return first.astype(np.int64)
 
 
-class _Energy:
-    """NLL and, for informed moves, conditionals of sequences, by one pass of the model."""
-
-    def __init__(self, nll: Nll, informed: bool, vocabulary: int) -> None:
-        self.nll = nll
-        self.vocabulary = vocabulary
-        self.evaluations = 0
-        self._skip: int | None = None
-        if informed and not isinstance(nll, HasConditionals):
-            raise InputError("an informed move needs an nll that has .conditionals; make one with nll.of(model)")
-        self.informed = informed
-
-    def __call__(self, tokens: Tokens) -> tuple[NDArray[np.float64], NDArray[np.float32] | None]:
-        """Return NLL ``(n,)`` and conditionals ``(n, length, vocabulary)``, or None for those."""
-        self.evaluations += len(tokens)
-        if not self.informed:
-            return self._finite(self.nll(tokens)), None
-        assert isinstance(self.nll, HasConditionals)
-        size = 4 * tokens.size * self.vocabulary
-        if size > _CONDITIONALS:
-            raise InputError(
-                f"conditionals of {len(tokens)} sequences take {size / 2**30:.0f} GiB; take fewer chains or levels"
-            )
-        conditionals = self.nll.conditionals(tokens)
-        picked = np.take_along_axis(conditionals, tokens[..., None].astype(np.int64), axis=2)[..., 0]
-        if self._skip is None:
-            self._skip = self._convention(tokens, picked)
-        return self._finite(-picked[:, self._skip :].mean(axis=1, dtype=np.float64)), conditionals
-
-    def _convention(self, tokens: Tokens, picked: NDArray[np.float32]) -> int:
-        """Whether the NLL counts all positions (0) or leaves the first out (1): asked of the model, once."""
-        direct = self.nll(tokens)
-        for skip in (0, 1):
-            if picked.shape[1] > skip and np.allclose(-picked[:, skip:].mean(axis=1), direct, rtol=0, atol=_SAME):
-                return skip
-        raise InputError("nll and its conditionals disagree: the mean of -log p(token | left context) must be the NLL")
-
-    def _finite(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        values = np.asarray(values, dtype=np.float64)
-        if not np.isfinite(values).all():
-            raise InputError("nll must be finite for every sequence; it returned NaN or Inf")
-        return values
-
-
 class _Run:
     """The state of a replica exchange, and one step of it.
 
@@ -276,7 +217,7 @@ class _Run:
 
     def __init__(
         self,
-        energy: _Energy,
+        energy: Energy,
         mixture: Mixture,
         ladder: NDArray[np.float64],
         n_chains: int,
@@ -425,7 +366,7 @@ class _Run:
             raise InputError(f"sampler state {path} is of other settings; delete that file, or name another")
         self.begin_empty(arrays)
         now, _ = self.energy(self.tokens)
-        if np.abs(now - self.energies).max() > _SAME:
+        if np.abs(now - self.energies).max() > SAME:
             raise InputError(f"sampler state {path} is of another model; delete that file, or name another")
         self.step = said["step"]
         self.rng.bit_generator.state = said["rng"]
