@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from provlab.errors import InputError
-from provlab.inference.limits import Limit, detection_limit, mean_crossing
+from provlab.inference import pvalues
+from provlab.inference.limits import Limit, detection_limit, limit_over_blocks, mean_crossing
 
 
 def test_a_limit_is_where_the_share_of_draws_passes_the_power():
@@ -44,6 +45,20 @@ def test_the_mean_crossing_follows_each_draw():
     assert mean_crossing(np.arange(4), dipping, rng=np.random.default_rng(2)).value == pytest.approx(2 / 3)
     assert mean_crossing(places, lines - 50, rng=np.random.default_rng(2)) == Limit(None, None, None)
     assert mean_crossing(places, lines + 50, rng=np.random.default_rng(2)) == Limit(None, None, None)
+
+
+def test_a_limit_over_blocks_is_where_fisher_reaches_the_target():
+    """Blocks all alike at -x: four of them reach -20 where Fisher's own p does, at any power."""
+    places = np.linspace(3, 12, 19)
+    blocks = np.tile(-places[:, None], (1, 30))
+    found = limit_over_blocks(places, blocks, 4, rng=np.random.default_rng(3))
+    first = next(x for x in places if pvalues.fisher([-x] * 4) <= -20.0)
+    assert first - 0.5 <= found.value <= first
+    assert found.low == found.high  # no spread, no interval
+    spread = np.random.default_rng(4).exponential(1.0, (19, 30)) * -places[:, None]
+    wide = limit_over_blocks(places, spread, 4, power=0.5, rng=np.random.default_rng(5))
+    assert wide.low < wide.value < wide.high
+    assert limit_over_blocks([3, 4], blocks[:2], 1, rng=np.random.default_rng(3)) == Limit(None, None, None)
 
 
 @pytest.mark.parametrize(("x", "log10_p"), [([2, 1], np.zeros((2, 5))), ([1, 2], np.zeros(2)), ([1], np.zeros((1, 3)))])

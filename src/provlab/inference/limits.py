@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize
+from scipy import optimize, special
 
 from provlab.errors import InputError
 
@@ -58,6 +58,55 @@ def detection_limit(
         np.where(np.isnan(found), beyond, found), [(1 - level) / 2, (1 + level) / 2], method="nearest"
     )
     return Limit(value, float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
+
+
+def limit_over_blocks(
+    x: ArrayLike,
+    log10_p: ArrayLike,
+    n_blocks: int,
+    target: float = -20.0,
+    *,
+    power: float = 0.9,
+    level: float = 0.95,
+    n_draws: int = 1000,
+    n_resamples: int = 200,
+    rng: np.random.Generator,
+) -> Limit:
+    """Find the x at which Fisher's aggregate over `n_blocks` blocks reaches `target` with a given power.
+
+    Parameters
+    ----------
+    x
+        ``(k,)``, ascending.
+    log10_p
+        ``(k, n)``: log10 p of n single blocks at each x, from which `n_draws` sets of `n_blocks` are drawn.
+    n_blocks, target, power
+        A set counts if Fisher's log10 p is at or below the target; `power` is the share of sets that must.
+    level, n_resamples, rng
+        Of the percentile interval: the n blocks themselves are resampled, since they are what is known.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not fit, or x does not ascend.
+    """
+    places, outcomes = _checked(x, log10_p)
+    needed = float(special.gammainccinv(n_blocks, 10.0**target))
+
+    def crossing(blocks: NDArray[np.float64], draws: int) -> float | None:
+        picks = rng.integers(blocks.shape[1], size=(draws, n_blocks))
+        shares = (-np.log(10.0) * blocks[:, picks].sum(axis=2) >= needed).mean(axis=1)
+        return _crossing(places, shares, power, bool(shares[-1] >= shares[0]))
+
+    found = []
+    for _ in range(n_resamples):
+        kept = rng.integers(outcomes.shape[1], size=outcomes.shape)
+        found.append(crossing(np.take_along_axis(outcomes, kept, axis=1), max(1, n_draws // 4)))
+    value = crossing(outcomes, n_draws)
+    if value is None or None in found:
+        return Limit(value, None, None)
+    low, high = np.quantile(np.array(found, dtype=np.float64), [(1 - level) / 2, (1 + level) / 2])
+    return Limit(value, float(low), float(high))
 
 
 def mean_crossing(

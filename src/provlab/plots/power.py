@@ -60,8 +60,11 @@ def power_curves(
     if level is not None:
         axes.axhline(level, color=style.MUTED, linewidth=0.9, linestyle="--", zorder=0)
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log" if logx else "linear", yscale="log" if logy else "linear")
+    if logx:
+        axes.get_xaxis().set_major_formatter("{x:,g}")
     style.value_grid(axes)
-    figure.legend(loc="outside right center")
+    if len(labels) > 1:
+        figure.legend(loc="outside right center")
     text = caption
     if measured and predicted:
         text += " Points are measured, lines predicted by the model."
