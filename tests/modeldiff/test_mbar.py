@@ -1,0 +1,69 @@
+"""The MBAR equations on draws that need no sampler: independent ones, of a law that is known.
+
+Energies are exponentially distributed under the uniform law; then they are at every temperature, and free energies and
+overlaps have closed forms.
+"""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.special import logsumexp
+
+from provlab.modeldiff.mbar import solve
+
+BETAS = np.array([0.0, 1.0, 4.0])
+
+
+def drawn(seed=0, betas=BETAS, chains=10, draws=2000):
+    """Energies of rate 1 + beta at inverse temperature beta, ``(level, chain, draw)``."""
+    shape = (len(betas), chains, draws)
+    return np.random.default_rng(seed).exponential(size=shape) / (1 + betas[:, None, None])
+
+
+@pytest.fixture(scope="module")
+def found():
+    return solve(drawn(), BETAS, np.ones(3), 20_000)
+
+
+def test_free_energies_are_logarithms_of_rates(found):
+    """The mean of exp(-beta e) over e exponential of rate 1 is 1 / (1 + beta)."""
+    assert found.solved
+    assert_allclose(found.free_energies, np.log1p(BETAS), atol=0.02)
+
+
+def test_weights_average_over_the_first_level(found):
+    weight = np.exp(found.log_weight)
+    energies = drawn().reshape(-1)
+    assert_allclose(logsumexp(found.log_weight), 0, atol=1e-12)
+    assert_allclose(weight @ energies, 1, atol=0.02)
+    assert_allclose(weight[energies < 0.1].sum(), 1 - np.exp(-0.1), rtol=0.02)  # by the colder levels: 1 in 10 is hot
+
+
+def test_overlaps_are_integrals(found):
+    def both(e, a, b):
+        p, q = (1 + a) * np.exp(-(1 + a) * e), (1 + b) * np.exp(-(1 + b) * e)
+        return p * q / (p + q)
+
+    exact = [quad(both, 0, 60, args=pair)[0] for pair in ((0.0, 1.0), (1.0, 4.0))]
+    assert_allclose(found.overlap, exact, atol=0.01)
+
+
+def test_scores_sum_to_nothing_and_differ_between_chains(found):
+    assert_allclose(found.score.sum(axis=0), 0, atol=1e-4)
+    assert (found.score.std(axis=0) > 1).all()
+    assert found.information.shape == (10, 3, 3)
+    assert_allclose(found.information.sum(axis=2), 0, atol=1e-8)  # a shift of all free energies changes nothing
+
+
+def test_draws_that_come_twice_count_once():
+    """Each draw repeated, with a statistical inefficiency of 2: the solution stays, to the last digits."""
+    once = solve(drawn(draws=300), BETAS, np.ones(3), 10**6)
+    twice = solve(np.repeat(drawn(draws=300), 2, axis=2), BETAS, np.full(3, 2.0), 10**6)
+    assert_allclose(twice.free_energies, once.free_energies, atol=1e-8)
+    assert_allclose(twice.information, once.information, rtol=1e-6)
+
+
+def test_levels_too_far_apart_show_no_overlap():
+    far = solve(drawn(betas=np.array([0.0, 1e6]), draws=50), np.array([0.0, 1e6]), np.ones(2), 10**6)
+    assert far.overlap[0] < 0.01
