@@ -107,10 +107,11 @@ def disguised_pairs(seed=0):
 def judge_evaded(frame):
     names = list(FAMILIES)
     return evaded_but_found(
-        evidence(frame, one_each=list(pairwise(names))),
+        evidence(frame, one_each=list(pairwise(names)), negative=[-0.3, -1.0, -50.0]),
         evaded=["phi_u", "phi_h"],
         robust="phi_match",
         measurement="one_each",
+        negative="negative",
         log10_p=-30,
         level=0.01,
         ks=0.01,
@@ -121,6 +122,7 @@ def test_evaded_but_found():
     verdict = judge_evaded(disguised_pairs())
     assert verdict.status == "holds"
     assert f"n = {(len(FAMILIES) - 1) * BLOCKS}" in verdict.ours
+    assert "with negative constants in T6 phi_match finds 1 of 3" in verdict.ours
 
 
 @pytest.mark.parametrize(
@@ -166,9 +168,12 @@ def test_invariants_break():
 
 def test_overlaps():
     def status(dependent, independent):
-        return overlaps(evidence(m={"up": {"dependent": dependent, "independent": independent}}), "m")
+        table = {"embedding": {"dependent": [0.1], "independent": [0.9]}}
+        return overlaps(evidence(m={"up": {"dependent": dependent, "independent": independent}}, e=table), "m", "e")
 
-    assert status([0.8, 0.9], [0.85, 0.95]).status == "holds"
+    good = status([0.8, 0.9], [0.85, 0.95])
+    assert good.status == "holds"
+    assert "but not of the embedding: dependent 0.10 to 0.10" in good.ours
     assert "up tells the groups apart" in status([0.1, 0.2], [0.85, 0.95]).why
     assert "up tells the groups apart" in status([0.9], [0.85]).why
 

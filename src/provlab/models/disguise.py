@@ -1,7 +1,8 @@
 """A model in disguise: transformed by what an adversary can do for nothing, and proved to be the same by its logits.
 
 Wherever a checkpoint can be named, ``disguised:SOURCE`` names it transformed by all of T1 to T6 that it has, and
-``disguised:T3:SOURCE`` or ``disguised:T1+T2:SOURCE`` by these alone. It is made on first use and kept in the cache.
+``disguised:T3:SOURCE`` or ``disguised:T1+T2:SOURCE`` by these alone. ``T6-`` is T6 with negative constants, which only
+runs when it is named. The model is made on first use and kept in the cache.
 """
 
 import re
@@ -27,7 +28,7 @@ from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Tran
 
 #: largest difference of two logits, in float64, that still counts as the same outputs
 EXACT = 1e-9
-_VERSION = 1  # raised whenever the same checkpoint would be disguised otherwise: copies in the cache are made again
+_VERSION = 2  # raised whenever the same checkpoint would be disguised otherwise: copies in the cache are made again
 
 #: the paper's name of each transformation -> the class that draws it, from a checkpoint
 TRANSFORMATIONS: Mapping[str, Callable[[Tensors], Transformations]] = {
@@ -37,7 +38,10 @@ TRANSFORMATIONS: Mapping[str, Callable[[Tensors], Transformations]] = {
     "T4": QueryKeyRotations,
     "T5": lambda checkpoint: ReplacedNorms(anatomy_module.of(checkpoint)),
     "T6": lambda checkpoint: MlpScalings(anatomy_module.of(checkpoint)),
+    "T6-": lambda checkpoint: MlpScalings(anatomy_module.of(checkpoint), negative=True),
 }
+#: the paper's six, with positive constants in the last
+ALL = ("T1", "T2", "T3", "T4", "T5", "T6")
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def disguise(
     folder: Path,
     *,
     seed: int,
-    kinds: Sequence[str] = tuple(TRANSFORMATIONS),
+    kinds: Sequence[str] = ALL,
     n_sequences: int = 4,
     length: int = 16,
 ) -> Disguise:
@@ -88,7 +92,7 @@ def disguise(
     seed
         All random choices and the tokens derive from it.
     kinds
-        Of "T1" to "T6", applied in this order; those that the architecture has not are listed in the result.
+        Of `TRANSFORMATIONS`, applied in this order; those that the architecture has not are listed in the result.
     n_sequences, length
         The tokens on which outputs are compared.
 
@@ -145,10 +149,10 @@ def parse(reference: str) -> tuple[tuple[str, ...], str]:
     InputError
         No source is given.
     """
-    match = re.fullmatch(r"(?:(T[1-6](?:\+T[1-6])*):)?(.+)", reference, re.DOTALL)
+    match = re.fullmatch(r"(?:(T[1-6]-?(?:\+T[1-6]-?)*):)?(.+)", reference, re.DOTALL)
     if match is None:
         raise InputError(f"disguised:{reference}: a model is disguised by disguised:SOURCE or disguised:T1+T3:SOURCE")
-    return tuple(match[1].split("+")) if match[1] else tuple(TRANSFORMATIONS), match[2]
+    return tuple(match[1].split("+")) if match[1] else ALL, match[2]
 
 
 def locate(reference: str) -> Path:

@@ -303,13 +303,21 @@ class ReplacedNorms:
 class MlpScalings:
     """T6: the up projection of each block times a constant, the down projection divided by it.
 
+    Parameters
+    ----------
+    anatomy
+        Of the model.
+    negative
+        All constants negative. The outputs stay as with positive ones, but every up activation changes its sign, which
+        phi_MATCH does not survive.
+
     Raises
     ------
     NoSuchSymmetryError
         The MLP has no gate: its activation function is not linear in the up projection.
     """
 
-    def __init__(self, anatomy: Anatomy) -> None:
+    def __init__(self, anatomy: Anatomy, *, negative: bool = False) -> None:
         _check_complete(anatomy, "T6")
         if not any(role.partition(".")[0] == "gate" for role in anatomy.roles):
             raise NoSuchSymmetryError(
@@ -317,10 +325,11 @@ class MlpScalings:
                 "function that is not linear"
             )
         self._anatomy = anatomy
+        self._sign = -1.0 if negative else 1.0
 
     def sample(self, rng: np.random.Generator) -> Transformation:
-        """Draw one constant for each block: absolute value between 0.5 and 2, either sign."""
-        scales = _nonzero(self._anatomy.n_blocks, rng).tolist()
+        """Draw one constant for each block: between 0.5 and 2, or between -2 and -0.5."""
+        scales = (self._sign * rng.uniform(_SMALLEST, _LARGEST, self._anatomy.n_blocks)).tolist()
 
         def change(segment: Segment, block: int | None, piece: torch.Tensor, _: Weights) -> torch.Tensor | None:
             kind = segment.role.partition(".")[0]

@@ -34,12 +34,20 @@ def outputs_preserved(evidence: Evidence, measurement: str, tolerance: float, ar
 
 
 def evaded_but_found(
-    evidence: Evidence, evaded: Sequence[str], robust: str, measurement: str, log10_p: float, level: float, ks: float
+    evidence: Evidence,
+    evaded: Sequence[str],
+    robust: str,
+    measurement: str,
+    negative: str,
+    log10_p: float,
+    level: float,
+    ks: float,
 ) -> Verdict:
     """`robust` finds each dependent pair and no other; the p-values of `evaded` are uniform, whatever the pair.
 
     Uniformity is judged on the pairs that the measurement names, one for each disguised model: what hides a model
-    is drawn once for it, so that pairs with one disguised model repeat each other.
+    is drawn once for it, so that pairs with one disguised model repeat each other. What `robust` finds of an adversary
+    with negative constants in T6, the measurement `negative`, is told and not judged: the paper leaves the sign open.
     """
     dependent, independent, failed = evidence.of(robust)
     if dependent.empty or independent.empty:
@@ -75,6 +83,10 @@ def evaded_but_found(
         )
         problems.append((uniform.p <= ks, f"{statistic} is not uniform on disguised pairs (KS p = {uniform.p:.2g})"))
     why = f"Holm at {level} rejects exactly the dependent pairs by {robust}; the others take all for strangers"
+    turned = np.array(evidence.measurement(negative))
+    words.append(
+        f"with negative constants in T6 {robust} finds {int((turned < np.log10(level)).sum())} of {len(turned)}"
+    )
     return judge("; ".join(words), why, problems)
 
 
@@ -94,13 +106,17 @@ def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
     return judge("; ".join(words), "each tells plain pairs apart, and disguised ones no longer", problems)
 
 
-def overlaps(evidence: Evidence, measurement: str) -> Verdict:
-    """No threshold on any of the measured values separates dependent from independent pairs."""
+def overlaps(evidence: Evidence, measurement: str, exception: str) -> Verdict:
+    """No threshold on any of the measured values separates the groups; an `exception` is told and not judged."""
     words, problems = [], []
     for name, groups in evidence.measurement(measurement).items():
         dependent, independent = np.array(groups["dependent"]), np.array(groups["independent"])
         words.append(f"{name}: dependent {_range(dependent)}, independent {_range(independent)}")
         problems.append((_apart(dependent, independent), f"{name} tells the groups apart"))
+    for name, groups in evidence.measurement(exception).items():
+        dependent, independent = np.array(groups["dependent"]), np.array(groups["independent"])
+        told = "but not of the" if _apart(dependent, independent) else "and of the"
+        words.append(f"{told} {name}: dependent {_range(dependent)}, independent {_range(independent)}")
     return judge("; ".join(words), "what is left over after the best map is alike for both groups", problems)
 
 
