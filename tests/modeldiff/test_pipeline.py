@@ -59,10 +59,10 @@ def test_generation_finds_what_the_enumeration_knows(models, kept, truth):
 
 
 def test_replica_exchange_finds_the_same(models, kept, truth):
-    settings = pipeline.Exchange(LENGTH, (np.inf, 0.5, 0.25), n_chains=8, n_steps=1500, thin=2)
+    settings = pipeline.Exchange(LENGTH, (np.inf, 0.5, 0.25), n_chains=8, n_steps=600, thin=2)
     diff = pipeline.model_diff(*models, truth.z, settings, kept, progress=False)
-    np.testing.assert_allclose(diff.by_r3.ratio().value, truth.ratio().value, rtol=0.12)
-    np.testing.assert_allclose(diff.by_count.ratio().value, truth.ratio().value, rtol=0.12)
+    np.testing.assert_allclose(diff.by_r3.ratio().value, truth.ratio().value, rtol=0.2)
+    np.testing.assert_allclose(diff.by_count.ratio().value, truth.ratio().value, rtol=0.2)
 
 
 def test_a_second_run_reads_what_the_first_kept(models, kept, truth):
