@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import NullLocator
 
 from provlab.inference import calibration
 from provlab.plots import style
@@ -60,8 +60,8 @@ def sizes(
         axes.set(xlim=(near, far), title=f"level {level:g}", xscale="log" if far / near > 4 else "linear")
         if far / near > 4:
             axes.set_xticks([tick for tick in _TICKS if near <= tick <= far])
-            axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+            axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
         axes.tick_params(axis="y", length=0)
         style.value_grid(axes, "x")
     panels[0].set_yticks(range(len(rows)), [style.symbol(name) for name, _, _ in rows])
