@@ -364,7 +364,7 @@ class _Run:
             ) from error
         if said["key"] != key:
             raise InputError(f"sampler state {path} is of other settings; delete that file, or name another")
-        self.begin_empty(arrays)
+        self._restore(arrays)
         now, _ = self.energy(self.tokens)
         if np.abs(now - self.energies).max() > SAME:
             raise InputError(f"sampler state {path} is of another model; delete that file, or name another")
@@ -372,7 +372,7 @@ class _Run:
         self.rng.bit_generator.state = said["rng"]
         self.energy.evaluations = said["evaluations"]
 
-    def begin_empty(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Fill state, records and counts from the arrays of a checkpoint."""
         for name in self.STATE:
             setattr(self, name, arrays.get(f"state_{name}"))
