@@ -36,7 +36,7 @@ def good():
 def judged(tmp_path, runs):
     arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
     experiment = {"name": "x", "profile": "default", "pairs": [], "measurements": {arguments["measurement"]: runs}}
-    return PREDICATES[ROW["predicate"]["name"]](Evidence(experiment, Store(tmp_path)), **arguments)
+    return PREDICATES["taken_tensors_found"](Evidence(experiment, Store(tmp_path)), **arguments)
 
 
 def test_it_holds_and_says_what_it_leaves_out(tmp_path):
