@@ -67,7 +67,7 @@ def differences(panels: Sequence[Panel], *, labels: tuple[str, str], xlabel: str
         axes.set_title(panel.title, loc="left")
         # a band of one bin may reach far beyond all values: the steps are what is read
         top = max(panel.a[0].max() / width.min(), panel.b[0].max() / width.min())
-        axes.set_ylim(0, 1.25 * max(top, 1e-12))
+        axes.set_ylim(0, 1.45 * max(top, 1e-12))
         middle = (panel.edges[1:] + panel.edges[:-1]) / 2
         below = [float(v[0][middle < 0].sum() / max(v[0].sum(), 1e-300)) for v in (panel.a, panel.b)]
         told.append(f"{panel.title}: {below[0]:.0%} of A's inputs and {below[1]:.0%} of B's have D below zero")

@@ -1,0 +1,58 @@
+"""Pictures of Model-diff: each from plain arrays, with words that hold the numbers, and what cannot be drawn."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from provlab.errors import InputError
+from provlab.plots.modeldiff import Panel, both_evidence, densities, differences
+
+EDGES = np.linspace(-1, 1, 5)
+
+
+def panel(title="a pair", a=(2.0, 1.0, 0.5, 0.5), b=(0.0, 0.0, 1.0, 3.0)):
+    return Panel(title, EDGES, *(np.stack([np.array(v), 0.8 * np.array(v), 1.2 * np.array(v)]) for v in (a, b)))
+
+
+def test_differences_say_on_which_side():
+    """By hand: 3 of 4 and 0 of 4 below zero."""
+    figure = differences(
+        [panel(), panel("b"), panel("c")], labels=("A's", "B's"), xlabel="D", caption="Two directions."
+    )
+    assert "a pair: 75% of A's inputs and 0% of B's have D below zero" in figure.alt
+    assert figure.png().startswith(b"\x89PNG")
+
+
+def test_an_unbounded_band_is_still_drawn():
+    one = panel()
+    one.a[2, 1] = np.inf
+    assert differences([one], labels=("A's", "B's"), xlabel="D", caption="One.").png()
+
+
+def test_densities_name_their_ends():
+    frame = pd.DataFrame(
+        {"x": [1.0, 2.0, 3.0], "y": [-np.inf, 10.0, 20.0], "low": [-np.inf] * 2 + [19.0], "high": [0.0, 11, 21]}
+    )
+    figure = densities({"small": frame}, xlabel="NLL", caption="Counts.", ranges={"Z": (1.5, 2.5)})
+    assert "small from 10^10 at 2.00 to 10^20" in figure.alt
+
+
+def test_both_evidence_tells_every_row():
+    shares = {"base's": ([0.9, 0.5], [0.8, 0.4], [1.0, 0.6])}
+    figure = both_evidence(["copy", "stranger"], shares, {"phi_u": [-300.0, np.nan]}, caption="Two kinds.")
+    assert "copy: 90% below zero (base's), φ_U -300.0" in figure.alt
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: differences([], labels=("a", "b"), xlabel="D", caption="c"), "nothing to draw"),
+        (lambda: differences([panel(a=(1, 2))], labels=("a", "b"), xlabel="D", caption="c"), "of 4 bins"),
+        (lambda: densities({}, xlabel="x", caption="c"), "nothing to draw"),
+        (lambda: densities({"a": pd.DataFrame({"x": [1]})}, xlabel="x", caption="c"), "needs the columns"),
+        (lambda: both_evidence([], {}, {}, caption="c"), "must each hold something"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
