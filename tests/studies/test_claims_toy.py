@@ -52,6 +52,17 @@ def judged(claim, tmp_path, change=None, profile="default"):
     return PREDICATES[ROWS[claim]["name"]](Evidence(experiment, store), **arguments)
 
 
+def test_the_chapter_decides_its_claims():
+    assert {claim: row["name"] for claim, row in ROWS.items()} == {
+        "D1": "generates_valid",
+        "D2": "sampled_matches_enumeration",
+        "D3": "naive_misses",
+        "D4": "normalisation_holds",
+        "D11": "oracle_agrees",
+        "D13": "three_models_agree",
+    }
+
+
 @pytest.mark.parametrize("claim", ["D1", "D2", "D3", "D4", "D11", "D13"])
 def test_each_claim_can_hold(claim, tmp_path):
     verdict = judged(claim, tmp_path)
