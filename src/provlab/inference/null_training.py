@@ -150,7 +150,7 @@ def matchings(first: ArrayLike, second: ArrayLike, *, seed: int, shuffled: bool 
 
 
 def _initialisation(shape: tuple[int, int, int, int], generator: torch.Generator) -> Parameters:
-    """Gaussian up (L, n, m, d), down (L, n, d, m) and readout (n, 1, d), scaled so that all blocks together add terms of order one.
+    """Gaussian up (L, n, m, d), down (L, n, d, m) and readout (n, 1, d); all blocks together add terms of order one.
 
     Blocks come first, so that the matrices of one block lie together: strided ones make the products 50 times slower.
     """
