@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.special import logsumexp
 
+from provlab.modeldiff import mbar
 from provlab.modeldiff.mbar import solve
 
 BETAS = np.array([0.0, 1.0, 4.0])
@@ -67,3 +68,14 @@ def test_draws_that_come_twice_count_once():
 def test_levels_too_far_apart_show_no_overlap():
     far = solve(drawn(betas=np.array([0.0, 1e6]), draws=50), np.array([0.0, 1e6]), np.ones(2), 10**6)
     assert far.overlap[0] < 0.01
+
+
+def test_a_long_ladder_is_solved_from_its_steps():
+    """Seven levels over decades: from zeros, the search for free energies of this size may not end."""
+    betas = np.array([0.0, 1.0, 3.0, 9.0, 27.0, 81.0, 243.0])
+    energies = 3 + drawn(betas=betas, draws=400)  # a bound below them adds 3 beta
+    exact = np.log1p(betas) + 3 * betas
+    assert_allclose(mbar._step_by_step([level.reshape(-1) for level in energies], betas), exact, atol=0.3)
+    found = solve(energies, betas, np.ones(7), 20_000)
+    assert found.solved
+    assert_allclose(found.free_energies, exact, atol=0.1)

@@ -106,9 +106,24 @@ def _by_pymbar(
     flat = np.concatenate(picked)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of trial steps and of its own options; the caller checks the equations
-        solution = MBAR(betas[:, None] * flat, [len(level) for level in picked])
+        solution = MBAR(
+            betas[:, None] * flat,
+            [len(level) for level in picked],
+            initial_f_k=_step_by_step(picked, betas),  # from zeros its search may take minutes
+            relative_tolerance=1e-5,
+            maximum_iterations=200,
+        )
     free = np.asarray(solution.f_k, dtype=np.float64)
     return free - free[0]
+
+
+def _step_by_step(picked: list[NDArray[np.float64]], betas: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Free energies by exponential averaging from each level to the next: good enough to begin with."""
+    steps = [
+        np.log(len(level)) - logsumexp(-(colder - hotter) * level)
+        for level, hotter, colder in zip(picked[:-1], betas[:-1], betas[1:], strict=True)
+    ]
+    return np.concatenate([[0.0], np.cumsum(steps)])
 
 
 def _equations(
