@@ -187,7 +187,10 @@ BAD = {
     "missing folder": (compare(lambda g: "/no/such/model"), "/no/such/model does not exist; give a checkpoint folder"),
     "a file": (compare(lambda g: g.file("x.txt")), "x.txt is a file; give the folder that holds config.json"),
     "empty folder": (compare(lambda g: g.folder("empty")), "empty has no config.json; give the folder that holds it"),
-    "unknown scheme": (compare(lambda g: "zzo:oak"), "unknown scheme 'zzo'; known are disguised:NAME, zoo:NAME; a hub id is written"),
+    "unknown scheme": (
+        compare(lambda g: "zzo:oak"),
+        "unknown scheme 'zzo'; known are disguised:NAME, zoo:NAME; a hub id is written",
+    ),
     "unknown zoo model": (compare(lambda g: "zoo:oka"), "no zoo model 'oka'; did you mean oak"),
     "unknown edition": (compare(lambda g: "zoo:oak@huge"), "unknown zoo edition 'huge'; known: default, smoke"),
     "no hub id": (compare(lambda g: "org/name/more"), "org/name/more'? is no .*org/name"),
