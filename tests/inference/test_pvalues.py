@@ -17,6 +17,7 @@ from provlab.inference.pvalues import (
     benjamini_yekutieli,
     fisher,
     holm,
+    in_words,
     log10_floor,
     log10_p_spearman,
     spearman,
@@ -247,3 +248,8 @@ def test_adjusting_keeps_order_size_and_input():
         assert adjusted[0] == adjusted[3]
         assert adjusted.argmin() == 1
         assert adjust([]).size == 0
+
+
+@pytest.mark.parametrize(("p", "words"), [(0.0123, "p = 0.012"), (1e-12, "p = 1e-12"), (0.0, "p < 1e-300")])
+def test_a_p_value_is_never_written_as_zero(p, words):
+    assert in_words(p) == words

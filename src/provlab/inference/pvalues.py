@@ -141,6 +141,11 @@ def log10_p_spearman(distance: int, n: int, alternative: Alternative = "two-side
     return math.log1p(-0.5 * math.exp(two_sided)) / LN10
 
 
+def in_words(p: float) -> str:
+    """Write a p-value that came as a plain number: ``p = 0.012``, and never 0, to which a float may underflow."""
+    return f"p = {p:.2g}" if p > 1e-300 else "p < 1e-300"
+
+
 def log10_floor(n: int, alternative: Alternative = "two-sided") -> float:
     """log10 of the probability that a uniform permutation of n matches perfectly: 2/n! or 1/n!."""
     ways = 2.0 if alternative == "two-sided" and n > 1 else 1.0

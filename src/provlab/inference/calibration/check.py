@@ -150,8 +150,8 @@ def check(
     failed = [name for name, value in adjusted.items() if value <= math.log10(level)]
     words = {
         "zero": f"{zeros} p-values are 0, which no valid p-value is",
-        "uniform": f"not uniform (p = {uniform:.2g})",
-        "Fisher uniform": f"Fisher's aggregate is not uniform (p = {fisher_ks or 0:.2g})",
+        "uniform": f"not uniform ({pvalues.in_words(uniform)})",
+        "Fisher uniform": f"Fisher's aggregate is not uniform ({pvalues.in_words(fisher_ks or 0.0)})",
         "blocks": f"blocks are correlated (up to {correlation or 0:.2f})",
     }
     words |= {f"size {s.level:g}": f"too many p up to {s.level:g}: {s.k} of {s.n:,}" for s in pooled_sizes}

@@ -54,12 +54,12 @@ def evaded_but_found(
         return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
     values = np.concatenate([dependent["log10_p"], independent["log10_p"]]).astype(float)
     rejected = pvalues.holm(values) <= np.log10(level)
-    found = int((dependent["log10_p"] < log10_p).sum())
+    n_found = int((dependent["log10_p"] < log10_p).sum())
     words = [
-        f"{robust}: {found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}"
+        f"{robust}: {n_found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}"
     ]
     problems = [
-        (found < len(dependent), f"{robust} has {len(dependent) - found} dependent pairs above {log10_p:g}"),
+        (n_found < len(dependent), f"{robust} has {len(dependent) - n_found} dependent pairs above {log10_p:g}"),
         (not rejected[: len(dependent)].all(), f"Holm at {level} leaves a dependent pair by {robust}"),
         (bool(rejected[len(dependent) :].any()), f"Holm at {level} rejects an independent pair by {robust}"),
         (failed > 0, f"{failed} pairs could not be compared"),
@@ -79,9 +79,11 @@ def evaded_but_found(
         uniform = calibration.ks_uniform(blocks)
         words.append(
             f"{statistic}: smallest of a dependent pair {log10_words(hidden.min())}, "
-            f"KS p = {uniform.p:.2g} (n = {uniform.n})"
+            f"KS {pvalues.in_words(uniform.p)} (n = {uniform.n})"
         )
-        problems.append((uniform.p <= ks, f"{statistic} is not uniform on disguised pairs (KS p = {uniform.p:.2g})"))
+        problems.append(
+            (uniform.p <= ks, f"{statistic} is not uniform on disguised pairs (KS {pvalues.in_words(uniform.p)})")
+        )
     why = f"Holm at {level} rejects exactly the dependent pairs by {robust}; the others take all for strangers"
     turned = np.array(evidence.measurement(negative))
     words.append(
@@ -127,7 +129,7 @@ def separates_without_null(evidence: Evidence, measurement: str, ks: float) -> V
     uniform = calibration.ks_uniform(np.log10(np.clip(independent, 1e-300, 1.0)))
     ours = (
         f"{len(dependent)} dependent {_range(dependent)}, {len(independent)} independent {_range(independent)}; "
-        f"read as p-values, KS p = {uniform.p:.1g}"
+        f"read as p-values, KS {pvalues.in_words(uniform.p)}"
     )
     problems = [
         (not _apart(dependent, independent), "the groups overlap"),
