@@ -72,6 +72,13 @@ def test_all_seeds_and_addresses_differ() -> None:
     assert len({(one.seed, one.order_seed, one.shape, one.architecture) for one in drawn}) == len(drawn)
 
 
+def test_every_edition_can_be_read() -> None:
+    """The long one, which no profile takes, has the series of the default one."""
+    names = {edition: list(reading.families(edition)) for edition in ("default", "smoke", "long")}
+    assert names["long"] == names["default"]
+    assert set(names["smoke"]) < set(names["default"])
+
+
 def test_editions_scale_steps_and_nothing_else() -> None:
     default, smoke = reading.families("default"), reading.families("smoke")
     assert all(name in smoke for name in default if not name.startswith("teak"))  # of a series it may have the first

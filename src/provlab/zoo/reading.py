@@ -59,13 +59,14 @@ def _series(entry: str, given: Mapping[str, Any], edition: str) -> list[tuple[st
     """Write out an entry with a `count`: models entry-01, entry-02, ... that differ in their seeds alone.
 
     `seed` and `order_seed` rise by one from model to model, and ``{n}`` in the parent is the model's own number. A
-    count for each edition is a mapping: a smaller edition has the first models of a larger one.
+    count for each edition is a mapping, in which "default" stands for editions that it does not name: a smaller edition
+    has the first models of a larger one.
     """
     if "count" not in given:
         return [(entry, dict(given))]
     count = given["count"]
     if isinstance(count, Mapping):
-        count = count.get(edition)
+        count = count.get(edition, count.get("default"))
     if not fits(count, int) or not 1 <= count <= _LONGEST_SERIES:
         raise ParameterError(
             f"zoo recipe {entry!r}: count must be a whole number from 1 to {_LONGEST_SERIES}, not {count!r}"
