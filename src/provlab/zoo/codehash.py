@@ -6,7 +6,10 @@ throw away minutes of training, and a changed line of the training loop does.
 
 import ast
 import hashlib
+import threading
 from pathlib import Path
+
+_PARSER = threading.Lock()  # two threads in it at once end in a SystemError in Python 3.11
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
@@ -21,8 +24,9 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 
 def source_digest(source: str) -> str:
     """Hex SHA-256 of a Python source's syntax tree without comments and docstrings."""
-    tree = _without_docstrings(ast.parse(source))
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    with _PARSER:
+        dumped = ast.dump(_without_docstrings(ast.parse(source)))
+    return hashlib.sha256(dumped.encode()).hexdigest()
 
 
 def module_digests(*stems: str) -> dict[str, str]:
