@@ -30,6 +30,7 @@ RECORDS = {
         "repeats": [{"ratio": EXACT, "low": [1, 0.7, 0.5, 0.7], "high": [1, 0.75, 0.6, 0.8]} for _ in range(40)],
     },
     "naive": {"naive": [[0.2, 0.3]] * 3, "weighted": [[0.01, 0.02]] * 3, "temperature": 0.056},
+    "bias": [{"temperature": t, "A": 0.01 / t, "B": 0.012 / t} for t in (0.02, 0.056, 0.1)],
     "normalisation": {
         "example": [3.0, 2.0, 3.0, 3.0],
         "common": [500, 500],
