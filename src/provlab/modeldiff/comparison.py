@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
+from provlab.modeldiff.bootstrap import chain_counts, percentiles
 from provlab.modeldiff.representative import (
     Direction,
     RepresentativeInputs,
@@ -47,24 +48,6 @@ TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
 # a term that is empty cannot be the unit of the others; then the next of these is
 _LEAST_COMMON = 3.0  # effective draws in R3: with fewer, one draw decides what everything is divided by
 _REFERENCES = ("PD_AB", "PD_BA", "PA_AB", "PA_BA")
-
-
-def _counts(n_chains: int, n_resamples: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """How often each chain is drawn in each resample, ``(n_resamples, n_chains)``."""
-    return rng.multinomial(n_chains, np.full(n_chains, 1 / n_chains), size=n_resamples)
-
-
-def _percentiles(draws: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of the interval that holds a share `level` of the resamples; an undefined one counts as infinite."""
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, not {level}")
-    tail = (1 - level) / 2
-    filled = np.where(np.isnan(draws), np.inf, draws)
-    # at the order statistics themselves: between a finite value and infinity there is nothing to interpolate
-    return (
-        np.quantile(filled, tail, axis=0, method="lower"),
-        np.quantile(filled, 1 - tail, axis=0, method="higher"),
-    )
 
 
 @dataclass(frozen=True)
@@ -241,7 +224,7 @@ class Comparison:
             value = terms / terms[unit]
             draws = self._resampled_terms(threshold, n_resamples, np.random.default_rng(seed))
             with np.errstate(divide="ignore", invalid="ignore"):
-                low, high = _percentiles(draws / draws[:, [unit]], level)
+                low, high = percentiles(draws / draws[:, [unit]], level)
         neither = np.array([_neither(direction, threshold) for direction in (self.a, self.b)])
         return Ratio(terms, value, low, high, TERMS[unit], neither, threshold, level)
 
@@ -255,7 +238,7 @@ class Comparison:
                 sums = _shares(direction, threshold).sum(axis=0, keepdims=True)
             else:
                 _several(direction)
-                counts = _counts(direction.n_chains, n_resamples, rng)
+                counts = chain_counts(direction.n_chains, n_resamples, rng)
                 sums = _shares(direction, threshold)
             drawn = counts @ sums  # (n_resamples, 4)
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -279,9 +262,9 @@ class Comparison:
         if direction.exact:
             return Histogram(edges, value, value, value, level)
         _several(direction)
-        drawn = _counts(direction.n_chains, n_resamples, np.random.default_rng(seed)) @ sums
+        drawn = chain_counts(direction.n_chains, n_resamples, np.random.default_rng(seed)) @ sums
         with np.errstate(divide="ignore", invalid="ignore"):
-            low, high = _percentiles(drawn[:, :-1] / (drawn[:, [-1]] if unit is None else unit), level)
+            low, high = percentiles(drawn[:, :-1] / (drawn[:, [-1]] if unit is None else unit), level)
         return Histogram(edges, value, low, high, level)
 
     def log10_more(self, *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0) -> tuple[float, float, float]:
@@ -298,12 +281,14 @@ class Comparison:
             if direction.log_unit is None:
                 raise NotComparableError(f"the weights of model {direction.side} are known up to a factor only")
             sums = np.bincount(direction.chain, direction.weight, minlength=direction.n_chains)
-            counts = np.ones((n_resamples, 1)) if direction.exact else _counts(direction.n_chains, n_resamples, rng)
+            counts = (
+                np.ones((n_resamples, 1)) if direction.exact else chain_counts(direction.n_chains, n_resamples, rng)
+            )
             drawn = np.concatenate([[sums.sum()], counts @ sums])
             with np.errstate(divide="ignore"):
                 logs.append((direction.log_unit + np.log(drawn)) / np.log(10))
         more = logs[1] - logs[0]
-        low, high = _percentiles(more[1:], level)
+        low, high = percentiles(more[1:], level)
         return float(more[0]), float(low), float(high)
 
     def in_units_of_reference(self, threshold: float = 0.0) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError
+from provlab.modeldiff.bootstrap import chain_counts
 from provlab.modeldiff.representative import Direction, bin_of, checked_edges
 
 
@@ -103,8 +104,7 @@ def label_share(
     if values.shape != direction.difference.shape or not direction.weight[rows].sum() > 0:
         raise InputError(f"label must hold one number for each of {len(direction.difference)} inputs, and rows some")
     sums = direction.sums(np.stack([rows * values, rows], axis=1))
-    even = np.full(direction.n_chains, 1 / direction.n_chains)
-    counts = np.random.default_rng(seed).multinomial(direction.n_chains, even, size=n_resamples)
+    counts = chain_counts(direction.n_chains, n_resamples, np.random.default_rng(seed))
     drawn = np.concatenate([np.ones((1, direction.n_chains), dtype=np.int64), counts]) @ sums
     with np.errstate(invalid="ignore"):
         return np.asarray(drawn[:, 0] / drawn[:, 1])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
+from provlab.modeldiff.bootstrap import chain_counts
 
 Side = Literal["A", "B"]
 
@@ -137,8 +138,7 @@ class Direction:
         share = float(sums[:, 0].sum() / sums[:, 1].sum())
         if self.exact or self.n_chains < 2:
             return share, share, share
-        even = np.full(self.n_chains, 1 / self.n_chains)
-        drawn = np.random.default_rng(seed).multinomial(self.n_chains, even, size=n_resamples) @ sums
+        drawn = chain_counts(self.n_chains, n_resamples, np.random.default_rng(seed)) @ sums
         tail = (1 - level) / 2
         low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [tail, 1 - tail])
         return share, float(low), float(high)
