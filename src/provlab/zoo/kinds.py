@@ -81,6 +81,8 @@ KINDS = {
     "rerun": Kind("language", code=("corpus", "train"), shape=True),
     # a model of another architecture that begins with some of its parent's tensors
     "hybrid": Kind("striped", code=("corpus", "train", "striped"), settings="graft"),
+    # some blocks and units of its parent, trained on
+    "pruned": Kind("prune", code=("corpus", "train", "prune"), settings="pruning"),
     # a GPT-2 of digits, small enough that all its inputs can be enumerated
     "digits": Kind(
         "toy",
@@ -97,3 +99,4 @@ KINDS = {
 # stand for is in `provlab.zoo.blueprints` and `provlab.zoo.objectives`, which count only where a recipe names one.
 ARCHITECTURES = ("olmo", "phi3", "gpt2", "bert")
 OBJECTIVES = ("masked", "classify")
+PRUNED_BY = ("activations", "seed")  # how a pruned model's units were chosen

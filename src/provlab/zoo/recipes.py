@@ -18,14 +18,14 @@ from provlab.errors import ParameterError, ZooError
 from provlab.files import digest
 from provlab.zoo import corpus
 from provlab.zoo.codehash import module_digests
-from provlab.zoo.kinds import ARCHITECTURES, KINDS, OBJECTIVES
+from provlab.zoo.kinds import ARCHITECTURES, KINDS, OBJECTIVES, PRUNED_BY
 
 SCHEDULES = ("cosine", "linear")
 
 _ARITHMETIC = ("torch", "transformers", "tokenizers", "peft")
 _WORDS = ("name", "family", "collection", "parent", "mirrors", "about")
 # fields younger than the models: without one, a model keeps the address it had
-_ONLY_IF_SET = ("quantiser", "graft", "architecture", "objective", "order_seed", "stop_after")
+_ONLY_IF_SET = ("quantiser", "graft", "pruning", "architecture", "objective", "order_seed", "stop_after")
 TREE = "tree"  # the collection that ``zoo:*`` means
 
 
@@ -68,8 +68,22 @@ class Graft:
     taken: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Pruning:
+    """What is kept of the parent: which blocks, how much of each width (None for all), see `provlab.zoo.prune`.
+
+    Units and heads are the most important ones `by` "activations", or drawn `by` "seed".
+    """
+
+    by: str
+    keep_blocks: list[int] | None = None
+    hidden_size: int | None = None
+    intermediate_size: int | None = None
+    num_attention_heads: int | None = None
+
+
 # Fields of a recipe that are mappings, each with its own dataclass.
-_NESTED = {"shape": Shape, "adapter": Adapter, "quantiser": Quantiser, "graft": Graft}
+_NESTED = {"shape": Shape, "adapter": Adapter, "quantiser": Quantiser, "graft": Graft, "pruning": Pruning}
 
 
 @dataclass(frozen=True)
@@ -104,6 +118,8 @@ class Recipe:
         For kind "quantised".
     graft
         For kind "hybrid".
+    pruning
+        For kind "pruned".
     architecture
         One of `ARCHITECTURES`; None is a Llama. A derived model has its parent's.
     objective
@@ -132,6 +148,7 @@ class Recipe:
     adapter: Adapter | None = None
     quantiser: Quantiser | None = None
     graft: Graft | None = None
+    pruning: Pruning | None = None
     collection: str = TREE
     architecture: str | None = None
     objective: str | None = None
@@ -235,6 +252,7 @@ def _checks(recipe: Recipe) -> list[tuple[bool, str]]:
             for field, given, known in (
                 ("architecture", recipe.architecture, ARCHITECTURES),
                 ("objective", recipe.objective, OBJECTIVES),
+                ("pruning: by", recipe.pruning and recipe.pruning.by, PRUNED_BY),
             )
         ),
     ]
