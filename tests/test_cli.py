@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from provlab import cli, zoo
+from provlab.cli.arguments import parse_blocks
 from provlab.studies.store import Store
 
 UP = "model.layers.1.mlp.up_proj.weight"
@@ -419,9 +420,9 @@ def test_a_pickle_that_is_trusted(run, given):
 
 
 def test_blocks_are_parsed():
-    assert cli.parse_blocks(None) is None
-    assert cli.parse_blocks("0") == [0]
-    assert cli.parse_blocks("2, 0,4-6,5") == [2, 0, 4, 5, 6]
+    assert parse_blocks(None) is None
+    assert parse_blocks("0") == [0]
+    assert parse_blocks("2, 0,4-6,5") == [2, 0, 4, 5, 6]
 
 
 def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tmp_path):

@@ -1,0 +1,63 @@
+"""The commands: ``provlab compare | run | reproduce | zoo | claims``, one module each.
+
+A module offers ``add(commands)``, which adds the command's parser and names the function that runs it. Exit status 0
+when a command ran, 2 with one line on stderr when it could not, 130 when it was stopped.
+"""
+
+import argparse
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+
+from provlab.cli import claims, compare, reproduce, run, zoo
+from provlab.cli.arguments import Parser
+from provlab.errors import ProvlabError
+
+COMMANDS = (compare, run, reproduce, zoo, claims)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    parser = Parser(prog="provlab", description="Were two language models trained independently?")
+    commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
+    for module in COMMANDS:
+        module.add(commands)
+    parsed = parser.parse_args(arguments)
+    _quiet()
+    try:
+        command: Callable[[argparse.Namespace], int] = parsed.command
+        return command(parsed)
+    except ProvlabError as error:
+        print(f"provlab: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; nothing is wrong
+        return 0
+    except OSError as error:
+        print(f"provlab: error: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if os.environ.get("PROVLAB_DEBUG"):
+            raise
+        print(
+            f"provlab: internal error: {type(error).__name__}: {' '.join(str(error).split())} "
+            "(PROVLAB_DEBUG=1 shows where)",
+            file=sys.stderr,
+        )
+        return 2
+    except KeyboardInterrupt:
+        print(
+            "provlab: stopped; what was finished is kept, the same command goes on from there",
+            file=sys.stderr,
+        )
+        return 130
+
+
+def _quiet() -> None:
+    """Leave stderr to progress bars and to our own errors."""
+    warnings.simplefilter("ignore")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    logging.disable(logging.WARNING)

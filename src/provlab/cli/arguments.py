@@ -1,0 +1,116 @@
+"""What several commands take: statistics and their options, blocks, a file for JSON."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from provlab.errors import InputError
+from provlab.files import atomic_file
+
+if TYPE_CHECKING:
+    #: what `add` of a command is given
+    Commands = argparse._SubParsersAction[Any]
+
+MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill the memory
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and leave with 2."""
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def add_statistics(parser: argparse.ArgumentParser) -> None:
+    """Add which statistics to compute, on which blocks, and how."""
+    parser.add_argument(
+        "--statistic",
+        action="append",
+        metavar="NAME[,NAME]",
+        help="which statistics (default: all that apply)",
+    )
+    parser.add_argument("--blocks", metavar="0,1,4-7", help="which transformer blocks, counted from 0 (default: all)")
+    parser.add_argument(
+        "--device", default="cpu", help="where activations are computed: cpu, cuda, cuda:1 (default: cpu)"
+    )
+    parser.add_argument("--dtype", default="float32", help="in which precision (default: float32)")
+    parser.add_argument("--seed", type=int, default=0, help="of tokens and permutations (default: 0)")
+    parser.add_argument(
+        "--permutations", type=int, default=99, metavar="T", help="of PERMTEST for phi_l2 (default: 99)"
+    )
+    parser.add_argument("--sequences", type=int, default=32, metavar="N", help="inputs of activations (default: 32)")
+    parser.add_argument("--sequence-length", type=int, default=64, metavar="N", help="tokens in each (default: 64)")
+    parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
+
+
+def statistics(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_statistics` added as keyword arguments of `provlab.compare` and `provlab.study`.
+
+    Raises
+    ------
+    InputError
+        If ``--blocks`` is no list of blocks.
+    """
+    names = [name.strip() for given in arguments.statistic or [] for name in given.split(",") if name.strip()]
+    return {
+        "statistics": names if arguments.statistic else None,
+        "blocks": parse_blocks(arguments.blocks),
+        "allow_pickle": arguments.allow_pickle,
+        "device": arguments.device,
+        "dtype": arguments.dtype,
+        "seed": arguments.seed,
+        "n_permutations": arguments.permutations,
+        "n_sequences": arguments.sequences,
+        "sequence_length": arguments.sequence_length,
+    }
+
+
+def parse_blocks(text: str | None) -> list[int] | None:
+    """``0,2,4-6`` as ``[0, 2, 4, 5, 6]``; None stays None.
+
+    Raises
+    ------
+    InputError
+        If the text is anything else.
+    """
+    if text is None:
+        return None
+    blocks: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise InputError(f"--blocks is a list such as 0,1,4-7, not {text!r}")
+        if int(last if dash else first) >= MAX_BLOCKS:
+            raise InputError(f"--blocks: no model has a block {last if dash else first}; blocks are counted from 0")
+        blocks += range(int(first), int(last if dash else first) + 1)
+    return list(dict.fromkeys(blocks))
+
+
+def check_json(target: str | None) -> None:
+    """Refuse a file that cannot be written, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        If its folder does not exist, or it is a folder.
+    """
+    if target is None or target == "-":
+        return
+    path = Path(target)
+    if not path.parent.is_dir():
+        raise InputError(f"--json: {path.parent} is no folder, so {path.name} cannot be written there; make it first")
+    if path.is_dir():
+        raise InputError(f"--json: {path} is a folder; give a file name, or - for standard output")
+
+
+def write_json(target: str, content: Any) -> None:
+    """Write JSON into a file, whole or not at all; ``-`` is standard output."""
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    with atomic_file(Path(target)) as temporary:
+        temporary.write_text(text, encoding="utf-8")

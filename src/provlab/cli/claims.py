@@ -1,0 +1,38 @@
+"""``provlab claims``: judge the papers' claims from stored records."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provlab.cli import arguments as common
+from provlab.errors import InputError
+
+if TYPE_CHECKING:
+    from provlab.cli.arguments import Commands
+
+
+def add(commands: "Commands") -> None:
+    """Add the command."""
+    parser = commands.add_parser("claims", help="judge the papers' claims from stored records")
+    parser.add_argument("--json", metavar="FILE", help="write a list of claims as JSON; - is standard output")
+    parser.add_argument(
+        "--results", metavar="FOLDER", help="a folder of results (default: that of the last reproduction)"
+    )
+    parser.set_defaults(command=_claims)
+
+
+def _claims(arguments: argparse.Namespace) -> int:
+    from provlab import provenance
+    from provlab.studies import claims
+    from provlab.studies.store import Store
+
+    common.check_json(arguments.json)
+    if arguments.results and not Path(arguments.results).is_dir():
+        raise InputError(f"--results {arguments.results} is no folder of results; give that of a profile")
+    store = Store(Path(arguments.results)) if arguments.results else Store(provenance.results_root()).current()
+    rows = claims.evaluate(store)
+    if arguments.json:
+        common.write_json(arguments.json, rows)
+    if arguments.json != "-":
+        print(claims.as_text(rows))
+    return 0

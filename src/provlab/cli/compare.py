@@ -1,0 +1,32 @@
+"""``provlab compare``: test a pair of models."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from provlab.cli import arguments as common
+
+if TYPE_CHECKING:
+    from provlab.cli.arguments import Commands
+
+
+def add(commands: "Commands") -> None:
+    """Add the command."""
+    parser = commands.add_parser("compare", help="test a pair of models")
+    parser.add_argument("a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
+    parser.add_argument("b", help="the other model")
+    common.add_statistics(parser)
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    parser.set_defaults(command=_compare)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from provlab.api import compare
+
+    common.check_json(arguments.json)
+    comparison = compare(arguments.a, arguments.b, progress=sys.stderr.isatty(), **common.statistics(arguments))
+    if arguments.json:
+        common.write_json(arguments.json, comparison.to_json())
+    if arguments.json != "-":
+        print(comparison)
+    return 0

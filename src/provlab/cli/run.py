@@ -1,0 +1,42 @@
+"""``provlab run``: run a notebook with one's own parameters."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from provlab.cli.arguments import Commands
+
+
+def add(commands: "Commands") -> None:
+    """Add the command."""
+    parser = commands.add_parser("run", help="run a notebook with your own parameters")
+    parser.add_argument("notebook", help="its name in notebooks/, or a path")
+    parser.add_argument(
+        "-p",
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="as often as needed; values are YAML, lists may be a,b",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="where the executed notebook goes (default: below _results/)"
+    )
+    parser.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from provlab import provenance, runner
+    from provlab.experiment import checked_profile
+
+    path = runner.find_notebook(arguments.notebook)
+    given = runner.as_lists(path, runner.parse_assignments(arguments.parameter))
+    if "profile" in runner.parameters_of(path):
+        given.setdefault("profile", "own")  # so that own runs never mix with a reproduction
+    default = provenance.results_root() / checked_profile(str(given.get("profile", "own"))) / path.name
+    output = Path(arguments.output) if arguments.output else default
+    runner.run(path, given, output, progress=sys.stderr.isatty())
+    print(output)
+    return 0

@@ -1,0 +1,52 @@
+"""``provlab zoo list | build``: the embedded models of known lineage."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from provlab.cli.arguments import Parser
+
+if TYPE_CHECKING:
+    from provlab.cli.arguments import Commands
+
+
+def add(commands: "Commands") -> None:
+    """Add the command."""
+    parser = commands.add_parser("zoo", help="the embedded models of known lineage")
+    actions = parser.add_subparsers(required=True, metavar="action", parser_class=Parser)
+    listing = actions.add_parser("list", help="names, parents, and what is built")
+    building = actions.add_parser("build", help="train what is not there yet")
+    building.add_argument("names", nargs="*", help="which models, with their ancestors (default: all)")
+    building.add_argument("--jobs", type=int, default=None, help="processes, one core each (default: all cores)")
+    for action in (listing, building):
+        action.add_argument(
+            "--edition", default=None, help="default or smoke (default: $PROVLAB_ZOO_EDITION or default)"
+        )
+    listing.set_defaults(command=_list)
+    building.set_defaults(command=_build)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from provlab import zoo
+
+    edition = arguments.edition or zoo.default_edition()
+    rows = zoo.status(edition)
+    suffix = "" if edition == "default" else f"@{edition}"
+    print(f"{'model':<28}{'parent':<22}{'kind':<12}{'collection':<14}{'steps':>6}  built")
+    for row in rows:
+        print(
+            f"{'zoo:' + row.name + suffix:<28}{row.parent or '-':<22}{row.kind:<12}{row.collection:<14}{row.steps:>6}  "
+            f"{'yes' if row.built else 'no'}"
+        )
+    print(f"{sum(row.built for row in rows)} of {len(rows)} models of the edition {edition} are built")
+    return 0
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    from provlab import zoo
+
+    edition = arguments.edition or zoo.default_edition()
+    jobs = {} if arguments.jobs is None else {"jobs": arguments.jobs}
+    built = zoo.build(arguments.names or None, edition=edition, **jobs)
+    for name, path in built.items():
+        print(f"{name}: {path}")
+    return 0
