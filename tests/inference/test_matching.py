@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.errors import InputError
 from provlab.inference import pvalues
-from provlab.inference.matching import assign, cosine_similarity, match, match_shuffled
+from provlab.inference.matching import assign, cosine_similarity, match, match_shuffled, unit_rows
 
 
 def best_objective(similarity: np.ndarray) -> float:
@@ -202,3 +202,37 @@ def test_unsigned_matching_ignores_the_sign_of_whole_rows():
     turned = rows[order] * rng.choice([-1.0, 1.0], 30)[:, None]
     assert np.array_equal(order[match(rows, turned, unsigned=True).indices], np.arange(30))
     assert not np.array_equal(order[match(rows, -rows[order]).indices], np.arange(30))
+
+
+@pytest.mark.parametrize(("h1", "h2"), [(20, 20), (12, 20), (20, 12)])
+def test_prepared_rows_are_taken_wherever_a_matrix_is(h1, h2):
+    rng = np.random.default_rng(9)
+    W1, W2 = rng.normal(size=(h1, 12)), rng.normal(size=(h2, 12)).astype(np.float32)
+    first, second = unit_rows(W1), unit_rows(torch.from_numpy(W2))
+    assert first.shape == W1.shape
+    assert len(first) == h1
+    assert unit_rows(first) is first
+    assert first.rows is W1  # no copy: what float32 cannot tell apart is computed from it
+    assert first.nbytes == first.unit.nbytes + 16 * h1
+    assert_allclose(np.linalg.norm(first.unit, axis=1), 1.0, atol=1e-6)
+    assert_allclose(first.lengths / first.scales, np.linalg.norm(W1, axis=1), rtol=1e-15)
+    for x, y in ((first, second), (W1, second), (first, W2)):
+        assert_array_equal(cosine_similarity(x, y), cosine_similarity(W1, W2))
+        assert_array_equal(match(x, y).indices, match(W1, W2).indices)
+        assert_array_equal(match_shuffled(x, y, seed=1).indices, match_shuffled(W1, W2, seed=1).indices)
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e300])
+def test_prepared_lengths_stay_in_range(scale):
+    W = np.array([[3.0, -4.0], [0.0, 1.0]])
+    prepared = unit_rows(W * scale)
+    assert_allclose(prepared.unit, [[0.6, -0.8], [0, 1]], rtol=1e-3 if scale < 1e-307 else 1e-7)
+    assert np.isfinite(prepared.lengths).all()
+    assert (prepared.lengths > 1e-16).all()
+
+
+def test_what_cannot_be_prepared_is_refused_by_its_name():
+    with pytest.raises(InputError, match="gate has 1 zero rows"):
+        unit_rows(np.diag([1.0, 0.0]), name="gate")
+    with pytest.raises(InputError, match="W1 has 3 columns and W2 has 2"):
+        match(unit_rows(GOOD), unit_rows(np.eye(2)))

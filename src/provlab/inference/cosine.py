@@ -1,0 +1,210 @@
+"""Rows of unit length and the cosines between them: the first half of MATCH.
+
+Norms are taken in float64 and unit rows rounded to float32 once, then multiplied in float32, blocked. What a study
+compares many times is normalised once, by `unit_rows`; every function that takes a matrix takes the prepared rows too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provlab.errors import InputError
+
+# Rows converted to float64 at a time: large enough for the matrix product to run at full speed,
+# small enough that the copy is nothing beside the (h1, h2) result at the widths of language models.
+BLOCK_ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class UnitRows:
+    """One matrix, checked and normalised, ready to be matched with many others.
+
+    Attributes
+    ----------
+    unit
+        float32, shape (h, d): the rows scaled to length one in float64 and rounded once.
+    rows
+        The matrix as it was given, not a copy: cosines that float32 cannot tell apart are computed from it in float64.
+    scales
+        float64, shape (h,): a power of two for each row that brings its largest entry to between 1/2 and 1, so that no
+        square over- or underflows.
+    lengths
+        float64, shape (h,): Euclidean length of each row times its scale.
+    """
+
+    unit: NDArray[np.float32]
+    rows: NDArray[np.generic]
+    scales: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.unit.shape[0], self.unit.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beside the given matrix."""
+        return self.unit.nbytes + self.scales.nbytes + self.lengths.nbytes
+
+
+Rows = ArrayLike | UnitRows  # what the doors accept
+
+
+def unit_rows(W: Rows, *, name: str = "W", block_rows: int = BLOCK_ROWS) -> UnitRows:
+    """Check and normalise the rows of a matrix, once for all the pairs in which it stands.
+
+    Parameters
+    ----------
+    W
+        Shape (h, d): a numpy array or a torch tensor on the CPU. It is kept by reference: do not change it afterwards.
+        What is prepared already comes back as it is.
+    name
+        What error messages call it.
+    block_rows
+        Rows that are converted at a time: memory above the result is that of such a block in float64.
+
+    Raises
+    ------
+    InputError
+        If `W` is not a non-empty real matrix, or holds a NaN, an Inf or a row of zeros, which has no direction.
+    """
+    if isinstance(W, UnitRows):
+        return W
+    matrix = checked_matrix(W, name, block_rows)
+    height, columns = matrix.shape
+    prepared = UnitRows(np.empty((height, columns), np.float32), matrix, np.empty(height), np.empty(height))
+    for rows in blocks(height, block_rows):
+        prepared.unit[rows], prepared.scales[rows], prepared.lengths[rows] = _normalised(matrix[rows])
+    return prepared
+
+
+def cosine_similarity(W1: Rows, W2: Rows, *, block_rows: int = BLOCK_ROWS) -> NDArray[np.float32]:
+    """Cosine of the angle between each row of `W1` and each row of `W2`.
+
+    Parameters
+    ----------
+    W1, W2
+        Shapes (h1, d) and (h2, d): numpy arrays or torch tensors on the CPU, or the `unit_rows` of either.
+    block_rows
+        Rows of either side that are converted at a time. Memory above the inputs is the result plus
+        one such block of each side.
+
+    Returns
+    -------
+    ndarray
+        float32, shape (h1, h2); each entry is within (d + 16) 2^-24 of the cosine.
+
+    Raises
+    ------
+    InputError
+        As `unit_rows`, and if the columns differ in number.
+    """
+    first, second = _pair(W1, W2, block_rows)
+    similarity = np.empty((len(first), len(second)), dtype=np.float32)
+    # Unit rows of an unprepared second matrix are made again for each block of the first: d operations where
+    # the product that follows takes d times block_rows, and no second copy of the whole matrix.
+    for rows in blocks(len(first), block_rows):
+        unit = _unit(first, rows)
+        for columns in blocks(len(second), block_rows):
+            np.matmul(unit, _unit(second, columns).T, out=similarity[rows, columns])
+    return similarity
+
+
+def _unit(matrix: NDArray[np.generic] | UnitRows, rows: slice) -> NDArray[np.float32]:
+    return matrix.unit[rows] if isinstance(matrix, UnitRows) else _normalised(matrix[rows])[0]
+
+
+def _pair(W1: Rows, W2: Rows, block_rows: int) -> tuple[NDArray[np.generic] | UnitRows, NDArray[np.generic] | UnitRows]:
+    """Both sides, checked."""
+    if block_rows < 1:
+        raise InputError(f"block_rows is {block_rows}; it must be at least 1")
+    first, second = (W if isinstance(W, UnitRows) else real_matrix(W, name) for W, name in ((W1, "W1"), (W2, "W2")))
+    require_equal_columns(first.shape[1], second.shape[1])
+    for matrix, name in ((first, "W1"), (second, "W2")):
+        if not isinstance(matrix, UnitRows):
+            checked_matrix(matrix, name, block_rows)
+    return first, second
+
+
+def _normalised(
+    block: NDArray[np.generic],
+) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
+    """Rows scaled to length one in float64 and rounded to float32, with their scales and lengths."""
+    rows = block.astype(np.float64)
+    # A power of two changes no digit; below 2^-1022 the exponent of the scale itself would overflow.
+    exponents = np.frexp(np.maximum(rows.max(axis=1), -rows.min(axis=1)))[1]
+    scales = np.ldexp(1.0, np.minimum(-exponents, 1023))
+    rows *= scales[:, None]
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    rows /= lengths[:, None]
+    return rows.astype(np.float32), scales, lengths
+
+
+def blocks(n_rows: int, block_rows: int) -> Iterator[slice]:
+    """Slices that cut `n_rows` rows into blocks."""
+    for start in range(0, n_rows, block_rows):
+        yield slice(start, min(start + block_rows, n_rows))
+
+
+def real_matrix(values: ArrayLike, name: str) -> NDArray[np.generic]:
+    """A non-empty real matrix as a numpy array, without a copy; InputError for anything else."""
+    try:
+        matrix = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        # torch says here what is wrong: a tensor on a GPU, one that requires grad, bfloat16
+        raise InputError(f"{name} is no numpy array ({error}); give float32 on the CPU") from None
+    if matrix.ndim != 2:
+        raise InputError(f"{name} has {matrix.ndim} dimensions (shape {matrix.shape}); it must be a matrix")
+    if matrix.size == 0:
+        raise InputError(f"{name} is empty (shape {matrix.shape}); it needs at least one row and one column")
+    if matrix.dtype.kind not in "fiub":
+        raise InputError(f"{name} has dtype {matrix.dtype}; it must hold real numbers")
+    return matrix
+
+
+def checked_matrix(values: ArrayLike, name: str, block_rows: int = BLOCK_ROWS) -> NDArray[np.generic]:
+    """A real matrix, all entries finite and no row zero."""
+    matrix = real_matrix(values, name)
+    refuse_non_finite(matrix, name, block_rows)
+    _refuse_zero_rows(matrix, name, block_rows)
+    return matrix
+
+
+def require_equal_columns(first: int, second: int) -> None:
+    """Raise InputError unless both sides have equally many columns."""
+    if first != second:
+        raise InputError(
+            f"W1 has {first} columns and W2 has {second}; rows can be compared only "
+            "over the same inputs, so give matrices with equal columns"
+        )
+
+
+def refuse_non_finite(matrix: NDArray[np.generic], name: str, block_rows: int = BLOCK_ROWS) -> None:
+    """Raise InputError if there is a NaN or an Inf."""
+    if matrix.dtype.kind != "f":
+        return
+    nans = infinities = 0
+    for rows in blocks(matrix.shape[0], block_rows):
+        nans += int(np.isnan(matrix[rows]).sum())
+        infinities += int(np.isinf(matrix[rows]).sum())
+    if nans or infinities:
+        raise InputError(f"{name} holds {nans} NaN and {infinities} Inf; all entries must be finite")
+
+
+def _refuse_zero_rows(matrix: NDArray[np.generic], name: str, block_rows: int) -> None:
+    zero_rows = [
+        rows.start + int(index)
+        for rows in blocks(matrix.shape[0], block_rows)
+        for index in np.flatnonzero(~matrix[rows].any(axis=1))
+    ]
+    if zero_rows:
+        raise InputError(
+            f"{name} has {len(zero_rows)} zero rows (the first is row {zero_rows[0]}); a unit that is "
+            "always zero has no direction and cannot be matched, so leave it out on both sides"
+        )
