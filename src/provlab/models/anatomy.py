@@ -226,7 +226,7 @@ def of(checkpoint: Tensors) -> Anatomy:
         prefix = ""
     parts: list[TensorPart] = []
     modules: dict[str, str] = {}
-    for part, block, expert in _instances(architecture, sizes):
+    for part, block, expert in instances(architecture, sizes):
         bare = part.name.format(block=block, expert=expert)
         expected_name = bare if part.outside else prefix + bare
         found = names.pop(expected_name, None)
@@ -315,7 +315,7 @@ def _usual(name: str, architecture: Architecture) -> str:
     return name
 
 
-def _instances(architecture: Architecture, sizes: Mapping[str, int]) -> Iterator[tuple[Part, int | None, int | None]]:
+def instances(architecture: Architecture, sizes: Mapping[str, int]) -> Iterator[tuple[Part, int | None, int | None]]:
     """Yield every part with each block and expert it exists for."""
     for part in architecture.parts:
         for block in range(sizes["blocks"]) if part.per_block else (None,):
@@ -344,8 +344,8 @@ def _measured(
     if len(segments) == 1 and len(found) == len(segments[0].axes):
         # an axis that the config does not fix takes the length found first
         for axis, length in zip(segments[0].axes, found, strict=True):
-            sizes.setdefault(_config_axis(axis), length)
-    lengths = [tuple(sizes[_config_axis(axis)] for axis in segment.axes) for segment in segments]
+            sizes.setdefault(config_axis(axis), length)
+    lengths = [tuple(sizes[config_axis(axis)] for axis in segment.axes) for segment in segments]
     rows = tuple(length[0] for length in lengths)
     expected: tuple[int, ...] = (sum(rows), *lengths[0][1:])
     if part.transposed:
@@ -357,7 +357,7 @@ def _measured(
     return TensorPart(name, block, segments, rows, found, part.transposed, part.interleaved, head_size=sizes["head"])
 
 
-def _config_axis(axis: str) -> str:
+def config_axis(axis: str) -> str:
     """Return the axis whose length the config gives: ``mlp`` for ``mlp.3``."""
     return axis.partition(".")[0]
 

@@ -1,0 +1,104 @@
+"""What a config promises: names and shapes of all tensors, before a single weight is there.
+
+A `Skeleton` stands where a checkpoint stands and only its shapes are asked for: to lay out a synthetic checkpoint, or
+to plan a study of models that have not been fetched.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
+from provlab.models.anatomy import axis_sizes, config_axis, instances
+from provlab.models.architectures import ARCHITECTURES
+
+# How published models are kept where the config does not say.
+_DTYPE = "bfloat16"
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """The tensors that a config promises; biases, which few configs switch on, are left out.
+
+    Attributes
+    ----------
+    name
+        Short label.
+    config
+        Content of a ``config.json``.
+    """
+
+    name: str
+    config: dict[str, Any]
+
+    @property
+    def architecture(self) -> str:
+        """The first of the config's ``architectures``.
+
+        Raises
+        ------
+        CheckpointError
+            The config names none.
+        UnknownArchitectureError
+            The table of architectures lacks it.
+        """
+        named = self.config.get("architectures")
+        if not isinstance(named, list) or not named:
+            raise CheckpointError(f"{self.name}: the config names no architecture; add architectures to it")
+        if named[0] not in ARCHITECTURES:
+            raise UnknownArchitectureError(
+                f"{self.name} has the architecture {named[0]}; known are {', '.join(ARCHITECTURES)}"
+            )
+        return str(named[0])
+
+    @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Tensor name -> shape in the file, in the order of a forward pass.
+
+        Raises
+        ------
+        InvalidWeightsError
+            The config does not say how long an axis is.
+        """
+        architecture = ARCHITECTURES[self.architecture]
+        sizes = axis_sizes(self)
+        found = {}
+        for part, block, expert in instances(architecture, sizes):
+            role = part.segments[0].role
+            if part.optional and (role != "head" or self.config.get("tie_word_embeddings")):
+                continue
+            try:
+                axes = [tuple(sizes[config_axis(axis)] for axis in segment.axes) for segment in part.segments]
+            except KeyError as error:
+                raise InvalidWeightsError(
+                    f"{self.name}: the config does not say how long the axis {error} of {role} is"
+                ) from None
+            shape = (sum(lengths[0] for lengths in axes), *axes[0][1:])
+            bare = part.name.format(block=block, expert=expert)
+            name = bare if part.outside else architecture.prefix + bare
+            found[name] = shape[::-1] if part.transposed else shape
+        return found
+
+    @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """Names of all tensors, sorted."""
+        return tuple(sorted(self.shapes))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of one tensor."""
+        return self.shapes[name]
+
+    def dtype(self, name: str) -> torch.dtype:
+        """Return the dtype that the config names, bfloat16 if it names none."""
+        named = self.config.get("dtype") or self.config.get("torch_dtype") or _DTYPE
+        dtype = getattr(torch, str(named).removeprefix("torch."), None)
+        if not isinstance(dtype, torch.dtype):
+            raise InvalidWeightsError(f"{self.name}: the config names the dtype {named!r}, which torch has not")
+        return dtype
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Refuse: a skeleton has no weights."""
+        raise CheckpointError(f"{self.name} is a config without weights; {name} cannot be read from it")
