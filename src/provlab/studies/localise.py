@@ -6,7 +6,7 @@ activations and are not independent: Holm's correction is read, never Fisher's a
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.statistics.base import BlockResult, Model, Options
 from provlab.statistics.phi_match import PhiMatch
@@ -23,6 +24,44 @@ from provlab.studies.store import Store
 _STATISTIC = PhiMatch()
 
 
+@dataclass(frozen=True)
+class Recovered:
+    """How the units that a matching names agree with those that were kept.
+
+    Attributes
+    ----------
+    called, kept : int
+        Units of the wider MLP that are named, and that were kept.
+    found : int
+        Units that are both.
+    placed : int
+        Calls that name the very unit that stands in this place of the narrower MLP.
+    width : int
+        Of the wider MLP.
+    """
+
+    called: int
+    kept: int
+    found: int
+    placed: int
+    width: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the named units that were kept; 1 where none is named."""
+        return self.found / self.called if self.called else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the kept units that are named."""
+        return self.found / self.kept
+
+    @property
+    def chance(self) -> float:
+        """Precision of naming units at random."""
+        return self.kept / self.width
+
+
 @dataclass(frozen=True, eq=False)
 class UnitMap:
     """Which hidden unit of the wider MLP each unit of the narrower one is.
@@ -30,7 +69,8 @@ class UnitMap:
     Attributes
     ----------
     by_gate, by_up : array
-        ``(h,)`` int64: partner of unit k of the narrower MLP, by gate and by up activations.
+        ``(h,)`` int64: partner of unit k of the narrower MLP (of the first, where both are equally wide), by gate and
+        by up activations.
     width : int
         Of the wider MLP.
     """
@@ -48,6 +88,36 @@ class UnitMap:
     def kept(self) -> NDArray[np.int64]:
         """Units of the wider MLP that survived in the narrower one, ascending."""
         return np.sort(self.by_gate[self.agreed])
+
+    def against(self, kept: Sequence[int], by: str = "both") -> Recovered:
+        """Hold what is found against the truth.
+
+        Parameters
+        ----------
+        kept : sequence of int
+            Unit of the wider MLP that each unit of the narrower one was.
+        by : str
+            "both" names the partners on which both matchings agree; "gate" and "up" name all partners of one.
+
+        Raises
+        ------
+        InputError
+            If `kept` is not as long as the narrower MLP is wide, or `by` is unknown.
+        """
+        truth = np.asarray(kept, dtype=np.int64)
+        if truth.shape != self.by_gate.shape:
+            raise InputError(f"kept must name {len(self.by_gate)} units, not {truth.size}")
+        if by not in (ways := {"both": self.by_gate, "gate": self.by_gate, "up": self.by_up}):
+            raise InputError(f"by must be {', '.join(ways)}, not {by!r}")
+        named = self.agreed if by == "both" else np.ones_like(self.agreed)
+        partners = ways[by][named]
+        return Recovered(
+            called=len(partners),
+            kept=len(truth),
+            found=int(np.isin(partners, truth).sum()),
+            placed=int((partners == truth[named]).sum()),
+            width=self.width,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +153,21 @@ class BlockMap:
     def found(self, level: float = 0.01) -> list[tuple[int, int]]:
         """Pairs of blocks that Holm's procedure rejects at `level`, in order."""
         return [(int(i), int(j)) for i, j in np.argwhere(self.holm <= np.log10(level))]
+
+    def mistakes(
+        self, truth: Sequence[int], level: float = 0.01
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Pairs of blocks that are missed, and pairs that are found and wrong.
+
+        Parameters
+        ----------
+        truth : sequence of int
+            Block of a that each block of b was; empty if none was any.
+        level : float
+            As of `found`.
+        """
+        right, found = {(old, new) for new, old in enumerate(truth)}, set(self.found(level))
+        return sorted(right - found), sorted(found - right)
 
     def origin(self, level: float = 0.01) -> dict[int, int | None]:
         """For each block of b the block of a that it comes from: the smallest p among those found, or None."""
