@@ -17,6 +17,7 @@ import torch
 import transformers  # the package alone is light; its classes cost seconds and are loaded when a model is
 
 from provlab.errors import CheckpointError, InputError, InvalidWeightsError
+from provlab.models.counting import count_bytes
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
 
@@ -50,6 +51,7 @@ class Checkpoint:
         self.source = source
         self.name = name
         self._files = files
+        self._kept: dict[tuple[torch.dtype, str], PreTrainedModel] | None = None  # see `loaded_once`
         if CONFIG not in files.names():
             raise CheckpointError(f"{files.label} has no {CONFIG}; give the folder that holds it")
         self.config: dict[str, Any] = read_json(files, CONFIG)
@@ -181,6 +183,23 @@ class Checkpoint:
         InputError
             There is no such device.
         """
+        if self._kept is not None and (dtype, device) in self._kept:
+            return self._kept[dtype, device]
+        model = self._loaded(dtype, device)
+        if self._kept is not None:
+            self._kept[dtype, device] = model
+        return model
+
+    @contextmanager
+    def loaded_once(self) -> Iterator[None]:
+        """Within, the model that `load_model` makes is kept, so that several callers can run the same one."""
+        self._kept = {}
+        try:
+            yield
+        finally:
+            self._kept = None
+
+    def _loaded(self, dtype: torch.dtype, device: str) -> "PreTrainedModel":
         self._refuse_custom_code()
         model_class = getattr(transformers, self.architecture, None)
         if not (isinstance(model_class, type) and issubclass(model_class, transformers.PreTrainedModel)):
@@ -200,6 +219,7 @@ class Checkpoint:
                 loaded: Any = model_class.from_pretrained(self.folder(), **settings)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
             raise CheckpointError(f"{self.source} cannot be loaded: {_first_line(error)}") from error
+        count_bytes("tensors", sum(self._files.size(file) for file in self._weights.files))
         model, report = loaded
         if wrong := sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])):
             raise InvalidWeightsError(

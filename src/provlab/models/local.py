@@ -9,6 +9,7 @@ from pathlib import Path
 
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir, digest, sha256_file, write_json
+from provlab.models.counting import count_bytes
 
 # Hashing smaller files is quicker than looking the hash up.
 _BIG = 1 << 20
@@ -21,6 +22,7 @@ def remembered_sha256(path: Path) -> str:
     path = path.resolve()
     stat = path.stat()
     if stat.st_size < _BIG:
+        count_bytes("hashed", stat.st_size)
         return sha256_file(path)
     key = {"path": os.fspath(path), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
     sidecar = cache_dir() / "hashes" / f"{digest(key)}.json"
@@ -30,6 +32,7 @@ def remembered_sha256(path: Path) -> str:
             return str(remembered["sha256"])
     except (OSError, ValueError, AttributeError, KeyError):
         pass  # absent or damaged: computed again below
+    count_bytes("hashed", stat.st_size)
     found = sha256_file(path)
     after = path.stat()
     unchanged = (after.st_size, after.st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)

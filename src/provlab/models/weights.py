@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from provlab.errors import CheckpointError, InvalidWeightsError
+from provlab.models.counting import count_bytes
 
 CONFIG = "config.json"
 _SAFETENSORS, _SAFETENSORS_INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -196,6 +197,7 @@ class WeightFiles:
                     tensor = stream.get_tensor(name)
             except (SafetensorError, OSError) as error:
                 raise CheckpointError(self._damaged(file, error)) from error
+        count_bytes("tensors", tensor.nbytes)
         _check_finite(self._source.label, name, tensor)
         return tensor
 

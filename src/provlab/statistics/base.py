@@ -7,6 +7,7 @@ tensor twice.
 """
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +24,8 @@ from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 
 Array = NDArray[np.float32]
+
+BATCH = 16  # sequences that run through a model at a time
 
 DTYPES = {
     "float32": torch.float32,
@@ -165,6 +168,25 @@ class Outcome:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Need:
+    """What one model asks of the machine for one unit of work, known from shapes alone.
+
+    Attributes
+    ----------
+    tensors : tuple of str
+        Read from the checkpoint.
+    features : int
+        Bytes held as long as pairs are compared.
+    making : int
+        Bytes held besides while the features are made.
+    """
+
+    tensors: tuple[str, ...] = ()
+    features: int = 0
+    making: int = 0
+
+
 class Features(ABC):
     """What a statistic needs of one model; ``block(i)`` may read lazily and is asked once per block."""
 
@@ -188,6 +210,9 @@ class Statistic(ABC):
         Under which its p-value is one; empty for a raw value.
     on_request : bool
         Run only when it is named, not among "all statistics".
+    recorded : type of Features, or None
+        What one pass of the model over its inputs leaves for all blocks: a dataclass whose fields are an array, or a
+        list of arrays, or the `Model` itself. None where each block is read on its own.
     """
 
     name: ClassVar[str]
@@ -196,6 +221,7 @@ class Statistic(ABC):
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
     on_request: ClassVar[bool] = False
+    recorded: ClassVar[type[Features] | None] = None
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Return the part of the options that this statistic's numbers depend on."""
@@ -214,6 +240,20 @@ class Statistic(ABC):
     def prepare(self, model: Model, options: Options) -> Features:
         """Make (or arrange to read) one model's features, once for all its pairs."""
 
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """Say what one block's features take; every tensor of the block as float32, unless a statistic knows better."""
+        return reading(model, [part.name for part in model.anatomy.parts if block is None or part.block == block])
+
+    def recording(self, model: Model, options: Options) -> Need:
+        """Say what the pass over the inputs takes, the features of all blocks together; for `recorded` ones only."""
+        blocks: list[int | None] = [*range(model.anatomy.n_blocks)]
+        kept = sum(self.need(model, block, options).features for block in blocks)
+        return Need(tuple(part.name for part in model.anatomy.parts), kept, loaded_bytes(model, options))
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """Bytes that one comparison takes above the features; as much again, unless a statistic knows better."""
+        return sum(self.need(model, block, options).features for model in (a, b))
+
     @abstractmethod
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Compare two models' features of one block."""
@@ -221,6 +261,42 @@ class Statistic(ABC):
     @abstractmethod
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Bring the blocks of one pair together."""
+
+
+def reading(model: Model, tensors: Sequence[str], *, copies: int = 1) -> Need:
+    """Need of tensors that are read, turned into float32 and held, with the copies made on the way."""
+    held = 4 * sum(_numel(model, name) for name in tensors)
+    largest = max((tensor_bytes(model, name) + copies * 4 * _numel(model, name) for name in tensors), default=0)
+    return Need(tuple(tensors), held, largest)
+
+
+def tensor_bytes(model: Model, name: str) -> int:
+    """Bytes of a tensor in its file."""
+    return _numel(model, name) * model.checkpoint.dtype(name).itemsize
+
+
+def loaded_bytes(model: Model, options: Options) -> int:
+    """Bytes of a model that is loaded to be run, with what flows through it."""
+    weights = sum(_numel(model, part.name) for part in model.anatomy.parts)
+    flowing = BATCH * options.sequence_length * (4 * model.anatomy.width + 3 * model.anatomy.mlp_width)
+    return options.torch_dtype.itemsize * (weights + flowing)
+
+
+def _numel(model: Model, name: str) -> int:
+    return math.prod(model.checkpoint.shape(name))
+
+
+def unit_rows_bytes(rows: int, columns: int) -> int:
+    """Bytes of a float32 matrix with its `provlab.inference.matching.unit_rows`."""
+    return 8 * rows * columns + 16 * rows
+
+
+def matching_bytes(a: int, b: int, columns: int) -> int:
+    """Bytes that MATCH of unit rows ``(a, columns)`` and ``(b, columns)`` takes above them.
+
+    The similarities, as much again for the assignment, and the second side in its random order.
+    """
+    return 8 * a * b + unit_rows_bytes(b, columns)
 
 
 def require_equal(statistic: Statistic, a: Model, b: Model, *measures: str) -> None:

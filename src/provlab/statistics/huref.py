@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.models.anatomy import Anatomy
-from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.base import BlockResult, Features, Model, Need, Options, Outcome, Statistic, reading
 
 Matrix = NDArray[np.float64]
 
@@ -107,6 +107,23 @@ class HuRef(Statistic):
     def prepare(self, model: Model, options: Options) -> Cores:
         """Arrange to read the projections."""
         return Cores(model, self.way)
+
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """The way's two projections and the embedding, all in float64."""
+        way = {"a": ("query", "key"), "b": ("output", "value"), "c": ("gate", "down")}[self.way]
+        roles = [role if model.anatomy.has(role) else "up" for role in way]
+        anatomy = model.anatomy
+        projections = reading(model, [anatomy.tensor_name(role, block) for role in roles])
+        embedding = reading(model, [anatomy.tensor_name("embedding")])
+        return Need(
+            (*projections.tensors, *embedding.tensors),
+            2 * embedding.features + 8 * anatomy.width**2,
+            max(embedding.making, projections.making + 4 * projections.features),
+        )
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """Squares of the models' width."""
+        return 8 * 8 * max(a.anatomy.width, b.anatomy.width) ** 2
 
     def compare_block(self, a: Invariant, b: Invariant, block: int | None, options: Options) -> BlockResult:
         """Cosine of the two matrices."""

@@ -12,7 +12,7 @@ each kind of model.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,11 @@ from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
+    Need,
     Options,
     Outcome,
     Statistic,
+    reading,
     require_equal,
     require_positions,
 )
@@ -65,6 +67,7 @@ class MedianMax(Statistic):
     symbol = "median-max"
     reads = "gate projections, and gate activations on held-out text"
     on_request = True
+    recorded = Gates
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
@@ -84,6 +87,17 @@ class MedianMax(Statistic):
             model.checkpoint, tokens, kinds=("gate",), device=options.device, dtype=options.torch_dtype
         )
         return Gates(model, keep(kept["gate"]))
+
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """Activations and inner products of one block, made from its gate in float64."""
+        width, tokens = model.anatomy.mlp_width, options.n_sequences * options.sequence_length
+        read = reading(model, [model.anatomy.tensor_name("gate", block)])
+        return Need(read.tensors, 4 * width * (tokens + width), read.making + 4 * read.features + 8 * width**2)
+
+    def recording(self, model: Model, options: Options) -> Need:
+        """The pass keeps activations only."""
+        kept = 4 * model.anatomy.n_blocks * model.anatomy.mlp_width * options.n_sequences * options.sequence_length
+        return replace(super().recording(model, options), features=kept)
 
     def compare_block(
         self, a: tuple[Array, Array], b: tuple[Array, Array], block: int | None, options: Options

@@ -8,18 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from provlab.inference.matching import UnitRows, unit_rows
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.statistics.base import (
     Array,
     BlockResult,
     Features,
     Model,
+    Need,
     Options,
     Outcome,
     Statistic,
     fisher_over_blocks,
+    matching_bytes,
     require_equal,
     require_positions,
+    unit_rows_bytes,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
 from provlab.statistics.spill import keep
@@ -31,10 +35,10 @@ class HiddenActivations(Features):
 
     arrays: list[Array]
 
-    def block(self, block: int | None) -> Array:
-        """Activations of one block."""
+    def block(self, block: int | None) -> UnitRows:
+        """Activations of one block, normalised once for all its pairs."""
         assert block is not None
-        return self.arrays[block]
+        return unit_rows(self.arrays[block], name="the activations of one side")
 
 
 class PhiH(Statistic):
@@ -45,6 +49,7 @@ class PhiH(Statistic):
     reads = "hidden activations of the MLPs on uniformly random tokens"
     assumptions = PERMUTATION_ASSUMPTIONS
     version = 2  # 1 let the order of the rows break ties
+    recorded = HiddenActivations
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
@@ -66,7 +71,17 @@ class PhiH(Statistic):
         )
         return HiddenActivations(keep(kept["hidden"]))
 
-    def compare_block(self, a: Array, b: Array, block: int | None, options: Options) -> BlockResult:
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """Activations of one block."""
+        tokens = options.n_sequences * options.sequence_length
+        return Need(features=unit_rows_bytes(model.anatomy.mlp_width, tokens))
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """MATCH."""
+        tokens = options.n_sequences * options.sequence_length
+        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, tokens)
+
+    def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""
         return correlation_with_identity(a, b, block, options.seed)
 

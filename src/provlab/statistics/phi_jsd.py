@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.models.activations import next_token_log_probs
 from provlab.statistics.base import (
+    BATCH,
     Array,
     BlockResult,
     Features,
     Model,
+    Need,
     Options,
     Outcome,
     Statistic,
+    loaded_bytes,
     require_positions,
 )
 from provlab.statistics.spill import keep
@@ -77,6 +80,7 @@ class PhiJSD(Statistic):
     name = "phi_jsd"
     symbol = "φ_JSD"
     reads = "next-token distributions on held-out text"
+    recorded = NextTokens
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
@@ -98,6 +102,21 @@ class PhiJSD(Statistic):
         tokens = encode(model.checkpoint, options)
         chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
         return NextTokens(tokens, keep([np.concatenate(list(chunks))])[0])
+
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """All distributions."""
+        tokens = options.n_sequences * options.sequence_length
+        return Need(features=4 * tokens * model.anatomy.vocab_size)
+
+    def recording(self, model: Model, options: Options) -> Need:
+        """One pass; the distributions are there twice as their pieces are put together."""
+        kept = self.need(model, None, options).features
+        batch = 3 * 4 * BATCH * options.sequence_length * model.anatomy.vocab_size
+        return Need(tuple(p.name for p in model.anatomy.parts), kept, loaded_bytes(model, options) + kept + batch)
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """Some rows at a time in float64."""
+        return 8 * 8 * ROWS * a.anatomy.vocab_size
 
     def compare_block(self, a: NextTokens, b: NextTokens, block: int | None, options: Options) -> BlockResult:
         """Average the divergence over positions."""

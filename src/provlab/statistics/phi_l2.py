@@ -19,7 +19,7 @@ from provlab.errors import NotComparableError
 from provlab.inference import permtest, pvalues
 from provlab.models.anatomy import Anatomy
 from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations
-from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.base import BlockResult, Features, Model, Need, Options, Outcome, Statistic
 
 Weights = dict[str, torch.Tensor]
 IN_CACHE = 2**18  # weights worked on at a time: with their float64 squares they stay in a processor's cache
@@ -167,6 +167,18 @@ class PhiL2(Statistic):
     def prepare(self, model: Model, options: Options) -> AllWeights:
         """Arrange to read the weights."""
         return AllWeights(model)
+
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """All tensors of one block, and the permuted copies that are kept for the next pair."""
+        read = super().need(model, block, options)
+        copies = read.features * options.n_permutations
+        return Need(read.tensors, read.features + (copies if copies <= COPIES_IN_MEMORY else 0), read.making)
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """The block in one row for both sides and for copies of one; then the MLPs and their Gram matrix in float64."""
+        weights = super().need(a, block, options).features
+        copies = min(weights * options.n_permutations, COPIES_IN_MEMORY)
+        return 6 * weights + copies + 3 * 8 * a.anatomy.mlp_width**2
 
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
         """Distances of the block under all permutations, and the p-value of its MLP on its own."""

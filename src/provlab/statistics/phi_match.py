@@ -24,11 +24,14 @@ from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
+    Need,
     Options,
     Outcome,
     Statistic,
     fisher_over_blocks,
+    matching_bytes,
     require_positions,
+    unit_rows_bytes,
 )
 from provlab.statistics.spill import keep
 from provlab.statistics.text import encode
@@ -55,6 +58,7 @@ class PhiMatch(Statistic):
     reads = "gate and up activations of the MLPs on held-out text"
     version = 2  # 1 let the order of the rows break ties
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
+    recorded = GateAndUp
     unsigned: ClassVar[bool] = False
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -83,6 +87,16 @@ class PhiMatch(Statistic):
             model.checkpoint, tokens, kinds=("gate", "up"), device=options.device, dtype=options.torch_dtype
         )
         return GateAndUp(keep(kept["gate"]), keep(kept["up"]))
+
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """Gate and up activations of one block."""
+        tokens = options.n_sequences * options.sequence_length
+        return Need(features=2 * unit_rows_bytes(model.anatomy.mlp_width, tokens))
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """MATCH, first of gates and then of ups."""
+        tokens = options.n_sequences * options.sequence_length
+        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, tokens)
 
     def compare_block(
         self, a: tuple[Array, Array], b: tuple[Array, Array], block: int | None, options: Options

@@ -10,17 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from provlab.inference import pvalues
-from provlab.inference.matching import match_shuffled
+from provlab.inference.matching import UnitRows, match_shuffled, unit_rows
 from provlab.statistics.base import (
-    Array,
     BlockResult,
     Features,
     Model,
+    Need,
     Options,
     Outcome,
     Statistic,
     fisher_over_blocks,
+    matching_bytes,
+    reading,
     require_equal,
+    unit_rows_bytes,
 )
 
 PERMUTATION_ASSUMPTIONS = (
@@ -31,21 +34,22 @@ PERMUTATION_ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class UpProjections(Features):
-    """Up projections, each read when its block is asked for: ``(h, d)`` float32."""
+    """Up projections, each read when its block is asked for, and normalised once for all its pairs: ``(h, d)``."""
 
     model: Model
 
-    def block(self, block: int | None) -> Array:
+    def block(self, block: int | None) -> UnitRows:
         """Read the up projection of one block."""
-        return self.model.anatomy.read(self.model.checkpoint, "up", block).numpy()
+        rows = self.model.anatomy.read(self.model.checkpoint, "up", block).numpy()
+        return unit_rows(rows, name=f"the up projection of {self.model.name}")
 
 
-def correlation_with_identity(a: Array, b: Array, block: int | None, seed: int) -> BlockResult:
+def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed: int) -> BlockResult:
     """Spearman's correlation of MATCH(a, b) with the identity, two-sided (Equation 2).
 
     Parameters
     ----------
-    a, b : array
+    a, b : UnitRows
         ``(h, m)`` each; row k belongs to hidden unit k.
     block : int or None
         Where the rows come from.
@@ -80,7 +84,17 @@ class PhiU(Statistic):
         """Arrange to read the up projections."""
         return UpProjections(model)
 
-    def compare_block(self, a: Array, b: Array, block: int | None, options: Options) -> BlockResult:
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """One matrix a block, and its unit rows."""
+        read = reading(model, [model.anatomy.tensor_name("up", block)])
+        return Need(read.tensors, unit_rows_bytes(*model.anatomy.shape("up", block)), read.making)
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """MATCH."""
+        (rows, columns), (others, _) = (model.anatomy.shape("up", block) for model in (a, b))
+        return matching_bytes(rows, others, columns)
+
+    def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the rows of two up projections."""
         return correlation_with_identity(a, b, block, options.seed)
 

@@ -1,0 +1,57 @@
+"""How many bytes were read: of tensors, and of files that were hashed.
+
+>>> with counting() as count:
+...     study(models)
+>>> count.tensors, count.hashed
+
+What is read within ``with`` is counted, in this thread; whoever reads elsewhere on its behalf, in another process, adds
+what was read there by `add`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass
+class Count:
+    """Bytes read.
+
+    Attributes
+    ----------
+    tensors : int
+        Of tensors, in the dtype of their files; a model that is loaded counts with all its weight files.
+    hashed : int
+        Of files that were hashed because their hash was not remembered; the larger ones are hashed once a machine.
+    """
+
+    tensors: int = 0
+    hashed: int = 0
+
+
+_open: ContextVar[tuple[Count, ...]] = ContextVar("provlab_counts", default=())
+
+
+@contextmanager
+def counting() -> Iterator[Count]:
+    """Count what is read within; counts may stand in one another."""
+    count = Count()
+    token = _open.set((*_open.get(), count))
+    try:
+        yield count
+    finally:
+        _open.reset(token)
+
+
+def count_bytes(kind: Literal["tensors", "hashed"], n: int) -> None:
+    """Add to every open count."""
+    for count in _open.get():
+        setattr(count, kind, getattr(count, kind) + n)
+
+
+def add(count: Count) -> None:
+    """Add what was counted elsewhere to every open count."""
+    count_bytes("tensors", count.tensors)
+    count_bytes("hashed", count.hashed)
