@@ -159,6 +159,7 @@ def test_what_is_made_loud_is_kept(folder: Path) -> None:
         ({"hidden_size": 17}, "hidden_size must be from 1 to its parent's 16, not 17"),
         ({"intermediate_size": 0}, "intermediate_size must be from 1"),
         ({"num_attention_heads": 5}, "num_attention_heads must be from 1 to its parent's 4"),
+        ({"hidden_size": 10, "num_attention_heads": 3}, "hidden_size 10 must be a multiple of the 3 heads"),
     ],
 )
 def test_more_than_there_is_cannot_be_kept(folder: Path, settings: dict[str, object], said: str) -> None:

@@ -115,7 +115,7 @@ def chosen(name: str, pruning: Pruning, source: Checkpoint, parts: Anatomy, unit
     Raises
     ------
     ZooError
-        If the parent has no such block, or fewer units or heads than are to be kept.
+        If the parent has no such block or fewer units or heads than are to be kept, or transformers knows no such shape.
     """
     what = f"zoo model {name!r}"
     blocks = list(range(parts.n_blocks)) if pruning.keep_blocks is None else pruning.keep_blocks
@@ -131,6 +131,11 @@ def chosen(name: str, pruning: Pruning, source: Checkpoint, parts: Anatomy, unit
             raise ZooError(f"{what}: {key} must be from 1 to its parent's {before}, not {after}")
     if pruning.num_attention_heads not in (None, n_heads) and source.config.get("num_key_value_heads") != n_heads:
         raise ZooError(f"{what}: heads can be cut only where each has its own key and value; leave them")
+    width, heads_left = pruning.hidden_size or parts.width, pruning.num_attention_heads or n_heads
+    if width % heads_left:
+        raise ZooError(
+            f"{what}: hidden_size {width} must be a multiple of the {heads_left} heads, as transformers asks"
+        )
 
     def largest(values: NDArray[np.float64], count: int | None) -> list[int]:
         order = np.argsort(-values, kind="stable")[:count]
