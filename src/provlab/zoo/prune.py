@@ -115,7 +115,7 @@ def chosen(name: str, pruning: Pruning, source: Checkpoint, parts: Anatomy, unit
     Raises
     ------
     ZooError
-        If the parent has no such block or fewer units or heads than are to be kept, or transformers knows no such shape.
+        If the parent has no such block or fewer units or heads than are to be kept, or transformers refuses the shape.
     """
     what = f"zoo model {name!r}"
     blocks = list(range(parts.n_blocks)) if pruning.keep_blocks is None else pruning.keep_blocks
