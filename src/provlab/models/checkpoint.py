@@ -138,6 +138,10 @@ class Checkpoint:
         names = sorted((CONFIG, *self._weights.files))
         return {name: {"sha256": self._files.sha256(name), "size": self._files.size(name)} for name in names}
 
+    def bytes_to_hash(self) -> int:
+        """Bytes that `digest` reads on this machine: of files whose hash is not remembered; the hub's are known."""
+        return self._files.bytes_to_hash((CONFIG, *self._weights.files)) if isinstance(self._files, LocalFiles) else 0
+
     @property
     def tensor_names(self) -> tuple[str, ...]:
         """Names of all tensors, sorted."""
@@ -219,7 +223,7 @@ class Checkpoint:
                 loaded: Any = model_class.from_pretrained(self.folder(), **settings)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
             raise CheckpointError(f"{self.source} cannot be loaded: {_first_line(error)}") from error
-        count_bytes("tensors", sum(self._files.size(file) for file in self._weights.files))
+        count_bytes("tensors", self._weights.nbytes)
         model, report = loaded
         if wrong := sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])):
             raise InvalidWeightsError(

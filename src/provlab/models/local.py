@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir, digest, sha256_file, write_json
@@ -21,24 +22,36 @@ def remembered_sha256(path: Path) -> str:
     """Hex SHA-256 of a file; that of a big file is remembered until its size or time changes."""
     path = path.resolve()
     stat = path.stat()
-    if stat.st_size < _BIG:
-        count_bytes("hashed", stat.st_size)
-        return sha256_file(path)
-    key = {"path": os.fspath(path), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-    sidecar = cache_dir() / "hashes" / f"{digest(key)}.json"
-    try:
-        remembered = json.loads(sidecar.read_text(encoding="utf-8"))
-        if all(remembered.get(k) == v for k, v in key.items()):
-            return str(remembered["sha256"])
-    except (OSError, ValueError, AttributeError, KeyError):
-        pass  # absent or damaged: computed again below
+    if remembered := _remembered(path, stat):
+        return remembered
     count_bytes("hashed", stat.st_size)
     found = sha256_file(path)
     after = path.stat()
     unchanged = (after.st_size, after.st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
-    if unchanged and time.time() - stat.st_mtime > _SETTLED_SECONDS:
-        write_json(sidecar, key | {"sha256": found})
+    if stat.st_size >= _BIG and unchanged and time.time() - stat.st_mtime > _SETTLED_SECONDS:
+        write_json(_sidecar(path, stat), _state(path, stat) | {"sha256": found})
     return found
+
+
+def _state(path: Path, stat: os.stat_result) -> dict[str, Any]:
+    return {"path": os.fspath(path), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+
+
+def _sidecar(path: Path, stat: os.stat_result) -> Path:
+    return cache_dir() / "hashes" / f"{digest(_state(path, stat))}.json"
+
+
+def _remembered(path: Path, stat: os.stat_result) -> str | None:
+    """Return the remembered hash of a resolved path in this state, None if there is none."""
+    if stat.st_size < _BIG:
+        return None
+    try:
+        remembered = json.loads(_sidecar(path, stat).read_text(encoding="utf-8"))
+        if all(remembered.get(k) == v for k, v in _state(path, stat).items()):
+            return str(remembered["sha256"])
+    except (OSError, ValueError, AttributeError, KeyError):
+        pass  # absent or damaged: computed again
+    return None
 
 
 class LocalFiles:
@@ -95,6 +108,11 @@ class LocalFiles:
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file."""
         return remembered_sha256(self.path(name))
+
+    def bytes_to_hash(self, names: Iterable[str]) -> int:
+        """Bytes that would be read to hash these files: all of those whose hash is not remembered."""
+        paths = [self.path(name).resolve() for name in names]
+        return sum(path.stat().st_size for path in paths if not _remembered(path, path.stat()))
 
     def whole(self, weight_files: Iterable[str]) -> Path:
         """Return the folder, which has everything already."""

@@ -1,6 +1,7 @@
 """Tensors read one at a time from safetensors (or, if allowed, pickled) weight files."""
 
 import json
+import math
 import pickle
 import warnings
 from collections.abc import Iterable
@@ -146,6 +147,12 @@ class WeightFiles:
     def tensor_names(self) -> tuple[str, ...]:
         """Names of all tensors, sorted."""
         return tuple(sorted(self._map if self._map is not None else self.header(self.files[0])))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+        infos = [info for file in self.files for info in self.header(file).values()]
+        return sum(math.prod(info.shape) * info.dtype.itemsize for info in infos)
 
     def header(self, file: str) -> dict[str, TensorInfo]:
         """Shapes and dtypes of the tensors in one file, held against the index.

@@ -1,0 +1,112 @@
+"""How much memory a study may take: what the user says, or most of what is free."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from provlab.errors import ParameterError
+
+#: bytes that Python and the libraries take in a worker before any work: measured, see tests/studies/test_memory.py
+LIBRARIES = 500 * 2**20
+#: of what is free, without a limit; of what is given, with one: numpy returns memory late, and pieces are left over
+SHARE_OF_FREE, SHARE_OF_GIVEN = 0.6, 0.9
+
+_UNITS = {"": 1, "b": 1, **{p + u: 10 ** (3 * i) for i, p in enumerate("kmgt", 1) for u in ("", "b")}}
+_UNITS |= {p + "ib": 2 ** (10 * i) for i, p in enumerate("kmgt", 1)}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Memory of a study.
+
+    Attributes
+    ----------
+    total : int
+        Bytes that all processes of the study may take on this machine.
+    process : int
+        Bytes of arrays that each process may hold, beside the libraries.
+    given : bool
+        The user set the limit: what does not fit is refused instead of tried.
+    fixed : int
+        Bytes taken before any work, over all processes.
+    workers : int
+        Processes that compute.
+    """
+
+    total: int
+    process: int
+    given: bool
+    fixed: int
+    workers: int
+
+    def limit_for(self, needed: int) -> int:
+        """Limit at which each process may hold `needed` bytes."""
+        return int(self.fixed + self.workers * needed / SHARE_OF_GIVEN) + 1
+
+
+def budget_for(memory: int | str | None, workers: int = 1) -> Budget:
+    """Divide the memory given, or most of what is free, among the processes.
+
+    Parameters
+    ----------
+    memory
+        Bytes, or text such as ``8GB`` or ``512MiB``, for the whole study with its libraries; None for most of what is
+        free now.
+    workers
+        Processes that compute; 1 is this process itself.
+
+    Raises
+    ------
+    ParameterError
+        If `memory` is no size, or less than the libraries take.
+    """
+    own = psutil.Process().memory_info().rss
+    fixed = own + (workers * LIBRARIES if workers > 1 else 0)
+    if memory is None:
+        process = int(SHARE_OF_FREE * free()) - (fixed - own)
+        return Budget(own + int(SHARE_OF_FREE * free()), max(process // workers, 0), False, fixed, workers)
+    total = parse(memory)
+    process = int(SHARE_OF_GIVEN * (total - fixed)) // workers
+    if process <= 0:
+        raise ParameterError(
+            f"memory: {gigabytes(total)} is less than the libraries take in {workers} "
+            f"process{'es' if workers > 1 else ''}; give more than {gigabytes(fixed)}"
+            + (" or fewer workers" if workers > 1 else "")
+        )
+    return Budget(total, process, True, fixed, workers)
+
+
+def parse(memory: int | str) -> int:
+    """Bytes of ``8GB``, ``512 MiB`` or a number.
+
+    Raises
+    ------
+    ParameterError
+        If it is no size.
+    """
+    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
+    if match and match[2].lower() in _UNITS and float(match[1]) > 0:
+        return int(float(match[1]) * _UNITS[match[2].lower()])
+    raise ParameterError(f"memory must be a size such as 8GB or 512MiB, not {memory!r}")
+
+
+def gigabytes(n: int) -> str:
+    """Bytes for a reader, ``1.2 GB``."""
+    return f"{n / 1e9:.1f} GB" if n >= 9.5e8 else f"{n / 1e6:.0f} MB"
+
+
+def free() -> int:
+    """Bytes that are free on this machine, or within the limit of its container."""
+    found = int(psutil.virtual_memory().available)
+    try:
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            found = min(found, int(limit) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError):
+        pass  # no such container
+    return max(found, 0)
