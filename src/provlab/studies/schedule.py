@@ -138,14 +138,19 @@ class Schedule:
     bytes_pair_by_pair: int
 
     @property
+    def steps(self) -> tuple[Pass | Unit, ...]:
+        """All work, passes first."""
+        return (*self.passes, *self.units)
+
+    @property
     def tensors(self) -> int:
         """Tensors to read."""
-        return sum(step.tensors for step in (*self.passes, *self.units))
+        return sum(step.tensors for step in self.steps)
 
     @property
     def bytes_to_read(self) -> int:
         """Bytes of tensors to read, without what is hashed."""
-        return sum(step.bytes_read for step in (*self.passes, *self.units))
+        return sum(step.bytes_read for step in self.steps)
 
     @property
     def bytes_needed(self) -> int:
@@ -161,7 +166,7 @@ class Schedule:
     def peak(self) -> int:
         """Largest number of bytes of arrays that one process holds, beside the libraries' own."""
         in_memory = 0 if self.spilled else sum(step.features for step in self.passes)
-        return in_memory + max((step.peak for step in (*self.passes, *self.units)), default=0)
+        return in_memory + max((step.peak for step in self.steps), default=0)
 
 
 def plan(
@@ -262,9 +267,7 @@ def lay_out(todo: Todo, models: Mapping[str, Model], options: Options, budget: B
         refused=tuple(refused),
         budget=budget,
         spilled=kept if on_disk else 0,
-        bytes_to_hash=sum(
-            m.checkpoint.bytes_to_hash() for m in models.values() if isinstance(m.checkpoint, Checkpoint)
-        ),
+        bytes_to_hash=sum(one.bytes_to_hash() for one in checkpoints if isinstance(one, Checkpoint)),
         bytes_pair_by_pair=apart,
     )
 
