@@ -1,0 +1,300 @@
+"""Which blocks and units of a parent a child is made of: arrows, matrices, and units along the parent's MLP."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, Rectangle
+from numpy.typing import ArrayLike, NDArray
+
+from provlab.plots import style
+from provlab.plots.figure import Figure
+from provlab.plots.numbers import format_log10_p
+from provlab.plots.style import require, styled
+
+FEW = 12  # blocks that can each be numbered
+ACROSS = 64  # columns of cells in one line of matrices, at most
+GAP = 2.5  # columns' worth of room between two matrices
+LARGEST_CELL = 0.16  # inches
+TITLE = 0.4  # inches above a panel of arrows, for two lines
+LEFT, RIGHT, ABOVE, BELOW = 0.45, 0.8, 0.25, 0.22  # inches around the matrices of a line
+Truth = Mapping[str, Sequence[int] | None]
+
+
+@styled
+def block_arrows(
+    log10_p: Mapping[str, ArrayLike],
+    found: Mapping[str, ArrayLike],
+    truth: Truth | None = None,
+    *,
+    parents: Mapping[str, str],
+    caption: str = "",
+) -> Figure:
+    """Draw an arrow from each block of a parent to the block of the child that it became (the paper's Figure 4).
+
+    Parameters
+    ----------
+    log10_p
+        Of each child, ``(blocks of the parent, blocks of the child)``.
+    found
+        Of the same shape, boolean: pairs of blocks that are called.
+    truth
+        Of each child, the parent's block that each of its blocks was; None where that is not known.
+    parents
+        Name of each child's parent.
+    """
+    panels = _checked(log10_p, found, truth or {})
+    most = max(strength.shape[0] for strength, _, _ in panels.values())
+    tall = max(1.2, min(most * 0.22, 4.6))
+    figure = style.canvas(tall + TITLE, min(style.WIDTH, 1.7 * len(panels)))
+    figure.set_layout_engine("none")
+    all_axes = [
+        figure.add_axes((i / len(panels), 0, 1 / len(panels), tall / (tall + TITLE))) for i in range(len(panels))
+    ]
+    largest = max(float(strength.max()) for strength, _, _ in panels.values())
+    for axes, (name, (strength, called, kept)) in zip(all_axes, panels.items(), strict=True):
+        n_parent, n_child = strength.shape
+        shift = (n_parent - n_child) / 2
+        right = _pairs(kept)
+        for old, new in sorted(right or ()):
+            axes.plot([0.14, 0.86], [old, new + shift], color=style.UNKNOWN, linewidth=3.0, linestyle=":", zorder=1)
+        for old, new in np.argwhere(called):
+            wrong = right is not None and (int(old), int(new)) not in right
+            axes.add_patch(
+                FancyArrowPatch(
+                    (0.1, old),
+                    (0.9, new + shift),
+                    arrowstyle="-|>",
+                    mutation_scale=7,
+                    shrinkA=0,
+                    shrinkB=0,
+                    color="black" if wrong else style.DEPENDENT,
+                    linestyle="--" if wrong else "-",
+                    linewidth=0.6 + 1.6 * np.sqrt(strength[old, new] / largest),
+                    zorder=2,
+                )
+            )
+        _column(axes, 0.0, np.arange(n_parent), np.any(called, axis=1), "right")
+        _column(axes, 1.0, np.arange(n_child) + shift, np.any(called, axis=0), "left")
+        axes.set_axis_off()
+        axes.set(xlim=(-0.45, 1.45), ylim=(most - 0.4, -0.6))
+        axes.set_title(f"{parents[name]} to\n{name}", fontsize=style.SMALL + 0.5)
+    words = [
+        f"{name}: {int(called.sum())} of its {called.shape[1]} blocks found" + _told(_mistakes(called, kept))
+        for name, (_, called, kept) in panels.items()
+    ]
+    text = (
+        "Left the parent's blocks, right the child's; an arrow where a pair is called, the wider the smaller p; "
+        f"hollow: no partner. Dotted behind: what was kept in truth. {'; '.join(words)}."
+    )
+    return Figure(figure, f"{caption} {text}".strip(), f"Arrows from blocks of parents to blocks of children. {text}")
+
+
+def _column(axes: Axes, x: float, heights: NDArray[Any], filled: NDArray[np.bool_], side: str) -> None:
+    """Draw one model's blocks as squares, hollow where no partner was found, and number them."""
+    for mask, face in ((filled, style.DEPENDENT), (~filled, "white")):
+        axes.plot(
+            np.full(int(mask.sum()), x), heights[mask], "s", color=face, markersize=4.5,
+            markeredgecolor=style.INK, markeredgewidth=0.7, zorder=3, clip_on=False,
+        )  # fmt: skip
+    every = 1 if len(heights) <= FEW else 4
+    for block in range(0, len(heights), every):
+        axes.annotate(
+            str(block), (x, heights[block]), xytext=(-6 if side == "right" else 6, 0), textcoords="offset points",
+            ha=side, va="center", fontsize=style.SMALL, color=style.INK,
+        )  # fmt: skip
+
+
+@styled
+def block_matrices(
+    log10_p: Mapping[str, ArrayLike],
+    found: Mapping[str, ArrayLike],
+    truth: Truth | None = None,
+    *,
+    caption: str = "",
+) -> Figure:
+    """Draw -log10 p of all pairs of blocks, a panel for each pair of models.
+
+    Parameters are those of `block_arrows`; the names say which models a panel is of.
+    """
+    panels = _checked(log10_p, found, truth or {})
+    largest = max(2.0, *(float(strength.max()) for strength, _, _ in panels.values()))
+    norm, ticks = style.evidence_norm(largest), style.evidence_ticks(largest)
+    lines = _lines({name: strength.shape[1] for name, (strength, _, _) in panels.items()})
+    across = max(sum(panels[name][0].shape[1] for name in line) + GAP * (len(line) - 1) for line in lines)
+    cell = min(LARGEST_CELL, (style.WIDTH - LEFT - RIGHT) / across)
+    tall = [cell * max(panels[name][0].shape[0] for name in line) + ABOVE + BELOW for line in lines]
+    width, height = LEFT + cell * across + RIGHT, sum(tall) + BELOW
+    figure = style.canvas(height, width)
+    figure.set_layout_engine("none")  # cells of one size in all panels, which no engine promises
+
+    def box(x: float, top: float, columns: float, rows: float) -> Axes:
+        return figure.add_axes((x / width, 1 - (top + rows) / height, columns / width, rows / height))
+
+    top = ABOVE
+    for line, room in zip(lines, tall, strict=True):
+        x = LEFT
+        for name in line:
+            strength, called, kept = panels[name]
+            rows, columns = strength.shape
+            axes = box(x, top, cell * columns, cell * rows)
+            image = axes.imshow(strength, norm=norm, cmap=style.mako(), interpolation="nearest", aspect="auto")
+            axes.set_title(name, fontsize=style.SMALL + 0.5)
+            _mark(axes, called, kept, [["white" if norm(s) > 0.45 else style.INK for s in row] for row in strength])
+            x += cell * (columns + GAP)
+        top += room
+    bar = figure.colorbar(image, cax=box(width - RIGHT + 0.15, ABOVE, 0.12, height - ABOVE - 2 * BELOW), ticks=ticks)
+    bar.ax.minorticks_off()
+    bar.ax.set_yticklabels([f"{tick:,g}" for tick in ticks], fontsize=style.SMALL)
+    bar.set_label(r"$-\log_{10}\,p$" + (" (log above 50)" if largest > 50 else ""), fontsize=style.SMALL + 0.5)
+    bar.outline.set_visible(False)
+    figure.text(0.06 / width, 0.5, "block of the parent", rotation=90, va="center", fontsize=9)
+    figure.text(LEFT / width, 0.06 / height, "block of the child", fontsize=9)
+    words = [
+        f"{name}: {int(called.sum())} of {called.size} called" + _told(_mistakes(called, kept))
+        for name, (_, called, kept) in panels.items()
+    ]
+    text = (
+        "A dot where the pair is called; framed in vermillion what was kept in truth, "
+        f"in black what is missed or wrong. {'; '.join(words)}."
+    )
+    return Figure(figure, f"{caption} {text}".strip(), f"Heatmaps of pairs of blocks. {text}")
+
+
+def _lines(widths: Mapping[str, int]) -> list[list[str]]:
+    """Lay panels out in lines that hold about `ACROSS` columns of cells each."""
+    lines: list[list[str]] = [[]]
+    for name, width in widths.items():
+        if lines[-1] and sum(widths[other] + GAP for other in lines[-1]) + width > ACROSS:
+            lines.append([])
+        lines[-1].append(name)
+    return lines
+
+
+def _mark(axes: Axes, called: NDArray[np.bool_], kept: Sequence[int] | None, inks: Sequence[Sequence[str]]) -> None:
+    """Number the blocks, put a dot on what is called, and frame the truth and the mistakes."""
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, labelsize=style.SMALL)
+    few = max(called.shape) <= FEW
+    axes.set_yticks(range(0, called.shape[0], 1 if few else 4))
+    axes.set_xticks(range(0, called.shape[1], 1 if few else 4))
+    for old, new in np.argwhere(called):
+        axes.plot(new, old, "o", color=inks[old][new], markersize=2.5 if few else 1.0)
+    for old, new in _pairs(kept) or ():
+        axes.add_patch(_cell(old, new, style.DEPENDENT, 1.2 if few else 0.6))
+    for old, new in (pair for pairs in _mistakes(called, kept) for pair in pairs):
+        axes.add_patch(_cell(old, new, "black", 1.6))
+
+
+def _cell(old: int, new: int, color: str, width: float) -> Rectangle:
+    return Rectangle((new - 0.5, old - 0.5), 1, 1, fill=False, edgecolor=color, linewidth=width, zorder=4)
+
+
+@styled
+def unit_maps(
+    partners: Mapping[str, ArrayLike],
+    agreed: Mapping[str, ArrayLike],
+    kept: Mapping[str, Sequence[int] | None],
+    *,
+    width: int,
+    caption: str = "",
+) -> Figure:
+    """Draw each unit of the child's MLP against its partner in the parent's (the paper's Figure 11).
+
+    Parameters
+    ----------
+    partners
+        Of each panel, ``(h,)``: partner of each unit of the child by up activations.
+    agreed
+        Of each panel, boolean: units to which gate activations give the same partner.
+    kept
+        Of each panel, the parent's unit that each of the child's was; None where that is unknown, or none was.
+    width
+        Units of the parent's MLP.
+    """
+    require(partners and set(partners) == set(agreed) == set(kept), "partners, agreed and kept must name equal panels")
+    figure = style.canvas(3.0)
+    grid = figure.add_gridspec(1, 2 * len(partners), width_ratios=[1.0, 0.16] * len(partners))
+    words = []
+    for i, name in enumerate(partners):
+        named, both = np.asarray(partners[name]), np.asarray(agreed[name], dtype=bool)
+        require(named.shape == both.shape and named.ndim == 1, f"{name}: partners and agreed must be of one length")
+        truth = None if kept[name] is None else np.asarray(kept[name])
+        axes = figure.add_subplot(grid[0, 2 * i])
+        units = np.arange(len(named))
+        if truth is not None:
+            axes.plot(units, truth, color=style.UNKNOWN, linewidth=3.5, solid_capstyle="butt", zorder=1)
+        axes.plot(
+            units[~both], named[~both], "o", color=style.MUTED, markerfacecolor="none", markersize=2.2,
+            markeredgewidth=0.5, zorder=2,
+        )  # fmt: skip
+        axes.plot(units[both], named[both], "D", color=style.DEPENDENT, markersize=1.6, zorder=3)
+        axes.set(xlim=(-2, len(named) + 1), ylim=(-2, width + 1), xlabel="unit of the child's MLP")
+        axes.set_title(name, fontsize=style.SMALL + 0.5)
+        if i == 0:
+            axes.set_ylabel("unit of the parent's MLP")
+        margin = figure.add_subplot(grid[0, 2 * i + 1], sharey=axes)
+        for x, marks, color in ((0.0, truth, style.INK), (1.0, named[both], style.DEPENDENT)):
+            if marks is not None:
+                margin.hlines(marks, x, x + 0.85, color=color, linewidth=0.35)
+        margin.set(xlim=(-0.1, 2.0), xticks=[0.42, 1.42])
+        margin.set_xticklabels(["kept", "found"], rotation=90, fontsize=style.SMALL)
+        margin.tick_params(left=False, labelleft=False, bottom=False)
+        margin.spines[:].set_visible(False)
+        words.append(f"{name}: both matchings agree on {int(both.sum())} of {len(named)} units")
+    figure.legend(
+        handles=[
+            Line2D([], [], linestyle="", marker="D", color=style.DEPENDENT, markersize=4, label="by gate and by up"),
+            Line2D([], [], linestyle="", marker="o", color=style.MUTED, markerfacecolor="none", markersize=4,
+                   label="by up alone"),
+            Line2D([], [], color=style.UNKNOWN, linewidth=3.5, label="kept in truth"),
+        ],
+        loc="outside upper center",
+        ncols=3,
+    )  # fmt: skip
+    text = "; ".join(words) + ". Beside each panel, along the parent's MLP: units kept in truth, and units found."
+    return Figure(figure, f"{caption} {text}".strip(), f"Dots, a unit each, child against parent. {text}")
+
+
+def _checked(
+    log10_p: Mapping[str, ArrayLike], found: Mapping[str, ArrayLike], truth: Truth
+) -> dict[str, tuple[NDArray[np.float64], NDArray[np.bool_], Sequence[int] | None]]:
+    """Return -log10 p, calls and truth of each panel."""
+    require(log10_p and set(log10_p) == set(found), "log10_p and found must name the same pairs, at least one")
+    panels = {}
+    for name, values in log10_p.items():
+        strength, called = -np.asarray(values, dtype=float), np.asarray(found[name], dtype=bool)
+        require(strength.ndim == 2 and strength.shape == called.shape, f"{name}: found must have the shape of log10_p")
+        kept = truth.get(name)
+        require(kept is None or len(kept) in (0, strength.shape[1]), f"{name}: truth must name a block for each block")
+        panels[name] = (strength, called, kept)
+    return panels
+
+
+def _pairs(kept: Sequence[int] | None) -> set[tuple[int, int]] | None:
+    return None if kept is None else {(int(old), new) for new, old in enumerate(kept)}
+
+
+def _mistakes(
+    called: NDArray[np.bool_], kept: Sequence[int] | None
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Pairs missed, and pairs called and wrong; none where the truth is unknown."""
+    if (right := _pairs(kept)) is None:
+        return [], []
+    told = {(int(old), int(new)) for old, new in np.argwhere(called)}
+    return sorted(right - told), sorted(told - right)
+
+
+def _told(mistakes: tuple[Sequence[Any], Sequence[Any]]) -> str:
+    missed, wrong = mistakes
+    return f" ({len(missed)} missed, {len(wrong)} wrong)" if missed or wrong else ""
+
+
+def evidence_range(log10_p: ArrayLike, where: ArrayLike) -> str:
+    """Write the weakest and the strongest log10 p of some pairs of blocks."""
+    values = np.asarray(log10_p, dtype=float)[np.asarray(where, dtype=bool)]
+    if not values.size:
+        return "none"
+    return f"{format_log10_p(float(values.max()))} to {format_log10_p(float(values.min()))}"
