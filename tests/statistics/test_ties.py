@@ -21,6 +21,7 @@ def one_sign_a_row(rng):
 def test_strangers_with_equal_rows_are_strangers(name):
     rng = np.random.default_rng(5)
     rows = iter([one_sign_a_row(rng) for _ in range(4)])
-    a, b = ((next(rows), next(rows)) if name == "phi_match" else next(rows) for _ in range(2))
+    tokens = np.arange(COLUMNS)
+    a, b = ((next(rows), next(rows), tokens) if name == "phi_match" else next(rows) for _ in range(2))
     found = [get(name).compare_block(a, b, 0, Options(seed=seed)).log10_p for seed in range(20)]
     assert min(found) > -4  # twenty draws; below -30 without the shuffle

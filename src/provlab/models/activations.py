@@ -1,4 +1,12 @@
-"""What flows through a model's MLPs, and what it predicts, on given tokens."""
+"""What flows through a model's MLPs, and what it predicts, on given tokens.
+
+How much memory activations take is bounded, whatever the number of tokens. There are two ways to do that. One streams
+the products that are wanted, such as the Gram matrix of two models' units; but that must be asked pair of blocks by
+pair of blocks, with both models running, and all blocks against all blocks of a 32-block and a 28-block model would be
+1,792 matrices of 11,008 x 8,192. The other, taken here, keeps a fixed, seeded sample of the positions of the text
+(`sample_positions`), the same for every model, so that one pass over the data serves all blocks and all pairs; what is
+kept goes into temporary files, batch by batch, where it is large.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -13,6 +21,7 @@ from provlab.errors import InputError, InvalidWeightsError, MissingRoleError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.room import IN_MEMORY, Room
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -29,6 +38,27 @@ def random_tokens(vocab_size: int, n_sequences: int, length: int, *, seed: int) 
     return np.random.default_rng(seed).integers(0, vocab_size, size=(n_sequences, length))
 
 
+def sample_positions(n_positions: int, n_kept: int, *, seed: int) -> NDArray[np.int64] | None:
+    """Draw which positions of a text are kept: all (None) if there are no more than asked for, else a seeded sample.
+
+    Parameters
+    ----------
+    n_positions, n_kept
+        Positions there are, counted through all sequences, and positions to keep.
+
+    Returns
+    -------
+    array or None
+        ``(n_kept,)`` int64, ascending, without repetition.
+    """
+    if n_positions < 1 or n_kept < 1:
+        raise InputError(f"n_positions and n_kept must be at least 1, not {n_positions} and {n_kept}")
+    if n_positions <= n_kept:
+        return None
+    drawn = np.random.default_rng([seed, n_positions, n_kept]).choice(n_positions, n_kept, replace=False, shuffle=False)
+    return np.sort(drawn).astype(np.int64)
+
+
 def mlp_activations(
     model: "Checkpoint | PreTrainedModel",
     tokens: NDArray[np.integer[Any]],
@@ -38,8 +68,13 @@ def mlp_activations(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     batch_size: int = 16,
+    positions: NDArray[np.int64] | None = None,
+    in_memory: int = IN_MEMORY,
 ) -> dict[str, list[NDArray[np.float32]]]:
     """Record MLP activations of all blocks in one pass over the data.
+
+    Memory above the model is one batch of activations, and `in_memory` bytes of kept ones: what is larger is written
+    to temporary files batch by batch.
 
     Parameters
     ----------
@@ -53,11 +88,16 @@ def mlp_activations(
         Block indices, all by default.
     device, dtype, batch_size
         Where and how a checkpoint is run, and how many sequences at a time.
+    positions
+        Which positions are kept, counted through all sequences, ascending (see `sample_positions`); all by default.
+    in_memory
+        Bytes, of all kinds and blocks together, beyond which the arrays are read-only maps of temporary files, which
+        vanish with the last of them.
 
     Returns
     -------
     dict
-        kind -> one float32 array ``(hidden units, n_sequences * length)`` per block, ordered as `blocks`.
+        kind -> one float32 array ``(hidden units, positions)`` per block, ordered as `blocks`.
 
     Raises
     ------
@@ -65,6 +105,8 @@ def mlp_activations(
         The architecture lacks a kind (no gate in GPT-2) or has experts in place of one MLP.
     InvalidWeightsError
         An activation is NaN or Inf.
+    OSError
+        The disk has no room for the temporary files.
     """
     anatomy = _anatomy(model)
     wanted = list(range(anatomy.n_blocks)) if blocks is None else list(blocks)
@@ -75,24 +117,40 @@ def mlp_activations(
     # asked before the model is loaded, so that a refusal comes at once
     places = {(kind, b): _place(anatomy, kind, b) for kind in kinds for b in wanted}
     ids = _checked_tokens(tokens, anatomy, batch_size)
+    kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
     network = _network(model, device, dtype)
-    result = {kind: [np.empty((anatomy.mlp_width, ids.numel()), dtype=np.float32) for _ in wanted] for kind in kinds}
-    column = 0
+    room = Room([(anatomy.mlp_width, len(kept))] * len(places), in_memory=in_memory)
+    of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
+    column = 0  # where they go
 
-    def keep(kind: str, position: int, values: torch.Tensor) -> None:
-        block = values.detach().reshape(-1, values.shape[-1]).to("cpu", torch.float32)
+    def keep(place: int, values: torch.Tensor) -> None:
+        block = values.detach().reshape(-1, values.shape[-1])
+        if len(of_batch) < len(block):
+            block = block[of_batch.to(block.device)]
+        block = block.to("cpu", torch.float32)
         if not bool(torch.isfinite(block).all()):
-            raise _not_finite(model, f"the {kind} activations of block {wanted[position]}", network)
-        result[kind][position][:, column : column + len(block)] = block.T.numpy()
+            kind, b = list(places)[place]
+            raise _not_finite(model, f"the {kind} activations of block {b}", network)
+        room.write(place, column, block.T.numpy())
 
-    with ExitStack() as hooks, torch.inference_mode():
-        for (kind, b), (path, rows) in places.items():
-            _hook(hooks, network.get_submodule(path), keep, kind, wanted.index(b), rows)
-        # the base model alone: the head's logits are not needed
-        for batch in ids.split(batch_size):
-            network.base_model(**_inputs(batch, network))
-            column += batch.numel()
-    return result
+    try:
+        with ExitStack() as hooks, torch.inference_mode():
+            for place, (path, rows) in enumerate(places.values()):
+                _hook(hooks, network.get_submodule(path), keep, place, rows)
+            first = 0
+            # the base model alone: the head's logits are not needed
+            for batch in ids.split(batch_size):
+                inside = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + batch.numel())]
+                of_batch = torch.from_numpy(inside - first)
+                if len(inside):
+                    network.base_model(**_inputs(batch, network))
+                first += batch.numel()
+                column += len(inside)
+    except BaseException:
+        room.discard()
+        raise
+    arrays = iter(room.arrays())
+    return {kind: [next(arrays) for _ in wanted] for kind in kinds}
 
 
 def next_token_log_probs(
@@ -137,18 +195,17 @@ def _not_finite(model: "Checkpoint | PreTrainedModel", what: str, network: "PreT
 def _hook(
     hooks: ExitStack,
     module: nn.Module,
-    keep: Callable[[str, int, torch.Tensor], None],
-    kind: str,
-    position: int,
+    keep: Callable[[int, torch.Tensor], None],
+    place: int,
     rows: slice | None,
 ) -> None:
     """Record what enters (`rows` None) or leaves a module, until `hooks` closes."""
 
     def before(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        keep(kind, position, inputs[0])
+        keep(place, inputs[0])
 
     def after(_: nn.Module, __: object, output: torch.Tensor) -> None:
-        keep(kind, position, output[..., rows])
+        keep(place, output[..., rows])
 
     if rows is None:
         hooks.callback(module.register_forward_pre_hook(before).remove)
@@ -183,6 +240,15 @@ def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_si
     if anatomy.has("position_embedding") and array.shape[1] > (longest := anatomy.shape("position_embedding")[0]):
         raise InputError(f"tokens must have at most {longest} in a sequence for this model, not {array.shape[1]}")
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
+
+
+def _checked_positions(positions: NDArray[np.int64], n_positions: int) -> NDArray[np.int64]:
+    array = np.asarray(positions)
+    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"positions must be a non-empty list of whole numbers, not {array.dtype} {array.shape}")
+    if array.min() < 0 or array.max() >= n_positions or (np.diff(array) <= 0).any():
+        raise InputError(f"positions must ascend without repetition from 0 up to {n_positions - 1}")
+    return array.astype(np.int64)
 
 
 def _inputs(batch: torch.Tensor, network: "PreTrainedModel") -> dict[str, torch.Tensor]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.models import anatomy
+from provlab.models.activations import sample_positions
 from provlab.models.checkpoint import Checkpoint
 
 Array = NDArray[np.float32]
@@ -62,6 +63,10 @@ class Options:
         T of PERMTEST for the per-block phi_l2.
     n_sequences, sequence_length : int
         Inputs of the activation statistics: uniformly random tokens (phi_h) or held-out text (phi_jsd, phi_match).
+    activation_tokens : int
+        Positions of these inputs at which MLP activations are kept: all, or a seeded sample of so many where there are
+        more, so that the size of features does not grow with the text. At 16,384 gate and up of a 7B model take 46 GB
+        of temporary files.
     text : str
         The held-out text; identified in records by its SHA-256.
     vocab_size : int or None
@@ -75,11 +80,12 @@ class Options:
     n_block_permutations: int = 999
     n_sequences: int = 32
     sequence_length: int = 64
+    activation_tokens: int = 16_384
     text: str = field(default="", repr=False)
     vocab_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length"):
+        for name in ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length", "activation_tokens"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ParameterError(f"{name} must be a whole number of at least 1, not {value!r}")
@@ -98,6 +104,20 @@ class Options:
     def torch_dtype(self) -> torch.dtype:
         """The dtype as torch knows it."""
         return DTYPES[self.dtype]
+
+    @property
+    def kept_tokens(self) -> int:
+        """Positions at which MLP activations are kept."""
+        return min(self.n_sequences * self.sequence_length, self.activation_tokens)
+
+    def kept_positions(self) -> NDArray[np.int64] | None:
+        """Which positions these are, the same for every model; None for all."""
+        return sample_positions(self.n_sequences * self.sequence_length, self.activation_tokens, seed=self.seed)
+
+    def sampled(self) -> dict[str, Any]:
+        """Return the part of a record that says how many positions were drawn; empty where all are kept."""
+        all_kept = self.kept_tokens == self.n_sequences * self.sequence_length
+        return {} if all_kept else {"activation_tokens": self.kept_tokens}
 
     def as_record(self) -> dict[str, Any]:
         """All options as JSON-able data, the text by its hash."""

@@ -35,7 +35,6 @@ from provlab.statistics.base import (
     require_positions,
 )
 from provlab.statistics.phi_match import PhiMatch
-from provlab.statistics.spill import keep
 from provlab.statistics.text import encode
 
 N_INPUTS = 2048  # random inputs
@@ -84,19 +83,24 @@ class MedianMax(Statistic):
         require_positions(self, model, options)
         tokens = encode(model.checkpoint, options)
         kept = mlp_activations(
-            model.checkpoint, tokens, kinds=("gate",), device=options.device, dtype=options.torch_dtype
+            model.checkpoint,
+            tokens,
+            kinds=("gate",),
+            device=options.device,
+            dtype=options.torch_dtype,
+            positions=options.kept_positions(),
         )
-        return Gates(model, keep(kept["gate"]))
+        return Gates(model, kept["gate"])
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """Activations and inner products of one block, made from its gate in float64."""
-        width, tokens = model.anatomy.mlp_width, options.n_sequences * options.sequence_length
+        width, tokens = model.anatomy.mlp_width, options.kept_tokens
         read = reading(model, [model.anatomy.tensor_name("gate", block)])
         return Need(read.tensors, 4 * width * (tokens + width), read.making + 4 * read.features + 8 * width**2)
 
     def recording(self, model: Model, options: Options) -> Need:
         """The pass keeps activations only."""
-        kept = 4 * model.anatomy.n_blocks * model.anatomy.mlp_width * options.n_sequences * options.sequence_length
+        kept = 4 * model.anatomy.n_blocks * model.anatomy.mlp_width * options.kept_tokens
         return replace(super().recording(model, options), features=kept)
 
     def compare_block(

@@ -26,12 +26,11 @@ from provlab.statistics.base import (
     unit_rows_bytes,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
-from provlab.statistics.spill import keep
 
 
 @dataclass(frozen=True)
 class HiddenActivations(Features):
-    """One ``(h, tokens)`` float32 array per block, from one pass over the inputs."""
+    """One ``(h, tokens)`` float32 array per block, from one pass over the inputs; in temporary files where large."""
 
     arrays: list[Array]
 
@@ -54,7 +53,7 @@ class PhiH(Statistic):
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
         names = ("seed", "vocab_size", "n_sequences", "sequence_length", "device", "dtype")
-        return {name: getattr(options, name) for name in names}
+        return {name: getattr(options, name) for name in names} | options.sampled()
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """Every block; both MLPs must be equally wide."""
@@ -67,19 +66,22 @@ class PhiH(Statistic):
         vocab_size = options.vocab_size or model.anatomy.vocab_size
         tokens = random_tokens(vocab_size, options.n_sequences, options.sequence_length, seed=options.seed)
         kept = mlp_activations(
-            model.checkpoint, tokens, kinds=("hidden",), device=options.device, dtype=options.torch_dtype
+            model.checkpoint,
+            tokens,
+            kinds=("hidden",),
+            device=options.device,
+            dtype=options.torch_dtype,
+            positions=options.kept_positions(),
         )
-        return HiddenActivations(keep(kept["hidden"]))
+        return HiddenActivations(kept["hidden"])
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """Activations of one block."""
-        tokens = options.n_sequences * options.sequence_length
-        return Need(features=unit_rows_bytes(model.anatomy.mlp_width, tokens))
+        return Need(features=unit_rows_bytes(model.anatomy.mlp_width, options.kept_tokens))
 
     def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
         """MATCH."""
-        tokens = options.n_sequences * options.sequence_length
-        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, tokens)
+        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, options.kept_tokens)
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""

@@ -2,7 +2,9 @@
 
 Match the hidden units of two GLU MLPs twice, by their gate activations and by their up activations, and correlate the
 two matchings. Whoever permutes, rotates or rescales a model must move both alike to keep its outputs, so the statistic
-survives where phi_U and phi_H do not. It is no exact p-value: that it behaves like one is an empirical finding.
+survives where phi_U and phi_H do not. The inputs are a fixed sample of positions of one declared text, the same for all
+models, and one pass over it serves all blocks and all pairs (`provlab.models.activations` says why no Gram matrix is
+streamed instead). It is no exact p-value: that it behaves like one is an empirical finding.
 
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
 cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
@@ -14,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
-from provlab.inference.matching import match_shuffled
+from provlab.inference.matching import UnitRows, match_shuffled, unit_rows
 from provlab.models.activations import mlp_activations
 from provlab.statistics.base import (
     Array,
@@ -33,21 +36,38 @@ from provlab.statistics.base import (
     require_positions,
     unit_rows_bytes,
 )
-from provlab.statistics.spill import keep
+from provlab.statistics.spill import keep_units
 from provlab.statistics.text import encode
+
+Views = tuple[UnitRows, UnitRows, NDArray[np.int64]]  # gate, up, and the tokens at which both were seen
 
 
 @dataclass(frozen=True)
 class GateAndUp(Features):
-    """Gate and up activations per block, each ``(h, tokens)`` float32, from one pass over the text."""
+    """Gate and up activations of all blocks, from one pass over the text; in temporary files where they are large.
+
+    Attributes
+    ----------
+    gate, up : list of array
+        Per block ``(h, kept tokens)`` float32.
+    tokens : array
+        ``(n_sequences, sequence_length)``: two models are compared on the same tokens only.
+    """
 
     gate: list[Array]
     up: list[Array]
+    tokens: NDArray[np.int64]
 
-    def block(self, block: int | None) -> tuple[Array, Array]:
-        """Both activations of one block."""
+    def block(self, block: int | None) -> Views:
+        """Both activations of one block, normalised once for all its pairs."""
         assert block is not None
-        return self.gate[block], self.up[block]
+        gate, up = (unit_rows(kind[block], name="the activations of one side") for kind in (self.gate, self.up))
+        return gate, up, self.tokens
+
+
+def keep_views(views: Views, limit: int) -> Views:
+    """Return a block's normalised activations, in temporary files if each half of them passes half of `limit` bytes."""
+    return keep_units(views[0], limit // 2), keep_units(views[1], limit // 2), views[2]
 
 
 class PhiMatch(Statistic):
@@ -64,7 +84,7 @@ class PhiMatch(Statistic):
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
         names = ("seed", "text_sha256", "n_sequences", "sequence_length", "device", "dtype")
-        return {name: getattr(options, name) for name in names}
+        return {name: getattr(options, name) for name in names} | options.sampled()
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """Blocks of equal index; both models must have gated MLPs."""
@@ -84,32 +104,33 @@ class PhiMatch(Statistic):
         require_positions(self, model, options)
         tokens = encode(model.checkpoint, options)
         kept = mlp_activations(
-            model.checkpoint, tokens, kinds=("gate", "up"), device=options.device, dtype=options.torch_dtype
+            model.checkpoint,
+            tokens,
+            kinds=("gate", "up"),
+            device=options.device,
+            dtype=options.torch_dtype,
+            positions=options.kept_positions(),
         )
-        return GateAndUp(keep(kept["gate"]), keep(kept["up"]))
+        return GateAndUp(kept["gate"], kept["up"], tokens)
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """Gate and up activations of one block."""
-        tokens = options.n_sequences * options.sequence_length
-        return Need(features=2 * unit_rows_bytes(model.anatomy.mlp_width, tokens))
+        return Need(features=2 * unit_rows_bytes(model.anatomy.mlp_width, options.kept_tokens))
 
     def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
         """MATCH, first of gates and then of ups."""
-        tokens = options.n_sequences * options.sequence_length
-        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, tokens)
+        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, options.kept_tokens)
 
-    def compare_block(
-        self, a: tuple[Array, Array], b: tuple[Array, Array], block: int | None, options: Options
-    ) -> BlockResult:
+    def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching of gates with the matching of ups, two-sided."""
-        if a[0].shape[1] != b[0].shape[1]:
+        if not np.array_equal(a[2], b[2]):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
             )
         # in two orders, or ties would be broken alike on both sides
         by_gate, by_up = (
             match_shuffled(x, y, seed=2 * options.seed + side, unsigned=self.unsigned).indices
-            for side, (x, y) in enumerate(zip(a, b, strict=True))
+            for side, (x, y) in enumerate(zip(a[:2], b[:2], strict=True))
         )
         result = pvalues.spearman(by_gate, by_up)
         return BlockResult(

@@ -17,7 +17,8 @@ from tqdm import tqdm
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.statistics.base import BlockResult, Model, Options
-from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.phi_match import PhiMatch, keep_views
+from provlab.statistics.spill import IN_MEMORY
 from provlab.studies.pairs import BAR, finished_unit
 from provlab.studies.store import Store
 
@@ -184,8 +185,9 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     a, b : Model
         Both with gated MLPs, of any depth and width, and with tokenizers that cut the text alike.
     options : Options
-        With the held-out text; the activations of its ``n_sequences * sequence_length`` tokens are kept, in memory or,
-        where they are large, in temporary files.
+        With the held-out text; activations at its ``kept_tokens`` positions are kept, in memory or, where they are
+        large, in temporary files, and normalised once for each block. Beside them there is memory for one block of
+        each model, their similarities, and the matchings of all pairs.
     store : Store, optional
         Where finished pairs of blocks are kept and found again.
     progress : bool
@@ -199,6 +201,9 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     _STATISTIC.require_gates(a, b)
     shape = a.anatomy.n_blocks, b.anatomy.n_blocks
     prepare = functools.cache(lambda side: _STATISTIC.prepare((a, b)[side], options))  # not at all if all is stored
+    # a block of a is at hand while it meets all blocks of b, and these wait normalised
+    first = functools.lru_cache(maxsize=1)(lambda i: prepare(0).block(i))
+    second = functools.cache(lambda j: keep_views(prepare(1).block(j), IN_MEMORY // shape[1]))
     sources = a.checkpoint.source, b.checkpoint.source
     results: dict[tuple[int, int], BlockResult] = {}
     with tqdm(total=shape[0] * shape[1], disable=not progress, leave=False, bar_format=BAR, desc="blocks") as bar:
@@ -211,7 +216,7 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
                     (i, j),
                     options,
                     store,
-                    lambda i=i, j=j: _STATISTIC.compare_block(prepare(0).block(i), prepare(1).block(j), i, options),  # type: ignore[misc]
+                    lambda i=i, j=j: _STATISTIC.compare_block(first(i), second(j), i, options),  # type: ignore[misc]
                 )
                 bar.update()
     log10_p, rho = np.empty(shape), np.empty(shape)

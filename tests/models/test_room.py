@@ -1,0 +1,65 @@
+"""Room for activations: what comes back is what was written, and it is on disk where it is large."""
+
+import errno
+import gc
+import os
+
+import numpy as np
+import pytest
+
+from provlab.models.room import Room
+
+
+def filled(in_memory):
+    rng = np.random.default_rng(0)
+    wanted = [rng.normal(size=(5, 7)).astype(np.float32), rng.normal(size=(3, 7)).astype(np.float32)]
+    room = Room([a.shape for a in wanted], in_memory=in_memory)
+    for start in (0, 3, 6):
+        for which, array in enumerate(wanted):
+            room.write(which, start, array[:, start : start + 3])
+    return wanted, room
+
+
+@pytest.mark.parametrize("in_memory", [10**6, 0])
+def test_pieces_come_back_as_one(in_memory):
+    wanted, room = filled(in_memory)
+    for array, want in zip(room.arrays(), wanted, strict=True):
+        assert np.array_equal(array, want)
+        assert isinstance(array, np.memmap) == (in_memory == 0)
+
+
+def test_files_vanish_with_the_last_array(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    _, room = filled(0)
+    first, second = room.arrays()
+    assert len(list(tmp_path.rglob("*.npy"))) == 2
+    with pytest.raises(ValueError, match="read-only"):
+        first[0, 0] = 1
+    del first, room
+    gc.collect()
+    assert second.shape == (3, 7)
+    assert len(list(tmp_path.rglob("*.npy"))) == 2
+    del second
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_room_given_back_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    _, room = filled(0)
+    room.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system claims no space in advance")
+def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path, monkeypatch):
+    """Writing to a map of a sparse file on a full disk would kill the process."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        Room([(5, 7)], in_memory=0)
+    assert list(tmp_path.iterdir()) == []
