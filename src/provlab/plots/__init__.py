@@ -15,6 +15,7 @@ from provlab.plots.nulls import (
 from provlab.plots.numbers import format_count, format_log10_p, format_ratio, format_seconds
 from provlab.plots.pairs import pair_heatmap, value_heatmap
 from provlab.plots.power import power_curves
+from provlab.plots.pruning import block_arrows, block_matrices, unit_maps
 from provlab.plots.scoreboard import scoreboard, scoreboard_table
 from provlab.plots.seeds import pairs_by_budget
 from provlab.plots.sharing import tensor_evidence
@@ -26,7 +27,9 @@ __all__ = [
     "Figure",
     "Table",
     "agreement",
+    "block_arrows",
     "block_bars",
+    "block_matrices",
     "correlation_matrix",
     "curve",
     "family_colors",
@@ -47,5 +50,6 @@ __all__ = [
     "survival",
     "table",
     "tensor_evidence",
+    "unit_maps",
     "value_heatmap",
 ]

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.numbers import format_log10_p
 from provlab.plots.style import require, styled
 
 FEW = 12  # blocks that can each be numbered
@@ -290,11 +289,3 @@ def _mistakes(
 def _told(mistakes: tuple[Sequence[Any], Sequence[Any]]) -> str:
     missed, wrong = mistakes
     return f" ({len(missed)} missed, {len(wrong)} wrong)" if missed or wrong else ""
-
-
-def evidence_range(log10_p: ArrayLike, where: ArrayLike) -> str:
-    """Write the weakest and the strongest log10 p of some pairs of blocks."""
-    values = np.asarray(log10_p, dtype=float)[np.asarray(where, dtype=bool)]
-    if not values.size:
-        return "none"
-    return f"{format_log10_p(float(values.max()))} to {format_log10_p(float(values.min()))}"

@@ -70,9 +70,8 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
         (got[1] < recall, f"recall {got[1]:.2f} is below {recall:g}"),
         (bool(by_chance), f"{len(by_chance)} blocks are no better than naming units at random"),
     ]
-    return judge(
-        ours, f"precision at least {precision:g}, recall at least {recall:g}, each block beyond chance", problems
-    )
+    why = f"precision at least {precision:g}, recall at least {recall:g}, each block beyond chance"
+    return judge(ours, why, problems)
 
 
 def _called(log10_p: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
