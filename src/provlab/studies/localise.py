@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 from provlab.errors import InputError
 from provlab.inference import pvalues
+from provlab.models.room import IN_MEMORY
 from provlab.statistics.base import BlockResult, Model, Options
 from provlab.statistics.phi_match import PhiMatch, keep_views
-from provlab.statistics.spill import IN_MEMORY
 from provlab.studies.pairs import BAR, finished_unit
 from provlab.studies.store import Store
 
