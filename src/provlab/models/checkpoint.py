@@ -142,6 +142,15 @@ class Checkpoint:
         """Bytes that `digest` reads on this machine: of files whose hash is not remembered; the hub's are known."""
         return self._files.bytes_to_hash((CONFIG, *self._weights.files)) if isinstance(self._files, LocalFiles) else 0
 
+    def bytes_to_fetch(self) -> int:
+        """Bytes of the weight files that are not on this machine yet; 0 for a folder."""
+        return sum(self._files.size(file) for file in self._weights.files if not self._files.here(file))
+
+    @property
+    def pickled(self) -> bool:
+        """Whether the weights are pickles, whose shapes are known only once they are here."""
+        return self._weights.pickled
+
     @property
     def tensor_names(self) -> tuple[str, ...]:
         """Names of all tensors, sorted."""

@@ -244,6 +244,10 @@ class HubFiles:
         size = self._listing[name].size
         return self.path(name).stat().st_size if size is None else size
 
+    def here(self, name: str) -> bool:
+        """Whether a file is in the cache already."""
+        return (self._snapshot / name).exists()
+
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file: of a large one as the hub lists it, without fetching it."""
         return self._listing[name].sha256 or remembered_sha256(self.path(name))

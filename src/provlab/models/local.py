@@ -105,6 +105,10 @@ class LocalFiles:
         """Bytes of a file."""
         return self.path(name).stat().st_size
 
+    def here(self, name: str) -> bool:
+        """Whether a file is on this machine already: it is."""
+        return True
+
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file."""
         return remembered_sha256(self.path(name))

@@ -61,6 +61,9 @@ class Files(Protocol):
     def size(self, name: str) -> int:
         """Bytes of a file."""
 
+    def here(self, name: str) -> bool:
+        """Whether a file is on this machine already."""
+
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file."""
 
