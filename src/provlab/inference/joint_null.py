@@ -48,20 +48,26 @@ def joint_ks(
     *,
     n_draws: int = 999,
     seed: int,
+    aggregated: bool = True,
 ) -> JointKS:
     """Test that Fisher's aggregate over blocks is uniform over all pairs at once.
+
+    Of phi_MATCH, which has two matchings a block, the copies keep how far the two agree: whether the table is further
+    from the uniform than the models that pairs share, and the units that models have in common, make it.
 
     Parameters
     ----------
     matchings
         For each pair (a, b) of models from different trees, one ``(h,)`` permutation per block: the unit of b that
-        each unit of a was matched to.
+        each unit of a was matched to; or two of them, ``(2, h)``, by gate and by up.
     trees
         Tree of each model.
     n_draws
         Joint copies of the table.
     seed
         Of the permutations.
+    aggregated
+        Fisher's aggregate of each pair; else the p-values of all blocks of all pairs.
 
     Raises
     ------
@@ -78,29 +84,32 @@ def joint_ks(
         raise InputError(f"trees has no tree of {unknown[0]!r}; give the tree of every model")
     if inside := [pair for pair in pairs if trees[pair[0]] == trees[pair[1]]]:
         raise InputError(f"matchings holds the pair {inside[0]} of one tree; only pairs across trees have a null")
-    shapes = {tuple(len(block) for block in blocks) for blocks in matchings.values()}
+    shapes = {tuple(np.shape(block) for block in blocks) for blocks in matchings.values()}
     if len(shapes) != 1 or len(set(next(iter(shapes)))) != 1:
         raise InputError(f"all pairs must have the same number of blocks and units, not {sorted(shapes)}")
-    table = np.array([matchings[pair] for pair in pairs])  # (pairs, blocks, h)
-    n_blocks, h = table.shape[1:]
+    table = np.array([matchings[pair] for pair in pairs])  # (pairs, blocks, h), or (pairs, blocks, 2, h)
+    n_blocks, h = table.shape[1], table.shape[-1]
+    twice = table.ndim == 4
     if not np.array_equal(np.sort(table, axis=-1), np.broadcast_to(np.arange(h), table.shape)):
         raise InputError("matchings holds no permutation of 0 to h - 1 for some pair and block; match all units")
     names = sorted({trees[model] for pair in pairs for model in pair})
     first = np.array([names.index(trees[a]) for a, _ in pairs])
     second = np.array([names.index(trees[b]) for _, b in pairs])
     rng = np.random.default_rng(seed)
-    observed = _distance(np.arange(h)[None, None], table)
+    by_gate, by_up = (table[:, :, 0], table[:, :, 1]) if twice else (None, table)
+    observed = _distance(np.arange(h)[None, None] if by_gate is None else by_gate, by_up, aggregated)
     copies = np.empty(n_draws)
     for draw in range(n_draws):
         labels = rng.permuted(np.broadcast_to(np.arange(h), (len(names), n_blocks, h)), axis=-1)
         # unit i of a is now called labels[a][i], and its partner labels[b][matching[i]]
-        partners = np.take_along_axis(labels[second], table, axis=-1)
-        copies[draw] = _distance(labels[first], partners)
+        partners = np.take_along_axis(labels[second], by_up, axis=-1)
+        others = labels[first] if by_gate is None else np.take_along_axis(labels[second], by_gate, axis=-1)
+        copies[draw] = _distance(others, partners, aggregated)
     return JointKS(observed, float(p_value(observed, copies)), len(pairs), n_draws, copies)
 
 
-def _distance(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
-    """KS distance from the uniform of the pairs' aggregates, from two labellings ``(pairs, blocks, h)``.
+def _distance(a: NDArray[np.int64], b: NDArray[np.int64], aggregated: bool = True) -> float:
+    """KS distance from the uniform of the pairs' aggregates (or blocks), from two labellings ``(pairs, blocks, h)``.
 
     Per block Spearman's correlation with its two-sided t-tail, over blocks Fisher. Far tails are cut at the smallest
     double: among independent pairs there are none, and a copy of a table has none.
@@ -109,6 +118,7 @@ def _distance(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
     rho = 1.0 - 6.0 * np.square(a - b).sum(axis=-1) / (h * (h * h - 1.0))
     tail = np.maximum(special.betainc((h - 2) / 2, 0.5, 1.0 - np.square(rho)), np.finfo(float).tiny)
     # Fisher: chi-square with twice as many degrees of freedom as blocks
-    aggregate = np.sort(special.chdtrc(2 * rho.shape[-1], -2.0 * np.log(tail).sum(axis=-1)))
+    p = special.chdtrc(2 * rho.shape[-1], -2.0 * np.log(tail).sum(axis=-1)) if aggregated else tail.ravel()
+    aggregate = np.sort(p)
     steps = np.arange(1, len(aggregate) + 1) / len(aggregate)
     return float(max((steps - aggregate).max(), (aggregate - steps).max() + steps[0]))

@@ -15,7 +15,7 @@ from provlab.inference.calibration.bands import (
     size_interval,
 )
 from provlab.inference.calibration.check import CalibrationReport, Size, check
-from provlab.inference.calibration.rounds import RoundRobin, round_robin, tournament
+from provlab.inference.calibration.rounds import RoundRobin, jackknife, round_robin, tournament
 
 __all__ = [
     "Band",
@@ -27,6 +27,7 @@ __all__ = [
     "check",
     "correlation_band",
     "discrete_uniform_excess",
+    "jackknife",
     "ks_uniform",
     "round_robin",
     "simultaneous_band",

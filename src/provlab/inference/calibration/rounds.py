@@ -103,22 +103,48 @@ def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]], *, l
         raise InputError(f"log10_p has no pair {missing[0]}; give every pair of the {len(models)} models")
     by_round = np.array([ks_uniform(np.concatenate([both_ways[frozenset(p)] for p in pairs])).p for pairs in rounds])
     small = {pair: float(np.mean(values <= math.log10(level) + 1e-12)) for pair, values in both_ways.items()}
-    n, n_pairs = len(models), len(small)
-    total = math.fsum(small.values())
-    share = total / n_pairs
-    half = math.inf
-    if n > 3:
-        of_model = np.array([math.fsum(v for pair, v in small.items() if model in pair) for model in models])
-        without = (total - of_model) / (n_pairs - (n - 1))
-        error = math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
-        half = float(stats.t.isf(0.025, n - 1)) * error
+    share, low, high = jackknife(small)
     return RoundRobin(
         p=min(1.0, 2.0 * float(by_round.mean())),
         rounds=by_round,
         share=share,
-        low=max(0.0, share - half),
-        high=min(1.0, share + half),
+        low=max(0.0, low),
+        high=min(1.0, high),
         level=level,
-        n_models=n,
-        n_pairs=n_pairs,
+        n_models=len(models),
+        n_pairs=len(small),
     )
+
+
+def jackknife(
+    values: Mapping[tuple[str, str], float], *, groups: Mapping[str, str] | None = None
+) -> tuple[float, float, float]:
+    """Mean of a value over pairs of models, with a 95% interval by leaving out one model at a time.
+
+    Parameters
+    ----------
+    values
+        One a pair of models.
+    groups
+        Of each model, where models of one group share an origin: one group at a time is left out then.
+
+    Returns
+    -------
+    tuple
+        Mean, and the interval's ends; infinite ones with fewer than four models or groups. The interval is
+        approximate, with Student's quantile of one degree less than there are models or groups.
+    """
+    sides = [{groups[model] if groups else model for model in pair} for pair in values]
+    total, n_pairs = math.fsum(values.values()), len(values)
+    names = sorted(set().union(*sides))
+    n = len(names)
+    mean = total / n_pairs
+    if n < 4:
+        return mean, -math.inf, math.inf
+    without = []
+    for name in names:
+        met = [value for value, side in zip(values.values(), sides, strict=True) if name in side]
+        without.append((total - math.fsum(met)) / (n_pairs - len(met)))
+    spread = math.fsum((value - math.fsum(without) / n) ** 2 for value in without)
+    half = float(stats.t.isf(0.025, n - 1)) * math.sqrt((n - 1) / n * spread)
+    return mean, mean - half, mean + half
