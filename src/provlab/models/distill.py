@@ -82,6 +82,8 @@ class Settings:
         Hidden units of the student for each one of the teacher's (the paper: 2).
     steps, batch, learning_rate
         Of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001).
+    beta2
+        Adam's memory of squared gradients: at the usual 0.999 a short training still divides by those of its beginning.
     schedule
         ``"cosine"`` lets the rate fall to zero over the steps, ``"constant"`` leaves it.
     stop_below
@@ -100,8 +102,9 @@ class Settings:
 
     width_factor: float = 2.0
     steps: int = 1000
-    batch: int = 512
-    learning_rate: float = 0.005
+    batch: int = 128
+    learning_rate: float = 0.01
+    beta2: float = 0.95
     schedule: str = "cosine"
     stop_below: float | None = None
     inputs: str = "gaussian"
@@ -117,6 +120,7 @@ class Settings:
                 f"steps and batch must be at least 1, not {self.steps}, {self.batch}",
             ),
             (self.learning_rate > 0, f"learning_rate must be positive, not {self.learning_rate}"),
+            (0 <= self.beta2 < 1, f"beta2 must be from 0 to below 1, not {self.beta2}"),
             (self.schedule in SCHEDULES, f"schedule must be {' or '.join(SCHEDULES)}, not {self.schedule!r}"),
             (self.inputs in INPUTS, f"inputs must be one of {', '.join(INPUTS)}, not {self.inputs!r}"),
             (self.parallel_penalty >= 0, f"parallel_penalty must not be negative, not {self.parallel_penalty}"),
@@ -343,7 +347,9 @@ def distill(
     Raises
     ------
     ParameterError
-        The inputs need a sample and there is none, or one of another width.
+        The inputs need a sample and there is none, or one of another width; or the training diverges.
+    InputError
+        The teacher gives zeros or infinities.
     CheckpointError
         A student kept before is damaged.
     """
@@ -388,7 +394,7 @@ def _train(teacher: Teacher, settings: Settings, sample: torch.Tensor | None, de
         raise InputError(f"{teacher.name} gives outputs of mean square {power} on these inputs: nothing to imitate")
     weights = _fresh(teacher.width, round(settings.width_factor * teacher.mlp_width), target.shape[1], settings, device)
     scale = power**0.5  # the student learns outputs of mean square 1, whatever the teacher's
-    optimiser = torch.optim.Adam(weights, lr=settings.learning_rate, fused=True)
+    optimiser = torch.optim.Adam(weights, lr=settings.learning_rate, betas=(0.9, settings.beta2), fused=True)
     curve: list[Point] = []
     kept: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
     regular = np.geomspace(1, settings.steps, _CURVE_POINTS).round().astype(int).tolist()
@@ -398,6 +404,8 @@ def _train(teacher: Teacher, settings: Settings, sample: torch.Tensor | None, de
         if step in measured:
             with torch.inference_mode():
                 relative = float((_glu(held_out, *weights) - target / scale).square().mean())
+            if not np.isfinite(relative):
+                raise ParameterError(f"the student of {teacher.name} diverged by step {step}; lower learning_rate")
             curve.append(Point(step, relative * power, relative))
             if step in settings.snapshots:
                 kept[step] = _finished(weights, scale)
