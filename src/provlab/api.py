@@ -1,6 +1,7 @@
 """The two questions as two functions: `compare` two models, `study` all pairs of many."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,9 @@ def study(
     store: Store | None = None,
     allow_pickle: bool = False,
     progress: bool = True,
+    memory: int | str | None = None,
+    workers: int = 1,
+    executor: Executor | None = None,
     **settings: object,
 ) -> StudyReport:
     """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
@@ -130,6 +134,12 @@ def study(
 
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished units are never
     computed again, so a study that was stopped goes on where it was.
+
+    Each tensor is read once per statistic, whatever the number of pairs, as long as the features of all models on one
+    block fit into `memory` (``8GB``; by default most of what is free); beyond that models are taken in groups. With
+    `workers` that many processes of this machine share the work, with `executor` whoever stands behind it, such as
+    the Dask cluster of `provlab.studies.executors.cluster`; records are the same. A script that asks for workers must
+    stand under ``if __name__ == "__main__":``.
     """
     names = registry.checked_names(statistics)
     options = Options(**settings)  # type: ignore[arg-type]
@@ -140,6 +150,17 @@ def study(
     _train_missing(models)
     bench = open_models(models, allow_pickle=allow_pickle)
     options = with_common_vocabulary(_with_text(options, names, text), bench.models)
-    records = run_pairs(bench, names, options, store=store, blocks=blocks, pairs=pairs, progress=progress)
+    records = run_pairs(
+        bench,
+        names,
+        options,
+        store=store,
+        blocks=blocks,
+        pairs=pairs,
+        progress=progress,
+        memory=memory,
+        workers=workers,
+        executor=executor,
+    )
     described = tuple(describe(source, model) for source, model in bench.models.items())
     return StudyReport(tuple(models), tuple(names), described, tuple(records), options, Lineage.of(models))

@@ -41,5 +41,9 @@ class NotComparableError(ProvlabError):
     """A statistic does not apply to this pair of models; the message says why."""
 
 
+class WorkerError(ProvlabError):
+    """Workers of a study cannot be reached, do not fit, or die again and again."""
+
+
 class ZooError(ProvlabError):
     """A zoo recipe is wrong, or a model that it describes learned nothing."""

@@ -1,65 +1,34 @@
-"""All pairs of a list of models under a list of statistics: resumable, each tensor read once per statistic.
+"""All pairs of a list of models: resumable, each tensor read once per statistic, here or by workers.
 
 The unit of work is (statistic, block) over all models: features of one block are made for every model, every pair is
-compared, and the features are dropped before the next block. A finished unit goes to the store at once. What fails for
-one pair becomes a record with its reason, and the rest goes on.
+compared, and the features are dropped before the next block (`schedule` lays this out, `units` does it). What is
+finished goes to the store at once. What fails for one pair becomes a record with its reason, and the rest goes on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
-from provlab.errors import InputError, MissingRoleError, NotComparableError, ProvlabError
+from provlab.errors import InputError
+from provlab.models import counting
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.studies.executors import Processes, Task, Workers, completed
+from provlab.studies.ledger import Bench, Ledger, PairRecord, finished_unit
+from provlab.studies.memory import budget_for
+from provlab.studies.schedule import Pair, Schedule, lay_out
+from provlab.studies.shelf import Shelf
 from provlab.studies.store import Store
+from provlab.studies.units import PAIR_FAILURES, PassTask, Reference, UnitTask, compare_group, reason, run_pass
 
-#: where a unit lies: one block of both models, a block of each, or the whole models
-Place = int | tuple[int, int] | None
+__all__ = ["BAR", "Bench", "PairRecord", "finished_unit", "open_models", "run_pairs", "with_common_vocabulary"]
 
 BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
-
-# what may befall one pair without being a fault of the study: refusals, and the machine's own limits
-PAIR_FAILURES = (ProvlabError, MemoryError, OSError, RuntimeError)
-
-
-@dataclass(frozen=True)
-class PairRecord:
-    """One statistic on one pair.
-
-    Attributes
-    ----------
-    a, b : str
-        Sources of the two models, in the order in which they were compared.
-    statistic : str
-        Registered name.
-    outcome : Outcome or None
-        ``None`` where the comparison failed.
-    error : str or None
-        Why it failed, one line.
-    keys : tuple of str
-        Where the finished units stand in the store.
-    """
-
-    a: str
-    b: str
-    statistic: str
-    outcome: Outcome | None
-    error: str | None = None
-    keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Bench:
-    """The sources in their order, the models that opened, by source, and the reason for each that did not."""
-
-    sources: tuple[str, ...]
-    models: dict[str, Model]
-    refused: dict[str, str]
 
 
 def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: bool = False) -> Bench:
@@ -88,13 +57,7 @@ def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: b
         other = opened.setdefault(model.checkpoint.source, source)
         if other != source:
             raise InputError(f"models must be distinct, but {other} and {source} are one")
-    return Bench(tuple(sources), models, refused)
-
-
-def reason(error: BaseException) -> str:
-    """One line for a record: our own errors speak for themselves, others are named."""
-    text = " ".join(str(error).split())
-    return text if isinstance(error, ProvlabError) else f"{type(error).__name__}: {text}"
+    return Bench(tuple(sources), models, refused, allow_pickle)
 
 
 def with_common_vocabulary(options: Options, models: Mapping[str, Model]) -> Options:
@@ -104,69 +67,6 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model]) -> Opt
     return replace(options, vocab_size=min(model.anatomy.vocab_size for model in models.values()))
 
 
-def unit_key(statistic: Statistic, a: Model, b: Model, block: Place, options: Options) -> str:
-    """Key of one finished unit: the statistic and its version, both digests, what it read of the options."""
-    return Store.key(
-        statistic=statistic.name,
-        version=statistic.version,
-        a=a.checkpoint.digest,
-        b=b.checkpoint.digest,
-        block=block,
-        parameters=statistic.parameters(options),
-    )
-
-
-def finished_unit(
-    statistic: Statistic,
-    sources: tuple[str, str],
-    models: tuple[Model, Model],
-    block: Place,
-    options: Options,
-    store: Store | None,
-    compare: Callable[[], BlockResult],
-) -> BlockResult:
-    """Return one unit from the store, or compute it by `compare` and store it.
-
-    Raises
-    ------
-    NotComparableError
-        The arrays that were to be compared do not fit; the message says whose they are.
-    """
-    a, b = models
-    key = unit_key(statistic, a, b, block, options)
-    found = store.get(key) if store else None
-    if store and found is not None:
-        return BlockResult(
-            found["block"] if isinstance(found["block"], int) else None,
-            found["value"],
-            found["log10_p"],
-            found["detail"],
-            store.matching(key),
-        )
-    try:
-        result = compare()
-    except InputError as error:  # inference sees arrays only and calls them W1 and W2: say whose they are
-        where = "" if block is None else f" on block {' and '.join(map(str, np.atleast_1d(block)))}"
-        raise NotComparableError(f"{statistic.name}{where} of {a.name} (W1) and {b.name} (W2): {error}") from error
-    if store:
-        store.put(
-            key,
-            {
-                "statistic": statistic.name,
-                "version": statistic.version,
-                "a": {"source": sources[0], "digest": a.checkpoint.digest, "commit": a.checkpoint.commit},
-                "b": {"source": sources[1], "digest": b.checkpoint.digest, "commit": b.checkpoint.commit},
-                "parameters": statistic.parameters(options),
-                "block": block,
-                "value": result.value,
-                "log10_p": result.log10_p,
-                "detail": result.detail,
-            },
-            result.matching,
-        )
-    return result
-
-
 def run_pairs(
     bench: Bench,
     statistics: Sequence[str],
@@ -174,9 +74,12 @@ def run_pairs(
     *,
     store: Store | None = None,
     blocks: Sequence[int] | None = None,
-    pairs: Sequence[tuple[str, str]] | None = None,
+    pairs: Sequence[Pair] | None = None,
     progress: bool = True,
     strict: bool = False,
+    memory: int | str | None = None,
+    workers: int = 1,
+    executor: Executor | None = None,
 ) -> list[PairRecord]:
     """Run every statistic on every pair of models.
 
@@ -197,136 +100,144 @@ def run_pairs(
     progress : bool
         Show a bar with an estimate on stderr.
     strict : bool
-        Raise what befalls a pair, except that a statistic does not apply to it.
+        Raise what befalls a pair, except that a statistic does not apply to it; needs one worker.
+    memory : int or str, optional
+        Bytes, or text such as ``8GB``, that the study may take with its libraries; by default most of what is free. A
+        pair that no order of work fits into a given limit becomes a record with the reason.
+    workers : int
+        Processes on this machine; 1 is this process itself.
+    executor : Executor, optional
+        Does the work in place of processes of our own; `memory` is then that of each of its workers.
 
     Returns
     -------
     list of PairRecord
-        One per pair and statistic, statistics outermost, pairs in their order.
+        One per pair and statistic, statistics outermost, pairs in their order; the same whoever did the work.
 
     Raises
     ------
     InputError
-        If `blocks` is empty.
+        If `blocks` is empty, or `workers` is no number of them.
+    WorkerError
+        If workers die again and again.
     """
     if blocks is not None and not blocks:
         raise InputError("blocks is empty; give the blocks to read, or leave it out for all")
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise InputError(f"workers must be a whole number of at least 1, not {workers!r}")
+    budget = budget_for(memory, workers)
     wanted = list(pairs) if pairs is not None else list(combinations(bench.sources, 2))
     options = with_common_vocabulary(options, bench.models)
-    records: list[PairRecord] = []
-    chosen = [get_statistic(name) for name in statistics]
-    with tqdm(
-        total=len(wanted) * len(chosen), unit="pair", disable=not progress, leave=False, mininterval=1.0, bar_format=BAR
-    ) as bar:
-        for statistic in chosen:
-            bar.set_description(statistic.name)
-            records += _Run(bench, statistic, options, store, blocks, bar, strict).all(wanted)
-    return records
-
-
-class _Run:
-    """One statistic over the pairs of a study."""
-
-    def __init__(
-        self,
-        bench: Bench,
-        statistic: Statistic,
-        options: Options,
-        store: Store | None,
-        blocks: Sequence[int] | None,
-        bar: Any,
-        strict: bool,
-    ) -> None:
-        self.bench, self.statistic, self.options, self.store = bench, statistic, options, store
-        self.only_blocks, self.bar, self.strict = blocks, bar, strict
-        self.errors: dict[tuple[str, str], str] = {}
-        self.prepared: dict[str, Features | BaseException] = {}
-
-    def all(self, wanted: Sequence[tuple[str, str]]) -> list[PairRecord]:
-        """Work block by block over all pairs, then aggregate each pair."""
-        units = {pair: self._units(pair) for pair in wanted}
-        done: dict[tuple[str, str], list[BlockResult]] = {pair: [] for pair in wanted}
-        every_block = sorted(
-            {block for blocks in units.values() for block in blocks},
-            key=lambda block: -1 if block is None else block,
+    ledgers = {name: Ledger(bench, get_statistic(name), options, store, wanted, blocks, strict) for name in statistics}
+    todo = {name: ledger.missing() for name, ledger in ledgers.items()}
+    elsewhere = executor is not None or workers > 1
+    schedule = lay_out(todo, bench.models, options, budget, spill=elsewhere)
+    for one in schedule.refused:
+        for pair in one.pairs:
+            ledgers[one.statistic].failed(pair, None, one.reason)
+    with ExitStack() as stack:
+        bar = stack.enter_context(
+            tqdm(
+                total=schedule.comparisons + len(schedule.passes),
+                unit="pair",
+                disable=not progress,
+                leave=False,
+                mininterval=1.0,
+                bar_format=BAR,
+            )
         )
-        for block in every_block:
-            features: dict[str, Any] = {}
-            for pair in wanted:
-                if pair in self.errors or block not in units[pair]:
-                    continue
-                try:
-                    done[pair].append(self._unit(pair, block, features))
-                except PAIR_FAILURES as error:
-                    self._failed(pair, error)
-                self.bar.update(1 / len(units[pair]))
-        return [self._record(pair, units[pair], done[pair]) for pair in wanted]
+        shelf = Shelf.of(schedule, bench.models, options, store, stack)
+        if elsewhere and schedule.steps:
+            crew = Workers(executor) if executor is not None else Processes(workers)
+            _run_elsewhere(schedule, ledgers, shelf, crew, bar)
+        else:
+            _run_here(schedule, ledgers, shelf, bar)
+        shelf.clear()
+    return [record for ledger in ledgers.values() for record in ledger.records()]
 
-    def _units(self, pair: tuple[str, str]) -> list[int | None]:
-        """Blocks to compare, or none with the reason noted."""
-        for source in pair:
-            if source in self.bench.refused:
-                self.errors[pair] = self.bench.refused[source]
-                return []
-        try:
-            blocks = self.statistic.blocks(*(self.bench.models[source] for source in pair))
-            if self.only_blocks is not None and blocks != [None]:
-                if unknown := [b for b in self.only_blocks if b not in blocks]:
-                    raise InputError(
-                        f"there is no block {', '.join(map(str, unknown))}: these models have blocks 0 to "
-                        f"{len(blocks) - 1}"
-                    )
-                blocks = [*sorted(set(self.only_blocks))]  # a block counted twice would count twice in Fisher
-            return blocks
-        except PAIR_FAILURES as error:
-            self._failed(pair, error)
-            return []
 
-    def _failed(self, pair: tuple[str, str], error: BaseException) -> None:
-        """Note why a pair failed, or let a strict run fail with it."""
-        if self.strict and not isinstance(error, (NotComparableError, MissingRoleError)):
-            raise error
-        self.errors[pair] = reason(error)
+def _run_here(schedule: Schedule, ledgers: Mapping[str, Ledger], shelf: Shelf, bar: Any) -> None:
+    """Do all work in this process; the passes come before the first unit that reads what they left."""
+    prepared: dict[tuple[str, str], Features] = {}
+    models = next(iter(ledgers.values())).bench.models
+    passed = False
+    for unit in schedule.units:
+        ledger = ledgers[unit.statistic]
+        statistic = ledger.statistic
+        if statistic.recorded and not passed:
+            passed = True
+            for step in schedule.passes:
+                bar.set_description(f"pass of {models[step.model].name}")
+                chosen = [get_statistic(name) for name in shelf.lacks(step)]
+                for name, features in run_pass(models[step.model], chosen, ledger.options):
+                    try:
+                        shelf.put(name, step.model, features)
+                    except OSError as error:
+                        shelf.put(name, step.model, error)
+                bar.update()
 
-    def _unit(self, pair: tuple[str, str], block: int | None, features: dict[str, Any]) -> BlockResult:
-        """One finished unit, from the store or computed and stored."""
-        models = (self.bench.models[pair[0]], self.bench.models[pair[1]])
+        def features(source: str, statistic: Statistic = statistic, options: Options = ledger.options) -> Features:
+            if statistic.recorded:
+                return shelf.get(statistic, source, models[source])
+            if (statistic.name, source) not in prepared:
+                prepared[statistic.name, source] = statistic.prepare(models[source], options)
+            return prepared[statistic.name, source]
 
-        def compare() -> BlockResult:
-            a, b = (self._block(source, block, features) for source in pair)
-            return self.statistic.compare_block(a, b, block, self.options)
+        bar.set_description(unit.statistic)
+        for group in unit.groups:
+            pairs = [pair for pair in group.pairs(unit.pairs) if pair not in ledger.errors]
+            found = compare_group(statistic, unit.block, group, pairs, models, features, ledger.options)
+            for pair, result in found:
+                ledger.take(pair, unit.block, result)
+                bar.update()
+            if len(unit.groups) > 1:
+                prepared.clear()
 
-        return finished_unit(self.statistic, pair, models, block, self.options, self.store, compare)
 
-    def _block(self, source: str, block: int | None, features: dict[str, Any]) -> Any:
-        """Features of one model's block, made once; a failure is kept, so that no damaged tensor is read again."""
-        if source not in features:
-            try:
-                features[source] = self._features(source).block(block)
-            except PAIR_FAILURES as error:
-                features[source] = error
-        if isinstance(features[source], BaseException):
-            raise features[source]
-        return features[source]
+def _run_elsewhere(schedule: Schedule, ledgers: Mapping[str, Ledger], shelf: Shelf, crew: Workers, bar: Any) -> None:
+    """Hand all work out; only results come back, and are kept here."""
+    tasks: list[Task] = []
+    bench = next(iter(ledgers.values())).bench
+    options = next(iter(ledgers.values())).options
+    references = {
+        source: Reference(source, model.checkpoint.digest, bench.allow_pickle) for source, model in bench.models.items()
+    }
+    for step in schedule.passes:
+        if names := shelf.lacks(step):
+            folders = tuple(str(shelf.folders[name, step.model]) for name in names)
+            tasks.append(PassTask(references[step.model], names, folders, options))
+    awaited = {task.model.source for task in tasks if isinstance(task, PassTask)}
+    for unit in schedule.units:
+        ledger = ledgers[unit.statistic]
+        reads_text = "text_sha256" in ledger.statistic.parameters(options)
+        for group in unit.groups:
+            met = (*group.held, *group.passing)
+            tasks.append(
+                UnitTask(
+                    unit.statistic,
+                    unit.block,
+                    group,
+                    group.pairs(unit.pairs),
+                    {source: references[source] for source in met},
+                    {s: str(shelf.folders[unit.statistic, s]) for s in met} if ledger.statistic.recorded else {},
+                    options if reads_text else replace(options, text=""),
+                )
+            )
 
-    def _features(self, source: str) -> Features:
-        """Features of one model, prepared once per statistic; so is a failure to prepare them."""
-        if source not in self.prepared:
-            try:
-                self.prepared[source] = self.statistic.prepare(self.bench.models[source], self.options)
-            except PAIR_FAILURES as error:
-                self.prepared[source] = error
-        prepared = self.prepared[source]
-        if isinstance(prepared, BaseException):
-            raise prepared
-        return prepared
+    def ready(task: Task, passed: set[str]) -> bool:
+        return isinstance(task, PassTask) or not task.folders or not (awaited & set(task.models)) - passed
 
-    def _record(self, pair: tuple[str, str], units: list[int | None], done: list[BlockResult]) -> PairRecord:
-        name = self.statistic.name
-        if pair in self.errors:
-            if not units:
-                self.bar.update(1)
-            return PairRecord(*pair, name, None, self.errors[pair])
-        a, b = (self.bench.models[source] for source in pair)
-        keys = tuple(unit_key(self.statistic, a, b, block, self.options) for block in units)
-        return PairRecord(*pair, name, self.statistic.aggregate(done), None, keys)
+    for task, done in completed(tasks, crew, ready=ready):
+        counting.add(done.count)
+        for what, result in done.found:
+            if isinstance(task, UnitTask):
+                assert result is not None
+                ledgers[task.statistic].take(what, task.block, result)
+                bar.update()
+            elif result is not None:  # a pass that failed, for all pairs that need it
+                for unit in schedule.units:
+                    for pair in unit.pairs:
+                        if unit.statistic == what and task.model.source in pair:
+                            ledgers[what].take(pair, None, result)
+        if isinstance(task, PassTask):
+            bar.update()
