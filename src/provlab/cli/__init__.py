@@ -1,4 +1,4 @@
-"""The commands: ``provlab compare | run | reproduce | zoo | claims | rehearse | synthesise``, one module each.
+"""The commands: ``provlab compare | study | run | reproduce | zoo | claims | plan | rehearse | synthesise``, one module each.
 
 A module offers ``add(commands)``, which adds the command's parser and names the function that runs it. Exit status 0
 when a command ran, 2 with one line on stderr when it could not, 130 when it was stopped.
@@ -11,11 +11,11 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 
-from provlab.cli import claims, compare, rehearse, reproduce, run, synthesise, zoo
+from provlab.cli import claims, compare, plan, rehearse, reproduce, run, study, synthesise, zoo
 from provlab.cli.arguments import Parser
 from provlab.errors import ProvlabError
 
-COMMANDS = (compare, run, reproduce, zoo, claims, rehearse, synthesise)
+COMMANDS = (compare, study, run, reproduce, zoo, claims, plan, rehearse, synthesise)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

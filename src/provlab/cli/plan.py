@@ -1,0 +1,121 @@
+"""``provlab plan``: what a study of these models will read, hold and take, before anything starts."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from provlab.cli import arguments as common
+
+if TYPE_CHECKING:
+    from provlab.cli.arguments import Commands
+    from provlab.studies.planning import Estimate, Sketch
+
+
+def add(commands: "Commands") -> None:
+    """Add the command."""
+    parser = commands.add_parser("plan", help="tensors, bytes, memory and hours of a study, before anything starts")
+    parser.add_argument(
+        "models",
+        nargs="+",
+        help="as for study; shape:llama-2-7b*21 stands for 21 models of that shape that nobody has yet",
+    )
+    common.add_statistics(parser)
+    parser.add_argument(
+        "--memory", metavar="SIZE", help="that the study may take, such as 8GB (default: most that is free)"
+    )
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that compute (default: 1)")
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    parser.set_defaults(command=_plan)
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from provlab import statistics as registry
+    from provlab.api import expand
+    from provlab.statistics.base import Options
+    from provlab.studies.planning import estimate, shapes_of
+    from provlab.studies.rates import measure_rates
+
+    common.check_json(arguments.json)
+    settings = common.statistics(arguments)
+    names = registry.checked_names(settings.pop("statistics"))
+    blocks, allow_pickle = settings.pop("blocks"), settings.pop("allow_pickle")
+    options = Options(**settings)
+    sketch = shapes_of(expand(arguments.models), allow_pickle=allow_pickle)
+    for source, why in sketch.refused.items():
+        print(f"left out: {source}: {why}", file=sys.stderr)
+    found = estimate(
+        sketch.models,
+        names,
+        options,
+        measure_rates(seed=arguments.seed),
+        blocks=blocks,
+        memory=arguments.memory,
+        workers=arguments.workers,
+    )
+    if arguments.json:
+        common.write_json(arguments.json, _as_json(sketch, found))
+    if arguments.json != "-":
+        print(_as_text(sketch, found))
+    return 0
+
+
+def _as_text(sketch: "Sketch", found: "Estimate") -> str:
+    """Lay the plan out as a table."""
+    from provlab.studies.memory import gigabytes
+    from provlab.studies.rehearsal import duration
+
+    plan = found.schedule
+    more = plan.bytes_pair_by_pair / plan.bytes_to_read if plan.bytes_to_read else 1.0
+    low, high = found.seconds
+    cpu_low, cpu_high = found.cpu_seconds
+    cores = found.rates.cores
+    where = f"one process on {cores} core{'s'[: cores != 1]}"
+    if found.workers > 1:
+        where = f"{found.workers} processes, each with a core like these ({cores} here)"
+    rows = [
+        ("models", f"{len(plan.models):,}"),
+        ("units of work", f"{len(plan.units):,}, with {plan.comparisons:,} comparisons of a pair"),
+        ("tensors to read", f"{plan.tensors:,}"),
+        ("bytes to read", f"{gigabytes(plan.bytes_to_read)} (pair by pair {more:.1f} times as much)"),
+        ("bytes to hash first", gigabytes(plan.bytes_to_hash)),
+        ("bytes to fetch", gigabytes(sum(sketch.to_fetch.values()))),
+        ("peak of memory", f"{gigabytes(plan.peak)} of arrays in a process, beside the libraries"),
+        ("kept on disk meanwhile", gigabytes(plan.spilled)),
+        ("time, estimated", f"{duration(low)} to {duration(high)} with {where}"),
+        ("of the processors", f"{duration(cpu_low)} to {duration(cpu_high)}"),
+        ("  hash and read", duration(found.hashing + found.reading)),
+        ("  run models", duration(found.passes)),
+        ("  multiply", duration(found.products)),
+        ("  assign", f"{duration(found.assignments[0])} to {duration(found.assignments[1])}"),
+    ]
+    lines = [f"{name:<24}{text}" for name, text in rows]
+    lines += [f"no estimate of the time of {name}; its bytes and memory are counted" for name in found.left_out]
+    lines += [f"does not fit: {one.reason}" for one in plan.refused]
+    lines.append(
+        "Estimated from rates measured just now: the lower time is for rows without a common direction, the upper one "
+        "for rows that share strong ones."
+    )
+    return "\n".join(lines)
+
+
+def _as_json(sketch: "Sketch", found: "Estimate") -> dict[str, Any]:
+    """Return the same numbers for machines; bytes and seconds."""
+    plan = found.schedule
+    return {
+        "models": list(plan.models),
+        "refused": dict(sketch.refused),
+        "units": len(plan.units),
+        "comparisons": plan.comparisons,
+        "tensors": plan.tensors,
+        "bytes_to_read": plan.bytes_to_read,
+        "bytes_pair_by_pair": plan.bytes_pair_by_pair,
+        "bytes_to_hash": plan.bytes_to_hash,
+        "bytes_to_fetch": dict(sketch.to_fetch),
+        "peak": plan.peak,
+        "spilled": plan.spilled,
+        "does_not_fit": [one.reason for one in plan.refused],
+        "workers": found.workers,
+        "seconds": list(found.seconds),
+        "cpu_seconds": list(found.cpu_seconds),
+        "no_time_known": list(found.left_out),
+    }

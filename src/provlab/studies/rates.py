@@ -1,0 +1,175 @@
+"""How fast this machine is: a few measurements of under five seconds, from which `planning` estimates hours.
+
+Times are of the processors (`time.process_time`), so that what else runs on the machine hardly counts. The assignment
+is measured at growing sizes until one takes a third of a second, on two kinds of rows, and its growth is fitted: rows
+that share no direction are the easiest case, rows that share a few strong ones, as trained models' do, the hardest.
+"""
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.inference import pvalues
+from provlab.inference.matching import assign, cosine_similarity, match_shuffled, unit_rows
+
+_SIZES = (256, 512, 1024, 2048, 4096)
+_ENOUGH = 0.33  # CPU seconds after which no larger assignment is tried
+_COLUMNS = 128
+_SHARED = 8  # strong directions that all rows share
+_FILE = 2**26  # bytes written and read back
+
+Matrix = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Law:
+    """CPU seconds of a task of size n: ``seconds * (n / size) ** exponent``."""
+
+    size: int
+    seconds: float
+    exponent: float
+
+    def __call__(self, n: float) -> float:
+        """Seconds at size `n`; below the smallest size that was measured well it is an upper bound."""
+        return float(self.seconds * (n / self.size) ** self.exponent)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What this machine does in a CPU second.
+
+    Attributes
+    ----------
+    product : float
+        Floating point operations of a float32 matrix product.
+    threads : float
+        CPU seconds that a product uses in a second by the clock: the threads that it keeps busy.
+    prepared : float
+        Numbers of a matrix turned into float32 unit rows.
+    read, hashed : float
+        Bytes read from the temporary folder's disk, by the clock; bytes hashed.
+    call : float
+        Seconds of one comparison of two tiny matrices: what each comparison takes at least.
+    easy, hard : Law
+        The assignment on independent rows, and on rows that share strong directions.
+    cores : int
+        Cores that this process may use.
+    took : float
+        Seconds of measuring, by the clock.
+    """
+
+    product: float
+    threads: float
+    prepared: float
+    read: float
+    hashed: float
+    call: float
+    easy: Law
+    hard: Law
+    cores: int
+    took: float
+
+
+def measure_rates(*, seed: int = 0) -> Rates:
+    """Measure this machine."""
+    began = time.perf_counter()
+    rng = np.random.default_rng(seed)
+    matrix = rng.standard_normal((2048, 2048), dtype=np.float32)
+    small = rng.standard_normal((64, 16), dtype=np.float32)
+    _product(matrix)  # the first product starts threads
+    match_shuffled(small, small, seed=0)  # the first matching compiles or loads what it needs
+    wall = time.perf_counter()
+    product = _fastest(lambda: _product(matrix), 2)
+    threads = 2 * product / max(time.perf_counter() - wall, 1e-9)
+    call = _fastest(lambda: pvalues.spearman(match_shuffled(small, small, seed=0).indices), 5)
+    read, hashed = _file_rates()
+    return Rates(
+        product=2 * 2048**3 / product,
+        threads=float(np.clip(threads, 1.0, cores())),
+        prepared=matrix.size / _fastest(lambda: unit_rows(matrix), 2),
+        read=read,
+        hashed=hashed,
+        call=call,
+        easy=fit(_assignments(rng, shared=False)),
+        hard=fit(_assignments(rng, shared=True)),
+        cores=cores(),
+        took=time.perf_counter() - began,
+    )
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def fit(times: dict[int, float]) -> Law:
+    """Fit a power law to seconds by size, through the largest size, by the slope of the last three.
+
+    Fewer than two sizes grow with the cube, the worst case of an assignment.
+    """
+    sizes = sorted(times)[-3:]
+    exponent = 3.0
+    if len(sizes) > 1:
+        exponent = float(np.polyfit(np.log(sizes), np.log([times[size] for size in sizes]), 1)[0])
+    return Law(sizes[-1], times[sizes[-1]], float(np.clip(exponent, 1.0, 3.5)))
+
+
+def rows_of_two(n: int, columns: int, rng: np.random.Generator, *, shared: bool) -> tuple[Matrix, Matrix]:
+    """Rows of two models trained apart: without anything in common, or with strong directions that all share."""
+    a, b = (rng.standard_normal((n, columns), dtype=np.float32) for _ in range(2))
+    if shared:
+        directions = rng.standard_normal((_SHARED, columns), dtype=np.float32)
+        for rows in (a, b):
+            rows += rng.standard_normal((n, _SHARED), dtype=np.float32) @ directions
+    return a, b
+
+
+def _assignments(rng: np.random.Generator, *, shared: bool) -> dict[int, float]:
+    """CPU seconds of one assignment by size."""
+    found: dict[int, float] = {}
+    for n in _SIZES:
+        similarity = cosine_similarity(*rows_of_two(n, _COLUMNS, rng, shared=shared))
+        found[n] = _fastest(partial(assign, similarity), 2 if n < 2048 else 1)
+        if found[n] > _ENOUGH:
+            break
+    return found
+
+
+def _product(matrix: Matrix) -> Matrix:
+    result: Matrix = matrix @ matrix.T.copy()  # a copy, or BLAS would compute one half of a symmetric product
+    return result
+
+
+def _fastest(work: Callable[[], object], rounds: int) -> float:
+    """CPU seconds of the quickest of some rounds."""
+    found = []
+    for _ in range(rounds):
+        began = time.process_time()
+        work()
+        found.append(time.process_time() - began)
+    return max(min(found), 1e-6)
+
+
+def _file_rates() -> tuple[float, float]:
+    """Bytes a second from disk, past the system's cache where it can be told to forget, and bytes hashed."""
+    content = os.urandom(2**20) * (_FILE // 2**20)
+    hashing = _fastest(lambda: hashlib.sha256(content).digest(), 1)
+    with tempfile.NamedTemporaryFile(prefix="provlab-") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        began = time.perf_counter()
+        with open(file.name, "rb", buffering=0) as stream:
+            while stream.read(2**22):
+                pass
+        reading = time.perf_counter() - began
+    return _FILE / max(reading, 1e-6), _FILE / hashing
