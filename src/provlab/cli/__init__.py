@@ -1,4 +1,4 @@
-"""The commands: ``provlab compare | study | run | reproduce | zoo | claims | plan | rehearse | synthesise``, one module each.
+"""The commands of ``provlab``, one module each, in the order of `COMMANDS`.
 
 A module offers ``add(commands)``, which adds the command's parser and names the function that runs it. Exit status 0
 when a command ran, 2 with one line on stderr when it could not, 130 when it was stopped.
