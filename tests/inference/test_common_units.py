@@ -10,10 +10,12 @@ from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.calibration import jackknife
 from provlab.inference.common_units import (
+    WAYS,
     alignment,
     centred,
     common_units,
-    predicted_fisher,
+    fisher_draws,
+    pair_matchings,
     predicted_size,
     renumbered,
     true_sizes,
@@ -83,9 +85,9 @@ def test_prediction_from_counts_agrees_with_the_drawn_size():
 
 def test_fisher_over_many_blocks_gathers_what_a_block_hides():
     rng = np.random.default_rng(5)
-    fair = predicted_fisher([1], 256, 32, (0.05, 0.01), n_draws=40_000, rng=rng)
-    assert fair == pytest.approx([0.05, 0.01], rel=0.12)
-    one, many = (predicted_fisher([8], 256, n, (0.01,), n_draws=40_000, rng=rng)[0] for n in (1, 64))
+    fair = fisher_draws([1], 256, 32, 40_000, rng=rng)
+    assert [np.mean(fair <= np.log10(level)) for level in (0.05, 0.01)] == pytest.approx([0.05, 0.01], rel=0.12)
+    one, many = (np.mean(fisher_draws([8], 256, n, 40_000, rng=rng) <= -2) for n in (1, 64))
     assert one == pytest.approx(predicted_size([8], 256, 0.01), rel=0.12)
     assert many > 2 * one
     # noncentral chi-square: a sum of squares has the same mean shift; Fisher lies within a factor of it
@@ -143,3 +145,27 @@ def test_unequal_widths_and_ragged_tables_are_refused():
     matchings["m0", "m1"] = matchings["m0", "m1"][:1]
     with pytest.raises(InputError, match="equally many blocks"):
         true_sizes(matchings, (0.05,), n_draws=1, rng=np.random.default_rng(0))
+
+
+def test_aligned_units_are_found_in_common_and_taking_them_away_ends_it():
+    """Two models with features in common: half of their units have parallel gate and up, half have unrelated ones."""
+    rng = np.random.default_rng(11)
+    features = rng.normal(size=(40, 600))
+
+    def model():
+        own = np.repeat([True, False], 20)[:, None]
+        mixed = rng.normal(size=(40, 40)) / 40**0.5 @ features  # what unaligned ups look at is each model's own affair
+        up = np.where(own, features, mixed)
+        order = rng.permutation(40)
+        return features[order] + 0.1 * rng.normal(size=(40, 600)), up[order] + 0.1 * rng.normal(size=(40, 600))
+
+    a, b = model(), model()
+    found = {}
+    for name, way in WAYS.items():
+        sides = [way(*side, np.random.default_rng(0)) for side in (a, b)]
+        found[name] = common_units(*pair_matchings(*sides, seed=0))
+        assert all(np.shape(half)[0] == (20 if "half" in name or "least" in name else 40) for half in sides[0])
+    assert found["all units"] >= 19
+    assert found["the half most aligned"] >= 19
+    assert found["the half least aligned"] <= 4
+    assert found["means removed, least aligned"] <= 4

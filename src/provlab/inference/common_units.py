@@ -12,7 +12,7 @@ A diagnosis and no test: a copy of a model has f = h, and each renumbering of it
 ("Independence Tests for Language Models", Section 3.3) shows a figure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from scipy import special, stats
 
 from provlab.errors import InputError
 from provlab.inference.calibration import jackknife
+from provlab.inference.matching import match_shuffled
 
 Floats = NDArray[np.float64]
 #: for each pair of models, for each block ``(2, h)``: the partner of each unit by gate and by up
@@ -146,12 +147,17 @@ def predicted_size(common: ArrayLike, width: int, level: float) -> float:
     return float(np.mean(stats.norm.sf(z - shift) + stats.norm.sf(z + shift)))
 
 
-def predicted_fisher(
-    common: ArrayLike, width: int, n_blocks: int, levels: Sequence[float], *, n_draws: int, rng: np.random.Generator
-) -> list[float]:
-    """Sizes of Fisher's aggregate over many blocks, each with common units like those given.
+def fisher_draws(common: ArrayLike, width: int, n_blocks: int, n_draws: int, *, rng: np.random.Generator) -> Floats:
+    """Draw log10 p of Fisher's aggregate over many blocks of independent models, with common units like those given.
 
-    Blocks draw their number of common units from `common`; the correlation is normal about the shifted mean.
+    Blocks draw their number of common units from `common`, each for itself; the correlation is normal about the
+    shifted mean. The share of draws up to a level is what the level is worth, and a quantile is the level that is worth
+    its share.
+
+    Returns
+    -------
+    array
+        ``(n_draws,)``.
     """
     pool = np.asarray(common, dtype=float).ravel()
     aggregate = np.empty(n_draws)
@@ -161,7 +167,22 @@ def predicted_fisher(
         shift = (rng.choice(pool, shape) - 1.0) / np.sqrt(width - 1.0)
         tail = 2.0 * special.ndtr(-np.abs(rng.standard_normal(shape) + shift))
         aggregate[start : start + shape[0]] = _fisher(np.log10(tail), axis=1)
-    return [float(np.mean(aggregate <= np.log10(level))) for level in levels]
+    return aggregate
+
+
+def pair_matchings(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], *, seed: int) -> NDArray[np.int64]:
+    """Match the units of two blocks by gate and by up activations, ``(2, h)``.
+
+    Parameters
+    ----------
+    a, b
+        Gate and up activations of a block, ``(h, tokens)`` each.
+    seed
+        Of the orders in which ties are broken.
+    """
+    return np.stack(
+        [match_shuffled(x, y, seed=seed + side).indices for side, (x, y) in enumerate(zip(a, b, strict=True))]
+    )
 
 
 def alignment(gate: ArrayLike, up: ArrayLike) -> Floats:
@@ -181,6 +202,24 @@ def centred(activations: ArrayLike) -> Floats:
     """Subtract from each unit its mean over the tokens."""
     values = np.asarray(activations, dtype=np.float64)
     return np.asarray(values - values.mean(axis=1, keepdims=True))
+
+
+def _half(gate: Floats, up: Floats, score: Floats) -> tuple[Floats, Floats]:
+    """Return the half of the units with the smallest scores, in their order."""
+    chosen = np.sort(np.argsort(score, kind="stable")[: len(score) // 2])
+    return gate[chosen], up[chosen]
+
+
+Way = Callable[[Floats, Floats, np.random.Generator], tuple[Floats, Floats]]
+#: ways to look at a block, by what is taken away from its gate and up activations before units are matched
+WAYS: dict[str, Way] = {
+    "all units": lambda gate, up, rng: (gate, up),
+    "half of them, at random": lambda gate, up, rng: _half(gate, up, rng.random(len(gate))),
+    "the half most aligned": lambda gate, up, rng: _half(gate, up, -alignment(gate, up)),
+    "the half least aligned": lambda gate, up, rng: _half(gate, up, alignment(gate, up)),
+    "means removed": lambda gate, up, rng: (centred(gate), centred(up)),
+    "means removed, least aligned": lambda gate, up, rng: _half(centred(gate), centred(up), alignment(gate, up)),
+}
 
 
 def _log10_p(distances: NDArray[np.int64], h: int) -> Floats:

@@ -102,7 +102,7 @@ def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]], *, l
     if missing:
         raise InputError(f"log10_p has no pair {missing[0]}; give every pair of the {len(models)} models")
     by_round = np.array([ks_uniform(np.concatenate([both_ways[frozenset(p)] for p in pairs])).p for pairs in rounds])
-    small = {pair: float(np.mean(values <= math.log10(level) + 1e-12)) for pair, values in both_ways.items()}
+    small = {(a, b): float(np.mean(both_ways[frozenset((a, b))] <= math.log10(level) + 1e-12)) for a, b in log10_p}
     share, low, high = jackknife(small)
     return RoundRobin(
         p=min(1.0, 2.0 * float(by_round.mean())),
