@@ -41,6 +41,8 @@ SYMBOLS = {
     "phi_jsd": (r"$\phi_{JSD}$", "φ_JSD"),
     "phi_match": (r"$\phi_{MATCH}$", "φ_MATCH"),
     "phi_match_unsigned": (r"$\phi_{|MATCH|}$", "φ_|MATCH|"),
+    "phi_views": (r"$\phi_{VIEWS}$", "φ_VIEWS"),
+    "phi_views_outer": (r"outer $\phi_{VIEWS}$", "outer φ_VIEWS"),
     "huref_a": ("$M_a$", "M_a"),
     "huref_b": ("$M_b$", "M_b"),
     "huref_c": ("$M_c$", "M_c"),

@@ -11,6 +11,7 @@ from provlab.statistics.phi_jsd import PhiJSD
 from provlab.statistics.phi_l2 import PhiL2
 from provlab.statistics.phi_match import PhiMatch, PhiMatchUnsigned
 from provlab.statistics.phi_u import PhiU
+from provlab.statistics.phi_views import PhiViews, PhiViewsOuter
 
 REGISTRY: dict[str, Statistic] = {
     s.name: s
@@ -25,6 +26,8 @@ REGISTRY: dict[str, Statistic] = {
         HuRefC(),
         MedianMax(),
         PhiMatchUnsigned(),
+        PhiViews(),
+        PhiViewsOuter(),
     )
 }
 #: what runs if no statistic is named

@@ -1,0 +1,218 @@
+"""phi_VIEWS: do both ends of a hidden unit agree on which unit is which? An extension for MLPs without gates.
+
+phi_MATCH asks two views of a hidden unit, its gate and its up projection. An MLP without gates has two views as well:
+the row that it reads the residual stream with, and the column that it writes with. Match the units of two models by
+each, and correlate the two matchings, as phi_MATCH does. Who permutes hidden units moves both ends alike.
+
+The price is that rows and columns must be written in the same basis: a permutation or rotation of the residual stream
+hides a model from `PhiViews`. `PhiViewsOuter` looks at both ends from outside, the row through its pre-activations on
+text and the column through what it adds to the model's logits, which no change of basis touches. But models that
+learned one language alike agree there a little, whoever trained them: it gives a score and no p-value.
+
+Neither is the paper's. Before the comparison, what a norm makes indifferent is taken out: its weights are multiplied
+into the rows, and where it subtracts the mean (LayerNorm), the mean of rows and columns is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provlab.errors import NotComparableError
+from provlab.inference.matching import unit_rows
+from provlab.models.activations import mlp_activations
+from provlab.models.architectures import ARCHITECTURES
+from provlab.models.evasion import gains, norm_before
+from provlab.statistics.base import (
+    Array,
+    BlockResult,
+    Features,
+    Model,
+    Need,
+    Options,
+    Outcome,
+    Statistic,
+    fisher_over_blocks,
+    matching_bytes,
+    reading,
+    require_positions,
+    unit_rows_bytes,
+)
+from provlab.statistics.phi_match import PhiMatch, Views
+from provlab.statistics.text import encode
+
+_MATCH = PhiMatch()  # two views of a unit are compared as its two are
+_NO_TOKENS = np.zeros((0, 0), dtype=np.int64)
+
+
+def reads(model: Model, block: int | None) -> torch.Tensor:
+    """Rows that read the stream, ``(h, width)`` float64, with the norm before them multiplied in."""
+    return _through_norm(model, "up", block)
+
+
+def writes(model: Model, block: int | None) -> torch.Tensor:
+    """Columns that write to the stream, as rows ``(h, width)`` float64."""
+    return _centred(model, model.anatomy.read(model.checkpoint, "down", block).double().T)
+
+
+def _through_norm(model: Model, role: str, block: int | None) -> torch.Tensor:
+    """Rows of a matrix that reads the stream through a norm, as they act on the normalised stream."""
+    anatomy, checkpoint = model.anatomy, model.checkpoint
+    rows = anatomy.read(checkpoint, role, block).double()
+    if (norm := norm_before(anatomy, "head" if role == "embedding" else role)) is not None:
+        name = anatomy.tensor_name(norm, None if norm == "final_norm" else block)
+        rows = rows * gains(anatomy, norm, block, {name: checkpoint.tensor(name)})
+    return _centred(model, rows)
+
+
+def _centred(model: Model, rows: torch.Tensor) -> torch.Tensor:
+    if ARCHITECTURES[model.anatomy.architecture].centred:
+        return rows - rows.mean(1, keepdim=True)
+    return rows
+
+
+@dataclass(frozen=True)
+class Ends(Features):
+    """Both ends of the hidden units, read when a block is asked for."""
+
+    model: Model
+
+    def block(self, block: int | None) -> Views:
+        """Rows and columns of one block."""
+        ends = reads(self.model, block), writes(self.model, block)
+        inner, outer = (unit_rows(end.float().numpy(), name=f"an MLP of {self.model.name}") for end in ends)
+        return inner, outer, _NO_TOKENS
+
+
+class PhiViews(Statistic):
+    """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
+
+    name = "phi_views"
+    symbol = "φ_VIEWS"
+    reads = "up and down projections of the MLPs"
+    assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
+    on_request = True
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """The order in which ties are broken."""
+        return {"seed": options.seed}
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """Blocks of equal index, with or without gates; the residual streams must be of one width."""
+        if a.anatomy.width != b.anatomy.width:
+            raise NotComparableError(
+                f"{self.name} compares rows and columns over the residual stream, which is {a.anatomy.width} wide in "
+                f"{a.name} and {b.anatomy.width} in {b.name}; phi_views_outer can compare them"
+            )
+        return super().blocks(a, b)
+
+    def prepare(self, model: Model, options: Options) -> Features:
+        """Arrange to read both projections."""
+        return Ends(model)
+
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """Two matrices a block, made in float64, and their unit rows."""
+        read = reading(model, [model.anatomy.tensor_name(role, block) for role in ("up", "down")])
+        held = 2 * unit_rows_bytes(*model.anatomy.shape("up", block))
+        return Need(read.tensors, held, read.making + 4 * read.features)
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """MATCH, first of rows and then of columns."""
+        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, a.anatomy.width)
+
+    def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
+        """Correlate the matching by rows with the matching by columns, two-sided, as phi_MATCH does its two."""
+        return _MATCH.compare_block(a, b, block, options)
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """Fisher over blocks."""
+        return fisher_over_blocks(blocks)
+
+
+@dataclass(frozen=True)
+class EndsFromOutside(Features):
+    """Both ends as text and logits see them; the pre-activations of all blocks are from one pass over the text.
+
+    Attributes
+    ----------
+    model : Model
+        Whose columns are read when a block is asked for.
+    activations : list of array
+        Per block ``(h, kept tokens)`` float32: what enters the activation function.
+    tokens : array
+        ``(n_sequences, sequence_length)``.
+    """
+
+    model: Model
+    activations: list[Array]
+    tokens: NDArray[np.int64]
+
+    def block(self, block: int | None) -> Views:
+        """Pre-activations, and what each unit adds to the logits, ``(h, vocabulary)``, of one block."""
+        assert block is not None
+        head = _through_norm(self.model, "head" if self.model.anatomy.has("head") else "embedding", None).float()
+        name = f"an MLP of {self.model.name}"
+        outer = unit_rows((writes(self.model, block).float() @ head.T).numpy(), name=name)
+        return unit_rows(self.activations[block], name=name), outer, self.tokens
+
+
+class PhiViewsOuter(Statistic):
+    """phi_VIEWS by text and logits: the mean correlation over blocks, a score without a p-value."""
+
+    name = "phi_views_outer"
+    symbol = "outer φ_VIEWS"
+    reads = "pre-activations of the MLPs on held-out text, down projections, and the head"
+    on_request = True
+    recorded = EndsFromOutside
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """Blocks of equal index, with or without gates, of any width."""
+        for model in (a, b):
+            if not (model.anatomy.has("head") or model.anatomy.has("embedding")):
+                raise NotComparableError(f"{self.name} needs a head, which {model.name} has not")
+        if a.anatomy.vocab_size != b.anatomy.vocab_size:
+            raise NotComparableError(f"{self.name} needs one vocabulary, but {a.name} and {b.name} have two")
+        return super().blocks(a, b)
+
+    def prepare(self, model: Model, options: Options) -> Features:
+        """Run the model once over the text."""
+        require_positions(self, model, options)
+        tokens = encode(model.checkpoint, options)
+        kept = mlp_activations(
+            model.checkpoint,
+            tokens,
+            kinds=("up",),
+            device=options.device,
+            dtype=options.torch_dtype,
+            positions=options.kept_positions(),
+        )
+        return EndsFromOutside(model, kept["up"], tokens)
+
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """Pre-activations and logits of one block; the head in float64 on the way."""
+        anatomy = model.anatomy
+        head = anatomy.tensor_name("head" if anatomy.has("head") else "embedding")
+        read = reading(model, [anatomy.tensor_name("down", block), head])
+        sides = (options.kept_tokens, anatomy.vocab_size)
+        held = sum(unit_rows_bytes(anatomy.mlp_width, columns) for columns in sides)
+        return Need(read.tensors, held, read.making + 4 * read.features)
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """Inputs and arithmetic."""
+        return _MATCH.parameters(options)
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """MATCH, first of pre-activations and then of logits."""
+        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, max(options.kept_tokens, a.anatomy.vocab_size))
+
+    def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
+        """Correlate the two matchings; what would be log10 p if the score were one stands in the detail."""
+        result = _MATCH.compare_block(a, b, block, options)
+        return BlockResult(block, result.value, None, {**result.detail, "nominal": result.log10_p}, result.matching)
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """Mean over blocks."""
+        return Outcome(float(np.mean([block.value for block in blocks])), None, tuple(blocks))
