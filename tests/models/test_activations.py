@@ -45,7 +45,8 @@ def test_activations_fit_the_weights(label, tiny):
     with torch.no_grad():
         model(input_ids=torch.from_numpy(TOKENS), attention_mask=torch.ones(TOKENS.shape))
     handle.remove()
-    kept = mlp_activations(checkpoint, TOKENS, kinds=kinds, batch_size=2)
+    kept = mlp_activations(checkpoint, TOKENS, kinds=(*kinds, "input"), batch_size=2)
+    np.testing.assert_allclose(kept.pop("input")[1], inputs[0].T, atol=2e-6)
     assert set(kept) == set(kinds)
     for arrays in kept.values():
         assert [a.shape for a in arrays] == [(MLP_WIDTH, TOKENS.size)] * BLOCKS
@@ -128,7 +129,7 @@ def test_bad_tokens(tiny, tokens, named):
 
 def test_other_bad_input(tiny):
     checkpoint = Checkpoint.open(tiny("llama"))
-    with pytest.raises(InputError, match="kinds must be of hidden, gate, up, not 'down'"):
+    with pytest.raises(InputError, match="kinds must be of hidden, gate, up, input, not 'down'"):
         mlp_activations(checkpoint, TOKENS, kinds=("down",))
     with pytest.raises(InputError, match="block must be 0 to 1"):
         mlp_activations(checkpoint, TOKENS, blocks=[2])
@@ -168,4 +169,4 @@ def test_log_probs_refuse_nan(tiny):
 
 
 def test_kinds_are_declared():
-    assert activations.KINDS == ("hidden", "gate", "up")
+    assert activations.KINDS == ("hidden", "gate", "up", "input")

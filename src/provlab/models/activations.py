@@ -26,8 +26,8 @@ from provlab.models.room import IN_MEMORY, Room
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: kinds of activations: the input of the down projection, the outputs of gate and up projection
-KINDS = ("hidden", "gate", "up")
+#: kinds of activations: the input of the down projection, the outputs of gate and up projection, and their input
+KINDS = ("hidden", "gate", "up", "input")
 
 
 def random_tokens(vocab_size: int, n_sequences: int, length: int, *, seed: int) -> NDArray[np.int64]:
@@ -83,7 +83,8 @@ def mlp_activations(
     tokens
         Token ids, ``(n_sequences, length)``.
     kinds
-        Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs).
+        Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), and ``"input"`` (what
+        enters these two).
     blocks
         Block indices, all by default.
     device, dtype, batch_size
@@ -97,7 +98,8 @@ def mlp_activations(
     Returns
     -------
     dict
-        kind -> one float32 array ``(hidden units, positions)`` per block, ordered as `blocks`.
+        kind -> one float32 array ``(hidden units, positions)`` per block, ordered as `blocks`; ``(width, positions)``
+        for inputs.
 
     Raises
     ------
@@ -119,7 +121,8 @@ def mlp_activations(
     ids = _checked_tokens(tokens, anatomy, batch_size)
     kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
     network = _network(model, device, dtype)
-    room = Room([(anatomy.mlp_width, len(kept))] * len(places), in_memory=in_memory)
+    rows_of = {"input": anatomy.width}
+    room = Room([(rows_of.get(kind, anatomy.mlp_width), len(kept)) for kind, _ in places], in_memory=in_memory)
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
 
@@ -215,9 +218,9 @@ def _hook(
 
 def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
     """Find the module path and the slice of its output that holds the kind (None: its input)."""
-    role = "down" if kind == "hidden" else kind
+    role = {"hidden": "down", "input": "up"}.get(kind, kind)
     part = anatomy.part(role, block)
-    if kind == "hidden":
+    if kind in ("hidden", "input"):
         return anatomy.module(role, block), None
     start = 0
     for segment, size in zip(part.segments, part.sizes, strict=True):

@@ -16,7 +16,6 @@ trained once.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,13 +25,13 @@ import safetensors
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
-from torch import nn
 from torch.nn import functional
 from tqdm import tqdm
 
 from provlab.errors import CheckpointError, InputError, ParameterError
 from provlab.files import atomic_file, cache_dir, digest
 from provlab.models import anatomy as anatomy_module
+from provlab.models.activations import mlp_activations
 from provlab.models.checkpoint import Checkpoint
 
 _VERSION = 1  # of the arithmetic below; a change that gives other students asks for another
@@ -285,29 +284,19 @@ def mlp_inputs(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     batch_size: int = 16,
+    positions: NDArray[np.int64] | None = None,
 ) -> list[NDArray[np.float32]]:
     """Record what enters the MLP of every block, in one pass over tokens ``(n_sequences, length)``.
 
     Returns
     -------
     list of array
-        For each block ``(n_sequences * length, width)`` float32.
+        For each block ``(positions, width)`` float32: rows, as students take them; all positions by default.
     """
-    parts = anatomy_module.of(checkpoint)
-    network = checkpoint.load_model(dtype=dtype, device=device)
-    found: list[list[torch.Tensor]] = [[] for _ in range(parts.n_blocks)]
-    with ExitStack() as hooks, torch.inference_mode():
-        for block, rows in enumerate(found):
-
-            def keep(_: nn.Module, given: tuple[torch.Tensor, ...], rows: list[torch.Tensor] = rows) -> None:
-                rows.append(given[0].flatten(0, -2).to("cpu", torch.float32))
-
-            module = network.get_submodule(parts.module("up", block))
-            hooks.callback(module.register_forward_pre_hook(keep).remove)
-        for batch in torch.as_tensor(tokens, dtype=torch.long).split(batch_size):
-            ids = batch.to(network.device)
-            network.base_model(input_ids=ids, attention_mask=torch.ones_like(ids))
-    return [torch.cat(rows).numpy() for rows in found]
+    found = mlp_activations(
+        checkpoint, tokens, kinds=("input",), device=device, dtype=dtype, batch_size=batch_size, positions=positions
+    )
+    return [np.ascontiguousarray(columns.T) for columns in found["input"]]
 
 
 # Training -------------------------------------------------------------------------------------------------
