@@ -161,7 +161,7 @@ class Comparison:
             "parameters": self.options.as_record(),
             "seed": self.options.seed,
             "versions": provenance.versions(),
-            "statistics": {record.statistic: _record_json(record) for record in self.records},
+            "statistics": {record.statistic: views.record_json(record) for record in self.records},
             "level": LEVEL,
             "verdict": self.verdict(),
             "assumptions": self.assumptions(),
@@ -178,20 +178,3 @@ def _by_text(assumptions: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _number(value: float) -> str:
     return "" if np.isnan(value) else plots.format_log10_p(value)
-
-
-def _record_json(record: PairRecord) -> dict[str, Any]:
-    if record.outcome is None:
-        return {"log10_p": None, "value": None, "floor": None, "blocks": [], "error": record.error}
-    outcome = record.outcome
-    return {
-        "log10_p": outcome.log10_p,
-        "value": outcome.value,
-        "floor": outcome.floor,
-        **({"detail": outcome.detail} if outcome.detail else {}),
-        "blocks": [
-            {"block": block.block, "log10_p": block.log10_p, "value": block.value, "detail": block.detail}
-            for block in outcome.blocks
-        ],
-        "error": None,
-    }

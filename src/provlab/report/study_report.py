@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from provlab import plots
+from provlab import plots, provenance
 from provlab import statistics as registry
 from provlab.errors import ParameterError
 from provlab.report import views
@@ -147,6 +147,30 @@ class StudyReport:
                 }
             )
         return pd.DataFrame(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for machines; `holm_log10_p` is corrected over the pairs of each statistic."""
+        holm = list(self.to_frame()["holm_log10_p"])
+        return {
+            "schema": "provlab.study/1",
+            "sources": list(self.sources),
+            "models": list(self.models),
+            "parameters": self.options.as_record(),
+            "seed": self.options.seed,
+            "versions": provenance.versions(),
+            "level": LEVEL,
+            "records": [
+                {
+                    "a": record.a,
+                    "b": record.b,
+                    "statistic": record.statistic,
+                    "dependent": self.lineage.dependent(record.a, record.b),
+                    "holm_log10_p": None if np.isnan(adjusted) else float(adjusted),
+                    **views.record_json(record),
+                }
+                for record, adjusted in zip(self.records, holm, strict=True)
+            ],
+        }
 
     def __str__(self) -> str:
         """Render the summary and the reasons of failures."""

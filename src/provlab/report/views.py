@@ -62,3 +62,21 @@ def blocks_frame(records: Iterable[PairRecord]) -> pd.DataFrame:
         for block in record.outcome.blocks
     ]
     return pd.DataFrame(rows, columns=columns).astype({"log10_p": float})
+
+
+def record_json(record: PairRecord) -> dict[str, Any]:
+    """One statistic on one pair, with its blocks or the reason why there are none."""
+    if record.outcome is None:
+        return {"log10_p": None, "value": None, "floor": None, "blocks": [], "error": record.error}
+    outcome = record.outcome
+    return {
+        "log10_p": outcome.log10_p,
+        "value": outcome.value,
+        "floor": outcome.floor,
+        **({"detail": outcome.detail} if outcome.detail else {}),
+        "blocks": [
+            {"block": block.block, "log10_p": block.log10_p, "value": block.value, "detail": block.detail}
+            for block in outcome.blocks
+        ],
+        "error": None,
+    }

@@ -22,6 +22,7 @@ Task = PassTask | UnitTask
 
 BREAKDOWNS = 3  # in a row, with no piece finished in between: then the next try would end the same way
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+RETRIES = 2  # of a piece that ended in an error on a cluster's worker: another may be in better health
 CONNECT = 10  # seconds for a scheduler to answer, and for a first worker to be there
 #: what numbers may depend on: must be equal wherever the pieces of one study are done
 VERSIONS = ("provlab", "numpy", "scipy", "torch", "transformers", "tokenizers")
@@ -262,7 +263,8 @@ def cluster(
         raise WorkerError(f"no scheduler answers at {address}; start one by: dask scheduler") from error
     try:
         _check_workers(client, address, dict(resources or {}), timeout)
-        executor = client.get_executor(pure=False, **({"resources": dict(resources)} if resources else {}))
+        needs = {"resources": dict(resources)} if resources else {}
+        executor = client.get_executor(pure=False, retries=RETRIES, **needs)
         try:
             yield executor
         finally:

@@ -1,0 +1,88 @@
+"""``provlab study``: test all pairs of many models, here or on a cluster, and go on after a stop."""
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provlab.cli import arguments as common
+from provlab.errors import InputError
+
+if TYPE_CHECKING:
+    from provlab.cli.arguments import Commands
+
+
+def add(commands: "Commands") -> None:
+    """Add the command."""
+    parser = commands.add_parser("study", help="test all pairs of many models")
+    parser.add_argument(
+        "models", nargs="+", help="as for compare; zoo:* stands for the Llama tree of the embedded models"
+    )
+    common.add_statistics(parser)
+    parser.add_argument(
+        "--pairs", action="append", metavar="A,B", help="only these two; as often as needed (default: all pairs)"
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="that the study may take, such as 8GB (default: most that is free); with --scheduler, of each worker",
+    )
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes on this machine (default: 1)")
+    parser.add_argument(
+        "--scheduler", metavar="tcp://HOST:PORT", help="let the workers of this Dask scheduler do it (provlab[dask])"
+    )
+    parser.add_argument("--resources", metavar="GPU=1", help="what each piece of work needs of a Dask worker")
+    parser.add_argument(
+        "--results",
+        metavar="FOLDER",
+        help="where finished units are kept and found again (default: below _results/); with --scheduler, one that "
+        "all workers see",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    parser.set_defaults(command=_study)
+
+
+def _study(arguments: argparse.Namespace) -> int:
+    from provlab import provenance
+    from provlab.api import study
+    from provlab.studies.executors import cluster, parse_resources
+    from provlab.studies.store import Store
+
+    common.check_json(arguments.json)
+    if arguments.resources and not arguments.scheduler:
+        raise InputError("--resources are those of Dask workers; give --scheduler too")
+    if arguments.scheduler and arguments.workers != 1:
+        raise InputError("--workers are processes of this machine and --scheduler has its own; give one of them")
+    resources = parse_resources(arguments.resources)
+    pairs = [_pair(text) for text in arguments.pairs] if arguments.pairs else None
+    root = Path(arguments.results) if arguments.results else provenance.results_root() / "own"
+    if root.exists() and not root.is_dir():
+        raise InputError(f"--results {root} is a file; give a folder")
+    with ExitStack() as stack:
+        executor = None
+        if arguments.scheduler:
+            executor = stack.enter_context(cluster(arguments.scheduler, resources=resources))
+        report = study(
+            arguments.models,
+            pairs=pairs,
+            store=Store(root),
+            progress=sys.stderr.isatty(),
+            memory=arguments.memory,
+            workers=arguments.workers,
+            executor=executor,
+            **common.statistics(arguments),
+        )
+    if arguments.json:
+        common.write_json(arguments.json, report.to_json())
+    if arguments.json != "-":
+        print(report)
+    return 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """``A,B`` as two sources."""
+    a, comma, b = text.partition(",")
+    if not (a.strip() and comma and b.strip()) or "," in b:
+        raise InputError(f"--pairs are two models such as zoo:oak,zoo:elm, not {text!r}")
+    return a.strip(), b.strip()
