@@ -28,7 +28,7 @@ from safetensors.torch import save_file
 from torch.nn import functional
 from tqdm import tqdm
 
-from provlab.errors import CheckpointError, InputError, ParameterError
+from provlab.errors import CheckpointError, InputError, MissingRoleError, ParameterError
 from provlab.files import atomic_file, cache_dir, digest
 from provlab.models import anatomy as anatomy_module
 from provlab.models.activations import mlp_activations
@@ -252,6 +252,20 @@ class BlockMlp:
         hidden = act(self._linear("gate", inputs)) * up if "gate" in self.weights else act(up)
         return hidden @ self.weights["down"].T
 
+    def activations(self, inputs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return gate and up activations, each ``(mlp_width, n)`` float32, on inputs ``(n, width)``.
+
+        Raises
+        ------
+        MissingRoleError
+            The MLP has no gate.
+        """
+        if "gate" not in self.weights:
+            raise MissingRoleError(f"{self.name} has no gate")
+        rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32))
+        gate, up = (self._linear(role, rows).T.contiguous().numpy() for role in ("gate", "up"))
+        return gate, up
+
     def _linear(self, role: str, inputs: torch.Tensor) -> torch.Tensor:
         return functional.linear(inputs, self.weights[role], self.weights.get(f"{role}_bias"))
 
@@ -297,6 +311,13 @@ def mlp_inputs(
         checkpoint, tokens, kinds=("input",), device=device, dtype=dtype, batch_size=batch_size, positions=positions
     )
     return [np.ascontiguousarray(columns.T) for columns in found["input"]]
+
+
+def relative_error(student: Student, teacher: Teacher, inputs: NDArray[np.float32]) -> float:
+    """Mean squared error of a student's outputs on inputs ``(n, width)``, over the teacher's mean square."""
+    rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32))
+    wanted = teacher(rows)
+    return float((student(rows) - wanted).square().mean() / wanted.square().mean())
 
 
 # Training -------------------------------------------------------------------------------------------------

@@ -1,0 +1,93 @@
+"""A model whose MLPs were trained anew, one at a time, held against another (Section 4.2.1, Table 8).
+
+One block at a time means that all before it is as it was: what enters the block is what enters it in the model before
+retraining, and the retrained model need never be assembled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.models.distill import BlockMlp, Settings, Student, block_mlp, distill, mlp_inputs
+from provlab.statistics import get
+from provlab.statistics.base import BlockResult, Model, Options
+from provlab.statistics.phi_match import GateAndUp, PhiMatch, Views
+from provlab.statistics.text import encode
+
+STATISTICS = ("phi_match", "phi_match_unsigned")
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """A model of which single blocks are retrained. Make one with `Retrained.open`.
+
+    Attributes
+    ----------
+    model
+        Before retraining.
+    tokens
+        The text that it reads, ``(n_sequences, sequence_length)``.
+    inputs
+        What enters the MLP of each block on that text, ``(positions, width)``.
+    """
+
+    model: Model
+    tokens: NDArray[np.int64] = field(repr=False)
+    inputs: list[NDArray[np.float32]] = field(repr=False)
+
+    @classmethod
+    def open(cls, source: str, options: Options, *, allow_pickle: bool = False) -> "Retrained":
+        """Open a model and run it once over the text of the options."""
+        model = Model.open(source, allow_pickle=allow_pickle)
+        tokens = encode(model.checkpoint, options)
+        inputs = mlp_inputs(
+            model.checkpoint,
+            tokens,
+            device=options.device,
+            dtype=options.torch_dtype,
+            positions=options.kept_positions(),
+        )
+        return cls(model, tokens, inputs)
+
+    def mlp(self, block: int) -> BlockMlp:
+        """Return the MLP that is imitated."""
+        return block_mlp(self.model.checkpoint, block)
+
+    def student(self, block: int, settings: Settings, *, device: str = "cpu", progress: bool = True) -> Student:
+        """Train one block anew, or read the student kept from before."""
+        return distill(self.mlp(block), settings, sample=self.inputs[block], device=device, progress=progress)
+
+    def views(self, block: int, student: Student) -> Views:
+        """Gate and up activations of a retrained block on the text, as phi_MATCH compares them."""
+        return as_views(student.activations(self.inputs[block]), self.tokens)
+
+
+def as_views(activations: tuple[NDArray[np.float32], NDArray[np.float32]], tokens: NDArray[np.int64]) -> Views:
+    """Gate and up activations, each ``(units, positions)``, as phi_MATCH compares them."""
+    gate, up = activations
+    return GateAndUp([gate], [up], tokens).block(0)
+
+
+def reference(source: str, options: Options, *, allow_pickle: bool = False) -> GateAndUp:
+    """Run the model that retrained blocks are held against over the text of the options."""
+    return PhiMatch().prepare(Model.open(source, allow_pickle=allow_pickle), options)
+
+
+def compare(
+    first: Views, second: Views, block: int, options: Options, statistics: Sequence[str] = STATISTICS
+) -> dict[str, BlockResult]:
+    """Compare two sides of one block by phi_MATCH and by its unsigned form.
+
+    Returns
+    -------
+    dict
+        By statistic.
+
+    Raises
+    ------
+    NotComparableError
+        The tokenizers cut the text differently.
+    """
+    return {name: get(name).compare_block(first, second, block, options) for name in statistics}
