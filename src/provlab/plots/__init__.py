@@ -1,6 +1,7 @@
 """Every figure of the study, drawn by one hand: plain data in, a `Figure` with caption and alt text out."""
 
 from provlab.plots.calibration import sizes
+from provlab.plots.common_units import causes, common_counts
 from provlab.plots.evasion import survival
 from provlab.plots.figure import Figure
 from provlab.plots.nulls import (
@@ -30,6 +31,8 @@ __all__ = [
     "block_arrows",
     "block_bars",
     "block_matrices",
+    "causes",
+    "common_counts",
     "correlation_matrix",
     "curve",
     "family_colors",

@@ -6,13 +6,24 @@ A predicate takes the `Evidence` of one experiment and the arguments of its row 
 
 from collections.abc import Callable
 
-from provlab.studies.predicates import evasion, lineage, modeldiff, pruning, retraining, seeds, sharing, toy, validity
+from provlab.studies.predicates import (
+    evasion,
+    lineage,
+    modeldiff,
+    pruning,
+    retraining,
+    robust_null,
+    seeds,
+    sharing,
+    toy,
+    validity,
+)
 from provlab.studies.predicates.evidence import FAILS, HOLDS, NOT_RUN, Evidence, Verdict
 
 __all__ = ["FAILS", "HOLDS", "NOT_RUN", "PREDICATES", "Evidence", "Verdict"]
 
 PREDICATES: dict[str, Callable[..., Verdict]] = {
     name: getattr(module, name)
-    for module in (evasion, lineage, modeldiff, pruning, retraining, seeds, sharing, toy, validity)
+    for module in (evasion, lineage, modeldiff, pruning, retraining, robust_null, seeds, sharing, toy, validity)
     for name in module.__all__
 }

@@ -1,0 +1,96 @@
+"""Units that gate and up give the same partner in unrelated models: how many there are, and what makes them."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from provlab.plots import style
+from provlab.plots.figure import Figure
+from provlab.plots.style import require, styled
+
+COLORS = (style.INDEPENDENT, "#009E73", "#CC79A7", "#E69F00", "#000000")
+
+
+@styled
+def common_counts(counts: Mapping[str, ArrayLike], *, caption: str = "") -> Figure:
+    """Draw how often two unrelated blocks have so many units in common, beside what chance gives.
+
+    Parameters
+    ----------
+    counts
+        For each kind of blocks, the number of common units of each pair of blocks.
+
+    Raises
+    ------
+    InputError
+        If there are no counts, or a count is negative.
+    """
+    values = {name: np.asarray(one, dtype=int).ravel() for name, one in counts.items()}
+    require(values and all(one.size for one in values.values()), "counts: nothing to draw")
+    require(all((one >= 0).all() for one in values.values()), "counts: a number of units is at least 0")
+    top = max(int(one.max()) for one in values.values())
+    at = np.arange(top + 1)
+    figure = style.canvas(2.7, 5.2)
+    axes = figure.add_subplot()
+    axes.bar(at, stats.poisson.pmf(at, 1.0), width=0.8, color=style.GRID, label="chance")
+    for i, (name, one) in enumerate(values.items()):
+        share = np.bincount(one, minlength=top + 1) / one.size
+        axes.plot(
+            at, share, style.MARKERS[i % 8] + style.LINES[i % 4], color=COLORS[i % 5], markersize=4, linewidth=1.0,
+            label=name,
+        )  # fmt: skip
+    axes.set(xlabel="units in common", ylabel="share of pairs of blocks", xlim=(-0.6, top + 0.6), ylim=(0, None))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="upper right")
+    style.value_grid(axes, "y")
+    told = "; ".join(
+        f"{name}: mean {one.mean():.2f}, most {one.max()}, n = {one.size:,}" for name, one in values.items()
+    )
+    return Figure(figure, f"{caption} {told}.".strip(), f"Shares of pairs of blocks by units in common. {told}.")
+
+
+@styled
+def causes(
+    found: Mapping[str, Sequence[tuple[float, float, float]]], labels: Sequence[str], *, caption: str = ""
+) -> Figure:
+    """Draw the mean number of common units under each way to look at the blocks, one panel a kind of block.
+
+    Parameters
+    ----------
+    found
+        For each way, for each of `labels`, the mean and its interval.
+    labels
+        Of the panels.
+
+    Raises
+    ------
+    InputError
+        If there is no way, or a way has not one value for each panel.
+    """
+    require(found and labels, "found: nothing to draw")
+    require(all(len(rows) == len(labels) for rows in found.values()), "found: one value for each of labels is needed")
+    figure = style.canvas(0.9 + 0.27 * len(found))
+    panels = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
+    for k, (axes, label) in enumerate(zip(panels, labels, strict=True)):
+        axes.axvline(1.0, color=style.MUTED, linewidth=0.9, linestyle="--")
+        for row, values in enumerate(found.values()):
+            mean, low, high = values[k]
+            apart = low > 1.0
+            color, marker = (style.DEPENDENT, "D") if apart else (style.INDEPENDENT, "o")
+            axes.hlines(row, low, high, color=color, linewidth=1.2)
+            axes.plot(mean, row, marker, color=color, markersize=4.5)
+        axes.set(title=label, ylim=(len(found) - 0.5, -0.5))
+        axes.set_xlim(left=0)
+        axes.tick_params(axis="y", length=0)
+        style.value_grid(axes, "x")
+    panels[0].set_yticks(range(len(found)), list(found))
+    figure.supxlabel("units in common, mean over pairs", fontsize=9)
+    text = "Dashed: one, as by chance. Diamonds: the 95% interval lies above it."
+    told = "; ".join(
+        f"{name}: " + ", ".join(f"{label} {values[k][0]:.2f}" for k, label in enumerate(labels))
+        for name, values in found.items()
+    )
+    return Figure(figure, f"{caption} {text}".strip(), f"Dots with intervals, one row a way. {told}.")
