@@ -17,6 +17,7 @@ from provlab.plots.numbers import format_count, format_log10_p, format_ratio, fo
 from provlab.plots.pairs import pair_heatmap, value_heatmap
 from provlab.plots.power import power_curves
 from provlab.plots.pruning import block_arrows, block_matrices, unit_maps
+from provlab.plots.retraining import retrained_blocks, retraining_frontier, unit_signs
 from provlab.plots.scoreboard import scoreboard, scoreboard_table
 from provlab.plots.seeds import pairs_by_budget
 from provlab.plots.sharing import tensor_evidence
@@ -46,6 +47,8 @@ __all__ = [
     "pairs_by_budget",
     "power_curves",
     "raw_against_permtest",
+    "retrained_blocks",
+    "retraining_frontier",
     "scoreboard",
     "scoreboard_table",
     "separation",
@@ -54,5 +57,6 @@ __all__ = [
     "table",
     "tensor_evidence",
     "unit_maps",
+    "unit_signs",
     "value_heatmap",
 ]
