@@ -99,7 +99,7 @@ def _evidence_axis(axes: Axes, bar: float, half: float) -> None:
     axes.axhline(-bar, color=style.MUTED, linewidth=0.9, linestyle="--", zorder=0)
     axes.axhline(-half, color=style.MUTED, linewidth=0.9, linestyle=":", zorder=0)
     axes.set_yscale("symlog", linthresh=_LINEAR, linscale=1.0)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.3 * axes.get_ylim()[1])
     ticks = [tick for tick in (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if tick <= axes.get_ylim()[1]]
     axes.set_yticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
@@ -135,10 +135,11 @@ def unit_signs(cosines: Mapping[str, ArrayLike], *, caption: str = "") -> Figure
         counts, _ = np.histogram(np.clip(values, -1, 1), edges)
         colors = [SERIES["phi_match_unsigned" if right <= 0 else "phi_match"]["color"] for right in edges[1:] - 1e-9]
         axes.bar(edges[:-1], counts, width=0.1, align="edge", color=colors, edgecolor="white", linewidth=0.4)
-        axes.set(title=label, xlabel="cosine with its partner", xlim=(-1, 1))
+        axes.set(title=label, xlim=(-1, 1))
         axes.set_xticks([-1, 0, 1])
         style.value_grid(axes, "y")
         told.append(f"{label}: {np.mean(values < 0):.0%} of {values.size} turned round")
     panels[0].set_ylabel("units")
+    figure.supxlabel("cosine of a unit's up activations with its partner's", fontsize=9)
     text = "; ".join(told) + "."
     return Figure(figure, f"{caption} {text}".strip(), f"Histograms of cosines from -1 to 1. {text}")

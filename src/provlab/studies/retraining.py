@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.inference import pvalues
 from provlab.models.distill import BlockMlp, Settings, Student, block_mlp, distill, mlp_inputs
 from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Model, Options
@@ -91,3 +92,28 @@ def compare(
         The tokenizers cut the text differently.
     """
     return {name: get(name).compare_block(first, second, block, options) for name in statistics}
+
+
+# How many units agree ----------------------------------------------------------------------------------------
+
+
+def log10_p_of_share(share: float, n: int) -> float:
+    """Return phi_MATCH's log10 p where the two matchings agree on a share of n units, and at random on the others.
+
+    Spearman's correlation is then that share, up to chance.
+    """
+    return pvalues.log10_p_spearman(_distance(share, n), n)
+
+
+def share_of_log10_p(log10_p: float, n: int) -> float:
+    """Return the share of n units whose agreement gives this log10 p: the inverse of `log10_p_of_share`."""
+    low, high = 0.0, 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if log10_p_of_share(middle, n) > log10_p else (low, middle)
+    return low
+
+
+def _distance(share: float, n: int) -> int:
+    """Return Spearman's distance, which is even, at the correlation nearest to `share`."""
+    return 2 * round((1 - share) * (n * (n * n - 1) // 6) / 2)
