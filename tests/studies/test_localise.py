@@ -1,17 +1,21 @@
 """Which blocks and which hidden units a child has of its parent, where we cut the child out ourselves."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from provlab.errors import NotComparableError
+from provlab.errors import InputError, NotComparableError
 from provlab.inference import pvalues
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import PhiMatch
-from provlab.studies.localise import block_map
+from provlab.studies import localise
+from provlab.studies.localise import UnitMap, block_map, kept_blocks, published_maps
 from provlab.studies.store import Store
+from provlab.zoo.prune import NOTE
 
 WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 96, 4, 300
 KEPT_BLOCKS, KEPT_UNITS = [0, 2, 3], 60
@@ -89,6 +93,40 @@ def test_kept_units_are_found_in_their_order(mapped, family):
         assert units.width == HIDDEN
 
 
+def test_units_are_held_against_what_was_kept():
+    """A parent of ten units, a child of four: counted by hand."""
+    units = UnitMap(by_gate=np.array([1, 3, 9, 7]), by_up=np.array([1, 3, 2, 7]), width=10)
+    kept = [1, 5, 9, 3]  # agreed: 1 at its place, 3 kept but elsewhere, 7 never kept
+    got = units.against(kept)
+    assert (got.called, got.kept, got.found, got.placed, got.width) == (3, 4, 2, 1, 10)
+    assert (got.precision, got.recall, got.chance) == (2 / 3, 0.5, 0.4)
+    assert (units.against(kept, "gate").found, units.against(kept, "gate").placed) == (3, 2)
+    assert (units.against(kept, "up").found, units.against(kept, "up").placed) == (2, 1)
+    with pytest.raises(InputError, match="kept must name 4 units, not 3"):
+        units.against([1, 2, 3])
+    with pytest.raises(InputError, match="by must be both, gate, up, not 'down'"):
+        units.against(kept, "down")
+
+
+def test_nothing_named_is_nothing_wrong():
+    units = UnitMap(by_gate=np.array([1, 2]), by_up=np.array([2, 1]), width=4)
+    assert (units.against([0, 3]).precision, units.against([0, 3]).recall) == (1.0, 0.0)
+
+
+def test_the_family_s_units_against_their_truth(mapped, family):
+    for new, old in enumerate(KEPT_BLOCKS):
+        got = mapped.units[old, new].against(family[1][new].tolist())
+        assert got.precision > 0.99
+        assert got.recall > 0.9
+        assert got.chance == KEPT_UNITS / HIDDEN
+
+
+def test_mistakes_of_a_map(mapped):
+    assert mapped.mistakes(KEPT_BLOCKS) == ([], [])
+    assert mapped.mistakes([0, 1, 3]) == ([(1, 1)], [(2, 1)])
+    assert mapped.mistakes([]) == ([], [(old, new) for new, old in enumerate(KEPT_BLOCKS)])
+
+
 def test_units_of_unrelated_blocks_agree_by_chance_only(mapped):
     shares = [units.agreed.mean() for pair, units in mapped.units.items() if pair not in mapped.found()]
     assert max(shares) < 0.1
@@ -126,3 +164,33 @@ def test_a_model_without_gates_is_refused(family, options, tmp_path):
     GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=24, n_layer=1, n_head=2, n_positions=32)).save_pretrained(tmp_path)
     with pytest.raises(NotComparableError, match="needs a gated MLP, which GPT2LMHeadModel"):
         block_map(family[0]["parent"], Model.open(str(tmp_path)), options)
+
+
+# The truth --------------------------------------------------------------------------------------------------
+
+
+def test_published_maps_are_the_paper_s():
+    """Read off Tables 11 to 13: blocks 11, 17, 23 and 29 of 32 were left out of the 3B, and none of the 2.7B."""
+    maps = published_maps()
+    of_3b = maps["meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.2-3B"]
+    assert list(of_3b) == list(range(28))
+    assert sorted(set(range(32)) - set(of_3b.values())) == [10, 16, 22, 28]
+    assert maps["meta-llama/Llama-2-7b-hf", "princeton-nlp/Sheared-LLaMA-2.7B"] == {i: i for i in range(32)}
+    of_1b = maps["meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.2-1B"]
+    assert (of_1b[10], 8 in of_1b, len(of_1b)) == (20, False, 10)  # the rest of the scan is not legible
+
+
+def _named(model, source, note=None):
+    """A model under another source, with a note or none in its config."""
+    config = {**model.checkpoint.config, **({NOTE: note} if note else {})}
+    return SimpleNamespace(checkpoint=SimpleNamespace(source=source, config=config), anatomy=model.anatomy)
+
+
+def test_kept_blocks_are_those_of_the_note_or_of_a_whole_table(family, monkeypatch):
+    parent, child = family[0]["parent"], family[0]["child"]
+    note = {"blocks": [1, 2, 3], "model": [0], "mlp": [[0]] * 3, "heads": [[0]] * 3}
+    assert kept_blocks(parent, _named(child, "c", note)) == [1, 2, 3]
+    assert kept_blocks(parent, child) is None
+    for published, expected in (({0: 3, 1: 1, 2: 2}, [3, 1, 2]), ({0: 3, 2: 2}, None)):
+        monkeypatch.setattr(localise, "published_maps", lambda found=published: {("p", "c"): found})
+        assert kept_blocks(_named(parent, "p"), _named(child, "c")) == expected
