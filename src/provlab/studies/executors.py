@@ -182,7 +182,7 @@ def completed(
                 breakdowns += 1
                 if breakdowns > BREAKDOWNS or not workers.renew():
                     raise WorkerError(
-                        f"worker processes died {breakdowns} times in a row, the last at {tasks[lost[0]].place}, and "
+                        f"worker processes died {breakdowns} times in a row, the last at {tasks[min(lost)].place}, and "
                         "said nothing; most often the machine has too little memory (lower memory or workers), or a "
                         'script that starts workers lacks if __name__ == "__main__"; what was finished is kept'
                     )
@@ -234,7 +234,7 @@ def parse_resources(text: str | None) -> dict[str, float]:
 
 @contextmanager
 def cluster(
-    address: str, *, resources: Mapping[str, float] | None = None, timeout: float = CONNECT
+    address: str, *, resources: Mapping[str, float] | None = None, timeout: float = CONNECT, workers: int = 1
 ) -> Iterator[Executor]:
     """Connect to a Dask scheduler; an executor for `provlab.study`.
 
@@ -245,7 +245,9 @@ def cluster(
     resources
         What each piece needs of a worker, by name, such as ``{"GPU": 1}``; workers say what they have when they start.
     timeout
-        Seconds for the scheduler to answer, and for a worker to be there.
+        Seconds for the scheduler to answer, and for workers to be there.
+    workers
+        How many to wait for; those that come later are used, too.
 
     Raises
     ------
@@ -262,7 +264,7 @@ def cluster(
     except (OSError, ValueError, TypeError) as error:  # among them TimeoutError
         raise WorkerError(f"no scheduler answers at {address}; start one by: dask scheduler") from error
     try:
-        _check_workers(client, address, dict(resources or {}), timeout)
+        _check_workers(client, address, dict(resources or {}), timeout, workers)
         needs = {"resources": dict(resources)} if resources else {}
         executor = client.get_executor(pure=False, retries=RETRIES, **needs)
         try:
@@ -278,9 +280,9 @@ def versions() -> dict[str, str]:
     return {name: metadata.version(name) for name in VERSIONS}
 
 
-def _check_workers(client: Any, address: str, resources: dict[str, float], timeout: float) -> None:
+def _check_workers(client: Any, address: str, resources: dict[str, float], timeout: float, least: int) -> None:
     try:
-        client.wait_for_workers(1, timeout=timeout)
+        client.wait_for_workers(least, timeout=timeout)
     except TimeoutError as error:
         raise WorkerError(f"{address} has no workers; start some by: dask worker {address} --nthreads 1") from error
     workers = client.scheduler_info(n_workers=-1)["workers"]

@@ -13,6 +13,8 @@ LIBRARIES = 500 * 2**20
 #: of what is free, without a limit; of what is given, with one: numpy returns memory late, and pieces are left over
 SHARE_OF_FREE, SHARE_OF_GIVEN = 0.6, 0.9
 
+CONTAINER = Path("/sys/fs/cgroup")  # where Linux keeps the limits of the container that this process is in
+
 _UNITS = {"": 1, "b": 1, **{p + u: 10 ** (3 * i) for i, p in enumerate("kmgt", 1) for u in ("", "b")}}
 _UNITS |= {p + "ib": 2 ** (10 * i) for i, p in enumerate("kmgt", 1)}
 
@@ -103,10 +105,9 @@ def free() -> int:
     """Bytes that are free on this machine, or within the limit of its container."""
     found = int(psutil.virtual_memory().available)
     try:
-        group = Path("/sys/fs/cgroup")
-        limit = (group / "memory.max").read_text().strip()
+        limit = (CONTAINER / "memory.max").read_text().strip()
         if limit != "max":
-            found = min(found, int(limit) - int((group / "memory.current").read_text()))
+            found = min(found, int(limit) - int((CONTAINER / "memory.current").read_text()))
     except (OSError, ValueError):
         pass  # no such container
     return max(found, 0)
