@@ -13,12 +13,10 @@ Students are kept in provlab's cache under the hash of the teacher's weights, th
 trained once.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 import safetensors
@@ -28,11 +26,21 @@ from safetensors.torch import save_file
 from torch.nn import functional
 from tqdm import tqdm
 
-from provlab.errors import CheckpointError, InputError, MissingRoleError, ParameterError
+from provlab.errors import CheckpointError, InputError, ParameterError
 from provlab.files import atomic_file, cache_dir, digest
-from provlab.models import anatomy as anatomy_module
-from provlab.models.activations import mlp_activations
-from provlab.models.checkpoint import Checkpoint
+from provlab.models.teachers import BlockMlp, Teacher, block_mlp, mlp_inputs, tensor_sha256
+
+__all__ = [
+    "BlockMlp",
+    "Point",
+    "Settings",
+    "Student",
+    "Teacher",
+    "block_mlp",
+    "distill",
+    "mlp_inputs",
+    "relative_error",
+]
 
 _VERSION = 1  # of the arithmetic below; a change that gives other students asks for another
 
@@ -43,32 +51,6 @@ _N_HELD_OUT = 1024
 _CURVE_POINTS = 30
 _ROLES = ("gate", "up", "down")
 _DOWN_SCALE = 0.3  # a smaller first output projection: the student begins near zero, and not beside its target
-
-
-class Teacher(Protocol):
-    """What `distill` imitates: any map of rows ``(n, width)`` to rows ``(n, outputs)``."""
-
-    @property
-    def name(self) -> str:
-        """For messages and progress."""
-
-    @property
-    def width(self) -> int:
-        """Length of an input."""
-
-    @property
-    def mlp_width(self) -> int:
-        """Hidden units; the student has `Settings.width_factor` times as many."""
-
-    @property
-    def digest(self) -> str:
-        """Hash of all that decides the outputs."""
-
-    def to(self, device: str) -> "Teacher":
-        """Return the same map on another device."""
-
-    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Outputs for inputs, rows for rows."""
 
 
 @dataclass(frozen=True)
@@ -202,117 +184,6 @@ class Student:
         return float(functional.cosine_similarity(self.gate, self.up).abs().mean())
 
 
-# Teachers -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class BlockMlp:
-    """One block's MLP, a GLU or a plain feedforward network, as a teacher.
-
-    Attributes
-    ----------
-    name
-        Model and block.
-    weights
-        By role: ``up``, ``down``, ``gate`` if there is one, biases under ``up_bias``, ...
-    activation
-        Name of the activation function in transformers.
-    """
-
-    name: str
-    weights: Mapping[str, torch.Tensor] = field(repr=False)
-    activation: str
-
-    @property
-    def width(self) -> int:
-        """Length of an input."""
-        return self.weights["up"].shape[1]
-
-    @property
-    def mlp_width(self) -> int:
-        """Hidden units."""
-        return self.weights["up"].shape[0]
-
-    @property
-    def digest(self) -> str:
-        """Hash of weights and activation function."""
-        sums = {role: _sha256(tensor) for role, tensor in self.weights.items()}
-        return digest({"weights": sums, "activation": self.activation})
-
-    def to(self, device: str) -> "BlockMlp":
-        """Return the same MLP on another device."""
-        return BlockMlp(self.name, {role: tensor.to(device) for role, tensor in self.weights.items()}, self.activation)
-
-    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Outputs ``(n, width)`` for inputs ``(n, width)``, without the constant that a bias of `down` adds."""
-        from transformers.activations import ACT2FN  # slow to import
-
-        act = ACT2FN[self.activation]
-        up = self._linear("up", inputs)
-        hidden = act(self._linear("gate", inputs)) * up if "gate" in self.weights else act(up)
-        return hidden @ self.weights["down"].T
-
-    def activations(self, inputs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return gate and up activations, each ``(mlp_width, n)`` float32, on inputs ``(n, width)``.
-
-        Raises
-        ------
-        MissingRoleError
-            The MLP has no gate.
-        """
-        if "gate" not in self.weights:
-            raise MissingRoleError(f"{self.name} has no gate")
-        rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32))
-        gate, up = (self._linear(role, rows).T.contiguous().numpy() for role in ("gate", "up"))
-        return gate, up
-
-    def _linear(self, role: str, inputs: torch.Tensor) -> torch.Tensor:
-        return functional.linear(inputs, self.weights[role], self.weights.get(f"{role}_bias"))
-
-
-def block_mlp(checkpoint: Checkpoint, block: int) -> BlockMlp:
-    """Return the MLP of one block as a teacher; its inputs are what the norm before it gives.
-
-    Raises
-    ------
-    MissingRoleError
-        The block has experts in place of one MLP.
-    CheckpointError
-        The config names no activation function.
-    """
-    parts = anatomy_module.of(checkpoint)
-    roles = [
-        role for role in ("gate", "up", "down", "gate_bias", "up_bias") if role in ("up", "down") or parts.has(role)
-    ]
-    weights = {role: parts.read(checkpoint, role, block) for role in roles}
-    for key in ("hidden_act", "hidden_activation", "activation_function"):
-        if isinstance(name := checkpoint.config.get(key), str):
-            return BlockMlp(f"{checkpoint.name}, block {block}", weights, name)
-    raise CheckpointError(f"{checkpoint.source}: config.json names no activation function; add hidden_act")
-
-
-def mlp_inputs(
-    checkpoint: Checkpoint,
-    tokens: NDArray[np.integer[Any]],
-    *,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    batch_size: int = 16,
-    positions: NDArray[np.int64] | None = None,
-) -> list[NDArray[np.float32]]:
-    """Record what enters the MLP of every block, in one pass over tokens ``(n_sequences, length)``.
-
-    Returns
-    -------
-    list of array
-        For each block ``(positions, width)`` float32: rows, as students take them; all positions by default.
-    """
-    found = mlp_activations(
-        checkpoint, tokens, kinds=("input",), device=device, dtype=dtype, batch_size=batch_size, positions=positions
-    )
-    return [np.ascontiguousarray(columns.T) for columns in found["input"]]
-
-
 def relative_error(student: Student, teacher: Teacher, inputs: NDArray[np.float32]) -> float:
     """Mean squared error of a student's outputs on inputs ``(n, width)``, over the teacher's mean square."""
     rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32))
@@ -370,7 +241,7 @@ def distill(
             "torch": torch.__version__.split("+")[0],
             "teacher": teacher.digest,
             "settings": asdict(settings),
-            "sample": None if rows is None else _sha256(rows),
+            "sample": None if rows is None else tensor_sha256(rows),
         }
     )
     path = (cache_dir() / "students" if folder is None else folder) / f"{key[:32]}.safetensors"
@@ -409,7 +280,9 @@ def _train(teacher: Teacher, settings: Settings, sample: torch.Tensor | None, de
     kept: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
     regular = np.geomspace(1, settings.steps, _CURVE_POINTS).round().astype(int).tolist()
     measured = {0, *regular, *settings.snapshots}
-    bar = tqdm(total=settings.steps, desc=f"student of {teacher.name}", unit="step", leave=False, disable=not progress)
+    bar = tqdm(
+        total=settings.steps, desc=f"student of {teacher.name}", unit="step", leave=False, delay=2, disable=not progress
+    )
     for step in range(settings.steps + 1):
         if step in measured:
             with torch.inference_mode():
@@ -419,7 +292,7 @@ def _train(teacher: Teacher, settings: Settings, sample: torch.Tensor | None, de
             curve.append(Point(step, relative * power, relative))
             if step in settings.snapshots:
                 kept[step] = _finished(weights, scale)
-            bar.set_postfix_str(f"relative error {relative:.3g}")
+            bar.set_postfix_str(f"relative error {relative:.3g}", refresh=False)
             if settings.stop_below is not None and relative < settings.stop_below:
                 break
         if step == settings.steps:
@@ -494,10 +367,6 @@ def _glu(inputs: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch
 
 
 # Keeping --------------------------------------------------------------------------------------------------
-
-
-def _sha256(tensor: torch.Tensor) -> str:
-    return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
 
 
 def _write(path: Path, student: Student) -> None:
