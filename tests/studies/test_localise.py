@@ -94,15 +94,15 @@ def test_kept_units_are_found_in_their_order(mapped, family):
 
 
 def test_units_are_held_against_what_was_kept():
-    """A parent of ten units, a child of four: counted by hand."""
-    units = UnitMap(by_gate=np.array([1, 3, 9, 7]), by_up=np.array([1, 3, 2, 7]), width=10)
-    kept = [1, 5, 9, 3]  # agreed: 1 at its place, 3 kept but elsewhere, 7 never kept
+    """A parent of ten units, a child of five: counted by hand."""
+    units = UnitMap(by_gate=np.array([1, 3, 9, 8, 5]), by_up=np.array([1, 3, 2, 8, 5]), width=10)
+    kept = [1, 7, 9, 3, 5]  # agreed: 1 and 5 at their places, 3 kept but elsewhere, 8 never kept
     got = units.against(kept)
-    assert (got.called, got.kept, got.found, got.placed, got.width) == (3, 4, 2, 1, 10)
-    assert (got.precision, got.recall, got.chance) == (2 / 3, 0.5, 0.4)
-    assert (units.against(kept, "gate").found, units.against(kept, "gate").placed) == (3, 2)
-    assert (units.against(kept, "up").found, units.against(kept, "up").placed) == (2, 1)
-    with pytest.raises(InputError, match="kept must name 4 units, not 3"):
+    assert (got.called, got.kept, got.found, got.placed, got.width) == (4, 5, 3, 2, 10)
+    assert (got.precision, got.recall, got.chance) == (0.75, 0.6, 0.5)
+    assert (units.against(kept, "gate").found, units.against(kept, "gate").placed) == (4, 3)
+    assert (units.against(kept, "up").found, units.against(kept, "up").placed) == (3, 2)
+    with pytest.raises(InputError, match="kept must name 5 units, not 3"):
         units.against([1, 2, 3])
     with pytest.raises(InputError, match="by must be both, gate, up, not 'down'"):
         units.against(kept, "down")
