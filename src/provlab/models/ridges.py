@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import InputError, ParameterError
 from provlab.files import digest
-from provlab.models.distill import BlockMlp, Teacher
+from provlab.models.distill import BlockMlp, Student, Teacher
 
 _NODES = 200  # of the quadrature: exact to degree 399, and close for functions as smooth as GELU
 _HIGHEST = 30  # degrees in which units are taken to share anything: a cosine of 0.8 is 0.001 there
@@ -73,15 +73,24 @@ class Stretched:
         return self.teacher(inputs * self.factor)
 
 
-def gated_form(mlp: BlockMlp, inputs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Gate and up activations of the perfect gated form of an MLP without gates: the same numbers twice.
+def gated_form(
+    mlp: BlockMlp, inputs: NDArray[np.float32], *, cosine: float = 1.0, seed: int = 0
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Gate and up activations of the perfect gated form of an MLP without gates: the same directions twice.
+
+    With a smaller `cosine` the up rows are turned away from the gate rows, each towards a random direction of its own:
+    no longer the same function, but a dial for how nearly parallel the two are.
 
     Parameters
     ----------
     mlp
-        Without a gate.
+        Without a gate. Its biases are left out, as a GLU MLP has none.
     inputs
         ``(n, width)``.
+    cosine
+        Of each gate row and its up row, from 0 to 1.
+    seed
+        Of the directions towards which the up rows are turned.
 
     Returns
     -------
@@ -89,11 +98,21 @@ def gated_form(mlp: BlockMlp, inputs: NDArray[np.float32]) -> tuple[NDArray[np.f
         Gate and up, each ``(hidden units, n)`` float32, for phi_MATCH.
     """
     _without_gate(mlp)
-    rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32)).T
-    ridge = mlp.weights["up"] @ rows
-    if "up_bias" in mlp.weights:
-        ridge = ridge + mlp.weights["up_bias"][:, None]
-    return ridge.numpy(), ridge.numpy()
+    if not 0 <= cosine <= 1:
+        raise ParameterError(f"cosine must be from 0 to 1, not {cosine}")
+    gate = mlp.weights["up"].numpy()
+    unit = gate / np.linalg.norm(gate, axis=1, keepdims=True)
+    aside = np.random.default_rng(seed).standard_normal(gate.shape).astype(np.float32)
+    aside -= (aside * unit).sum(axis=1, keepdims=True) * unit
+    aside /= np.linalg.norm(aside, axis=1, keepdims=True)
+    up = np.float32(cosine) * unit + np.float32(math.sqrt(1 - cosine**2)) * aside
+    return gate @ inputs.T, up @ inputs.T
+
+
+def without_gate_direction(student: Student) -> torch.Tensor:
+    """Return the up rows of a student, ``(m, width)``, each without its part along its own gate row."""
+    along = torch.nn.functional.normalize(student.gate)
+    return student.up - (student.up * along).sum(1, keepdim=True) * along
 
 
 def hermite_shares(mlp: BlockMlp, *, factor: float = 1.0, degrees: int = 8) -> NDArray[np.float64]:
