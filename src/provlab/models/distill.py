@@ -30,6 +30,7 @@ from provlab.errors import CheckpointError, InputError, ParameterError
 from provlab.files import atomic_file, cache_dir, digest
 from provlab.models.teachers import BlockMlp, Teacher, block_mlp, mlp_inputs, tensor_sha256
 
+# teachers come along, so that a caller needs one import
 __all__ = [
     "BlockMlp",
     "Point",

@@ -123,7 +123,7 @@ def block_mlp(checkpoint: Checkpoint, block: int) -> BlockMlp:
         role for role in ("gate", "up", "down", "gate_bias", "up_bias") if role in ("up", "down") or parts.has(role)
     ]
     weights = {role: parts.read(checkpoint, role, block) for role in roles}
-    for key in ("hidden_act", "hidden_activation", "activation_function"):
+    for key in ("hidden_activation", "hidden_act", "activation_function"):  # in the order of transformers
         if isinstance(name := checkpoint.config.get(key), str):
             return BlockMlp(f"{checkpoint.name}, block {block}", weights, name)
     raise CheckpointError(f"{checkpoint.source}: config.json names no activation function; add hidden_act")
