@@ -81,6 +81,16 @@ def readme(card: Mapping[str, Any]) -> str:
     if adapter := recipe["adapter"]:
         targets = ", ".join(adapter["targets"])
         rows["Adapter"] = f"rank {adapter['rank']}, alpha {adapter['alpha']:g}, on {targets}; merged"
+    if pruning := recipe.get("pruning"):
+        blocks = pruning["keep_blocks"]
+        kept = [f"blocks {', '.join(map(str, blocks))}" if blocks else "all blocks"]
+        for key, unit in (
+            ("hidden_size", "dimensions"),
+            ("intermediate_size", "hidden units of each MLP"),
+            ("num_attention_heads", "heads of each block"),
+        ):
+            kept += [f"{pruning[key]} {unit}"] if pruning[key] else []
+        rows["Kept of its parent"] = f"{'; '.join(kept)}; units by {pruning['by']}, listed in config.json"
     place = ""
     if mirrors := recipe["mirrors"]:
         place = f" Among the published models it takes the place of `{mirrors}`, and holds nothing of that model."
