@@ -169,10 +169,12 @@ def test_expand_puts_the_zoo_in_the_order_of_its_tree():
 
 
 def test_every_documented_option_is_one():
-    """The docstring of `compare` names its arguments; `study` has the same but for the models and their pairs."""
+    """The docstring of `compare` names its arguments; `study` has more: the pairs, and who does it."""
+    more = ("models", "pairs", "memory", "workers", "executor")
     compare, study = (inspect.signature(function).parameters for function in (api.compare, api.study))
-    assert list(compare)[2:] == [name for name in study if name not in ("models", "pairs")]
-    assert "`pairs`" in (api.study.__doc__ or "")
+    assert list(compare)[2:] == [name for name in study if name not in more]
+    for name in more[1:]:
+        assert f"`{name}`" in (api.study.__doc__ or "")
     for name in compare:
         assert name in (api.compare.__doc__ or "")
 

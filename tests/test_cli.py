@@ -252,7 +252,7 @@ BAD = {
     "Inf weights": (compare(lambda g: g.value(float("inf"))), f"{UP} holds 0 NaN and 3 Inf among 1152 values; copy"),
     "zero rows": (
         compare(lambda g: g.tensors(lambda tensors: tensors[UP][:2].zero_())),
-        r"phi_u on block 1 of base \(W1\) and bad \(W2\): W2 has 2 zero rows .*; .* leave it out on both sides",
+        "phi_u on block 1 of bad: the up projection has 2 zero rows .*; .* leave it out on both sides",
     ),
     "nothing that applies": (
         compare(lambda g: g.deep()),

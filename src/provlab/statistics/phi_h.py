@@ -37,7 +37,7 @@ class HiddenActivations(Features):
     def block(self, block: int | None) -> UnitRows:
         """Activations of one block, normalised once for all its pairs."""
         assert block is not None
-        return unit_rows(self.arrays[block], name="the activations of one side")
+        return unit_rows(self.arrays[block], name="the matrix of activations")
 
 
 class PhiH(Statistic):

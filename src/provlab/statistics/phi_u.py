@@ -41,7 +41,7 @@ class UpProjections(Features):
     def block(self, block: int | None) -> UnitRows:
         """Read the up projection of one block."""
         rows = self.model.anatomy.read(self.model.checkpoint, "up", block).numpy()
-        return unit_rows(rows, name=f"the up projection of {self.model.name}")
+        return unit_rows(rows, name="the up projection")
 
 
 def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed: int) -> BlockResult:

@@ -12,6 +12,7 @@ would run each of them once a block.
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -118,7 +119,9 @@ def run_pass(model: Model, statistics: Sequence[Statistic], options: Options) ->
     with model.checkpoint.loaded_once():
         for statistic in statistics:
             try:
-                yield statistic.name, statistic.prepare(model, options)
+                with _said_of(f"{statistic.name} of {model.name}"):
+                    features = statistic.prepare(model, options)
+                yield statistic.name, features
             except PAIR_FAILURES as error:
                 yield statistic.name, error
 
@@ -145,21 +148,23 @@ def compare_group(
         """One model's features, made once; a failure is kept, so that no damaged tensor is read again."""
         if source not in at_hand:
             try:
-                at_hand[source] = features(source).block(block)
+                with _said_of(f"{statistic.name}{_where(block)} of {models[source].name}"):
+                    at_hand[source] = features(source).block(block)
             except PAIR_FAILURES as error:
                 at_hand[source] = error
         if isinstance(at_hand[source], BaseException):
             raise at_hand[source]
         return at_hand[source]
 
-    def compare(a: str, b: str) -> BlockResult:
-        return statistic.compare_block(get(a), get(b), block, options)
+    def compared(a: str, b: str) -> BlockResult:
+        compare = partial(statistic.compare_block, get(a), get(b), block, options)
+        return comparable(statistic, models[a], models[b], block, compare)
 
     for passing in (None, *group.passing):
         for a, b in pairs:
             if (passing in (a, b)) if passing else not {a, b} & set(group.passing):
                 try:
-                    yield (a, b), comparable(statistic, models[a], models[b], block, partial(compare, a, b))
+                    yield (a, b), compared(a, b)
                 except PAIR_FAILURES as error:
                     yield (a, b), error
         if passing:
@@ -176,11 +181,20 @@ def comparable(
     NotComparableError
         In place of an `InputError`.
     """
-    try:
+    with _said_of(f"{statistic.name}{_where(block)} of {a.name} (W1) and {b.name} (W2)"):
         return compare()
+
+
+@contextmanager
+def _said_of(what: str) -> Iterator[None]:
+    try:
+        yield
     except InputError as error:
-        where = "" if block is None else f" on block {' and '.join(map(str, np.atleast_1d(block)))}"
-        raise NotComparableError(f"{statistic.name}{where} of {a.name} (W1) and {b.name} (W2): {error}") from error
+        raise NotComparableError(f"{what}: {error}") from error
+
+
+def _where(block: Place) -> str:
+    return "" if block is None else f" on block {' and '.join(map(str, np.atleast_1d(block)))}"
 
 
 def _pass_of(task: PassTask) -> Iterator[tuple[str, Any]]:
