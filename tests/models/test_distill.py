@@ -78,14 +78,17 @@ def test_a_config_without_activation_function_is_refused(tiny):
 
 
 def test_a_good_imitation_contains_the_planted_units(tmp_path):
-    teacher = planted()
-    student = trained(teacher, Settings(steps=1500, width_factor=2.0), tmp_path)
-    assert student.relative < 0.01
-    assert student.gate.shape == (10, 6)
-    for gate, up in zip(teacher.weights["gate"], teacher.weights["up"], strict=True):
-        alike = functional.cosine_similarity(gate, student.gate) * functional.cosine_similarity(up, student.up).abs()
-        assert alike.max() > 0.9
-    noise = np.random.default_rng(1).standard_normal((2000, 6)).astype(np.float32)
+    teacher = planted(width=16, hidden=8)
+    student = trained(teacher, Settings(steps=1500, width_factor=4.0), tmp_path)
+    assert student.relative < 1e-3
+    assert student.gate.shape == (32, 16)
+    best = [
+        (functional.cosine_similarity(gate, student.gate) * functional.cosine_similarity(up, student.up).abs()).max()
+        for gate, up in zip(teacher.weights["gate"], teacher.weights["up"], strict=True)
+    ]
+    # a unit may be split among several; of random directions none comes near
+    assert sum(value > 0.95 for value in best) >= 6
+    noise = np.random.default_rng(1).standard_normal((2000, 16)).astype(np.float32)
     assert relative_error(student, teacher, noise) == pytest.approx(student.relative, rel=1.0)
 
 
