@@ -30,7 +30,7 @@ def behaves_like_pvalue(
             return Verdict(NOT_RUN, "", f"no pair of bases was run on {text}")
         aggregate = np.array([pvalues.fisher(row) for row in blocks])
         results = {
-            "bases, per block": calibration.ks_uniform(blocks).p,
+            "bases, per block": calibration.ks_uniform(blocks.ravel()).p,
             "bases, aggregated": calibration.ks_uniform(aggregate).p,
             "tree, per block": found["tree"]["blocks"],
             "tree, aggregated": found["tree"]["aggregated"],
