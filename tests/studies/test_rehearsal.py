@@ -1,10 +1,14 @@
 """A rehearsal in a shape that takes no time: what it measures adds up, what it finds is what was planted."""
 
+import shutil
+from collections import namedtuple
+
 import numpy as np
 import pytest
 
 from provlab import cli
 from provlab.errors import InputError, NotComparableError
+from provlab.models import synthetic
 from provlab.studies import cost
 from provlab.studies.cost import Cost, measure
 from provlab.studies.rehearsal import duration, rehearse
@@ -71,6 +75,16 @@ def test_the_whole_is_reads_by_models_and_comparisons_by_pairs(noisy):
 def test_what_cannot_be_rehearsed_is_refused(arguments, said):
     with pytest.raises(InputError, match=said):
         rehearse(**{"shape": "tiny"} | arguments)
+
+
+def test_both_models_must_fit_before_the_first_is_written(tmp_path, monkeypatch):
+    """Room for one and a half of them."""
+    usage = namedtuple("usage", "total used free")
+    one = synthetic.n_bytes(synthetic.shape("tiny"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, one * 3 // 2))
+    monkeypatch.setattr(synthetic, "synthesise", lambda *arguments, **more: pytest.fail("a model was written"))
+    with pytest.raises(InputError, match="write fewer blocks"):
+        rehearse("tiny", "noisy", blocks=None, vocabulary=None, folder=tmp_path)
 
 
 def test_phi_u_says_why_it_cannot_compare_a_pruned_copy():

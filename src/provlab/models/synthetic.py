@@ -359,8 +359,8 @@ def _write(
     """Write config, shards and index into a temporary folder, which becomes `folder`."""
     names = list(skeleton.shapes)
     sizes = {name: 2 * math.prod(skeleton.shape(name)) for name in names}
-    total = sum(sizes.values())
-    _check_room(folder, total)
+    total = n_bytes(skeleton.config)
+    check_room(folder, total)
     shards: list[list[str]] = [[]]
     for name in names:
         if shards[-1] and sum(sizes[one] for one in shards[-1]) + sizes[name] > _SHARD:
@@ -380,8 +380,13 @@ def _write(
     return Written(folder, len(names), total)
 
 
-def _check_room(folder: Path, needed: int) -> None:
-    """Refuse what exists and what does not fit, before anything is written."""
+def n_bytes(config: dict[str, Any]) -> int:
+    """Bytes of weights that a checkpoint of this config takes in bfloat16."""
+    return sum(2 * math.prod(lengths) for lengths in Skeleton("config", config).shapes.values())
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Raise InputError if `folder` exists or `needed` bytes do not fit on its disk, before anything is written."""
     if os.path.lexists(folder):
         raise InputError(f"{folder} exists already; give the name of a new folder")
     standing = next(parent for parent in (folder.absolute().parent, *folder.absolute().parents) if parent.exists())

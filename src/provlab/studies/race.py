@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from provlab.errors import InputError
 from provlab.inference.matching import Assignment, assign, match
 from provlab.studies.cost import Cost, measure
-from provlab.studies.rates import rows_of_two
+from provlab.studies.rates import rows_of_two, warm_up
 
 KINDS = ("independent", "noisy copy", "shared directions")
 
@@ -77,7 +77,7 @@ def rows(kind: str, n: int, columns: int, *, seed: int) -> tuple[NDArray[np.floa
 def race(kind: str, n: int, columns: int, *, seed: int = 0) -> Race:
     """Match one pair of matrices both ways, one after the other."""
     a, b = rows(kind, n, columns, seed=seed)
-    match(a[:16], b[:16])  # what is compiled or loaded on first use is no part of the race
+    warm_up()
     found, whole = measure(partial(match, a, b))
     similarity, multiplying = measure(partial(_similarity, a, b))
     objective, assigning = measure(partial(_reference, similarity))
@@ -126,9 +126,10 @@ def with_threads(counts: Sequence[int], n: int, columns: int, *, seed: int = 0) 
         "from provlab.inference.matching import match\n"
         "from provlab.studies.cost import measure\n"
         "from provlab.studies.race import rows\n"
+        "from provlab.studies.rates import warm_up\n"
         "n, columns, seed = map(int, sys.argv[1:])\n"
         "a, b = rows('independent', n, columns, seed=seed)\n"
-        "match(a[:64], b[:64])\n"
+        "warm_up()\n"
         "costs = [measure(lambda: match(a, b))[1] for _ in range(2)]\n"
         "print(json.dumps(vars(min(costs, key=lambda cost: cost.seconds))))\n"
     )

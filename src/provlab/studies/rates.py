@@ -77,14 +77,24 @@ class Rates:
     took: float
 
 
+def warm_up() -> None:
+    """Let happen what happens on first use: threads start, loops are compiled or fetched from their cache."""
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((512, 64), dtype=np.float32)
+    _product(matrix)
+    for other in (rng.standard_normal((512, 64), dtype=np.float32), matrix + 0.5):
+        match_shuffled(matrix, other, seed=0)
+        match_shuffled(unit_rows(matrix), unit_rows(other), seed=0)
+        assign(cosine_similarity(matrix, other))
+
+
 def measure_rates(*, seed: int = 0) -> Rates:
     """Measure this machine."""
+    warm_up()
     began = time.perf_counter()
     rng = np.random.default_rng(seed)
     matrix = rng.standard_normal((2048, 2048), dtype=np.float32)
     small = rng.standard_normal((64, 16), dtype=np.float32)
-    _product(matrix)  # the first product starts threads
-    match_shuffled(small, small, seed=0)  # the first matching compiles or loads what it needs
     wall = time.perf_counter()
     product = _fastest(lambda: _product(matrix), 2)
     threads = 2 * product / max(time.perf_counter() - wall, 1e-9)

@@ -26,6 +26,7 @@ from provlab.models.synthetic import Written
 from provlab.statistics.base import BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
 from provlab.studies.cost import Cost, mean, measure
+from provlab.studies.rates import warm_up
 
 Kind = Literal["independent", "noisy", "pruned"]
 KINDS: tuple[Kind, ...] = ("independent", "noisy", "pruned")
@@ -211,9 +212,11 @@ def rehearse(
     if vocabulary is not None:
         configs = [config | {"vocab_size": min(vocabulary, config["vocab_size"])} for config in configs]
     with tempfile.TemporaryDirectory(prefix="provlab-rehearsal-", dir=folder) as scratch:
+        synthetic.check_room(Path(scratch) / "both", sum(synthetic.n_bytes(config) for config in configs))
         (first, second), write = measure(
             partial(_write, kind, names, configs, Path(scratch), noise=noise, seed=seed, progress=progress)
         )
+        warm_up()
         models = Model.open(str(first.folder)), Model.open(str(second.folder))
         read, read_bytes, compare, results = _compare(models, statistics.get(statistic), options)
     return Rehearsal(
