@@ -188,10 +188,12 @@ def test_without_ties_the_shuffled_match_is_the_match(h1, h2):
 def test_equal_rows_do_not_look_like_a_common_origin():
     # one sign a row: two kinds of rows are left, and nearly every matching is as good as any other
     rng = np.random.default_rng(8)
-    W1, W2 = (np.sign(rng.normal(size=(256, 1))) * np.ones((1, 16)) for _ in range(2))
-    fooled = pvalues.spearman(match(W1, W2).indices).log10_p
-    honest = [pvalues.spearman(match_shuffled(W1, W2, seed=seed).indices).log10_p for seed in range(20)]
-    assert fooled < -30  # the fault that is guarded against: the solver pairs equal rows in the order of both sides
+    fooled, honest = [], []
+    for _ in range(6):
+        W1, W2 = (np.sign(rng.normal(size=(256, 1))) * np.ones((1, 16)) for _ in range(2))
+        fooled.append(pvalues.spearman(match(W1, W2).indices).log10_p)
+        honest += [pvalues.spearman(match_shuffled(W1, W2, seed=seed).indices).log10_p for seed in range(20)]
+    assert min(fooled) < -8  # the fault that is guarded against: the solver pairs equal rows by the order of both sides
     assert min(honest) > -4
 
 

@@ -208,3 +208,44 @@ def _refuse_zero_rows(matrix: NDArray[np.generic], name: str, block_rows: int) -
             f"{name} has {len(zero_rows)} zero rows (the first is row {zero_rows[0]}); a unit that is "
             "always zero has no direction and cannot be matched, so leave it out on both sides"
         )
+
+
+def cosines(
+    first: UnitRows, second: UnitRows, *, order: NDArray[np.integer] | None = None, unsigned: bool = False
+) -> NDArray[np.float32]:
+    """Cosines of prepared rows, shape (h1, h2).
+
+    Parameters
+    ----------
+    first, second
+        The rows.
+    order
+        Column j is row ``order[j]`` of `second`; row j if None.
+    unsigned
+        Absolute values.
+    """
+    similarity = np.empty((len(first), len(second)), np.float32)
+    for columns in blocks(len(second), BLOCK_ROWS):
+        right = second.unit[columns if order is None else order[columns]].T
+        for rows in blocks(len(first), BLOCK_ROWS):
+            np.matmul(first.unit[rows], right, out=similarity[rows, columns])
+    return np.abs(similarity, out=similarity) if unsigned else similarity
+
+
+def cosines_float64(
+    first: UnitRows, second: UnitRows, *, order: NDArray[np.integer] | None = None, unsigned: bool = False
+) -> NDArray[np.float64]:
+    """As `cosines`, in float64 throughout: for rows so alike that float32 tells too few apart."""
+    similarity = np.empty((len(first), len(second)))
+    for columns in blocks(len(second), BLOCK_ROWS):
+        right = _unit_float64(second, columns if order is None else order[columns]).T
+        for rows in blocks(len(first), BLOCK_ROWS):
+            np.matmul(_unit_float64(first, rows), right, out=similarity[rows, columns])
+    return np.abs(similarity, out=similarity) if unsigned else similarity
+
+
+def _unit_float64(prepared: UnitRows, rows: slice | NDArray[np.integer]) -> NDArray[np.float64]:
+    unit = prepared.rows[rows].astype(np.float64)
+    unit *= prepared.scales[rows][:, None]
+    unit /= prepared.lengths[rows][:, None]
+    return unit

@@ -1,0 +1,72 @@
+"""How loops are compiled: by numba, on first use, kept in a cache, and not at all where that is impossible.
+
+Importing a module of kernels compiles nothing. The first call of a kernel does, for seconds, and leaves the machine
+code in numba's cache: beside the source, else in the user's cache folder, or where ``NUMBA_CACHE_DIR`` says. Where no
+folder can be written, each process compiles for itself.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+# what kernels take: for readers and the type checker, as numba looks at the arrays themselves
+Reals = NDArray[np.float32] | NDArray[np.float64]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kernel(**options: Any) -> Callable[[Function], Function]:
+    """Decorate a function as a kernel: compiled when first called, cached, and free of Python's global lock."""
+
+    def decorate(function: Function) -> Function:
+        try:
+            return numba.njit(cache=True, nogil=True, **options)(function)
+        except RuntimeError:  # no folder for the cache can be written
+            return numba.njit(nogil=True, **options)(function)
+
+    return decorate
+
+
+def threads() -> int:
+    """Threads that a pass over a large matrix may use: ``NUMBA_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all."""
+    for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
+        if (value := os.environ.get(name, "")).isdigit():
+            return max(1, int(value))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def over_rows(work: Callable[[int, int], Any], n_rows: int, cost: int) -> list[Any]:
+    """Run ``work(start, stop)`` over all rows, in threads if there is much to do; returns the results in order.
+
+    Kernels let go of Python's lock, so that plain threads serve, in any program that uses threads of its own.
+
+    Parameters
+    ----------
+    work : callable
+        Takes a range of rows.
+    n_rows : int
+        Their number.
+    cost : int
+        Entries that are read for all rows; below a million or so a thread does not pay.
+    """
+    n_threads = min(threads(), n_rows, 1 + cost // 2**21)
+    if n_threads == 1:
+        return [work(0, n_rows)]
+    bounds = [n_rows * part // n_threads for part in range(n_threads + 1)]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, bounds[:-1], bounds[1:]))
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written. Kernels are compiled apart for arrays that can be: so for one kind only."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
