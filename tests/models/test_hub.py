@@ -54,6 +54,19 @@ def test_digest_and_files_equal_the_local_ones_without_fetching_weights(serve, s
     assert server.fetched() == ["config.json", "model.safetensors.index.json"]
 
 
+def test_what_is_still_to_be_fetched_is_known(serve, sharded):
+    """All shards at first; once a tensor is read, all but its own."""
+    server = serve(org__name=Repo(sharded))
+    checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(sharded)
+    shards = {name: (sharded / name).stat().st_size for name in local.files() if name.endswith(".safetensors")}
+    assert (local.bytes_to_fetch(), local.pickled) == (0, False)
+    assert checkpoint.bytes_to_fetch() == sum(shards.values())
+    checkpoint.tensor("lm_head.weight")
+    fetched = [name for name in server.fetched() if name in shards]
+    assert checkpoint.bytes_to_fetch() == sum(shards.values()) - shards[fetched[0]]
+    assert len(fetched) == 1
+
+
 @pytest.mark.parametrize("ignores_range", [False, True])
 def test_shapes_come_from_headers_alone(serve, llama, ignores_range):
     server = serve(org__name=Repo(llama, ignores_range=ignores_range))
