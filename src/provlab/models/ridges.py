@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from provlab.errors import InputError, ParameterError
 from provlab.files import digest
-from provlab.models.distill import BlockMlp, Student, Teacher
+from provlab.models.distill import Student
+from provlab.models.teachers import BlockMlp, Teacher
 
 _NODES = 200  # of the quadrature: exact to degree 399, and close for functions as smooth as GELU
 _HIGHEST = 30  # degrees in which units are taken to share anything: a cosine of 0.8 is 0.001 there
@@ -107,6 +108,14 @@ def gated_form(
     aside /= np.linalg.norm(aside, axis=1, keepdims=True)
     up = np.float32(cosine) * unit + np.float32(math.sqrt(1 - cosine**2)) * aside
     return gate @ inputs.T, up @ inputs.T
+
+
+def random_ridges(mlp: BlockMlp, *, seed: int) -> BlockMlp:
+    """Return an MLP without gates that was never trained: random Gaussian weights in place of another's, no biases."""
+    _without_gate(mlp)
+    rng = torch.Generator().manual_seed(seed)
+    weights = {role: torch.randn(mlp.weights[role].shape, generator=rng) for role in ("up", "down")}
+    return BlockMlp(f"random weights in the shapes of {mlp.name}", weights, mlp.activation)
 
 
 def without_gate_direction(student: Student) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from provlab.plots.calibration import sizes
 from provlab.plots.common_units import causes, common_counts
+from provlab.plots.distillation import parallel_rows, size_and_power
 from provlab.plots.evasion import survival
 from provlab.plots.figure import Figure
 from provlab.plots.nulls import (
@@ -45,6 +46,7 @@ __all__ = [
     "null_quantiles",
     "pair_heatmap",
     "pairs_by_budget",
+    "parallel_rows",
     "power_curves",
     "raw_against_permtest",
     "retrained_blocks",
@@ -52,6 +54,7 @@ __all__ = [
     "scoreboard",
     "scoreboard_table",
     "separation",
+    "size_and_power",
     "sizes",
     "survival",
     "table",

@@ -7,6 +7,7 @@ A predicate takes the `Evidence` of one experiment and the arguments of its row 
 from collections.abc import Callable
 
 from provlab.studies.predicates import (
+    distillation,
     evasion,
     lineage,
     modeldiff,
@@ -24,6 +25,18 @@ __all__ = ["FAILS", "HOLDS", "NOT_RUN", "PREDICATES", "Evidence", "Verdict"]
 
 PREDICATES: dict[str, Callable[..., Verdict]] = {
     name: getattr(module, name)
-    for module in (evasion, lineage, modeldiff, pruning, retraining, robust_null, seeds, sharing, toy, validity)
+    for module in (
+        distillation,
+        evasion,
+        lineage,
+        modeldiff,
+        pruning,
+        retraining,
+        robust_null,
+        seeds,
+        sharing,
+        toy,
+        validity,
+    )
     for name in module.__all__
 }
