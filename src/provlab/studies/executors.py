@@ -234,7 +234,7 @@ def parse_resources(text: str | None) -> dict[str, float]:
 
 @contextmanager
 def cluster(
-    address: str, *, resources: Mapping[str, float] | None = None, timeout: float = CONNECT, workers: int = 1
+    address: str, *, resources: Mapping[str, float] | None = None, timeout: float | None = None, workers: int = 1
 ) -> Iterator[Executor]:
     """Connect to a Dask scheduler; an executor for `provlab.study`.
 
@@ -245,7 +245,7 @@ def cluster(
     resources
         What each piece needs of a worker, by name, such as ``{"GPU": 1}``; workers say what they have when they start.
     timeout
-        Seconds for the scheduler to answer, and for workers to be there.
+        Seconds for the scheduler to answer, and for workers to be there; 10 by default.
     workers
         How many to wait for; those that come later are used, too.
 
@@ -255,6 +255,7 @@ def cluster(
         If the scheduler cannot be reached, has no worker that fits, or one with other versions of what numbers depend
         on.
     """
+    timeout = CONNECT if timeout is None else timeout
     try:
         from distributed import Client
     except ImportError as error:

@@ -8,8 +8,8 @@ import psutil
 
 from provlab.errors import ParameterError
 
-#: bytes that Python and the libraries take in a worker before any work: measured, see tests/studies/test_memory.py
-LIBRARIES = 500 * 2**20
+#: bytes that Python and the libraries take in a process that has done a little of everything: measured by the tests
+LIBRARIES = 600 * 10**6
 #: of what is free, without a limit; of what is given, with one: numpy returns memory late, and pieces are left over
 SHARE_OF_FREE, SHARE_OF_GIVEN = 0.6, 0.9
 
@@ -64,11 +64,11 @@ def budget_for(memory: int | str | None, workers: int = 1) -> Budget:
     ParameterError
         If `memory` is no size, or less than the libraries take.
     """
-    own = psutil.Process().memory_info().rss
-    fixed = own + (workers * LIBRARIES if workers > 1 else 0)
+    own = int(psutil.Process().memory_info().rss)
+    fixed = max(own, LIBRARIES) + (workers * LIBRARIES if workers > 1 else 0)  # some are loaded only when they are used
     if memory is None:
-        process = int(SHARE_OF_FREE * free()) - (fixed - own)
-        return Budget(own + int(SHARE_OF_FREE * free()), max(process // workers, 0), False, fixed, workers)
+        total = own + int(SHARE_OF_FREE * free())
+        return Budget(total, max(total - fixed, 0) // workers, False, fixed, workers)
     total = parse(memory)
     process = int(SHARE_OF_GIVEN * (total - fixed)) // workers
     if process <= 0:

@@ -1,0 +1,188 @@
+"""`provlab study`: the table, JSON, going on after a stop; and one line for what cannot be."""
+
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from provlab import cli, zoo
+from provlab.studies import executors
+from provlab.studies.store import Store
+
+PHI_U = ["--statistic", "phi_u"]
+SMALL = ["--permutations", "3", "--sequences", "2", "--sequence-length", "8"]
+
+
+@pytest.fixture
+def run(capsys):
+    """Run one command here: ``status, stdout, stderr``."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        disabled = logging.root.manager.disable
+        with warnings.catch_warnings():
+            try:
+                status = cli.main(["study", *(str(argument) for argument in arguments)])
+            except SystemExit as stopped:  # argparse
+                status = stopped.code
+            finally:
+                logging.disable(disabled)
+        return status, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path, monkeypatch, text):
+    """An empty folder to stand in, results of one's own, and text without a corpus."""
+    for variable in ("TRANSFORMERS_VERBOSITY", "TOKENIZERS_PARALLELISM"):  # set by the command for its process
+        monkeypatch.setenv(variable, os.environ.get(variable, ""))
+    monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setattr(zoo, "held_out_text", lambda domain: text)
+    monkeypatch.setattr(executors, "CONNECT", 0.5)
+    monkeypatch.chdir(tmp_path)
+
+
+def units(root):
+    """Finished units; those being written have a name with a dot."""
+    return [path for path in Path(root).rglob("*.json") if not path.name.startswith(".")]
+
+
+def test_all_pairs_as_a_table(run, models, tmp_path):
+    status, out, err = run(*models.values(), "--statistic", "phi_u,phi_h", *SMALL)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "5 models, Holm over the pairs of each statistic, level 0.01"
+    assert [line.split()[:3] for line in lines[-2:]] == [["phi_u", "10", "0"], ["phi_h", "10", "0"]]
+    assert len(units(tmp_path / "results" / "own")) == 2 * 10 * 3
+
+
+def test_as_json_and_chosen_pairs_and_blocks(run, models, tmp_path):
+    pair = f"{models['base']},{models['tuned']}"
+    arguments = [
+        *models.values(),
+        *PHI_U,
+        "--pairs",
+        pair,
+        "--blocks",
+        "0,2",
+        "--json",
+        "-",
+        "--results",
+        tmp_path / "x",
+    ]
+    status, out, err = run(*arguments)
+    assert (status, err) == (0, "")
+    content = json.loads(out)
+    assert content["schema"] == "provlab.study/1"
+    assert content["sources"] == list(models.values())
+    (record,) = content["records"]
+    assert (record["a"], record["b"]) == (models["base"], models["tuned"])
+    assert [block["block"] for block in record["blocks"]] == [0, 2]
+    assert record["log10_p"] == record["holm_log10_p"] < -10
+    assert {model["source"] for model in content["models"]} == set(models.values())
+    assert run(*arguments[:-3], tmp_path / "file.json", "--results", tmp_path / "x")[0] == 0
+    assert json.loads((tmp_path / "file.json").read_text()) == content
+
+
+def test_a_model_that_is_not_there_is_a_line_of_the_table(run, models, tmp_path):
+    status, out, _ = run(models["base"], models["tuned"], tmp_path / "missing", *PHI_U)
+    assert status == 0
+    assert re.search(r"not run: phi_u .*base .*missing: .*missing does not exist; give a checkpoint folder", out)
+
+
+def test_a_limit_of_memory_changes_no_number(run, models, monkeypatch):
+    with_limit = run(*models.values(), *PHI_U, "--memory", "4GB", "--json", "-", "--results", "a")
+    assert with_limit == run(*models.values(), *PHI_U, "--json", "-", "--results", "b")
+
+
+@pytest.mark.slow
+def test_stopped_and_gone_on(models, tmp_path):
+    """Ctrl-C ends with one line; the same command does what is left, and no more."""
+    slow = (
+        "import sys, time\n"
+        "from provlab import cli\n"
+        "from provlab.statistics.phi_u import PhiU\n"
+        "real = PhiU.compare_block\n"
+        "PhiU.compare_block = lambda *arguments: (time.sleep(float(sys.argv[1])), real(*arguments))[1]\n"
+        "sys.exit(cli.main(sys.argv[2:]))\n"
+    )
+    arguments = ["study", *models.values(), *PHI_U, "--results", str(tmp_path / "r")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", slow, "0.1", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while len(units(tmp_path / "r")) < 3:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out) == (130, "")
+    assert err == "provlab: stopped; what was finished is kept, the same command goes on from there\n"
+    left = {path: path.stat().st_mtime_ns for path in units(tmp_path / "r")}
+    assert 3 <= len(left) < 30
+    assert cli.main(arguments) == 0
+    assert len(units(tmp_path / "r")) == 30
+    assert all(path.stat().st_mtime_ns == time for path, time in left.items())
+
+
+CASES = {
+    "one model": (["{base}"], "at least two models, not 1"),
+    "twice the same": (["{base}", "{base}"], "more than once"),
+    "an unknown statistic": (["{base}", "{tuned}", "--statistic", "phi_x"], "no statistic is called 'phi_x'"),
+    "blocks that are no list": (["{base}", "{tuned}", "--blocks", "x"], "--blocks is a list such as 0,1,4-7"),
+    "no size": (["{base}", "{tuned}", "--memory", "much"], "memory must be a size such as 8GB or 512MiB, not 'much'"),
+    "too little": (["{base}", "{tuned}", "--memory", "1MB"], "less than the libraries take in 1 process; give more"),
+    "no workers": (["{base}", "{tuned}", "--workers", "0"], "workers must be a whole number of at least 1, not 0"),
+    "half a worker": (["{base}", "{tuned}", "--workers", "1.5"], "invalid int value: '1.5'"),
+    "resources of nobody": (["{base}", "{tuned}", "--resources", "GPU=1"], "give --scheduler too"),
+    "resources that are none": (
+        ["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:1", "--resources", "GPU"],
+        "resources are a list such as GPU=1, not 'GPU'",
+    ),
+    "both kinds of workers": (
+        ["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"],
+        "give one of them",
+    ),
+    "no scheduler": (["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:{port}"], "no scheduler answers at tcp://"),
+    "no address": (["{base}", "{tuned}", "--scheduler", "nonsense"], "no scheduler answers at nonsense; start one by"),
+    "half a pair": (["{base}", "{tuned}", "--pairs", "{base}"], "--pairs are two models such as zoo:oak,zoo:elm"),
+    "a pair of others": (["{base}", "{tuned}", "--pairs", "{base},zoo:elm"], "pairs name zoo:elm, which is not among"),
+    "results in a file": (["{base}", "{tuned}", "--results", "{file}"], "is a file; give a folder"),
+    "JSON nowhere": (["{base}", "{tuned}", "--json", "no/such/x.json"], "--json: no/such is no folder"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input_gets_one_line(name, run, models, tmp_path):
+    arguments, said = CASES[name]
+    (tmp_path / "file").touch()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    given = [text.format(**models, port=port, file=tmp_path / "file") for text in arguments]
+    status, out, err = run(*given, *([] if "--statistic" in given else PHI_U))
+    assert (status, out) == (2, "")
+    assert re.fullmatch(r"provlab( study)?: error: .*\n", err)
+    assert said in err
+    assert not Store(tmp_path / "results" / "own").root.exists()
+
+
+def test_without_dask_the_extra_is_named(run, models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    status, _, err = run(models["base"], models["tuned"], "--scheduler", "tcp://127.0.0.1:1")
+    assert (status, err) == (2, "provlab: error: a scheduler needs Dask's distributed; install provlab[dask]\n")
