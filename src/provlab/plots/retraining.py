@@ -85,7 +85,7 @@ def retraining_frontier(points: pd.DataFrame, *, bar: float, half: float, captio
     axes.invert_xaxis()
     axes.set_xlabel("relative error of the student (better to the right)")
     _legend(figure, names)
-    finest = points.loc[points.groupby("block")["relative"].idxmin()]
+    finest = points.sort_values("relative").groupby("block").head(1)
     told = "; ".join(
         f"{style.word(name)} at the best fits from {format_log10_p(finest[name].min())} to "
         f"{format_log10_p(finest[name].max())}"
