@@ -24,6 +24,8 @@ RATES = Rates(
     read=1e9,
     hashed=1e9,
     call=0.0,
+    permuted=1e8,
+    divergence=1e7,
     easy=Law(1000, 1.0, 2.0),
     hard=Law(1000, 10.0, 2.0),
     cores=2,
@@ -65,9 +67,17 @@ def test_activations_take_a_pass_over_every_model():
     assert found.products == pytest.approx(32 * 2 * 2 * 11_008**2 * tokens / 1e11)
 
 
+def test_comparisons_without_a_matching_by_hand():
+    """99 permuted copies and the block itself; 32 x 64 distributions over 32,000 tokens."""
+    block = 4 * 4096**2 + 3 * 11_008 * 4096 + 2 * 4096
+    found = planned("shape:llama-2-7b*2", statistics=["phi_l2", "phi_jsd"])
+    assert found.left_out == ()
+    assert found.others == pytest.approx(32 * block * 100 / 1e8 + 2048 * 32_000 / 1e7)
+
+
 def test_a_statistic_without_a_law_is_named():
-    found = planned("shape:tiny*2", statistics=["phi_u", "phi_l2"])
-    assert found.left_out == ("phi_l2",)
+    found = planned("shape:tiny*2", statistics=["phi_u", "huref_a"])
+    assert found.left_out == ("huref_a",)
     assert found.schedule.bytes_to_read > planned("shape:tiny*2").schedule.bytes_to_read
 
 
@@ -162,7 +172,8 @@ def test_rows_share_directions_or_do_not():
 def test_this_machine_has_rates(monkeypatch):
     monkeypatch.setattr("provlab.studies.rates._SIZES", (64, 128))
     found = measure_rates()
-    assert min(found.product, found.prepared, found.read, found.hashed, found.call) > 0
+    speeds = (found.product, found.prepared, found.read, found.hashed, found.permuted, found.divergence)
+    assert min(*speeds, found.call) > 0
     assert found.hard.seconds > 0 < found.easy.seconds
     assert 1 <= found.threads <= found.cores
 
@@ -183,12 +194,12 @@ def run(capsys, monkeypatch):
 
 
 def test_the_command_prints_a_plan(run):
-    status, out, err = run("plan", "shape:tiny*21", "--statistic", "phi_u,phi_l2", "--workers", 8)
+    status, out, err = run("plan", "shape:tiny*21", "--statistic", "phi_u,huref_a", "--workers", 8)
     assert (status, err) == (0, "")
     assert "1,680 comparisons of a pair" in out
     assert "pair by pair 20.0 times as much" in out
     assert "8 processes" in out
-    assert "no estimate of the time of phi_l2" in out
+    assert "no estimate of the time of huref_a" in out
 
 
 def test_the_command_says_what_does_not_fit(run):

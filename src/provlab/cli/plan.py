@@ -86,9 +86,10 @@ def _as_text(sketch: "Sketch", found: "Estimate") -> str:
         ("  hash and read", duration(found.hashing + found.reading)),
         ("  run models", duration(found.passes)),
         ("  multiply", duration(found.products)),
+        ("  compare without matching", duration(found.others)),
         ("  assign", f"{duration(found.assignments[0])} to {duration(found.assignments[1])}"),
     ]
-    lines = [f"{name:<24}{text}" for name, text in rows]
+    lines = [f"{name:<28}{text}" for name, text in rows]
     lines += [f"no estimate of the time of {name}; its bytes and memory are counted" for name in found.left_out]
     lines += [f"does not fit: {one.reason}" for one in plan.refused]
     lines.append(

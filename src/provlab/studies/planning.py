@@ -63,6 +63,8 @@ class Estimate:
         CPU seconds of the similarities.
     assignments : (float, float)
         CPU seconds on the easiest and on the hardest rows.
+    others : float
+        CPU seconds of comparisons that are no matchings.
     left_out : tuple of str
         Statistics for which no law of time is known here; their bytes and memory are counted.
     """
@@ -75,12 +77,13 @@ class Estimate:
     passes: float
     products: float
     assignments: tuple[float, float]
+    others: float
     left_out: tuple[str, ...]
 
     @property
     def cpu_seconds(self) -> tuple[float, float]:
         """Of the whole, in the easiest and in the hardest case."""
-        same = self.hashing + self.reading + self.passes + self.products
+        same = self.hashing + self.reading + self.passes + self.products + self.others
         return same + self.assignments[0], same + self.assignments[1]
 
     @property
@@ -90,7 +93,7 @@ class Estimate:
             low, high = self.cpu_seconds
             return low / self.workers, high / self.workers
         products = (self.products + self.passes) / self.rates.threads
-        same = self.hashing + self.reading + products
+        same = self.hashing + self.reading + products + self.others
         return same + self.assignments[0], same + self.assignments[1]
 
 
@@ -159,7 +162,7 @@ def estimate(
         raise InputError(f"workers must be at least 1, not {workers}")
     laid = schedule.plan(models, statistics, options, blocks=blocks, memory=memory, workers=workers)
     reading = products = 0.0
-    easy = hard = 0.0
+    easy = hard = others = 0.0
     left_out: dict[str, None] = {}
     for unit in laid.units:
         reading += unit.bytes_read / rates.read
@@ -168,13 +171,14 @@ def estimate(
         for a, b in unit.pairs:
             work = _matchings(unit.statistic, models[a], models[b], options)
             if work is None:
-                left_out[unit.statistic] = None
+                seconds = _comparison(unit.statistic, models[a], options, rates)
+                others += seconds or 0.0
+                left_out |= {} if seconds else {unit.statistic: None}
                 continue
             n_matchings, columns = work
-            rows, others = models[a].anatomy.mlp_width, models[b].anatomy.mlp_width
-            products += n_matchings * (2.0 * rows * others * columns / rates.product + rates.call)
-            # the smaller side is assigned, each of its rows to a choice among all of the larger
-            size = (rows * others) ** 0.5
+            similarities = float(models[a].anatomy.mlp_width) * models[b].anatomy.mlp_width
+            products += n_matchings * (2.0 * similarities * columns / rates.product + rates.call)
+            size = similarities**0.5
             easy += n_matchings * rates.easy(size)
             hard += n_matchings * rates.hard(size)
     return Estimate(
@@ -186,6 +190,7 @@ def estimate(
         passes=sum(_pass(models[step.model], options, rates) for step in laid.passes),
         products=products,
         assignments=(easy, max(easy, hard)),
+        others=others,
         left_out=tuple(left_out),
     )
 
@@ -198,6 +203,16 @@ def _matchings(statistic: str, a: Model, b: Model, options: Options) -> tuple[in
         "phi_match": (2, options.kept_tokens),
         "phi_match_unsigned": (2, options.kept_tokens),
     }.get(statistic)
+
+
+def _comparison(statistic: str, model: Model, options: Options, rates: Rates) -> float | None:
+    """CPU seconds of comparing a block (or all) of two models without matching; None if nothing is known of it."""
+    if statistic == "phi_l2":
+        size = sum(_size(part.shape) for part in model.anatomy.parts if part.block == 0)
+        return size * (options.n_permutations + 1) / rates.permuted
+    if statistic == "phi_jsd":
+        return options.n_sequences * options.sequence_length * model.anatomy.vocab_size / rates.divergence
+    return None
 
 
 def _rows(statistic: str, model: Model, options: Options) -> float:

@@ -6,23 +6,30 @@ that share no direction are the easiest case, rows that share a few strong ones,
 """
 
 import hashlib
+import math
 import os
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import statistics
 from provlab.inference import pvalues
 from provlab.inference.matching import assign, cosine_similarity, match_shuffled, unit_rows
+from provlab.models import synthetic
+from provlab.statistics.base import Model, Options
+from provlab.statistics.phi_jsd import jensen_shannon
 
 _SIZES = (256, 512, 1024, 2048, 4096)
 _ENOUGH = 0.33  # CPU seconds after which no larger assignment is tried
 _COLUMNS = 128
 _SHARED = 8  # strong directions that all rows share
+_BLOCK = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8}
 _FILE = 2**26  # bytes written and read back
 
 Matrix = NDArray[np.float32]
@@ -57,6 +64,8 @@ class Rates:
         Bytes read from the temporary folder's disk, by the clock; bytes hashed.
     call : float
         Seconds of one comparison of two tiny matrices: what each comparison takes at least.
+    permuted, divergence : float
+        Numbers that phi_l2 compares, each copy counted, and probabilities that phi_JSD compares.
     easy, hard : Law
         The assignment on independent rows, and on rows that share strong directions.
     cores : int
@@ -71,6 +80,8 @@ class Rates:
     read: float
     hashed: float
     call: float
+    permuted: float
+    divergence: float
     easy: Law
     hard: Law
     cores: int
@@ -107,6 +118,8 @@ def measure_rates(*, seed: int = 0) -> Rates:
         read=read,
         hashed=hashed,
         call=call,
+        permuted=_permuted(seed),
+        divergence=_divergence(rng),
         easy=fit(_assignments(rng, shared=False)),
         hard=fit(_assignments(rng, shared=True)),
         cores=cores(),
@@ -150,6 +163,24 @@ def _assignments(rng: np.random.Generator, *, shared: bool) -> dict[int, float]:
         if found[n] > _ENOUGH:
             break
     return found
+
+
+def _permuted(seed: int) -> float:
+    """Numbers a CPU second in phi_l2 on one small block, every permuted copy counted."""
+    options, statistic = Options(seed=seed), statistics.get("phi_l2")
+    with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
+        for name in ("a", "b"):
+            synthetic.synthesise(synthetic.shape("tiny", 1) | _BLOCK, Path(scratch) / name, seed=ord(name))
+        models = [Model.open(str(Path(scratch) / name)) for name in ("a", "b")]
+        a, b = (statistic.prepare(model, options).block(0) for model in models)
+    size = sum(math.prod(part.shape) for part in models[0].anatomy.parts if part.block == 0)
+    return size * (options.n_permutations + 1) / _fastest(lambda: statistic.compare_block(a, b, 0, options), 1)
+
+
+def _divergence(rng: np.random.Generator) -> float:
+    """Probabilities a CPU second in phi_JSD."""
+    a, b = (-rng.exponential(size=(256, 1024)).astype(np.float32) for _ in range(2))
+    return a.size / _fastest(lambda: jensen_shannon(a, b), 2)
 
 
 def _product(matrix: Matrix) -> Matrix:
