@@ -282,7 +282,13 @@ def _train(teacher: Teacher, settings: Settings, sample: torch.Tensor | None, de
     regular = np.geomspace(1, settings.steps, _CURVE_POINTS).round().astype(int).tolist()
     measured = {0, *regular, *settings.snapshots}
     bar = tqdm(
-        total=settings.steps, desc=f"student of {teacher.name}", unit="step", leave=False, delay=2, disable=not progress
+        total=settings.steps,
+        desc=f"student of {teacher.name}",
+        unit="step",
+        leave=False,
+        delay=2,
+        mininterval=1,
+        disable=not progress,
     )
     for step in range(settings.steps + 1):
         if step in measured:
