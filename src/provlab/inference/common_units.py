@@ -126,7 +126,8 @@ def true_sizes(
     found = []
     for level in levels:
         small = (drawn <= np.log10(level) + 1e-12).mean(axis=(1, 2))
-        found.append(TrueSize(level, *jackknife(dict(zip(pairs, small.tolist(), strict=True)), groups=trees)))
+        size, low, high = jackknife(dict(zip(pairs, small.tolist(), strict=True)), groups=trees)
+        found.append(TrueSize(level, size, max(0.0, low), min(1.0, high)))
     return found
 
 

@@ -21,7 +21,7 @@ from provlab.errors import InputError, InvalidWeightsError, MissingRoleError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.room import IN_MEMORY, Room
+from provlab.models.room import Room
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -69,12 +69,12 @@ def mlp_activations(
     dtype: torch.dtype = torch.float32,
     batch_size: int = 16,
     positions: NDArray[np.int64] | None = None,
-    in_memory: int = IN_MEMORY,
+    in_memory: int | None = None,
 ) -> dict[str, list[NDArray[np.float32]]]:
     """Record MLP activations of all blocks in one pass over the data.
 
-    Memory above the model is one batch of activations, and `in_memory` bytes of kept ones: what is larger is written
-    to temporary files batch by batch.
+    Memory above the model is one batch of activations, and `in_memory` bytes of kept ones: what is larger is written to
+    temporary files batch by batch.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def mlp_activations(
         Which positions are kept, counted through all sequences, ascending (see `sample_positions`); all by default.
     in_memory
         Bytes, of all kinds and blocks together, beyond which the arrays are read-only maps of temporary files, which
-        vanish with the last of them.
+        vanish with the last of them; `provlab.models.room.IN_MEMORY` if not given.
 
     Returns
     -------

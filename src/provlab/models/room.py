@@ -27,7 +27,7 @@ class Room:
     shapes
         Rows and columns of each matrix.
     in_memory
-        Bytes up to which nothing goes to disk.
+        Bytes up to which nothing goes to disk; `IN_MEMORY` if not given.
 
     Raises
     ------
@@ -35,11 +35,12 @@ class Room:
         The disk has no room for the files.
     """
 
-    def __init__(self, shapes: Sequence[tuple[int, int]], *, in_memory: int = IN_MEMORY) -> None:
+    def __init__(self, shapes: Sequence[tuple[int, int]], *, in_memory: int | None = None) -> None:
+        limit = IN_MEMORY if in_memory is None else in_memory
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._arrays: list[Array] = []
         self._paths: list[Path] = []
-        if sum(4 * rows * columns for rows, columns in shapes) <= in_memory:
+        if sum(4 * rows * columns for rows, columns in shapes) <= limit:
             self._arrays = [np.empty(shape, dtype=np.float32) for shape in shapes]
             return
         self._folder = tempfile.TemporaryDirectory(prefix="provlab-features-")
