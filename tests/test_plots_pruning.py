@@ -81,6 +81,15 @@ def test_units_by_both_and_by_up_alone():
     figure.png()
 
 
+def test_evidence_by_change_counts_what_is_above_the_line():
+    changes = {"young": [0.1, 0.2], "old": [1.0, 2.0]}
+    figure = plots.evidence_by_change(changes, {"young": [-90, -50], "old": [-3.5, -0.5]}, threshold=-3.0)
+    assert "3 of 4 lie above the dashed line" in figure.caption
+    drawn = [(line.get_xdata().tolist(), line.get_ydata().tolist()) for line in figure.figure.axes[0].lines[:2]]
+    assert drawn == [([0.1, 0.2], [90, 50]), ([1.0, 2.0], [3.5, 0.5])]
+    figure.png()
+
+
 @pytest.mark.parametrize(
     ("draw", "said"),
     [
@@ -89,6 +98,8 @@ def test_units_by_both_and_by_up_alone():
         (lambda p, f: plots.block_matrices({"c": p}, {"c": f[:2]}), "c: found must have the shape of log10_p"),
         (lambda p, f: plots.block_matrices({"c": p}, {"c": f}, {"c": [0, 1]}), "c: truth must name a block"),
         (lambda p, f: plots.unit_maps({"c": [1]}, {"c": [True]}, {}, width=3), "must name equal panels"),
+        (lambda p, f: plots.evidence_by_change({"c": [1.0]}, {}, threshold=-3), "must name the same children"),
+        (lambda p, f: plots.evidence_by_change({"c": [1.0]}, {"c": [-1, -2]}, threshold=-3), "of one length"),
         (lambda p, f: plots.unit_maps({"c": [1]}, {"c": [True, False]}, {"c": None}, width=3), "of one length"),
     ],
 )

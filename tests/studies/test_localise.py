@@ -13,9 +13,9 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.studies import localise
-from provlab.studies.localise import UnitMap, block_map, kept_blocks, published_maps
+from provlab.studies.localise import UnitMap, block_map, kept_blocks, moved, published_maps
 from provlab.studies.store import Store
-from provlab.zoo.prune import NOTE
+from provlab.zoo.prune import NOTE, Kept
 
 WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 96, 4, 300
 KEPT_BLOCKS, KEPT_UNITS = [0, 2, 3], 60
@@ -164,6 +164,16 @@ def test_a_model_without_gates_is_refused(family, options, tmp_path):
     GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=24, n_layer=1, n_head=2, n_positions=32)).save_pretrained(tmp_path)
     with pytest.raises(NotComparableError, match="needs a gated MLP, which GPT2LMHeadModel"):
         block_map(family[0]["parent"], Model.open(str(tmp_path)), options)
+
+
+def test_how_far_a_block_moved_is_the_noise_that_we_put_in(family):
+    """0.02 standard deviations on each weight; another order of the units is no movement."""
+    mlp = [family[1][new].tolist() for new in range(len(KEPT_BLOCKS))]
+    kept = Kept(KEPT_BLOCKS, list(range(WIDTH)), mlp, [])
+    parent, child = family[0]["parent"], family[0]["child"]
+    assert moved(parent, child, kept) == pytest.approx([0.02] * 3, rel=0.05)
+    shifted = Kept([0, 1, 3], kept.model, kept.mlp, [])
+    assert moved(parent, child, shifted)[1] == pytest.approx(2**0.5, rel=0.1)  # of two unrelated matrices
 
 
 # The truth --------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from provlab.plots.nulls import (
 from provlab.plots.numbers import format_count, format_log10_p, format_ratio, format_seconds
 from provlab.plots.pairs import pair_heatmap, value_heatmap
 from provlab.plots.power import power_curves
-from provlab.plots.pruning import block_arrows, block_matrices, unit_maps
+from provlab.plots.pruning import block_arrows, block_matrices, evidence_by_change, unit_maps
 from provlab.plots.retraining import retrained_blocks, retraining_frontier, unit_signs
 from provlab.plots.scoreboard import scoreboard, scoreboard_table
 from provlab.plots.seeds import pairs_by_budget
@@ -37,6 +37,7 @@ __all__ = [
     "common_counts",
     "correlation_matrix",
     "curve",
+    "evidence_by_change",
     "family_colors",
     "format_count",
     "format_log10_p",

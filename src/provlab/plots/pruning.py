@@ -17,6 +17,7 @@ FEW = 12  # blocks that can each be numbered
 ACROSS = 64  # columns of cells in one line of matrices, at most
 GAP = 2.5  # columns' worth of room between two matrices
 LARGEST_CELL = 0.16  # inches
+LINEAR = 10.0  # -log10 p up to which the scale of a plot of evidence is linear
 TITLE = 0.4  # inches above a panel of arrows, for two lines
 LEFT, RIGHT, ABOVE, BELOW = 0.45, 0.8, 0.25, 0.22  # inches around the matrices of a line
 Truth = Mapping[str, Sequence[int] | None]
@@ -255,6 +256,50 @@ def unit_maps(
     )  # fmt: skip
     text = "; ".join(words) + ". Beside each panel, along the parent's MLP: units kept in truth, and units found."
     return Figure(figure, f"{caption} {text}".strip(), f"Dots, a unit each, child against parent. {text}")
+
+
+@styled
+def evidence_by_change(
+    changes: Mapping[str, ArrayLike], log10_p: Mapping[str, ArrayLike], *, threshold: float, caption: str = ""
+) -> Figure:
+    """Draw -log10 p of each kept pair of blocks against how far training moved that block.
+
+    Parameters
+    ----------
+    changes
+        Of each child, ``(blocks,)``: how far each of its blocks moved, relative to its size.
+    log10_p
+        Of the same shapes: of each block with the one it was.
+    threshold
+        log10 p that a single test must reach to be called, for the line.
+    """
+    require(changes and set(changes) == set(log10_p), "changes and log10_p must name the same children, at least one")
+    figure = style.canvas(2.9, 4.9)
+    axes = figure.add_subplot()
+    lost = total = 0
+    for i, name in enumerate(changes):
+        x, y = np.asarray(changes[name], dtype=float), -np.asarray(log10_p[name], dtype=float)
+        require(x.shape == y.shape and x.ndim == 1, f"{name}: changes and log10_p must be of one length")
+        color = style.mako()(0.15 + 0.75 * i / max(1, len(changes) - 1))
+        axes.plot(
+            x, y, style.MARKERS[i % len(style.MARKERS)], color=color, markersize=5, label=name,
+            markeredgecolor=style.INK, markeredgewidth=0.5, linestyle="", clip_on=False, zorder=3,
+        )  # fmt: skip
+        lost, total = lost + int((y < -threshold).sum()), total + len(y)
+    axes.axhline(-threshold, color=style.MUTED, linewidth=0.9, linestyle="--")
+    axes.set_xscale("log")
+    axes.set_yscale("symlog", linthresh=LINEAR)
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="how far the block's gate and up moved, relative to their size", ylabel=r"$-\log_{10}\,p$")
+    ticks = [tick for tick in (0, 2, 5, 10, 100, 1000) if tick <= 1.5 * axes.get_ylim()[1]]
+    axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+    style.value_grid(axes, "y")
+    figure.legend(loc="outside upper center", ncols=min(5, len(changes)), handletextpad=0.1, columnspacing=1.2)
+    text = (
+        f"A point is a block of a child; {total - lost} of {total} lie above the dashed line, "
+        "what a single test must reach to be called among all of its map."
+    )
+    return Figure(figure, f"{caption} {text}".strip(), f"Points: evidence against change. {text}")
 
 
 def _checked(

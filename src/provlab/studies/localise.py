@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from provlab.errors import InputError
 from provlab.inference import pvalues
-from provlab.models.room import IN_MEMORY
+from provlab.models import room
 from provlab.statistics.base import BlockResult, Model, Options
 from provlab.statistics.phi_match import PhiMatch, keep_views
 from provlab.studies.lineage import published_table
@@ -216,7 +216,7 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     prepare = functools.cache(lambda side: _STATISTIC.prepare((a, b)[side], options))  # not at all if all is stored
     # a block of a is at hand while it meets all blocks of b, and these wait normalised
     first = functools.lru_cache(maxsize=1)(lambda i: prepare(0).block(i))
-    second = functools.cache(lambda j: keep_views(prepare(1).block(j), IN_MEMORY // shape[1]))
+    second = functools.cache(lambda j: keep_views(prepare(1).block(j), room.IN_MEMORY // shape[1]))
     sources = a.checkpoint.source, b.checkpoint.source
     results: dict[tuple[int, int], BlockResult] = {}
     with tqdm(total=shape[0] * shape[1], disable=not progress, leave=False, bar_format=BAR, desc="blocks") as bar:
@@ -270,3 +270,23 @@ def kept_blocks(parent: Model, child: Model) -> list[int] | None:
     published = published_maps().get((parent.checkpoint.source, child.checkpoint.source), {})
     complete = len(published) == child.anatomy.n_blocks
     return [published[block] for block in range(child.anatomy.n_blocks)] if complete else None
+
+
+def moved(parent: Model, child: Model, kept: Kept) -> NDArray[np.float64]:
+    """How far training moved each block's gate and up projections from what was cut out of the parent.
+
+    Returns
+    -------
+    array
+        ``(blocks of the child,)``: ||new - old|| / ||old|| of both projections together.
+    """
+    changes = []
+    for new, old in enumerate(kept.blocks):
+        begun, ended = (
+            np.concatenate([model.anatomy.read(model.checkpoint, role, block).numpy() for role in ("gate", "up")])
+            for model, block in ((parent, old), (child, new))
+        )
+        rows = np.concatenate([np.array(kept.mlp[new]) + side * parent.anatomy.mlp_width for side in (0, 1)])
+        cut = begun[np.ix_(rows, np.array(kept.model))]
+        changes.append(np.linalg.norm(ended - cut) / np.linalg.norm(cut))
+    return np.array(changes)
