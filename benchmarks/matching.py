@@ -1,65 +1,65 @@
 """MATCH against the reference way: float64 similarities and scipy's assignment, on the same matrices in the same run.
 
-Times are CPU seconds of this process, the smallest of three rounds in which both ways take turns; what can be compared
-between machines is the ratio. Run with sizes to choose: ``python benchmarks/matching.py 1024 4096``.
+Times are CPU seconds of this process; what can be compared between machines is the ratio. Sizes may be given, the rest
+is left as it is: ``python benchmarks/matching.py 1024 4096``; ``--memory`` and ``--match`` choose the parts.
 """
 
 import os
 import sys
-import time
-from collections.abc import Callable
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy starts its threads
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
+from provlab.inference import matching_speed as speed
 
-from provlab.inference.matching import match
-
-COLUMNS = 256
-ROUNDS = 3
-Matrix = NDArray[np.float32]
+SIZES = [2048, 4096, 8192]
+COLUMNS = 1024  # of the rows whose similarities are assigned; the assignment does not see them
+FULL = (11_008, 11_008, 4_096)  # an up projection of Llama-2-7B
 
 
-def reference(a: Matrix, b: Matrix) -> float:
-    """Algorithm 2 as a user would write it; returns the objective."""
-    x, y = (rows.astype(np.float64) for rows in (a, b))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    y /= np.linalg.norm(y, axis=1, keepdims=True)
-    similarity = x @ y.T
-    rows, columns = linear_sum_assignment(similarity, maximize=True)
-    return float(similarity[rows, columns].sum())
+def show(timing: speed.Timing) -> None:
+    """One line of the table."""
+    shape = f"{timing.rows:,} x {timing.others:,} x {timing.columns:,}"
+    same = "yes" if timing.error < 1e-6 else f"no, {timing.error:.1e} a row"
+    print(
+        f"{timing.kind:<20}{shape:>24}{timing.ours:>10.3f}s{timing.reference:>11.2f}s{timing.ratio:>8.1f}x"
+        f"  {same:<5}{'certified' if timing.certified else 'not certified'}",
+        flush=True,
+    )
 
 
-def seconds(run: Callable[[], float]) -> tuple[float, float]:
-    """CPU seconds and result of one call."""
-    started = time.process_time()
-    result = run()
-    return time.process_time() - started, result
-
-
-def pairs(n: int, rng: np.random.Generator) -> dict[str, tuple[Matrix, Matrix]]:
-    """Independent rows, and a noisy copy in which two thirds of each row's direction are left."""
-    a = rng.normal(size=(n, COLUMNS)).astype(np.float32)
-    b = rng.normal(size=(n, COLUMNS)).astype(np.float32)
-    return {"independent": (a, b), "noisy copy": (a, (a + b).astype(np.float32))}
+def assignments(sizes: list[int]) -> None:
+    """The assignment alone, and how it grows with the size."""
+    print(f"assignment{'':<10}{'rows x others x columns':>24}{'ours':>11}{'scipy':>12}{'ratio':>9}  same objective")
+    for kind in speed.KINDS:
+        timings = [speed.time_assignment(kind, n, n, COLUMNS, seed=n, rounds=3) for n in sizes]
+        for timing in timings:
+            show(timing)
+        if len(sizes) > 1:
+            ours = speed.exponent(sizes, [timing.ours for timing in timings])
+            theirs = speed.exponent(sizes, [timing.reference for timing in timings])
+            print(f"{'':<20}grows as n^{ours:.2f}, scipy as n^{theirs:.2f}")
 
 
 def main() -> None:
-    """Print one row a size and kind."""
-    sizes = [int(text) for text in sys.argv[1:]] or [512, 1024, 2048]
-    print(f"{'rows':<14}{'n':>7}{'match':>10}{'reference':>11}{'ratio':>8}  same objective")
-    for n in sizes:
-        for kind, (a, b) in pairs(n, np.random.default_rng(n)).items():
-            rounds = [
-                (seconds(lambda a=a, b=b: match(a, b).objective), seconds(lambda a=a, b=b: reference(a, b)))
-                for _ in range(ROUNDS)
-            ]
-            ours, theirs = (min(round_[way][0] for round_ in rounds) for way in (0, 1))
-            gap = abs(rounds[0][0][1] - rounds[0][1][1]) / n
-            same = "yes" if gap < 1e-6 else f"no, {gap:.1e} a row"
-            print(f"{kind:<14}{n:>7,}{ours:>9.3f}s{theirs:>10.3f}s{theirs / ours:>7.1f}x  {same}")
+    """Print the tables."""
+    options = {text for text in sys.argv[1:] if text.startswith("--")}
+    sizes = [int(text) for text in sys.argv[1:] if not text.startswith("--")]
+    if not options:
+        assignments(sizes or SIZES)
+    if not sizes and not options:
+        show(speed.time_assignment("independent", 8192, 14_336, COLUMNS, seed=1, rounds=3))
+        show(speed.time_assignment("independent", *FULL[:2], COLUMNS, seed=2, rounds=3))
+    shapes = [(n, n, n // 2) for n in sizes] or [FULL]
+    if not options or "--match" in options:
+        print("similarities and assignment")
+        for shape in shapes:
+            for kind in ("independent", "noisy copy"):
+                show(speed.time_match(kind, *shape, seed=3))
+    if not options or "--memory" in options:
+        for shape in shapes:
+            ours, theirs = (speed.peak_memory(way, *shape) for way in speed.MEMORY_WAYS)
+            print(f"peak memory above the inputs: {ours / 2**20:,.0f} MiB, scipy {theirs / 2**20:,.0f} MiB", end="; ")
+            print(f"{ours / theirs:.2f} of it")
 
 
 if __name__ == "__main__":

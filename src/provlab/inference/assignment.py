@@ -28,8 +28,10 @@ from numpy.typing import NDArray
 
 from provlab.inference.compiled import Floats, Integers, Reals, kernel, over_rows, read_only
 
-LIST = 16  # candidates a row; 32 cost more to find than they save, from 2,000 to 14,000 columns
-GROUPS = 128  # groups of columns of which only the largest entry is looked at first
+LIST = 16  # candidates a row; 32 cost more to find than they save, from 2,000 to 14,000 columns,
+SHORT_LIST = 8  # and these are enough for up to so many columns:
+FEW_COLUMNS = 1024
+GROUPS = 128  # groups of columns of which only the largest entry is looked at first, at most
 BIDS = 32  # bids a row, at most, that go to the limit; a second reading of a row counts as READING bids
 READING = 64
 READING_ON_THE_WAY = 16  # columns, likewise
@@ -75,7 +77,7 @@ class Solution:
 
 def room(n_rows: int, n_columns: int) -> Candidates:
     """Lists to be filled."""
-    k = min(LIST, n_columns)
+    k = min(LIST if n_columns > FEW_COLUMNS else SHORT_LIST, n_columns)
     return Candidates(np.empty((n_rows, k), np.int32), np.empty((n_rows, k)), np.empty(n_rows))
 
 
@@ -135,7 +137,7 @@ _FAST = {"nnan", "nsz"}
 
 @kernel(fastmath=_FAST)
 def _group_maxima(row: Reals, maxima: Floats) -> None:
-    """Largest entry of each group of columns; group g is every GROUPS-th column from g on."""
+    """Largest entry of each group of columns; group g is g and every column a number of groups further."""
     width = len(maxima)
     maxima[:] = -np.inf
     for first in range(0, len(row), width):
@@ -217,7 +219,7 @@ def _insert(best: Floats, found: int, value: float) -> int:
 def _fill(similarity: Reals, columns: Integers, values: Floats, bounds: Floats, start: int, stop: int) -> None:
     """Lists of the rows from `start` to `stop`, when nothing has a price."""
     m = similarity.shape[1]
-    maxima, best, prices = np.empty(min(GROUPS, m)), np.empty(columns.shape[1]), np.zeros(m)
+    maxima, best, prices = np.empty(min(GROUPS, 1 + m // 8)), np.empty(columns.shape[1]), np.zeros(m)
     for i in range(start, stop):
         _group_maxima(similarity[i], maxima)
         bounds[i] = _choose(similarity[i], prices, maxima, columns[i], values[i], best, i)
@@ -253,7 +255,7 @@ def _bid(
     """
     n, m = similarity.shape
     k = columns.shape[1]
-    maxima, best = np.empty(min(GROUPS, m)), np.empty(k)
+    maxima, best = np.empty(min(GROUPS, 1 + m // 8)), np.empty(k)
     waiting, n_waiting = np.empty(n, np.int32), 0
     for first in rows:
         i = first
@@ -299,7 +301,7 @@ def _let_go(
 ) -> Integers:
     """Take its column from each row that another would be worth more than `step` more; returns all rows without one."""
     n, m = similarity.shape
-    maxima, best = np.empty(min(GROUPS, m)), np.empty(columns.shape[1])
+    maxima, best = np.empty(min(GROUPS, 1 + m // 8)), np.empty(columns.shape[1])
     without, n_without = np.empty(n, np.int32), 0
     for i in range(n):
         if partners[i] != NONE:
@@ -349,7 +351,7 @@ def _augment(
     """
     m = similarity.shape[1]
     k = columns.shape[1]
-    maxima, best = np.empty(min(GROUPS, m)), np.empty(k)
+    maxima, best = np.empty(min(GROUPS, 1 + m // 8)), np.empty(k)
     far, before, new_worth = np.full(m, np.inf), np.empty(m, np.int32), np.empty(m)
     settled = np.zeros(m, np.bool_)
     touched, order = np.empty(m, np.int32), np.empty(m, np.int32)

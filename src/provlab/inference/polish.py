@@ -170,7 +170,7 @@ def _collect(
     similarity: Reals, prices: Floats, margin: float, limit: int, counts: Longs, start: int, stop: int
 ) -> Integers:
     m = similarity.shape[1]
-    maxima = np.empty(min(_GROUPS, m))
+    maxima = np.empty(min(_GROUPS, 1 + m // 8))
     columns = np.empty(4 * (stop - start) + m, np.int32)
     total = 0
     for i in range(start, stop):
@@ -198,7 +198,7 @@ def _any_unlisted(
     similarity: Reals, prices: Floats, floors: Floats, starts: Longs, columns: Integers, start: int, stop: int
 ) -> bool:
     m = similarity.shape[1]
-    maxima = np.empty(min(_GROUPS, m))
+    maxima = np.empty(min(_GROUPS, 1 + m // 8))
     listed = np.zeros(m, np.bool_)
     for i in range(start, stop):
         _maxima(similarity[i], prices, maxima)
