@@ -55,6 +55,33 @@ def test_a_teacher_gives_what_the_module_of_the_model_gives(label, tiny):
     assert (teacher.width, teacher.mlp_width) == (parts.width, parts.mlp_width)
 
 
+@pytest.mark.parametrize("label", ["llama", "phi3", "gpt2"])
+def test_the_block_itself_in_its_own_place_changes_nothing(label, tiny):
+    checkpoint = Checkpoint.open(tiny(label))
+    network = checkpoint.load_model(dtype=torch.float32, device="cpu")
+    ids = torch.from_numpy(TOKENS)
+    mask = torch.ones(TOKENS.shape)
+    with torch.no_grad():
+        plain = network(input_ids=ids, attention_mask=mask).logits
+        with distill.in_place(network, checkpoint, 1, block_mlp(checkpoint, 1)):
+            same = network(input_ids=ids, attention_mask=mask).logits
+        with distill.in_place(network, checkpoint, 1, torch.zeros_like):
+            other = network(input_ids=ids, attention_mask=mask).logits
+        after = network(input_ids=ids, attention_mask=mask).logits
+    np.testing.assert_allclose(same, plain, atol=2e-6)
+    assert (other - plain).abs().max() > 1e-4
+    assert torch.equal(after, plain)
+
+
+def test_an_mlp_that_is_no_module_cannot_be_replaced(tiny):
+    checkpoint = Checkpoint.open(tiny("bert_base"))
+    with (
+        pytest.raises(InputError, match="no module of its own"),
+        distill.in_place(checkpoint.load_model(dtype=torch.float32, device="cpu"), checkpoint, 0, torch.zeros_like),
+    ):
+        pass
+
+
 def test_activations_of_a_block_are_those_that_hooks_record(tiny):
     from provlab.models.activations import mlp_activations
 

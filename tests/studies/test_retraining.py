@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from provlab.errors import NotComparableError
+from provlab.errors import InputError, NotComparableError
 from provlab.inference import pvalues
 from provlab.models.distill import Point, Settings, Student
 from provlab.statistics.base import Options
@@ -80,3 +80,13 @@ def test_a_model_is_opened_retrained_and_compared(models, text):
     fresh = suspect.student(1, Settings(steps=3, batch=8, inputs="matched"), progress=False)
     again = retraining.compare(base.block(1), suspect.views(1, fresh), 1, options)
     assert again["phi_match"].matching.shape == (2, mlp.mlp_width)
+    # the loss is transformers' own, and the block itself in its place changes nothing
+    network = suspect.model.checkpoint.load_model(dtype=torch.float32, device="cpu")
+    ids = torch.from_numpy(suspect.tokens)
+    with torch.no_grad():
+        reference = float(network(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss)
+    assert suspect.loss() == pytest.approx(reference, rel=1e-5)
+    assert suspect.loss(1, mlp) == pytest.approx(reference, rel=1e-5)
+    assert suspect.loss(1, fresh) != pytest.approx(reference, rel=1e-5)
+    with pytest.raises(InputError, match="block and student belong together"):
+        suspect.loss(1)

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from provlab.errors import CheckpointError, InputError, ParameterError
 from provlab.files import atomic_file, cache_dir, digest
-from provlab.models.teachers import BlockMlp, Teacher, block_mlp, mlp_inputs, tensor_sha256
+from provlab.models.teachers import BlockMlp, Teacher, block_mlp, in_place, mlp_inputs, tensor_sha256
 
 # teachers come along, so that a caller needs one import
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Teacher",
     "block_mlp",
     "distill",
+    "in_place",
     "mlp_inputs",
     "relative_error",
 ]

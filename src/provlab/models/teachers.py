@@ -1,20 +1,25 @@
 """Single MLPs of a model as maps of their own, which a student can imitate (see `provlab.models.distill`)."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from torch.nn import functional
 
-from provlab.errors import CheckpointError, MissingRoleError
+from provlab.errors import CheckpointError, InputError, MissingRoleError
 from provlab.files import digest
 from provlab.models import anatomy as anatomy_module
 from provlab.models.activations import mlp_activations
 from provlab.models.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Teacher(Protocol):
@@ -149,6 +154,45 @@ def mlp_inputs(
         checkpoint, tokens, kinds=("input",), device=device, dtype=dtype, batch_size=batch_size, positions=positions
     )
     return [np.ascontiguousarray(columns.T) for columns in found["input"]]
+
+
+@contextmanager
+def in_place(
+    network: "PreTrainedModel", checkpoint: Checkpoint, block: int, student: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
+    """Let another map do the work of one block's MLP in a loaded model, while the context lasts.
+
+    Parameters
+    ----------
+    network
+        The model that the checkpoint loads as.
+    checkpoint
+        Says where the MLP is.
+    block
+        Which.
+    student
+        Float32 rows to rows on the CPU, such as a student; the constant that a bias of the down projection adds stays
+        the model's.
+
+    Raises
+    ------
+    InputError
+        The model has no module that is the MLP and nothing else (BERT).
+    """
+    parts = anatomy_module.of(checkpoint)
+    path, _, _ = parts.module("down", block).rpartition(".")
+    if path != parts.module("up", block).rpartition(".")[0]:
+        raise InputError(f"the MLP of {parts.architecture} is no module of its own: nothing can take its place")
+    constant = parts.read(checkpoint, "down_bias", block) if parts.has("down_bias") else torch.zeros(())
+
+    def instead(_: nn.Module, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+        return (student(given[0].to("cpu", torch.float32)) + constant).to(output)
+
+    handle = network.get_submodule(path).register_forward_hook(instead)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def tensor_sha256(tensor: torch.Tensor) -> str:

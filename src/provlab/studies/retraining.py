@@ -4,14 +4,18 @@ One block at a time means that all before it is as it was: what enters the block
 retraining, and the retrained model need never be assembled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.errors import InputError
 from provlab.inference import pvalues
-from provlab.models.distill import BlockMlp, Settings, Student, block_mlp, distill, mlp_inputs
+from provlab.models.activations import next_token_log_probs
+from provlab.models.distill import BlockMlp, Settings, Student, block_mlp, distill, in_place, mlp_inputs
 from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch, Views
@@ -32,11 +36,14 @@ class Retrained:
         The text that it reads, ``(n_sequences, sequence_length)``.
     inputs
         What enters the MLP of each block on that text, ``(positions, width)``.
+    options
+        Where and in which precision the model runs, and on what.
     """
 
     model: Model
     tokens: NDArray[np.int64] = field(repr=False)
     inputs: list[NDArray[np.float32]] = field(repr=False)
+    options: Options = field(repr=False)
 
     @classmethod
     def open(cls, source: str, options: Options, *, allow_pickle: bool = False) -> "Retrained":
@@ -50,7 +57,7 @@ class Retrained:
             dtype=options.torch_dtype,
             positions=options.kept_positions(),
         )
-        return cls(model, tokens, inputs)
+        return cls(model, tokens, inputs, options)
 
     def mlp(self, block: int) -> BlockMlp:
         """Return the MLP that is imitated."""
@@ -63,6 +70,30 @@ class Retrained:
     def views(self, block: int, student: Student) -> Views:
         """Gate and up activations of a retrained block on the text, as phi_MATCH compares them."""
         return as_views(student.activations(self.inputs[block]), self.tokens)
+
+    def loss(self, block: int | None = None, student: Callable[[Any], Any] | None = None) -> float:
+        """Return the model's mean loss on the text (nats a token), with a student in the place of one block's MLP.
+
+        Parameters
+        ----------
+        block, student
+            Which block, and what takes its place, a student or any other map of rows to rows; neither: the model as
+            it is.
+
+        Raises
+        ------
+        InputError
+            One of the two is missing.
+        """
+        if (block is None) != (student is None):
+            raise InputError("block and student belong together: give both or neither")
+        network = self.model.checkpoint.load_model(dtype=self.options.torch_dtype, device=self.options.device)
+        with ExitStack() as replaced:
+            if block is not None and student is not None:
+                replaced.enter_context(in_place(network, self.model.checkpoint, block, student))
+            batches = list(next_token_log_probs(network, self.tokens))
+        found = np.concatenate(batches).reshape(*self.tokens.shape, -1)[:, :-1]
+        return float(-np.take_along_axis(found, self.tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
 
 
 def as_views(activations: tuple[NDArray[np.float32], NDArray[np.float32]], tokens: NDArray[np.int64]) -> Views:
