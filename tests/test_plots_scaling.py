@@ -34,9 +34,9 @@ def test_a_column_is_missing():
 
 
 def test_bills_are_read_out():
-    rows = [Bill("here\n2 cores", {"read": 60.0, "assign": 3600.0}, 7200.0), Bill("there", {"read": 6.0}, 6.0)]
+    rows = [Bill("here\n2 cores", {"read": 60.0, "assign": 3600.0}, 7200.0), Bill("there", {"read": 1800.0}, 1800.0)]
     figure = bills(rows, caption="What to see.")
-    assert "here 2 cores: 1 h 01 min to 2 h 00 min; there: 6.0 s to 6.0 s" in figure.alt
+    assert "here 2 cores: 1.0 to 2.0 h; there: 0.5 h" in figure.alt
     assert figure.caption.startswith("What to see.")
     assert figure.png()[:4] == b"\x89PNG"
 

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.numbers import format_ratio, format_seconds
+from provlab.plots.numbers import format_ratio
 from provlab.plots.style import require, styled
 
 # ours, and what it is held against; further ways take the other lines
@@ -114,9 +114,9 @@ def bills(rows: Sequence[Bill], *, caption: str = "") -> Figure:
     worst = np.array([row.at_most for row in rows]) / 3600
     axes.hlines(heights, left, worst, color=style.INK, linewidth=1.0)
     axes.vlines(worst, heights - 0.12, heights + 0.12, color=style.INK, linewidth=1.0)
-    for height, row, total, most in zip(heights, rows, left, worst, strict=True):
+    for height, total, most in zip(heights, left, worst, strict=True):
         axes.annotate(
-            f"{format_seconds(3600 * total)} to {format_seconds(row.at_most)}",
+            _hours(total, most),
             (most, height),
             xytext=(5, 0),
             textcoords="offset points",
@@ -131,7 +131,13 @@ def bills(rows: Sequence[Bill], *, caption: str = "") -> Figure:
     axes.tick_params(axis="y", length=0)
     figure.legend(loc="outside upper center", ncols=len(parts), handlelength=1.4)
     text = "; ".join(
-        f"{' '.join(row.label.split())}: {format_seconds(sum(row.seconds.values()))} to {format_seconds(row.at_most)}"
-        for row in rows
+        f"{' '.join(row.label.split())}: {_hours(total, most)}"
+        for row, total, most in zip(rows, left, worst, strict=True)
     )
     return Figure(figure, f"{caption} {text}.".strip(), f"Stacked bars of hours by {', '.join(parts)}. {text}.")
+
+
+def _hours(low: float, high: float) -> str:
+    """Format an interval of hours for which two digits are enough."""
+    texts = [f"{hours:,.0f}" if hours >= 9.95 else f"{hours:.1f}" for hours in (low, high)]
+    return f"{texts[0]} h" if texts[0] == texts[1] else f"{texts[0]} to {texts[1]} h"

@@ -120,8 +120,8 @@ def measure_rates(*, seed: int = 0) -> Rates:
         call=call,
         permuted=_permuted(seed),
         divergence=_divergence(rng),
-        easy=fit(_assignments(rng, shared=False)),
-        hard=fit(_assignments(rng, shared=True)),
+        easy=fit(_assignments(rng, shared=False), last=3),
+        hard=fit(_assignments(rng, shared=True), last=3),
         cores=cores(),
         took=time.perf_counter() - began,
     )
@@ -132,12 +132,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def fit(times: dict[int, float]) -> Law:
-    """Fit a power law to seconds by size, through the largest size, by the slope of the last three.
+def fit(times: dict[int, float], *, last: int | None = None) -> Law:
+    """Fit a power law to seconds by size: the slope of the `last` sizes (of all by default), through the largest.
 
-    Fewer than two sizes grow with the cube, the worst case of an assignment.
+    One size alone is taken to grow with the cube, the worst case of an assignment.
     """
-    sizes = sorted(times)[-3:]
+    sizes = sorted(times)[-(last or len(times)) :]
     exponent = 3.0
     if len(sizes) > 1:
         exponent = float(np.polyfit(np.log(sizes), np.log([times[size] for size in sizes]), 1)[0])
