@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.inference import assignment, certificate
-from provlab.inference.cosine import UnitRows, cosines, cosines_float64
+from provlab.inference.cosine import UnitRows, cosines, cosines_float64, unit_rows
+from provlab.inference.dependent import distinct_best
 from provlab.inference.polish import polish
 
 
@@ -59,6 +60,9 @@ def best_by_cosine(
     unsigned
         For the absolute values of the cosines.
     """
+    if (distinct := distinct_best(first, second, order=order, unsigned=unsigned)) is not None:
+        indices, values = distinct
+        return Found(indices, float(values.sum()), 0.0, True)
     similarity = cosines(first, second, order=order, unsigned=unsigned)
     solution = assignment.solve(similarity)
     polished = polish(similarity, solution, first, second, order=order, unsigned=unsigned)
@@ -77,6 +81,9 @@ def warm(dtype: str) -> None:
     one = rng.random((40, 1))
     similarity = np.ascontiguousarray((one * rng.random(40)).astype(dtype))  # rank one: no kernel is left out
     solution = assignment.solve(similarity)
+    if dtype == "float32":
+        rows = unit_rows(one.astype(np.float32))
+        polish(similarity, solution, rows, rows)
     certificate.gap(similarity, solution.partners.astype(np.int64), solution.prices)
 
 

@@ -145,8 +145,8 @@ def assign(similarity: ArrayLike) -> Assignment:
     )
     if (exact := _exact(dtype.__name__)) is None:
         return _by_scipy(values)
-    # sums of entries near the end of the range would pass it: a power of two changes no digit
-    exponent = int(np.frexp(max(values.max(), -values.min()))[1])
+    # sums of float64 entries near the end of the range would pass it: a power of two changes no digit
+    exponent = int(np.frexp(max(values.max(), -values.min()))[1]) if values.dtype == np.float64 else 0
     shift = exponent if abs(exponent) > SAFE_EXPONENT else 0
     found = exact.best(np.ldexp(values, -shift) if shift else values)
     return Assignment(found.indices, _total(values, found.indices), math.ldexp(found.gap, shift), found.certified)

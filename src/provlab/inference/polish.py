@@ -118,7 +118,7 @@ def _near(
 
 def _cosines(first: UnitRows, second: UnitRows, starts: NDArray[np.int64], columns: NDArray[np.integer]) -> Floats:
     values = np.empty(len(columns))
-    sides = [(read_only(_plain(side.rows)), side.scales, side.lengths) for side in (first, second)]
+    sides = [(read_only(plain(side.rows)), side.scales, side.lengths) for side in (first, second)]
     partners = columns.astype(np.int64)
 
     def some(start: int, stop: int) -> None:
@@ -128,7 +128,7 @@ def _cosines(first: UnitRows, second: UnitRows, starts: NDArray[np.int64], colum
     return values
 
 
-def _plain(rows: NDArray[np.generic]) -> NDArray[np.generic]:
+def plain(rows: NDArray[np.generic]) -> NDArray[np.generic]:
     """Rows as the kernel takes them: float32 or float64, contiguous."""
     return np.ascontiguousarray(rows, rows.dtype if rows.dtype in (np.float32, np.float64) else np.float64)
 
