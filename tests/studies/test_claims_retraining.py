@@ -53,5 +53,6 @@ def test_without_blocks_nothing_is_judged(tmp_path):
 
 
 def test_the_row_judges_where_mlps_are_wide_enough():
+    assert ROW["predicate"]["name"] == "found_after_retraining"
     assert ROW["profiles"] == ["default", "paper"]
     assert (ROW["predicate"]["log10_p"], ROW["predicate"]["control"]) == (-12, -3)
