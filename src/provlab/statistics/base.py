@@ -314,9 +314,9 @@ def unit_rows_bytes(rows: int, columns: int) -> int:
 def matching_bytes(a: int, b: int, columns: int) -> int:
     """Bytes that MATCH of unit rows ``(a, columns)`` and ``(b, columns)`` takes above them.
 
-    The similarities, as much again for the assignment, and the second side in its random order.
+    The similarities in float32 with two thirds more for the assignment, rounded up, and some rows at a time.
     """
-    return 8 * a * b + unit_rows_bytes(b, columns)
+    return 8 * a * b + 8 * min(max(a, b), 1024) * columns
 
 
 def require_equal(statistic: Statistic, a: Model, b: Model, *measures: str) -> None:

@@ -25,7 +25,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 RETRIES = 2  # of a piece that ended in an error on a cluster's worker: another may be in better health
 CONNECT = 10  # seconds for a scheduler to answer, and for a first worker to be there
 #: what numbers may depend on: must be equal wherever the pieces of one study are done
-VERSIONS = ("provlab", "numpy", "scipy", "torch", "transformers", "tokenizers")
+VERSIONS = ("provlab", "numpy", "scipy", "numba", "torch", "transformers", "tokenizers")
 
 
 class Workers:
@@ -278,7 +278,13 @@ def cluster(
 
 def versions() -> dict[str, str]:
     """Versions, here, of what numbers may depend on."""
-    return {name: metadata.version(name) for name in VERSIONS}
+    found = {}
+    for name in VERSIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found
 
 
 def _check_workers(client: Any, address: str, resources: dict[str, float], timeout: float, least: int) -> None:
@@ -296,7 +302,7 @@ def _check_workers(client: Any, address: str, resources: dict[str, float], timeo
     here = versions()
     try:
         found = client.run(versions)
-    except (ImportError, OSError, metadata.PackageNotFoundError) as error:
+    except (ImportError, AttributeError, OSError) as error:  # not there, or an older one
         raise WorkerError(f"a worker of {address} cannot import provlab ({error}); install the same there") from error
     for worker, there in found.items():
         for name, version in here.items():
