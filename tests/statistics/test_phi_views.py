@@ -1,0 +1,103 @@
+"""Two ends of hidden units as two views: what they find, what hides from them, and what a norm makes indifferent."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from scipy.optimize import linear_sum_assignment
+
+from provlab import api
+from provlab.errors import NotComparableError
+from provlab.statistics import USUAL, get
+from provlab.statistics.base import Model, Options
+from provlab.statistics.phi_views import reads, writes
+
+SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def ungated(tmp_path_factory, models, save_model):
+    """A GPT-2, a child of it and a stranger, whose norms have weights of their own; the tokenizer of `models`."""
+    made = {}
+    networks = {}
+    for seed, name in enumerate(("base", "child", "stranger")):
+        torch.manual_seed(seed)
+        config = transformers.GPT2Config(
+            n_embd=24, n_inner=96, n_layer=2, n_head=4, vocab_size=300, n_positions=64, initializer_range=0.2
+        )
+        network = networks[name] = transformers.GPT2LMHeadModel(config).eval()
+        if name == "child":
+            network.load_state_dict(networks["base"].state_dict())
+        with torch.no_grad():
+            for key, parameter in network.named_parameters():
+                if name == "child":
+                    parameter.add_(0.2 * parameter.std(correction=0) * torch.randn(parameter.shape))
+                elif "ln_" in key and "weight" in key:
+                    parameter.mul_(1 + 0.3 * torch.rand(parameter.shape))
+        made[name] = str(save_model(network, tmp_path_factory.mktemp(name)))
+    return made
+
+
+def outcome(a, b, statistic, text):
+    return api.compare(a, b, statistics=[statistic], text=text, **SIZES).records[0].outcome
+
+
+def test_both_forms_find_a_child_and_no_stranger(ungated, text):
+    assert outcome(ungated["base"], ungated["child"], "phi_views", text).log10_p < -40
+    assert outcome(ungated["base"], ungated["stranger"], "phi_views", text).log10_p > -2
+    child, stranger = (outcome(ungated["base"], ungated[who], "phi_views_outer", text) for who in ("child", "stranger"))
+    assert child.log10_p is None
+    assert child.value > 0.6
+    assert abs(stranger.value) < 0.3
+    assert {"nominal", "floor", "n"} <= set(child.blocks[0].detail)
+
+
+@pytest.mark.parametrize(("kind", "hides"), [("T1", True), ("T2", False), ("T3", True), ("T5", False)])
+def test_what_hides_from_the_weights_does_not_hide_from_outside(ungated, text, kind, hides):
+    copy = f"disguised:{kind}:{ungated['base']}"
+    assert (outcome(ungated["base"], copy, "phi_views", text).log10_p > -3) == hides
+    assert outcome(ungated["base"], copy, "phi_views_outer", text).value == pytest.approx(1, abs=1e-6)
+
+
+def test_gated_models_have_two_ends_as_well(models, text):
+    assert outcome(models["base"], models["tuned"], "phi_views", text).log10_p < -5
+    assert outcome(models["base"], models["stranger"], "phi_views", text).log10_p > -3
+
+
+def test_by_its_definition(ungated):
+    """Block 1 in float64 by scipy: rows times the norm's weights without their mean, columns without theirs."""
+    sides, checked = [], []
+    for name in ("base", "child"):
+        network = transformers.AutoModelForCausalLM.from_pretrained(ungated[name], dtype=torch.float32)
+        block = network.transformer.h[1]
+        gain = block.ln_2.weight.detach().double()
+        rows = block.mlp.c_fc.weight.detach().double().T * gain
+        columns = block.mlp.c_proj.weight.detach().double()
+        sides.append([(end - end.mean(1, keepdim=True)).numpy() for end in (rows, columns)])
+        model = Model.open(ungated[name])
+        checked.append([reads(model, 1).numpy(), writes(model, 1).numpy()])
+    np.testing.assert_allclose(np.array(sides), np.array(checked), atol=1e-12)
+    partners = []
+    for a, b in zip(*sides, strict=True):
+        unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (a, b)]
+        partners.append(linear_sum_assignment(unit[0] @ unit[1].T, maximize=True)[1])
+    statistic = get("phi_views")
+    blocks = [statistic.prepare(Model.open(ungated[name]), Options()).block(1) for name in ("base", "child")]
+    result = statistic.compare_block(*blocks, 1, Options())
+    np.testing.assert_array_equal(result.matching, partners)
+
+
+def test_need_covers_what_is_held(ungated, text):
+    for name in ("phi_views", "phi_views_outer"):
+        statistic, model = get(name), Model.open(ungated["base"])
+        options = Options(text=text, n_sequences=4, sequence_length=16)
+        need = statistic.need(model, 0, options)
+        block = statistic.prepare(model, options).block(0)
+        assert need.features >= sum(side.unit.nbytes for side in block[:2])
+        assert set(need.tensors) <= set(model.checkpoint.tensor_names)
+
+
+def test_refusals(ungated, models, text):
+    with pytest.raises(NotComparableError, match="blocks"):
+        api.compare(ungated["base"], models["base"], statistics=["phi_views"], text=text, **SIZES)
+    assert not {"phi_views", "phi_views_outer"} & set(USUAL)
