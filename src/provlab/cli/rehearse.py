@@ -37,7 +37,9 @@ def add(commands: "Commands") -> None:
     )
     parser.add_argument("--sequences", type=int, default=32, metavar="N", help="inputs of phi_match (default: 32)")
     parser.add_argument("--sequence-length", type=int, default=64, metavar="N", help="tokens in each (default: 64)")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 (default: cpu)")
+    parser.add_argument(
+        "--device", default="cpu", help="where phi_match runs the models: cpu, cuda, cuda:1 (default: cpu)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of everything (default: 0)")
     parser.add_argument(
         "--models", type=int, default=21, metavar="N", help="extrapolate to all pairs of N (default: 21)"

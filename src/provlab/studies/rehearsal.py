@@ -179,7 +179,7 @@ def rehearse(
     n_sequences, sequence_length : int
         Random tokens for phi_match.
     device : str
-        Where to compute.
+        Where models are run for phi_match; matching is done by the processor.
     seed : int
         Of everything.
     folder : Path, optional
