@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
 
 from provlab import zoo
 from provlab.inference.matching import match_shuffled, unit_rows
@@ -153,6 +154,7 @@ def widths_grow() -> None:
 
 
 if __name__ == "__main__":
+    logging.disable_progress_bar()
     given = [int(text) for text in sys.argv[1:3]] or [1_024, 768]
     study((given[0], given[-1]))
     widths_grow()
