@@ -50,7 +50,7 @@ def frames():
             for c, m in ((0.0, -0.3), (0.8, -20.0), (1.0, -1166.0))
         ]
     )
-    trained = pd.DataFrame([{"recipe": "penalised", "cosine": 0.1, "median": -0.3, "low": -1.5, "high": -0.1}])
+    trained = pd.DataFrame([{"recipe": "penalised", "cosine": 0.1, "log10_p": -0.3}])
     return dial, trained
 
 

@@ -72,10 +72,13 @@ def parallel_rows(dial: pd.DataFrame, trained: pd.DataFrame, *, caption: str = "
     dial
         Columns cosine, teachers (who the MLPs are), median, low and high of log10 p: rows made parallel by hand.
     trained
-        Columns cosine, recipe, median, low and high: students.
+        Columns cosine, recipe and log10_p: one pair of students a row, with the smaller of their two cosines.
     """
-    for name, frame in (("dial", dial), ("trained", trained)):
-        missing = {"cosine", "median", "low", "high"} - set(frame.columns)
+    for name, frame, columns in (
+        ("dial", dial, {"cosine", "teachers", "median", "low", "high"}),
+        ("trained", trained, {"cosine", "recipe", "log10_p"}),
+    ):
+        missing = columns - set(frame.columns)
         require(not missing, f"{name} lacks {', '.join(sorted(missing))}")
     figure = style.canvas(3.0, 5.2)
     axes = figure.add_subplot()
@@ -87,11 +90,11 @@ def parallel_rows(dial: pd.DataFrame, trained: pd.DataFrame, *, caption: str = "
             label=f"by hand, {teachers}",
         )  # fmt: skip
         axes.vlines(rows["cosine"], -rows["high"], -rows["low"], color=colors[i % 2], linewidth=1.0)
-    for i, row in enumerate(trained.itertuples()):
-        axes.errorbar(
-            row.cosine, -row.median, yerr=[[row.high - row.median], [row.median - row.low]],
-            fmt=style.MARKERS[3 + i % 4], color=style.FAMILY_COLORS[i % 3], markersize=6, linewidth=1.0,
-            label=f"students, {row.recipe}",
+    for i, (recipe, group) in enumerate(trained.groupby("recipe", sort=False)):
+        axes.plot(
+            group["cosine"], -group["log10_p"], linestyle="", marker=style.MARKERS[2 + i % 5],
+            color=style.FAMILY_COLORS[i % 3], markersize=4, markerfacecolor="none", markeredgewidth=0.9, clip_on=False,
+            label=f"students, {recipe}",
         )  # fmt: skip
     axes.set_yscale("symlog", linthresh=_LINEAR, linscale=1.0)
     axes.set_ylim(bottom=0)
@@ -103,12 +106,15 @@ def parallel_rows(dial: pd.DataFrame, trained: pd.DataFrame, *, caption: str = "
         f"{teachers}: from {format_log10_p(group['median'].max())} to {format_log10_p(group['median'].min())}"
         for teachers, group in dial.groupby("teachers", sort=False)
     ]
-    text = "Median over pairs, with the smallest and the largest."
+    text = (
+        "Lines: median over pairs made by hand, with the smallest and the largest. Points: pairs of students, at the "
+        "less parallel of the two."
+    )
     return Figure(figure, f"{caption} {text}".strip(), f"Curves over the cosine. Median log10 p, {'; '.join(ends)}.")
 
 
 def _plain_ticks(axes: Axes, largest: float, axis: str = "x") -> None:
-    ticks = [0.0, 1.0, 2.0, 3.0, *(t for t in (10.0, 30.0, 100.0, 300.0, 1000.0) if t <= max(10.0, largest * 1.1))]
+    ticks = [0.0, 1.0, 2.0, 3.0, *(t for t in (5.0, 10.0, 30.0, 100.0, 300.0, 1000.0) if t <= max(10.0, largest * 1.1))]
     set_ticks = axes.set_xticks if axis == "x" else axes.set_yticks
     set_ticks(ticks, [f"{t:g}" for t in ticks])
     set_ticks([], minor=True)
