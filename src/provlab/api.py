@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from provlab import statistics as registry
 from provlab import zoo
 from provlab.errors import InputError, NotComparableError, ProvlabError
 from provlab.report import Comparison, StudyReport, describe
-from provlab.statistics.base import Options
+from provlab.statistics.base import Options, devices_elsewhere
 from provlab.studies.lineage import Lineage, tree_order
 from provlab.studies.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.studies.store import Store
@@ -141,26 +141,27 @@ def study(
     the Dask cluster of `provlab.studies.executors.cluster`; records are the same. A script that asks for workers must
     stand under ``if __name__ == "__main__":``.
     """
-    names = registry.checked_names(statistics)
-    options = Options(**settings)  # type: ignore[arg-type]
-    models = expand(models)
-    for pair in pairs or ():
-        if unknown := set(pair) - set(models):
-            raise InputError(f"pairs name {min(unknown)}, which is not among the models")
-    _train_missing(models)
-    bench = open_models(models, allow_pickle=allow_pickle)
-    options = with_common_vocabulary(_with_text(options, names, text), bench.models)
-    records = run_pairs(
-        bench,
-        names,
-        options,
-        store=store,
-        blocks=blocks,
-        pairs=pairs,
-        progress=progress,
-        memory=memory,
-        workers=workers,
-        executor=executor,
-    )
-    described = tuple(describe(source, model) for source, model in bench.models.items())
-    return StudyReport(tuple(models), tuple(names), described, tuple(records), options, Lineage.of(models))
+    with devices_elsewhere() if executor is not None else nullcontext():
+        names = registry.checked_names(statistics)
+        options = Options(**settings)  # type: ignore[arg-type]
+        models = expand(models)
+        for pair in pairs or ():
+            if unknown := set(pair) - set(models):
+                raise InputError(f"pairs name {min(unknown)}, which is not among the models")
+        _train_missing(models)
+        bench = open_models(models, allow_pickle=allow_pickle)
+        options = with_common_vocabulary(_with_text(options, names, text), bench.models)
+        records = run_pairs(
+            bench,
+            names,
+            options,
+            store=store,
+            blocks=blocks,
+            pairs=pairs,
+            progress=progress,
+            memory=memory,
+            workers=workers,
+            executor=executor,
+        )
+        described = tuple(describe(source, model) for source, model in bench.models.items())
+        return StudyReport(tuple(models), tuple(names), described, tuple(records), options, Lineage.of(models))

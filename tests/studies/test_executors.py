@@ -13,6 +13,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 
 import pytest
 
+from provlab import api
 from provlab.errors import InputError, ParameterError, WorkerError
 from provlab.models.counting import counting
 from provlab.statistics.base import Options
@@ -259,6 +260,14 @@ def test_what_travels_is_small(models, options, monkeypatch):
     for piece, size in sent:
         reads_text = isinstance(piece, units.PassTask) or piece.statistic == "phi_match"
         assert size < 8000 + (len(options.text) if reads_text else 0)
+
+
+def test_a_device_that_only_the_workers_have(models):
+    with ThreadPoolExecutor(1) as threads:
+        report = api.study(list(models.values())[:2], statistics=["phi_u"], executor=threads, device="cuda:99")
+    assert report.to_json()["parameters"]["device"] == "cuda:99"
+    with pytest.raises(ParameterError, match="device 'cuda:99' cannot be used on this machine"):
+        api.study(list(models.values())[:2], statistics=["phi_u"], device="cuda:99")
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True, "2"])

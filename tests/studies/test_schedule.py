@@ -18,7 +18,6 @@ from provlab.statistics.base import Options, tensor_bytes
 from provlab.studies import memory, schedule
 from provlab.studies.memory import Budget, budget_for, parse
 from provlab.studies.pairs import open_models, run_pairs
-from provlab.studies.reading import measure_reads
 from provlab.studies.schedule import Group, plan
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3  # of the tiny models
@@ -51,11 +50,15 @@ def tight(monkeypatch, room):
 
 
 def test_twenty_one_models_are_read_once_and_pair_by_pair_twenty_times(many, options):
-    reads = measure_reads(many, "phi_u", options)
-    assert reads.n_pairs == 210
-    assert reads.needed == 21 * UP
-    assert reads.ratio_together <= 1.05
-    assert reads.ratio_apart == pytest.approx(20)
+    bench = open_models(many)
+    with counting() as together:
+        records = run_pairs(bench, ["phi_u"], options, progress=False)
+    assert len(records) == 210
+    assert together.tensors <= 1.05 * 21 * UP
+    with counting() as apart:
+        for pair in combinations(many, 2):
+            run_pairs(bench, ["phi_u"], options, pairs=[pair], progress=False)
+    assert apart.tensors == 20 * 21 * UP
 
 
 @pytest.mark.parametrize("statistic", USUAL)

@@ -9,8 +9,10 @@ tensor twice.
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -34,6 +36,19 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+
+
+_elsewhere: ContextVar[bool] = ContextVar("provlab_elsewhere", default=False)
+
+
+@contextmanager
+def devices_elsewhere() -> Iterator[None]:
+    """Within, options may name a device that this machine lacks: others will compute on it."""
+    token = _elsewhere.set(True)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
 
 
 def _check_device(device: str) -> None:
@@ -91,7 +106,8 @@ class Options:
                 raise ParameterError(f"{name} must be a whole number of at least 1, not {value!r}")
         if self.dtype not in DTYPES:
             raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}")
-        _check_device(self.device)
+        if not _elsewhere.get():
+            _check_device(self.device)
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
             raise ParameterError(f"seed must be a whole number of at least 0, not {self.seed!r}")
 
@@ -121,7 +137,7 @@ class Options:
 
     def as_record(self) -> dict[str, Any]:
         """All options as JSON-able data, the text by its hash."""
-        return {**asdict(replace(self, text="")), "text": self.text_sha256}
+        return {**asdict(self), "text": self.text_sha256}
 
 
 @dataclass(frozen=True)

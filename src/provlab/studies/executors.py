@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from concurrent.futures import ProcessPoolExecutor as Pool
 from contextlib import contextmanager
@@ -130,7 +130,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 def completed(
     tasks: Sequence[Task], workers: Workers, *, ready: Callable[[Task, set[str]], bool]
-) -> Iterator[tuple[Task, Done]]:
+) -> Generator[tuple[Task, Done], None, None]:
     """Hand out all tasks and yield each with its result as it comes.
 
     Parameters

@@ -7,7 +7,7 @@ finished goes to the store at once. What fails for one pair becomes a record wit
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -107,7 +107,8 @@ def run_pairs(
     workers : int
         Processes on this machine; 1 is this process itself.
     executor : Executor, optional
-        Does the work in place of processes of our own; `memory` is then that of each of its workers.
+        Does the work in place of processes of our own; `memory` is then that of each of its workers, and by default
+        what is free here.
 
     Returns
     -------
@@ -227,17 +228,18 @@ def _run_elsewhere(schedule: Schedule, ledgers: Mapping[str, Ledger], shelf: She
     def ready(task: Task, passed: set[str]) -> bool:
         return isinstance(task, PassTask) or not task.folders or not (awaited & set(task.models)) - passed
 
-    for task, done in completed(tasks, crew, ready=ready):
-        counting.add(done.count)
-        for what, result in done.found:
-            if isinstance(task, UnitTask):
-                assert result is not None
-                ledgers[task.statistic].take(what, task.block, result)
+    with closing(completed(tasks, crew, ready=ready)) as results:  # at once, also if we are stopped between two results
+        for task, done in results:
+            counting.add(done.count)
+            for what, result in done.found:
+                if isinstance(task, UnitTask):
+                    assert result is not None
+                    ledgers[task.statistic].take(what, task.block, result)
+                    bar.update()
+                elif result is not None:  # a pass that failed, for all pairs that need it
+                    for unit in schedule.units:
+                        for pair in unit.pairs:
+                            if unit.statistic == what and task.model.source in pair:
+                                ledgers[what].take(pair, None, result)
+            if isinstance(task, PassTask):
                 bar.update()
-            elif result is not None:  # a pass that failed, for all pairs that need it
-                for unit in schedule.units:
-                    for pair in unit.pairs:
-                        if unit.statistic == what and task.model.source in pair:
-                            ledgers[what].take(pair, None, result)
-        if isinstance(task, PassTask):
-            bar.update()
