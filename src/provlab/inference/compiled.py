@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
+ENTRIES = 2**21  # of a matrix for each thread beyond the first; with fewer it does not pay
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -55,9 +56,9 @@ def over_rows(work: Callable[[int, int], Any], n_rows: int, cost: int) -> list[A
     n_rows : int
         Their number.
     cost : int
-        Entries that are read for all rows; below a million or so a thread does not pay.
+        Entries that are read for all rows.
     """
-    n_threads = min(threads(), n_rows, 1 + cost // 2**21)
+    n_threads = min(threads(), n_rows, 1 + cost // ENTRIES)
     if n_threads == 1:
         return [work(0, n_rows)]
     bounds = [n_rows * part // n_threads for part in range(n_threads + 1)]
