@@ -34,7 +34,7 @@ def trained(teacher, settings, folder, **given):
 # Teachers -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", ["llama", "phi3", "gpt2", "gemma2", "gpt_neox", "qwen2"])
+@pytest.mark.parametrize("label", ["llama", "llama_biased", "phi3", "gpt2", "gemma2", "gpt_neox"])
 def test_a_teacher_gives_what_the_module_of_the_model_gives(label, tiny):
     checkpoint = Checkpoint.open(tiny(label))
     parts = anatomy.of(checkpoint)
