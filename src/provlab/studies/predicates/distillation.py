@@ -74,4 +74,4 @@ def _reasons(evidence: Evidence, same: str, gated: str, level: float) -> str:
             f"and of independent MLPs in their perfect gated form, whose gate and up rows are one, {n} of "
             f"{perfect.size}, the largest at {log10_words(float(perfect.max()))}"
         )
-    return " ".join(told)
+    return ", ".join(told)
