@@ -211,9 +211,9 @@ def test_polish_mends_what_float32_got_wrong(shape):
         assert polished is not None
         exact = cosines_by_definition(A, B)
         best = objective_by_scipy(exact)
-        assert objective_of(exact, polished.partners) == pytest.approx(best, rel=0, abs=1e-13)
+        assert objective_of(exact, polished.partners) == pytest.approx(best, rel=0, abs=1e-12)
         assert polished.gap <= certificate.tolerance(polished.values, polished.prices)
-        mended += best - objective_of(exact, solution.partners) > 1e-15
+        mended += best - objective_of(exact, solution.partners) > 1e-12
     assert mended > 0  # else the test would show nothing
 
 
