@@ -2,9 +2,7 @@
 
 import json
 
-import numpy as np
 import pytest
-import torch
 
 from provlab import cli, zoo
 from provlab.errors import CheckpointError, InputError
@@ -13,7 +11,7 @@ from provlab.models.synthetic import shape, synthesise
 from provlab.statistics.base import Options
 from provlab.studies import planning
 from provlab.studies.planning import estimate, shapes_of
-from provlab.studies.rates import Law, Rates, fit, measure_rates, rows_of_two
+from provlab.studies.rates import Law, Rates, fit, measure_rates, with_threads
 
 OPTIONS = Options()
 # a machine of round numbers: an assignment of n rows takes (n / 1000)^2 or ten times as many seconds
@@ -158,15 +156,11 @@ def test_one_size_grows_with_the_cube():
     assert fit({256: 0.1}).exponent == 3.0
 
 
-def test_rows_share_directions_or_do_not():
-    """Cosines of unrelated rows have the standard deviation 1/sqrt(d); shared directions make it larger."""
-    rng = np.random.default_rng(0)
-    spreads = []
-    for shared in (False, True):
-        a, b = (torch.from_numpy(rows) for rows in rows_of_two(200, 128, rng, shared=shared))
-        spreads.append(float(torch.nn.functional.cosine_similarity(a[:, None], b[None], dim=2).std()))
-    assert spreads[0] == pytest.approx(128**-0.5, rel=0.05)
-    assert spreads[1] > 2 * spreads[0]
+def test_threads_are_those_of_fresh_processes():
+    """One process; with one thread no more CPU time can pass than by the clock."""
+    found = with_threads([1], 256, 64)
+    assert list(found) == [1]
+    assert 0 < found[1].cpu_seconds < 1.2 * found[1].seconds + 0.05
 
 
 def test_this_machine_has_rates(monkeypatch):

@@ -6,11 +6,14 @@ that share no direction are the easiest case, rows that share a few strong ones,
 """
 
 import hashlib
+import json
 import math
 import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,16 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab import statistics
-from provlab.inference import pvalues
+from provlab.inference import matching_speed, pvalues
 from provlab.inference.matching import assign, cosine_similarity, match_shuffled, unit_rows
 from provlab.models import synthetic
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_jsd import jensen_shannon
+from provlab.studies.cost import Cost
 
 _SIZES = (256, 512, 1024, 2048, 4096)
 _ENOUGH = 0.33  # CPU seconds after which no larger assignment is tried
 _COLUMNS = 128
-_SHARED = 8  # strong directions that all rows share
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _BLOCK = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8}
 _FILE = 2**26  # bytes written and read back
 
@@ -90,13 +94,8 @@ class Rates:
 
 def warm_up() -> None:
     """Let happen what happens on first use: threads start, loops are compiled or fetched from their cache."""
-    rng = np.random.default_rng(0)
-    matrix = rng.standard_normal((512, 64), dtype=np.float32)
-    _product(matrix)
-    for other in (rng.standard_normal((512, 64), dtype=np.float32), matrix + 0.5):
-        match_shuffled(matrix, other, seed=0)
-        match_shuffled(unit_rows(matrix), unit_rows(other), seed=0)
-        assign(cosine_similarity(matrix, other))
+    for kind in ("independent", "noisy copy"):  # which take different ways
+        matching_speed.time_match(kind, 512, 512, 64, seed=0)
 
 
 def measure_rates(*, seed: int = 0) -> Rates:
@@ -120,8 +119,8 @@ def measure_rates(*, seed: int = 0) -> Rates:
         call=call,
         permuted=_permuted(seed),
         divergence=_divergence(rng),
-        easy=fit(_assignments(rng, shared=False), last=3),
-        hard=fit(_assignments(rng, shared=True), last=3),
+        easy=fit(_assignments("independent", rng)),
+        hard=fit(_assignments("shared directions", rng)),
         cores=cores(),
         took=time.perf_counter() - began,
     )
@@ -132,33 +131,50 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def fit(times: dict[int, float], *, last: int | None = None) -> Law:
-    """Fit a power law to seconds by size: the slope of the `last` sizes (of all by default), through the largest.
+def fit(times: dict[int, float]) -> Law:
+    """Fit a power law to seconds by size: the slope of the last three, through the largest.
 
     One size alone is taken to grow with the cube, the worst case of an assignment.
     """
-    sizes = sorted(times)[-(last or len(times)) :]
-    exponent = 3.0
-    if len(sizes) > 1:
-        exponent = float(np.polyfit(np.log(sizes), np.log([times[size] for size in sizes]), 1)[0])
+    sizes = sorted(times)[-3:]
+    exponent = matching_speed.exponent(sizes, [times[size] for size in sizes]) if len(sizes) > 1 else 3.0
     return Law(sizes[-1], times[sizes[-1]], float(np.clip(exponent, 1.0, 3.5)))
 
 
-def rows_of_two(n: int, columns: int, rng: np.random.Generator, *, shared: bool) -> tuple[Matrix, Matrix]:
-    """Rows of two models trained apart: without anything in common, or with strong directions that all share."""
-    a, b = (rng.standard_normal((n, columns), dtype=np.float32) for _ in range(2))
-    if shared:
-        directions = rng.standard_normal((_SHARED, columns), dtype=np.float32)
-        for rows in (a, b):
-            rows += rng.standard_normal((n, _SHARED), dtype=np.float32) @ directions
-    return a, b
+def with_threads(counts: Sequence[int], n: int, columns: int) -> dict[int, Cost]:
+    """Match two matrices of independent rows in fresh processes that use so many threads each.
+
+    How many threads a process uses is settled when its libraries are loaded, so that one process cannot try two.
+
+    Returns
+    -------
+    dict
+        Number of threads -> cost of the quicker of two rounds.
+    """
+    code = (
+        "import json, sys, numpy\n"
+        "from provlab.inference import matching, matching_speed\n"
+        "from provlab.studies.cost import measure\n"
+        "n, columns = map(int, sys.argv[1:])\n"
+        "a, b = matching_speed.pair('independent', n, n, columns, rng=numpy.random.default_rng(0))\n"
+        "matching_speed.warm_up()\n"
+        "costs = [measure(lambda: matching.match(a, b))[1] for _ in range(2)]\n"
+        "print(json.dumps(vars(min(costs, key=lambda cost: cost.seconds))))\n"
+    )
+    found = {}
+    for count in counts:
+        limits = dict.fromkeys(_THREADS, str(count))
+        command = [sys.executable, "-c", code, str(n), str(columns)]
+        answer = subprocess.run(command, env=os.environ | limits, capture_output=True, text=True, check=True)
+        found[count] = Cost(**json.loads(answer.stdout.splitlines()[-1]))
+    return found
 
 
-def _assignments(rng: np.random.Generator, *, shared: bool) -> dict[int, float]:
-    """CPU seconds of one assignment by size."""
+def _assignments(kind: str, rng: np.random.Generator) -> dict[int, float]:
+    """CPU seconds of one assignment by size, for one kind of rows."""
     found: dict[int, float] = {}
     for n in _SIZES:
-        similarity = cosine_similarity(*rows_of_two(n, _COLUMNS, rng, shared=shared))
+        similarity = cosine_similarity(*matching_speed.pair(kind, n, n, _COLUMNS, rng=rng))
         found[n] = _fastest(partial(assign, similarity), 2 if n < 2048 else 1)
         if found[n] > _ENOUGH:
             break
