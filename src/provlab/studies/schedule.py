@@ -242,7 +242,8 @@ def lay_out(todo: Todo, models: Mapping[str, Model], options: Options, budget: B
     refused: list[Refused] = []
     passes = list(_passes(todo, models, options, budget, refused))
     kept = sum(step.features for step in passes)
-    on_disk = spill or 2 * kept > budget.process
+    most = max((step.peak for step in passes), default=0)
+    on_disk = spill or max(2 * kept, kept + most) > budget.process
     room = budget.process - (0 if on_disk else kept)
     unmade = {(one.statistic, pair) for one in refused for pair in one.pairs}
     units: list[Unit] = []
