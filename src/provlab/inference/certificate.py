@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from provlab.inference.compiled import Floats, Reals, kernel, over_rows, read_only
 
-ROUNDING = 16 * 2.0**-53  # of a row's gain, relative to the largest price or similarity
+ROUNDING = 64 * 2.0**-53  # of a row's gain, relative to the largest price or similarity
 
 
 def gap(similarity: NDArray[np.floating], indices: NDArray[np.integer], prices: NDArray[np.float64]) -> float:

@@ -91,7 +91,7 @@ def polish(
         partners, prices, own, tops = found.partners.copy(), found.prices.copy(), np.empty(n), np.empty(n)
         if n < similarity.shape[1]:
             prices[partners] += error / 2  # room to come down: where columns are left over, no price may be negative
-        tiny = ROUNDING / 2 * max(np.abs(values).max(), prices.max())
+        tiny = ROUNDING / 8 * max(np.abs(values).max(), prices.max())
         _settle(starts, columns, values, partners, prices, own, tops, tiny, SWEEPS)
         if not _hidden(similarity, prices, tops - error, starts, columns):
             gap = float((tops - (own - prices[partners])).sum()) + left_over(partners, prices)
