@@ -41,7 +41,7 @@ MAY_IMPORT = {
 WITHOUT = {
     "inference": (
         {"torch", "transformers", "safetensors", "huggingface_hub", "pandas", "matplotlib"},
-        {"example_one", "null_training"},
+        {"example_one", "null_training", "on_device"},
     ),
     "models": ({"pandas", "matplotlib", "scipy", "papermill"}, set()),
     "statistics": ({"transformers", "huggingface_hub", "matplotlib", "pandas", "papermill"}, set()),

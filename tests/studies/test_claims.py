@@ -85,7 +85,15 @@ def test_of_an_empty_store_nothing_was_run(tmp_path):
     json.dumps(rows, allow_nan=False)
     text = claims.as_text(rows)
     assert text.startswith("0 claims hold, 0 fail, 38 not run")
-    assert "no experiment in this edition: " in text
+    assert "no experiment" not in text
+
+
+def test_a_claim_without_an_experiment_says_so(tmp_path, monkeypatch):
+    bare = {key: value for key, value in ROWS[0].items() if key not in ("experiment", "predicate", "profiles")}
+    monkeypatch.setattr(claims, "load_claims", lambda: [bare, *ROWS[1:]])
+    rows = claims.evaluate(Store(tmp_path))
+    assert rows[0]["why"] == "this edition of the study has no experiment for it"
+    assert claims.as_text(rows).endswith(f"no experiment in this edition: {IDS[0]}")
 
 
 def test_a_claim_is_not_judged_in_another_profile(tmp_path):
