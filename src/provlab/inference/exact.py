@@ -47,7 +47,12 @@ def best(similarity: NDArray[np.floating]) -> Found:
 
 
 def best_by_cosine(
-    first: UnitRows, second: UnitRows, *, order: NDArray[np.integer] | None = None, unsigned: bool = False
+    first: UnitRows,
+    second: UnitRows,
+    *,
+    order: NDArray[np.integer] | None = None,
+    unsigned: bool = False,
+    device: str = "cpu",
 ) -> Found:
     """Best assignment for the float64 cosines of the rows of two matrices, of which the first has no more rows.
 
@@ -59,12 +64,20 @@ def best_by_cosine(
         The columns are the rows of `second` in this order, and `indices` count in it.
     unsigned
         For the absolute values of the cosines.
+    device
+        Where the product is computed and candidates are searched, as torch names it.
     """
     if (distinct := distinct_best(first, second, order=order, unsigned=unsigned)) is not None:
         indices, values = distinct
         return Found(indices, float(values.sum()), 0.0, True)
-    similarity = cosines(first, second, order=order, unsigned=unsigned)
-    solution = assignment.solve(similarity)
+    candidates = None
+    if device == "cpu":
+        similarity = cosines(first, second, order=order, unsigned=unsigned)
+    else:
+        from provlab.inference import on_device  # torch is not needed otherwise
+
+        similarity, candidates = on_device.cosines_and_candidates(first, second, device, order=order, unsigned=unsigned)
+    solution = assignment.solve(similarity, candidates)
     polished = polish(similarity, solution, first, second, order=order, unsigned=unsigned)
     if polished is not None:
         indices = polished.partners.astype(np.int64)

@@ -65,7 +65,7 @@ class Assignment:
     certified: bool = False
 
 
-def match(W1: Rows, W2: Rows, *, unsigned: bool = False) -> Assignment:
+def match(W1: Rows, W2: Rows, *, unsigned: bool = False, device: str = "cpu") -> Assignment:
     """Match the rows of two matrices by cosine similarity.
 
     Parameters
@@ -75,6 +75,8 @@ def match(W1: Rows, W2: Rows, *, unsigned: bool = False) -> Assignment:
         the work of normalising a matrix again for each pair in which it stands.
     unsigned
         By the size of the cosine, whatever its sign: not the paper's MATCH, see `provlab.statistics.phi_match`.
+    device
+        Where the product is computed and candidates are searched, such as "cuda"; the answer is the same.
 
     Returns
     -------
@@ -93,10 +95,10 @@ def match(W1: Rows, W2: Rows, *, unsigned: bool = False) -> Assignment:
     Where several assignments have the same largest objective, the one returned is the choice of the
     algorithm: compare objectives, not indices, between algorithms.
     """
-    return _match(_prepared(W1, W2), unsigned, None)
+    return _match(_prepared(W1, W2), unsigned, None, device)
 
 
-def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False) -> Assignment:
+def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, device: str = "cpu") -> Assignment:
     """MATCH with ties broken in a random order: what a test must use.
 
     Equal rows make many matchings equally good, and the solver settles among them by the order in which the rows
@@ -107,7 +109,7 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False) -> 
 
     Parameters
     ----------
-    W1, W2, unsigned
+    W1, W2, unsigned, device
         As for `match`.
     seed
         Of the order.
@@ -119,7 +121,7 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False) -> 
     """
     sides = _prepared(W1, W2)
     order = np.random.default_rng(seed).permutation(max(len(side) for side in sides))
-    found = _match(sides, unsigned, order)
+    found = _match(sides, unsigned, order, device)
     return replace(found, indices=order[found.indices])
 
 
@@ -163,12 +165,14 @@ def _prepared(W1: Rows, W2: Rows) -> tuple[UnitRows, UnitRows]:
     return unit_rows(first, name="W1"), unit_rows(second, name="W2")
 
 
-def _match(sides: tuple[UnitRows, UnitRows], unsigned: bool, order: NDArray[np.int64] | None) -> Assignment:
+def _match(
+    sides: tuple[UnitRows, UnitRows], unsigned: bool, order: NDArray[np.int64] | None, device: str
+) -> Assignment:
     """MATCH with the rows of the larger side in some order, in which the indices count."""
     first, second = sides if len(sides[0]) <= len(sides[1]) else sides[::-1]
     if (exact := _exact("float32")) is None:
         return _by_scipy(cosines_float64(first, second, order=order, unsigned=unsigned))
-    found = exact.best_by_cosine(first, second, order=order, unsigned=unsigned)
+    found = exact.best_by_cosine(first, second, order=order, unsigned=unsigned, device=device)
     return Assignment(found.indices, found.objective, found.gap, found.certified)
 
 
