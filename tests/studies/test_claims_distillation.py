@@ -1,4 +1,4 @@
-"""The predicate about distilled MLPs, `distilled_is_found`, holds on good records, fails for each of its reasons, and then says why."""
+"""The predicate about distilled MLPs, `distilled_is_found`: it holds on good records, and fails for each of its reasons."""
 
 import copy
 
