@@ -1,4 +1,4 @@
-"""The predicate about distilled MLPs, `distilled_is_found`: it holds on good records, and fails for each of its reasons."""
+"""The predicate about distilled MLPs, `distilled_is_found`: when it holds, and each way in which it fails."""
 
 import copy
 
