@@ -15,6 +15,7 @@ from provlab.errors import InputError
 # Rows converted to float64 at a time: large enough for the matrix product to run at full speed,
 # small enough that the copy is nothing beside the (h1, h2) result at the widths of language models.
 BLOCK_ROWS = 1024
+WIDE = 4096  # rows of the second side in one product of prepared rows; the wider the faster, by a tenth
 NORMALISED = 2**17  # entries normalised at a time: a megabyte in float64 stays in the processor's cache
 
 
@@ -227,10 +228,9 @@ def cosines(
         Absolute values.
     """
     similarity = np.empty((len(first), len(second)), np.float32)
-    for columns in blocks(len(second), BLOCK_ROWS):
+    for columns in blocks(len(second), WIDE):
         right = second.unit[columns if order is None else order[columns]].T
-        for rows in blocks(len(first), BLOCK_ROWS):
-            np.matmul(first.unit[rows], right, out=similarity[rows, columns])
+        np.matmul(first.unit, right, out=similarity[:, columns])
     return np.abs(similarity, out=similarity) if unsigned else similarity
 
 
