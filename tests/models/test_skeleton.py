@@ -26,6 +26,17 @@ def test_names_and_shapes_are_those_of_transformers(saved):
         assert promised.shape(name) == saved.shape(name), name
 
 
+@pytest.mark.parametrize("label", ["gpt2", "qwen2"])
+def test_biases_alone_are_left_out(tiny, label):
+    """GPT-2 keeps its matrices turned."""
+    saved = Checkpoint.open(tiny(label))
+    promised = Skeleton("x", saved.config)
+    left_out = set(saved.tensor_names) - set(promised.tensor_names)
+    assert left_out
+    assert all(name.endswith("bias") for name in left_out)
+    assert all(promised.shape(name) == saved.shape(name) for name in promised.tensor_names)
+
+
 def test_its_anatomy_is_that_of_the_checkpoint(saved):
     promised, found = anatomy.of(Skeleton("x", saved.config)), anatomy.of(saved)
     assert promised.parts == found.parts
