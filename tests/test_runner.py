@@ -320,6 +320,40 @@ def test_an_experiment_whose_records_are_gone_runs_again(plan, project, executed
     assert runner.run_plan(plan, project / "book", say=str) == 0
 
 
+def test_several_run_at_a_time_each_in_a_process(project):
+    """Each waits for the other's file, so that neither could end if they ran one after the other."""
+    wait = (
+        "import pathlib, time\n"
+        "pathlib.Path('{own}').touch()\n"
+        "while not pathlib.Path('{other}').exists():\n"
+        "    time.sleep(0.05)"
+    )
+    write(project / "notebooks" / "tree.ipynb", wait.format(own="a", other="b"))
+    write(project / "notebooks" / "board.ipynb", wait.format(own="b", other="a"))
+    plan = runner.Plan("smoke", [{"notebook": "tree"}, {"notebook": "board"}], jobs=2)
+    said = []
+    assert runner.run_plan(plan, project / "book", say=said.append) == 2
+    assert said[0] == "2 notebooks to run, 2 at a time"
+    assert sorted(line.partition(" done")[0] for line in said[1:]) == ["board:", "tree:"]
+    assert runner.run_plan(plan, project / "book", say=said.append) == 0
+
+
+def test_one_of_several_that_fails_is_named_and_the_others_stay(project):
+    write(project / "notebooks" / "board.ipynb", "raise ValueError('no')")
+    plan = runner.Plan("smoke", [{"notebook": "tree"}, {"notebook": "board"}], jobs=2)
+    with pytest.raises(ProvlabError, match="notebook board failed in cell 3: ValueError: no"):
+        runner.run_plan(plan, project / "book", say=str)
+    assert sorted(page.name for page in (project / "book").iterdir()) == ["board.failed.ipynb", "tree.ipynb"]
+
+
+def test_what_reads_or_measures_times_runs_alone(project):
+    names = ["a", "b", "c", "d"]
+    plan = runner.Plan("smoke", [{"notebook": n, "alone": n == "b", "reads": n == "d"} for n in names], jobs=2)
+    assert [[one["notebook"] for one in wave] for wave in runner._waves(plan) if wave] == [["a"], ["b"], ["c"], ["d"]]
+    plan = runner.Plan("smoke", [{"notebook": n, "reads": n == "d"} for n in names], jobs=2)
+    assert [[one["notebook"] for one in wave] for wave in runner._waves(plan) if wave] == [["a", "b", "c"], ["d"]]
+
+
 def test_force_runs_all_again(plan, project, executed):
     runner.run_plan(plan, project / "book", say=str)
     assert runner.run_plan(plan, project / "book", force=True, say=str) == 3
@@ -399,6 +433,7 @@ BAD_PLANS = {
     "profile: x\nexperiments: [{notebook: tree, parameters: {seed: a}}]": "parameter seed must be int",
     "profile: x\nexperiments: [{notebook: tree, parameters: [seed]}]": "parameters of .* must be dict",
     "profile: x\nexperiments: [{notebook: tree, reads: 1}]": "reads of .* must be bool",
+    "profile: x\njobs: 0\nexperiments: []": "jobs of .* must be at least 1, not 0",
     "profile: x\nexperiments: [{notebook: tree}, {notebook: tree}]": "runs tree twice",
     f"profile: x\n{TREE}\nfetches: [{{id: a/b}}]": "lacks the key 'gigabytes'",
     f"profile: x\n{TREE}\nfetches: [{{id: a/b, gigabytes: much}}]": "gigabytes of .* must be float, not 'much'",

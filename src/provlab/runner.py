@@ -6,10 +6,12 @@ was made from is kept as a stamp in the page itself: if notebook, parameters, li
 page is up to date.
 """
 
+import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -20,6 +22,7 @@ import nbformat
 import papermill
 import yaml
 from nbclient.exceptions import DeadKernelError
+from tqdm import tqdm
 
 from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError
@@ -208,13 +211,17 @@ class Plan:
     profile : str
         Label handed to every notebook.
     experiments : list
-        Each with ``notebook``, ``parameters`` and ``reads`` (whether it reads what the notebooks before it left).
+        Each with ``notebook``, ``parameters``, ``reads`` (whether it reads what the notebooks before it left) and
+        ``alone``.
     fetches : list of dict
         Hub models that the plan needs, each with ``id`` and ``gigabytes``; asked about before anything is fetched.
     needs : str
         What else a user must have, in words.
     zoo : dict
         ``edition`` of the zoo to build first, if any.
+    jobs : int
+        How many notebooks run at a time. One that ``reads``, or is to run ``alone`` since it measures times, has the
+        machine to itself.
     """
 
     profile: str
@@ -222,6 +229,7 @@ class Plan:
     fetches: list[dict[str, Any]] = field(default_factory=list)
     needs: str = ""
     zoo: dict[str, Any] = field(default_factory=dict)
+    jobs: int = 1
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -242,6 +250,8 @@ class Plan:
             raise ParameterError(f"{path} is no plan that can be read ({_one_line(error)})") from error
         _check_keys(str(path), content, _PLAN, required=("profile", "experiments"))
         checked_profile(content["profile"])
+        if content.get("jobs", 1) < 1:
+            raise ParameterError(f"jobs of {path} must be at least 1, not {content['jobs']}")
         for experiment in content["experiments"]:
             _check_keys(f"an experiment of {path}", experiment, _EXPERIMENT, required=("notebook",))
             checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}))
@@ -256,8 +266,8 @@ class Plan:
 
 
 # keys of a plan and of what stands in it, each with the type of its value
-_PLAN = {"profile": str, "experiments": list, "fetches": list, "needs": str, "zoo": dict}
-_EXPERIMENT = {"notebook": str, "parameters": dict, "reads": bool}
+_PLAN = {"profile": str, "experiments": list, "fetches": list, "needs": str, "zoo": dict, "jobs": int}
+_EXPERIMENT = {"notebook": str, "parameters": dict, "reads": bool, "alone": bool}
 _FETCH = {"id": str, "gigabytes": float}
 _ZOO = {"edition": str}
 
@@ -283,23 +293,82 @@ def _records_are_there(path: Path, profile: str) -> bool:
 
 
 def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[str], None] = print) -> int:
-    """Run every notebook of a plan that is not up to date; return how many ran."""
+    """Run every notebook of a plan that is not up to date; return how many ran.
+
+    Several at a time if the plan says so. When one fails, those that run are waited for, their pages stay, and no
+    further one is begun.
+
+    Raises
+    ------
+    ProvlabError
+        As `run`.
+    """
     ran = 0
     before = ""  # stands for the pages made so far, for notebooks that read what those left
-    for experiment in plan.experiments:
-        path = find_notebook(experiment["notebook"])
-        parameters = {"profile": plan.profile, **experiment.get("parameters", {})}
-        inputs = before if experiment.get("reads") else ""
-        page = output / path.name
-        wanted = stamp(path, checked(path, parameters), inputs)
-        if stamp_of(page) == wanted and _records_are_there(path, plan.profile) and not force:
-            say(f"{path.stem}: up to date")
-        else:
-            started = time.monotonic()
-            say(f"{path.stem}: running")
-            run(path, parameters, page, inputs=inputs, progress=sys.stderr.isatty())
-            say(f"{path.stem}: done in {time.monotonic() - started:,.0f} s")
-            ran += 1
-        # a page made anew has another time: whatever reads it runs again
-        before = digest([before, page.name, page.stat().st_mtime_ns])
+    for together in _waves(plan):
+        tasks: list[_Task] = []
+        for experiment in together:
+            path = find_notebook(experiment["notebook"])
+            parameters = {"profile": plan.profile, **experiment.get("parameters", {})}
+            task = _Task(path, parameters, output / path.name, before if experiment.get("reads") else "")
+            wanted = stamp(path, checked(path, parameters), task.inputs)
+            if stamp_of(task.page) == wanted and _records_are_there(path, plan.profile) and not force:
+                say(f"{path.stem}: up to date")
+            else:
+                tasks.append(task)
+        _run_together(tasks, plan.jobs, say)
+        ran += len(tasks)
+        for experiment in together:
+            page = output / find_notebook(experiment["notebook"]).name
+            # a page made anew has another time: whatever reads it runs again
+            before = digest([before, page.name, page.stat().st_mtime_ns])
     return ran
+
+
+def _waves(plan: Plan) -> Iterator[list[dict[str, Any]]]:
+    """Cut the plan, in its order, into notebooks that may run beside each other."""
+    wave: list[dict[str, Any]] = []
+    for experiment in plan.experiments:
+        if experiment.get("reads") or experiment.get("alone"):
+            yield wave
+            yield [experiment]
+            wave = []
+        else:
+            wave.append(experiment)
+    yield wave
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One notebook to run."""
+
+    path: Path
+    parameters: dict[str, Any]
+    page: Path
+    inputs: str
+
+    def run(self, *, progress: bool = False) -> float:
+        """Run it; return the seconds that it took."""
+        started = time.monotonic()
+        run(self.path, self.parameters, self.page, inputs=self.inputs, progress=progress)
+        return time.monotonic() - started
+
+
+def _run_together(tasks: Sequence[_Task], jobs: int, say: Callable[[str], None]) -> None:
+    """Run notebooks, at most `jobs` at a time, each from a process of its own if there are several."""
+    if jobs == 1 or len(tasks) < 2:
+        for task in tasks:
+            say(f"{task.path.stem}: running")
+            say(f"{task.path.stem}: done in {task.run(progress=sys.stderr.isatty()):,.0f} s")
+        return
+    say(f"{len(tasks)} notebooks to run, {min(jobs, len(tasks))} at a time")
+    bar = tqdm(total=len(tasks), desc="notebooks", unit="notebook", leave=False, disable=not sys.stderr.isatty())
+    with bar, ProcessPoolExecutor(min(jobs, len(tasks)), multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(task.run): task for task in tasks}
+        try:
+            for finished in as_completed(running):
+                say(f"{running[finished].path.stem}: done in {finished.result():,.0f} s")
+                bar.update()
+        except BaseException:  # an interrupt too, which the processes get as well
+            pool.shutdown(cancel_futures=True)
+            raise
