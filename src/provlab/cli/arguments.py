@@ -43,6 +43,13 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sequences", type=int, default=32, metavar="N", help="inputs of activations (default: 32)")
     parser.add_argument("--sequence-length", type=int, default=64, metavar="N", help="tokens in each (default: 64)")
+    parser.add_argument(
+        "--activation-tokens",
+        type=int,
+        default=16_384,
+        metavar="N",
+        help="positions kept of longer inputs, a fixed sample (default: 16384)",
+    )
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
 
 
@@ -65,6 +72,7 @@ def statistics(arguments: argparse.Namespace) -> dict[str, Any]:
         "n_permutations": arguments.permutations,
         "n_sequences": arguments.sequences,
         "sequence_length": arguments.sequence_length,
+        "activation_tokens": arguments.activation_tokens,
     }
 
 

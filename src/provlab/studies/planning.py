@@ -199,6 +199,7 @@ def _matchings(statistic: str, a: Model, b: Model, options: Options) -> tuple[in
     """How many matchings a comparison takes, and over how many columns; None if it is no matching."""
     return {
         "phi_u": (1, min(a.anatomy.width, b.anatomy.width)),
+        "phi_views": (2, min(a.anatomy.width, b.anatomy.width)),
         "phi_h": (1, options.kept_tokens),
         "phi_match": (2, options.kept_tokens),
         "phi_match_unsigned": (2, options.kept_tokens),

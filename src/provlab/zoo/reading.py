@@ -1,5 +1,6 @@
 """The zoo of an edition, read from ``families.yml``: series written out, steps scaled, parents before children."""
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -39,6 +40,12 @@ def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recip
     ZooError
         If a parent is missing, or the parents make a circle.
     """
+    return dict(_read(edition, path, path.stat().st_mtime_ns))
+
+
+@functools.cache  # each model that is opened by its name asks for all recipes
+def _read(edition: str, path: Path, _changed: int) -> Mapping[str, Recipe]:
+    """Read a file that has not changed since."""
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     for part in ("editions", "defaults", "models"):
         if not isinstance(content, dict) or not isinstance(content.get(part), dict):
