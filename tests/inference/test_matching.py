@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.errors import InputError
-from provlab.inference import pvalues
+from provlab.inference import cosine, pvalues
 from provlab.inference.matching import assign, cosine_similarity, match, match_shuffled, unit_rows
 
 
@@ -222,6 +222,30 @@ def test_prepared_rows_are_taken_wherever_a_matrix_is(h1, h2):
         assert_array_equal(cosine_similarity(x, y), cosine_similarity(W1, W2))
         assert_array_equal(match(x, y).indices, match(W1, W2).indices)
         assert_array_equal(match_shuffled(x, y, seed=1).indices, match_shuffled(W1, W2, seed=1).indices)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-310])
+def test_unit_rows_made_anew_are_those_that_are_held(monkeypatch, scale):
+    monkeypatch.setattr(cosine, "NORMALISED", 100)  # several pieces a block
+    W = np.random.default_rng(4).normal(size=(50, 12)) * scale
+    held, measured = unit_rows(W), cosine.measured_rows(W)
+    assert measured.held is None
+    assert measured.nbytes == 16 * 50
+    assert cosine.measured_rows(held) is held
+    order, room = np.random.default_rng(5).permutation(50), np.empty((40, 12), np.float32)
+    for chosen in (slice(0, 50), slice(7, 31), slice(45, 50), order[:33]):
+        assert_array_equal(measured.some(chosen), held.unit[chosen])
+        made = measured.some(chosen, room) if len(held.unit[chosen]) <= 40 else None
+        assert made is None or (np.shares_memory(made, room) and np.array_equal(made, held.unit[chosen]))
+    assert_array_equal(measured.columns(np.array([7, 2])), held.columns(np.array([7, 2])))
+    assert_array_equal(held.columns(np.array([7, 2])), held.unit[:, [7, 2]])
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_match_holds_no_unit_rows_of_what_is_not_prepared(side):
+    sides = [np.random.default_rng(i).normal(size=(40, 5000)).astype(np.float32) for i in range(2)]
+    first, second = cosine.prepared_pair(*(unit_rows(rows) if i == side else rows for i, rows in enumerate(sides)))
+    assert (first.held is None, second.held is None) == (side == 1, side == 0)
 
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e300])

@@ -2,6 +2,8 @@
 
 Norms are taken in float64 and unit rows rounded to float32 once, then multiplied in float32, blocked. What a study
 compares many times is normalised once, by `unit_rows`; every function that takes a matrix takes the prepared rows too.
+What is compared once is only measured, and its unit rows are made when a block of the product needs them: fresh memory
+costs more time than the arithmetic.
 """
 
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ from provlab.errors import InputError
 # Rows converted to float64 at a time: large enough for the matrix product to run at full speed,
 # small enough that the copy is nothing beside the (h1, h2) result at the widths of language models.
 BLOCK_ROWS = 1024
-WIDE = 4096  # rows of the second side in one product of prepared rows; the wider the faster, by a tenth
+# Rows of either side in one block of the product of prepared rows: the larger the faster, by a tenth.
+TALL, WIDE = 5632, 4096
 NORMALISED = 2**17  # entries normalised at a time: a megabyte in float64 stays in the processor's cache
 
 
@@ -25,8 +28,9 @@ class UnitRows:
 
     Attributes
     ----------
-    unit
-        float32, shape (h, d): the rows scaled to length one in float64 and rounded once.
+    held
+        float32, shape (h, d): the rows scaled to length one in float64 and rounded once; None if they are made anew
+        whenever they are asked for, which spares their memory.
     rows
         The matrix as it was given, not a copy: cosines that float32 cannot tell apart are computed from it in float64.
     scales
@@ -36,7 +40,7 @@ class UnitRows:
         float64, shape (h,): Euclidean length of each row times its scale.
     """
 
-    unit: NDArray[np.float32]
+    held: NDArray[np.float32] | None
     rows: NDArray[np.generic]
     scales: NDArray[np.float64]
     lengths: NDArray[np.float64]
@@ -44,15 +48,43 @@ class UnitRows:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        return self.unit.shape[0], self.unit.shape[1]
+        return self.rows.shape[0], self.rows.shape[1]
 
     def __len__(self) -> int:
-        return len(self.unit)
+        return len(self.rows)
 
     @property
     def nbytes(self) -> int:
         """Bytes held beside the given matrix."""
-        return self.unit.nbytes + self.scales.nbytes + self.lengths.nbytes
+        return (0 if self.held is None else self.held.nbytes) + self.scales.nbytes + self.lengths.nbytes
+
+    @property
+    def unit(self) -> NDArray[np.float32]:
+        """All unit rows, float32, shape (h, d)."""
+        return self.some(slice(0, len(self)))
+
+    def some(self, rows: slice | NDArray[np.integer], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Some unit rows, float32, in the first rows of `out` if they are made anew and it is given."""
+        if self.held is not None:
+            return self.held[rows]
+        chosen = np.arange(len(self))[rows]
+        columns = self.shape[1]
+        unit = np.empty((len(chosen), columns), np.float32) if out is None else out[: len(chosen)]
+        for part in blocks(len(chosen), 1 + NORMALISED // columns):
+            # a slice where there is one, to copy nothing
+            some = slice(rows.start + part.start, rows.start + part.stop) if isinstance(rows, slice) else chosen[part]
+            unit[part] = _unit_float64(self, some)
+        return unit
+
+    def columns(self, taken: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Some columns of all unit rows, float32, shape (h, len(taken))."""
+        if self.held is not None:
+            return np.take(self.held, taken, axis=1)
+        unit = np.empty((len(self), len(taken)), np.float32)
+        for part in blocks(len(self), 1 + NORMALISED // len(taken)):
+            exact = _scaled(np.take(self.rows[part], taken, axis=1), self.scales[part])
+            unit[part] = np.divide(exact, self.lengths[part][:, None], out=exact)
+        return unit
 
 
 Rows = ArrayLike | UnitRows  # what the doors accept
@@ -78,12 +110,34 @@ def unit_rows(W: Rows, *, name: str = "W", block_rows: int = BLOCK_ROWS) -> Unit
     """
     if isinstance(W, UnitRows):
         return W
+    return _prepare(W, name, block_rows, held=np.empty(real_matrix(W, name).shape, np.float32))
+
+
+def measured_rows(W: Rows, *, name: str = "W", block_rows: int = BLOCK_ROWS) -> UnitRows:
+    """As `unit_rows`, but holding no unit rows: for a matrix that is compared once."""
+    return W if isinstance(W, UnitRows) else _prepare(W, name, block_rows, held=None)
+
+
+def _prepare(W: ArrayLike, name: str, block_rows: int, held: NDArray[np.float32] | None) -> UnitRows:
     matrix = checked_matrix(W, name, block_rows)
     height, columns = matrix.shape
-    prepared = UnitRows(np.empty((height, columns), np.float32), matrix, np.empty(height), np.empty(height))
+    prepared = UnitRows(held, matrix, np.empty(height), np.empty(height))
     for rows in blocks(height, min(block_rows, 1 + NORMALISED // columns)):
-        prepared.unit[rows], prepared.scales[rows], prepared.lengths[rows] = _normalised(matrix[rows])
+        part = matrix[rows]
+        largest = np.maximum(part.max(axis=1).astype(np.float64), -part.min(axis=1).astype(np.float64))
+        # A power of two changes no digit; below 2^-1022 the exponent of the scale itself would overflow.
+        prepared.scales[rows] = np.ldexp(1.0, np.minimum(-np.frexp(largest)[1], 1023))
+        exact = _scaled(part, prepared.scales[rows])
+        prepared.lengths[rows] = np.sqrt(np.einsum("ij,ij->i", exact, exact))
+        if held is not None:
+            held[rows] = np.divide(exact, prepared.lengths[rows][:, None], out=exact)
     return prepared
+
+
+def _scaled(rows: NDArray[np.generic], scales: NDArray[np.float64]) -> NDArray[np.float64]:
+    exact = rows.astype(np.float64)
+    exact *= scales[:, None]
+    return exact
 
 
 def cosine_similarity(W1: Rows, W2: Rows, *, block_rows: int = BLOCK_ROWS) -> NDArray[np.float32]:
@@ -107,43 +161,27 @@ def cosine_similarity(W1: Rows, W2: Rows, *, block_rows: int = BLOCK_ROWS) -> ND
     InputError
         As `unit_rows`, and if the columns differ in number.
     """
-    first, second = _pair(W1, W2, block_rows)
+    if block_rows < 1:
+        raise InputError(f"block_rows is {block_rows}; it must be at least 1")
+    first, second = prepared_pair(W1, W2, block_rows)
     similarity = np.empty((len(first), len(second)), dtype=np.float32)
     # Unit rows of an unprepared second matrix are made again for each block of the first: d operations where
     # the product that follows takes d times block_rows, and no second copy of the whole matrix.
     for rows in blocks(len(first), block_rows):
-        unit = _unit(first, rows)
+        unit = first.some(rows)
         for columns in blocks(len(second), block_rows):
-            np.matmul(unit, _unit(second, columns).T, out=similarity[rows, columns])
+            np.matmul(unit, second.some(columns).T, out=similarity[rows, columns])
     return similarity
 
 
-def _unit(matrix: NDArray[np.generic] | UnitRows, rows: slice) -> NDArray[np.float32]:
-    return matrix.unit[rows] if isinstance(matrix, UnitRows) else _normalised(matrix[rows])[0]
-
-
-def _pair(W1: Rows, W2: Rows, block_rows: int) -> tuple[NDArray[np.generic] | UnitRows, NDArray[np.generic] | UnitRows]:
-    """Both sides, checked."""
-    if block_rows < 1:
-        raise InputError(f"block_rows is {block_rows}; it must be at least 1")
+def prepared_pair(W1: Rows, W2: Rows, block_rows: int = BLOCK_ROWS) -> tuple[UnitRows, UnitRows]:
+    """Both sides, checked; unit rows are held only where they were held before."""
     first, second = (W if isinstance(W, UnitRows) else real_matrix(W, name) for W, name in ((W1, "W1"), (W2, "W2")))
     require_equal_columns(first.shape[1], second.shape[1])
-    for matrix, name in ((first, "W1"), (second, "W2")):
-        if not isinstance(matrix, UnitRows):
-            checked_matrix(matrix, name, block_rows)
-    return first, second
-
-
-def _normalised(
-    block: NDArray[np.generic],
-) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
-    """Rows scaled to length one in float64 and rounded to float32, with their scales and lengths."""
-    exponents = np.frexp(np.maximum(block.max(axis=1).astype(np.float64), -block.min(axis=1).astype(np.float64)))[1]
-    # A power of two changes no digit; below 2^-1022 the exponent of the scale itself would overflow.
-    scales = np.ldexp(1.0, np.minimum(-exponents, 1023))
-    rows = np.multiply(block, scales[:, None], dtype=np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    return np.divide(rows, lengths[:, None], out=rows).astype(np.float32), scales, lengths
+    return (
+        measured_rows(first, name="W1", block_rows=block_rows),
+        measured_rows(second, name="W2", block_rows=block_rows),
+    )
 
 
 def blocks(n_rows: int, block_rows: int) -> Iterator[slice]:
@@ -228,9 +266,15 @@ def cosines(
         Absolute values.
     """
     similarity = np.empty((len(first), len(second)), np.float32)
-    for columns in blocks(len(second), WIDE):
-        right = second.unit[columns if order is None else order[columns]].T
-        np.matmul(first.unit, right, out=similarity[:, columns])
+    left_room, right_room = (
+        None if side.held is not None else np.empty((min(limit, len(side)), side.shape[1]), np.float32)
+        for side, limit in ((first, TALL), (second, WIDE))
+    )
+    for rows in blocks(len(first), TALL):
+        left = first.some(rows, left_room)
+        for columns in blocks(len(second), WIDE):
+            right = second.some(columns if order is None else order[columns], right_room)
+            np.matmul(left, right.T, out=similarity[rows, columns])
     return np.abs(similarity, out=similarity) if unsigned else similarity
 
 
@@ -247,7 +291,6 @@ def cosines_float64(
 
 
 def _unit_float64(prepared: UnitRows, rows: slice | NDArray[np.integer]) -> NDArray[np.float64]:
-    unit = prepared.rows[rows].astype(np.float64)
-    unit *= prepared.scales[rows][:, None]
+    unit = _scaled(prepared.rows[rows], prepared.scales[rows])
     unit /= prepared.lengths[rows][:, None]
     return unit

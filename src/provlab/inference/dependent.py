@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.inference.compiled import Floats, Longs, Reals, kernel, over_rows, read_only
-from provlab.inference.cosine import UnitRows
+from provlab.inference.cosine import UnitRows, blocks
 from provlab.inference.polish import error_bound, plain
 
 WORTH_TRYING = 2**32  # multiplications of the whole product, below which there is little to save
@@ -49,8 +49,8 @@ def distinct_best(
     few = _columns_worth_taking(first, second, unsigned)
     if few is None:
         return None
-    left, left_rest = _split(first.unit, few)
-    right, right_rest = _split(second.unit, few)
+    left, left_rest = _split(first, few)
+    right, right_rest = _split(second, few)
     if order is not None:
         right, right_rest = right[order], right_rest[order]
     rows_of = np.arange(m) if order is None else order.astype(np.int64)
@@ -78,12 +78,20 @@ def _columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> 
     """Those columns of highest energy for which the product and what it leaves open cost least."""
     n, columns = first.shape
     probed = np.linspace(0, n - 1, PROBED).astype(np.int64)
-    rows = first.unit[probed]
-    cosines = rows @ second.unit.T
-    tops = (np.abs(cosines) if unsigned else cosines).max(axis=1)
-    if np.median(tops) < 0.5 or _twice(cosines.argmax(axis=1) if not unsigned else np.abs(cosines).argmax(axis=1)):
+    rows = first.some(probed)
+    cosines = np.empty((PROBED, len(second)), np.float32)
+    for some in blocks(len(second), ROWS):
+        cosines[:, some] = rows @ second.some(some).T
+    if unsigned:
+        np.abs(cosines, out=cosines)
+    tops = cosines.max(axis=1)
+    if np.median(tops) < 0.5 or _twice(cosines.argmax(axis=1)):
         return None
-    energy = sum(np.einsum("ij,ij->j", side.unit, side.unit, optimize=False) for side in (first, second))
+    energy = np.zeros(columns)
+    for side in (first, second):
+        for some in blocks(len(side), ROWS):
+            unit = side.some(some)
+            energy += np.einsum("ij,ij->j", unit, unit)
     ranked = np.argsort(-energy, kind="stable")
     cheapest, few = SAVING, None
     products = np.zeros((PROBED, len(second)), np.float32)
@@ -91,7 +99,7 @@ def _columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> 
     step = max(1, columns // PARTS)
     for part in range(min(MOST, columns // step)):
         taken = ranked[part * step : (part + 1) * step]
-        left, right = rows[:, taken], second.unit[:, taken]
+        left, right = rows[:, taken], second.columns(taken)
         products += left @ right.T
         left_rest -= np.einsum("ij,ij->i", left, left)
         right_rest -= np.einsum("ij,ij->i", right, right)
@@ -106,9 +114,9 @@ def _columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> 
     return None if few is None else np.sort(few)
 
 
-def _split(unit: NDArray[np.float32], few: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _split(side: UnitRows, few: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The few columns, and the length of each row over the rest."""
-    part = np.take(unit, few, axis=1)
+    part = side.columns(few)
     rest = 1 - np.einsum("ij,ij->i", part, part, dtype=np.float64)
     return part, np.sqrt(rest.clip(0)).astype(np.float32)
 

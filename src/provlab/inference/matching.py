@@ -29,9 +29,9 @@ from provlab.inference.cosine import (
     UnitRows,
     cosine_similarity,
     cosines_float64,
+    prepared_pair,
     real_matrix,
     refuse_non_finite,
-    require_equal_columns,
     unit_rows,
 )
 
@@ -95,7 +95,7 @@ def match(W1: Rows, W2: Rows, *, unsigned: bool = False, device: str = "cpu") ->
     Where several assignments have the same largest objective, the one returned is the choice of the
     algorithm: compare objectives, not indices, between algorithms.
     """
-    return _match(_prepared(W1, W2), unsigned, None, device)
+    return _match(prepared_pair(W1, W2), unsigned, None, device)
 
 
 def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, device: str = "cpu") -> Assignment:
@@ -119,7 +119,7 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, dev
     InputError
         As `match`.
     """
-    sides = _prepared(W1, W2)
+    sides = prepared_pair(W1, W2)
     order = np.random.default_rng(seed).permutation(max(len(side) for side in sides))
     found = _match(sides, unsigned, order, device)
     return replace(found, indices=order[found.indices])
@@ -156,13 +156,6 @@ def assign(similarity: ArrayLike) -> Assignment:
 
 def _total(values: NDArray[np.floating], indices: NDArray[np.int64]) -> float:
     return float(values[np.arange(len(indices)), indices].sum(dtype=np.float64))
-
-
-def _prepared(W1: Rows, W2: Rows) -> tuple[UnitRows, UnitRows]:
-    """Both sides as given, checked and normalised."""
-    first, second = (W if isinstance(W, UnitRows) else real_matrix(W, name) for W, name in ((W1, "W1"), (W2, "W2")))
-    require_equal_columns(first.shape[1], second.shape[1])
-    return unit_rows(first, name="W1"), unit_rows(second, name="W2")
 
 
 def _match(
