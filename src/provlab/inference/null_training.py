@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
 
 from provlab.errors import InputError
-from provlab.inference.matching import match, match_shuffled
+from provlab.inference.matching import cosine_similarity, match_shuffled
 
 Parameters = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -129,7 +130,7 @@ def matchings(first: ArrayLike, second: ArrayLike, *, seed: int, shuffled: bool 
     seed
         Of the orders in which ties are broken.
     shuffled
-        False plants a fault: ties are broken by the order of the rows, on both sides alike.
+        False plants a fault: scipy's solver as it is, which breaks ties by the order of the rows, on both sides alike.
 
     Returns
     -------
@@ -144,8 +145,10 @@ def matchings(first: ArrayLike, second: ArrayLike, *, seed: int, shuffled: bool 
     found = np.empty(a.shape[:-1], dtype=np.int64)
     seeds = np.random.default_rng(seed).integers(2**32, size=a.shape[:-2])
     for which in np.ndindex(a.shape[:-2]):
-        one = match_shuffled(a[which], b[which], seed=int(seeds[which])) if shuffled else match(a[which], b[which])
-        found[which] = one.indices
+        if shuffled:
+            found[which] = match_shuffled(a[which], b[which], seed=int(seeds[which])).indices
+        else:
+            found[which] = linear_sum_assignment(cosine_similarity(a[which], b[which]), maximize=True)[1]
     return found
 
 
