@@ -117,12 +117,12 @@ class Rehearsal:
         if self.depths[0] != self.depths[1]:
             rows.append((f"every block with every, {self.depths[0]} x {self.depths[1]}", self.every_block()))
         lines = [f"{pair}: {self.statistic} on {self.n_blocks} of {blocks} blocks, {self.device}", ""]
-        lines.append(f"{'':<38}{'by the clock':>12}{'CPU':>10}{'peak memory':>14}")
+        lines.append(f"{'':<33}{'clock':>9}{'CPU':>9}{'peak memory':>13}")
         for i, (name, cost) in enumerate(rows):
             mark = "  extrapolated" if i >= 3 and (self.n_blocks < blocks or i == 4) else ""
             lines.append(
-                f"{name:<38}{duration(cost.seconds):>12}{duration(cost.cpu_seconds):>10}"
-                f"{cost.memory / 1e9:>11,.2f} GB{mark}"
+                f"{name:<33}{duration(cost.seconds):>9}{duration(cost.cpu_seconds):>9}"
+                f"{cost.memory / 1e9:>10,.2f} GB{mark}"
             )
         found = ", ".join(
             f"{block.log10_p:,.1f}" + (f" ({self.right[i]:.1%} of the units right)" if self.right else "")
