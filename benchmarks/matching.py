@@ -55,7 +55,7 @@ def main() -> None:
         print("similarities and assignment")
         for shape in shapes:
             for kind in ("independent", "noisy copy"):
-                show(speed.time_match(kind, *shape, seed=3))
+                show(speed.time_match(kind, *shape, seed=3, rounds=2))
     if not options or "--memory" in options:
         for shape in shapes:
             ours, theirs = (speed.peak_memory(way, *shape) for way in speed.MEMORY_WAYS)

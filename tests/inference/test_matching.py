@@ -241,6 +241,21 @@ def test_unit_rows_made_anew_are_those_that_are_held(monkeypatch, scale):
     assert_array_equal(held.columns(np.array([7, 2])), held.unit[:, [7, 2]])
 
 
+@pytest.mark.parametrize("prepare", [unit_rows, cosine.measured_rows])
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_blocks_of_any_size_give_one_product(monkeypatch, prepare, shuffled, unsigned):
+    monkeypatch.setattr(cosine, "TALL", 40)
+    monkeypatch.setattr(cosine, "WIDE", 30)
+    rng = np.random.default_rng(2)
+    A, B = rng.standard_normal((90, 32)), rng.standard_normal((101, 32))
+    order = rng.permutation(101) if shuffled else None
+    expected = (A / np.linalg.norm(A, axis=1)[:, None]) @ (B / np.linalg.norm(B, axis=1)[:, None]).T
+    expected = expected if order is None else expected[:, order]
+    found = cosine.cosines(prepare(A), prepare(B), order=order, unsigned=unsigned)
+    assert_allclose(found, np.abs(expected) if unsigned else expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_match_holds_no_unit_rows_of_what_is_not_prepared(side):
     sides = [np.random.default_rng(i).normal(size=(40, 5000)).astype(np.float32) for i in range(2)]
