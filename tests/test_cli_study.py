@@ -109,7 +109,8 @@ def test_a_limit_of_memory_changes_no_number(run, models, monkeypatch):
 def test_stopped_and_gone_on(models, tmp_path):
     """Ctrl-C ends with one line; the same command does what is left, and no more."""
     slow = (
-        "import sys, time\n"
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # in a shell's background it would be ignored
         "from provlab import cli\n"
         "from provlab.statistics.phi_u import PhiU\n"
         "real = PhiU.compare_block\n"

@@ -52,7 +52,7 @@ def test_each_architecture_is_trained_opened_and_named(architecture: str, cache:
 def test_a_classifier_takes_the_encoders_body_and_learns(new_cache: Callable[[], Path], tiny: Recipes) -> None:
     tiny = {**tiny, "root": replace(tiny["root"], architecture="bert", objective="masked")}
     mixture = {"prose": 0.5, "math": 0.5}
-    tiny["child"] = replace(tiny["child"], architecture="bert", objective="classify", mixture=mixture, steps=60)
+    tiny["child"] = replace(tiny["child"], architecture="bert", objective="classify", mixture=mixture, steps=120)
     digests = []
     for state in (1, 2):  # the fresh head must not hang on the global generator
         new_cache()
