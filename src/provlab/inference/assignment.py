@@ -263,7 +263,7 @@ def _bid(
             budget -= 1
             one, two, e_one, e_two = _two_best(columns[i], values[i], prices)
             if one < bounds[i] or (step > 0.0 and two < bounds[i]):
-                bounds[i] = _read_again(similarity[i], prices, maxima, columns[i], values[i], best, i)
+                bounds[i] = _read_again(similarity[i], prices, maxima, columns[i], values[i], best, np.int64(i))
                 budget -= READING
                 one, two, e_one, e_two = _two_best(columns[i], values[i], prices)
             if two < bounds[i]:  # the second best may be outside the list: raise no further than is known
@@ -438,7 +438,8 @@ def _augment(
 @kernel()
 def _longer(array: NDArray[Any]) -> NDArray[Any]:
     result = np.empty(2 * len(array), array.dtype)
-    result[: len(array)] = array
+    for e in range(len(array)):  # to assign a slice takes numba two seconds to compile
+        result[e] = array[e]
     return result
 
 

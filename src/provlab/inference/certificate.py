@@ -77,4 +77,6 @@ def _most_worth(similarity: Reals, prices: Floats, tops: Floats, start: int, sto
             for g in range(len(part)):
                 worth = part[g] - less[g]
                 maxima[g] = worth if worth > maxima[g] else maxima[g]
-        tops[i] = maxima.max()
+        tops[i] = maxima[0]
+        for g in range(1, len(maxima)):
+            tops[i] = max(tops[i], maxima[g])

@@ -175,11 +175,15 @@ def _collect(
     total = 0
     for i in range(start, stop):
         _maxima(similarity[i], prices, maxima)
-        floor = maxima.max() - margin
+        top = -np.inf
+        for g in range(len(maxima)):
+            top = max(top, maxima[g])
+        floor = top - margin
         before = total
         if total + m > len(columns):
             longer = np.empty(2 * (total + m), np.int32)
-            longer[:total] = columns[:total]
+            for e in range(total):
+                longer[e] = columns[e]
             columns = longer
         for g in range(len(maxima)):
             if maxima[g] >= floor:
@@ -202,13 +206,15 @@ def _any_unlisted(
     listed = np.zeros(m, np.bool_)
     for i in range(start, stop):
         _maxima(similarity[i], prices, maxima)
-        listed[columns[starts[i] : starts[i + 1]]] = True
+        for e in range(starts[i], starts[i + 1]):
+            listed[columns[e]] = True
         for g in range(len(maxima)):
             if maxima[g] > floors[i]:
                 for j in range(g, m, len(maxima)):
                     if similarity[i, j] - prices[j] > floors[i] and not listed[j]:
                         return True
-        listed[columns[starts[i] : starts[i + 1]]] = False
+        for e in range(starts[i], starts[i + 1]):
+            listed[columns[e]] = False
     return False
 
 
