@@ -174,7 +174,7 @@ def _choose(
     if width >= k:
         found = 0
         for g in range(width):
-            found = _insert(best, found, maxima[g])
+            found = _insert(best, found + 0, maxima[g])  # + 0: compiled once, not also for a literal
         threshold = best[k - 1]
     found = 0
     for turn in range(width):
@@ -229,7 +229,10 @@ def _fill(similarity: Reals, columns: Integers, values: Floats, bounds: Floats, 
 def _read_again(
     row: Reals, prices: Floats, maxima: Floats, columns: Integers, values: Floats, best: Floats, offset: int
 ) -> float:
-    """A row's list at the present prices, and its bound."""
+    """A row's list at the present prices, and its bound.
+
+    Callers give `offset` + 0: the sum is of 64 bits whatever the number was, and one kernel is compiled, not two.
+    """
     _group_maxima_less_prices(row, prices, maxima)
     return _choose(row, prices, maxima, columns, values, best, offset)
 
@@ -263,7 +266,7 @@ def _bid(
             budget -= 1
             one, two, e_one, e_two = _two_best(columns[i], values[i], prices)
             if one < bounds[i] or (step > 0.0 and two < bounds[i]):
-                bounds[i] = _read_again(similarity[i], prices, maxima, columns[i], values[i], best, np.int64(i))
+                bounds[i] = _read_again(similarity[i], prices, maxima, columns[i], values[i], best, i + 0)
                 budget -= READING
                 one, two, e_one, e_two = _two_best(columns[i], values[i], prices)
             if two < bounds[i]:  # the second best may be outside the list: raise no further than is known
@@ -365,13 +368,13 @@ def _augment(
         row, distance, reading = start, 0.0, False
         top = _two_best(columns[row], values[row], prices)[0]
         if top < bounds[row]:
-            bounds[row] = _read_again(similarity[row], prices, maxima, columns[row], values[row], best, row)
+            bounds[row] = _read_again(similarity[row], prices, maxima, columns[row], values[row], best, row + 0)
             top = _two_best(columns[row], values[row], prices)[0]
         start_top = top
         while True:
             if reading:
                 budget -= READING_ON_THE_WAY
-                bounds[row] = _read_again(similarity[row], prices, maxima, columns[row], values[row], best, row)
+                bounds[row] = _read_again(similarity[row], prices, maxima, columns[row], values[row], best, row + 0)
             if size + m + 1 > len(keys):
                 keys, items = _longer(keys), _longer(items)
             # a list is gone through as one group of k columns, a row that was read again group by group
