@@ -419,6 +419,19 @@ def test_a_pickle_that_is_trusted(run, given):
     assert "rejected by phi_u" in " ".join(out.split())
 
 
+def test_a_stop_that_a_library_turns_into_an_error_is_a_stop(run, monkeypatch):
+    def interrupted(*_, **__):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError("a clean-up failed")
+
+    monkeypatch.setattr("provlab.api.compare", interrupted)
+    status, out, err = run("compare", "a", "b")
+    assert (status, out) == (130, "")
+    assert err == "provlab: stopped; what was finished is kept, the same command goes on from there\n"
+
+
 def test_blocks_are_parsed():
     assert parse_blocks(None) is None
     assert parse_blocks("0") == [0]

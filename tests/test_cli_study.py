@@ -132,7 +132,7 @@ def test_stopped_and_gone_on(models, tmp_path):
     finally:
         process.kill()
         process.wait()
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (130, ""), err
     assert err == "provlab: stopped; what was finished is kept, the same command goes on from there\n"
     left = {path: path.stat().st_mtime_ns for path in units(tmp_path / "r")}
     assert 3 <= len(left) < 30

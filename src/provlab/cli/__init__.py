@@ -29,30 +29,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command: Callable[[argparse.Namespace], int] = parsed.command
         return command(parsed)
-    except ProvlabError as error:
-        print(f"provlab: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
+    except KeyboardInterrupt:
+        return _stopped()
+    except Exception as error:
+        if _from_an_interrupt(error):
+            return _stopped()
+        if os.environ.get("PROVLAB_DEBUG") and not isinstance(error, ProvlabError | OSError):
+            raise
+        return _failed(error)
+
+
+def _from_an_interrupt(error: BaseException | None) -> bool:
+    """Whether an interrupt is what an error came of, as when it falls into a library's own handler or a clean-up."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _stopped() -> int:
+    print("provlab: stopped; what was finished is kept, the same command goes on from there", file=sys.stderr)
+    return 130
+
+
+def _failed(error: Exception) -> int:
+    """Say in one line what was wrong."""
+    if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; nothing is wrong
         return 0
-    except OSError as error:
+    if isinstance(error, ProvlabError):
+        print(f"provlab: error: {' '.join(str(error).split())}", file=sys.stderr)
+    elif isinstance(error, OSError):
         print(f"provlab: error: {error}", file=sys.stderr)
-        return 2
-    except Exception as error:
-        if os.environ.get("PROVLAB_DEBUG"):
-            raise
+    else:
         print(
             f"provlab: internal error: {type(error).__name__}: {' '.join(str(error).split())} "
             "(PROVLAB_DEBUG=1 shows where)",
             file=sys.stderr,
         )
-        return 2
-    except KeyboardInterrupt:
-        print(
-            "provlab: stopped; what was finished is kept, the same command goes on from there",
-            file=sys.stderr,
-        )
-        return 130
+    return 2
 
 
 def _quiet() -> None:
