@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import linear_sum_assignment
 
 from provlab.errors import InputError
 from provlab.inference import cosine, pvalues
@@ -188,12 +189,16 @@ def test_without_ties_the_shuffled_match_is_the_match(h1, h2):
 def test_equal_rows_do_not_look_like_a_common_origin():
     # one sign a row: two kinds of rows are left, and nearly every matching is as good as any other
     rng = np.random.default_rng(8)
-    fooled, honest = [], []
+    by_position, fooled, honest = [], [], []
     for _ in range(6):
         W1, W2 = (np.sign(rng.normal(size=(256, 1))) * np.ones((1, 16)) for _ in range(2))
+        textbook = linear_sum_assignment(cosine_similarity(W1, W2), maximize=True)[1]
+        by_position.append(pvalues.spearman(textbook).log10_p)
         fooled.append(pvalues.spearman(match(W1, W2).indices).log10_p)
         honest += [pvalues.spearman(match_shuffled(W1, W2, seed=seed).indices).log10_p for seed in range(20)]
-    assert min(fooled) < -8  # the fault that is guarded against: the solver pairs equal rows by the order of both sides
+    # the fault that is guarded against: a solver pairs equal rows by the order of both sides, scipy's more than ours
+    assert by_position[0] < -30
+    assert min(fooled) < -8
     assert min(honest) > -4
 
 
