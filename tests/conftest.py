@@ -1,6 +1,8 @@
 """Five tiny models of known origin, and caches and results that are nobody's."""
 
+import logging
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import torch
 import transformers
 from tokenizers import ByteLevelBPETokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from provlab import cli
 
 WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 48, 3, 300
 NAMES = ("base", "tuned", "sibling", "stranger", "other")
@@ -31,6 +35,25 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "PROVLAB_ZOO_EDITION", "PROVLAB_DEBUG"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run one command of provlab in this process: ``status, stdout, stderr``."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        disabled = logging.root.manager.disable
+        with warnings.catch_warnings():
+            try:
+                status = cli.main([str(argument) for argument in arguments])
+            except SystemExit as stopped:  # argparse
+                status = stopped.code
+            finally:
+                logging.disable(disabled)
+        return status, *capsys.readouterr()
+
+    return call
 
 
 @pytest.fixture(scope="session")

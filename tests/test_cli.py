@@ -2,45 +2,24 @@
 
 import importlib
 import json
-import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from provlab import cli, zoo
+from provlab import zoo
 from provlab.cli.arguments import parse_blocks
 from provlab.studies.store import Store
 
 UP = "model.layers.1.mlp.up_proj.weight"
 PHI_U = ["--statistic", "phi_u"]
 PLAN = "profile: x\nexperiments: []\n"
-
-
-@pytest.fixture
-def run(capsys):
-    """Run one command here: ``status, stdout, stderr``."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        disabled = logging.root.manager.disable
-        with warnings.catch_warnings():
-            try:
-                status = cli.main([str(argument) for argument in arguments])
-            except SystemExit as stopped:  # argparse
-                status = stopped.code
-            finally:
-                logging.disable(disabled)
-        return status, *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """`provlab study`: the table, JSON, going on after a stop; and one line for what cannot be."""
 
 import json
-import logging
 import os
 import re
 import signal
@@ -9,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import pytest
@@ -23,22 +21,9 @@ SMALL = ["--permutations", "3", "--sequences", "2", "--sequence-length", "8"]
 
 
 @pytest.fixture
-def run(capsys):
-    """Run one command here: ``status, stdout, stderr``."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        disabled = logging.root.manager.disable
-        with warnings.catch_warnings():
-            try:
-                status = cli.main(["study", *(str(argument) for argument in arguments)])
-            except SystemExit as stopped:  # argparse
-                status = stopped.code
-            finally:
-                logging.disable(disabled)
-        return status, *capsys.readouterr()
-
-    return call
+def run(run):
+    """Run ``provlab study`` here: ``status, stdout, stderr``."""
+    return lambda *arguments: run("study", *arguments)
 
 
 @pytest.fixture(autouse=True)

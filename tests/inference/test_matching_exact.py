@@ -7,9 +7,11 @@ good, objectives are compared and not indices.
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.dispatcher import Dispatcher
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linear_sum_assignment
 
@@ -414,3 +416,17 @@ def test_candidates_found_by_torch_lead_to_the_same(shape, monkeypatch):
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(InputError, match="device 'nowhere' cannot be used"):
         match(np.eye(3), np.eye(3), device="nowhere")
+
+
+@pytest.mark.parametrize("module", [assignment, certificate, dependent, polish], ids=lambda module: module.__name__)
+def test_kernels_call_kernels_of_their_own_file_alone(module):
+    """A cached caller would not notice that a kernel of another file has changed."""
+    kernels = [found for found in vars(module).values() if isinstance(found, Dispatcher)]
+    assert kernels
+    assert {found.py_func.__module__ for found in kernels} == {module.__name__}
+
+
+def test_all_modules_of_kernels_are_looked_at():
+    folder = Path(assignment.__file__).parent
+    using = {path.stem for path in folder.glob("*.py") if "\n@kernel(" in path.read_text(encoding="utf-8")}
+    assert using == {"assignment", "certificate", "dependent", "polish"}

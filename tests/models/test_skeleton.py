@@ -8,8 +8,8 @@ import torch
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.shapes import shape
 from provlab.models.skeleton import Skeleton
-from provlab.models.synthetic import shape
 
 
 @pytest.fixture(params=["llama", "llama_tied", "mistral", "qwen3", "gemma2", "olmo2", "phi3", "mixtral"])

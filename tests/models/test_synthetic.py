@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 from provlab.errors import InputError
 from provlab.models import anatomy, synthetic
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.synthetic import kept, noisy_copy, pruned_copy, shape, synthesise
+from provlab.models.shapes import shape
+from provlab.models.synthetic import kept, noisy_copy, pruned_copy, synthesise
 
 UP = "model.layers.1.mlp.up_proj.weight"
 

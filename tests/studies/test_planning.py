@@ -7,7 +7,8 @@ import pytest
 from provlab import cli, zoo
 from provlab.errors import CheckpointError, InputError
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.synthetic import shape, synthesise
+from provlab.models.shapes import shape
+from provlab.models.synthetic import synthesise
 from provlab.statistics.base import Options
 from provlab.studies import planning
 from provlab.studies.planning import estimate, shapes_of

@@ -8,7 +8,7 @@ import pytest
 
 from provlab import cli
 from provlab.errors import InputError, NotComparableError
-from provlab.models import synthetic
+from provlab.models import shapes, synthetic
 from provlab.studies import cost
 from provlab.studies.cost import Cost, measure
 from provlab.studies.rehearsal import duration, rehearse
@@ -80,7 +80,7 @@ def test_what_cannot_be_rehearsed_is_refused(arguments, said):
 def test_both_models_must_fit_before_the_first_is_written(tmp_path, monkeypatch):
     """Room for one and a half of them."""
     usage = namedtuple("usage", "total used free")
-    one = synthetic.n_bytes(synthetic.shape("tiny"))
+    one = synthetic.n_bytes(shapes.shape("tiny"))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, one * 3 // 2))
     monkeypatch.setattr(synthetic, "synthesise", lambda *arguments, **more: pytest.fail("a model was written"))
     with pytest.raises(InputError, match="write fewer blocks"):

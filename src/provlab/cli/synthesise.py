@@ -27,12 +27,12 @@ def add(commands: "Commands") -> None:
 
 def _synthesise(arguments: argparse.Namespace) -> int:
     from provlab.errors import InputError
-    from provlab.models import synthetic
+    from provlab.models import shapes, synthetic
     from provlab.models.checkpoint import Checkpoint
     from provlab.models.skeleton import Skeleton
 
     folder = Path(arguments.folder)
-    config = synthetic.shape(arguments.shape, arguments.blocks)
+    config = shapes.shape(arguments.shape, arguments.blocks)
     common = {"seed": arguments.seed, "progress": sys.stderr.isatty()}
     if arguments.copy_of:
         parent = Checkpoint.open(arguments.copy_of)

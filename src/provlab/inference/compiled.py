@@ -3,6 +3,9 @@
 Importing a module of kernels compiles nothing. The first call of a kernel does, for seconds, and leaves the machine
 code in numba's cache: beside the source, else in the user's cache folder, or where ``NUMBA_CACHE_DIR`` says. Where no
 folder can be written, each process compiles for itself.
+
+numba takes machine code from its cache as long as the file of the kernel that is called stays as it was, and does not
+look into other files. So a kernel calls kernels of its own file alone, and a few short loops stand in two files.
 """
 
 import os

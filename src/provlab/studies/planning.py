@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from provlab import zoo
 from provlab.errors import CheckpointError, InputError, ProvlabError
-from provlab.models import anatomy, synthetic
+from provlab.models import anatomy, shapes
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.skeleton import Skeleton
 from provlab.statistics.base import Model, Options
@@ -251,7 +251,7 @@ def _shapes(source: str, allow_pickle: bool) -> tuple[Model, int]:
     """One model known by its shapes, and bytes of it that are not here."""
     if source.startswith(SHAPE):
         name = source.removeprefix(SHAPE)
-        return _bare(name, synthetic.shape(name.partition("#")[0])), 0
+        return _bare(name, shapes.shape(name.partition("#")[0])), 0
     if source.startswith("zoo:"):
         _require_built(source)
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)

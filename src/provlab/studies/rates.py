@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from provlab import statistics
 from provlab.inference import matching_speed, pvalues
 from provlab.inference.matching import assign, cosine_similarity, match_shuffled, unit_rows
-from provlab.models import synthetic
+from provlab.models import shapes, synthetic
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_jsd import jensen_shannon
 from provlab.studies.cost import Cost
@@ -186,7 +186,7 @@ def _permuted(seed: int) -> float:
     options, statistic = Options(seed=seed), statistics.get("phi_l2")
     with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
         for name in ("a", "b"):
-            synthetic.synthesise(synthetic.shape("tiny", 1) | _BLOCK, Path(scratch) / name, seed=ord(name))
+            synthetic.synthesise(shapes.shape("tiny", 1) | _BLOCK, Path(scratch) / name, seed=ord(name))
         models = [Model.open(str(Path(scratch) / name)) for name in ("a", "b")]
         a, b = (statistic.prepare(model, options).block(0) for model in models)
     size = sum(math.prod(part.shape) for part in models[0].anatomy.parts if part.block == 0)

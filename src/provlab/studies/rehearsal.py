@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from provlab import statistics
 from provlab.errors import InputError
-from provlab.models import synthetic
+from provlab.models import shapes, synthetic
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
@@ -162,7 +162,7 @@ def rehearse(
     Parameters
     ----------
     shape : str
-        Of the first model, see `provlab.models.synthetic.shape`.
+        Of the first model, see `provlab.models.shapes.shape`.
     kind : str
         The second model: "independent" of the first, a "noisy" copy of it, or a "pruned" copy.
     other : str, optional
@@ -199,15 +199,15 @@ def rehearse(
     if kind == "pruned":
         other = other or _PRUNED_TO.get(shape)
         if other is None:
-            raise InputError(f"name the shape of the pruned copy of {shape}: one of {', '.join(synthetic.SHAPES)}")
+            raise InputError(f"name the shape of the pruned copy of {shape}: one of {', '.join(shapes.SHAPES)}")
     elif other not in (None, shape):
         raise InputError(f"a pair of kind {kind!r} is of one shape, so it cannot be {shape} and {other}")
     options = Options(seed=seed, device=device, n_sequences=n_sequences, sequence_length=sequence_length)
     names = (shape, other or shape)
-    configs = [synthetic.shape(name) for name in names]
+    configs = [shapes.shape(name) for name in names]
     depths = (int(configs[0]["num_hidden_layers"]), int(configs[1]["num_hidden_layers"]))
     configs = [
-        synthetic.truncated(config, blocks or min(depths), name) for config, name in zip(configs, names, strict=True)
+        shapes.truncated(config, blocks or min(depths), name) for config, name in zip(configs, names, strict=True)
     ]
     if vocabulary is not None:
         configs = [config | {"vocab_size": min(vocabulary, config["vocab_size"])} for config in configs]
