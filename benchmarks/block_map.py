@@ -24,11 +24,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
 from provlab import zoo
+from provlab.engine.localise import block_map
 from provlab.inference.matching import match_shuffled, unit_rows
 from provlab.models import room
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import PhiMatch
-from provlab.studies.localise import block_map
 from provlab.zoo import corpus
 
 BLOCKS = 32, 28

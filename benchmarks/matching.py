@@ -9,7 +9,7 @@ import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy starts its threads
 
-from provlab.inference import matching_speed as speed
+from provlab.fullsize import matching_speed as speed
 
 SIZES = [2048, 4096, 8192]
 COLUMNS = 1024  # of the rows whose similarities are assigned; the assignment does not see them

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from provlab.chapters.toy_modulo30.prefix_tree import subtree_nll
 from provlab.modeldiff import nll
 from provlab.modeldiff.moves import Conditional, Mixture, Move, SingleSite, SumPreserving
-from provlab.modeldiff.prefix_tree import subtree_nll
 from provlab.modeldiff.sampler import replica_exchange
 
 ROUNDS = 3

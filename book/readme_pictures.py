@@ -3,9 +3,10 @@
 import sys
 from pathlib import Path
 
-from provlab import api, plots, provenance
-from provlab.studies import claims
-from provlab.studies.store import Store
+from provlab import api, provenance
+from provlab.engine.store import Store
+from provlab.publishing import claims
+from provlab.publishing.scoreboard import scoreboard
 
 HERE = Path(__file__).parent / "_assets" / "readme"
 
@@ -14,7 +15,7 @@ def main(profile: str) -> None:
     """Write scoreboard.png and heatmap.png from the records of one profile."""
     store = Store(provenance.results_root() / profile)
     judged = [row for row in claims.evaluate(store) if row["experiment"]]
-    plots.scoreboard(judged).save(HERE / "scoreboard.png")
+    scoreboard(judged).save(HERE / "scoreboard.png")
     # every unit is found in the store, so nothing is computed again
     study = api.study(["zoo:*"], statistics=["phi_u"], store=store, progress=False)
     study.figure("phi_u").save(HERE / "heatmap.png")

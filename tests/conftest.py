@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_models
 import torch
 import transformers
 from tokenizers import ByteLevelBPETokenizer
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from provlab import cli
 
@@ -143,3 +144,43 @@ def models(tmp_path_factory: pytest.TempPathFactory, save_model) -> dict[str, st
 def spoilt(models: dict[str, str], tmp_path: Path) -> Path:
     """Make a copy of the base, to be spoilt at will."""
     return Path(shutil.copytree(models["base"], tmp_path / "spoilt"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """Folder of the tiny model with a label; not to be written to."""
+    made = {}
+
+    def folder(label):
+        if label not in made:
+            made[label] = tiny_models.save(label, tmp_path_factory.mktemp("tiny") / label)
+        return made[label]
+
+    return folder
+
+
+@pytest.fixture
+def llama(tiny, tmp_path):
+    """Make a copy of the tiny Llama, to be spoilt at will."""
+    return tiny_models.copy(tiny("llama"), tmp_path / "llama")
+
+
+@pytest.fixture
+def sharded(tmp_path):
+    """Make a tiny Llama in several shards, to be spoilt at will."""
+    folder = tmp_path / "sharded"
+    tiny_models.build("llama").save_pretrained(folder, max_shard_size="20KB")
+    return folder
+
+
+def tiny_gpt2(seed=0, **settings):
+    torch.manual_seed(seed)
+    config = {"vocab_size": 4, "n_positions": 6, "n_embd": 16, "n_layer": 2, "n_head": 2, "initializer_range": 0.4}
+    config |= {"bos_token_id": None, "eos_token_id": None} | settings
+    return GPT2LMHeadModel(GPT2Config(**config)).eval()
+
+
+@pytest.fixture
+def gpt2():
+    """Make a tiny untrained GPT-2 over few tokens, as the toy's are: ``gpt2(seed, n_layer=3)``."""
+    return tiny_gpt2

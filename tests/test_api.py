@@ -8,9 +8,9 @@ import pytest
 
 import provlab
 from provlab import api, zoo
+from provlab.engine.store import Store
 from provlab.errors import CheckpointError, InputError, NotComparableError, ParameterError
 from provlab.statistics import USUAL
-from provlab.studies.store import Store
 
 SMALL = {"n_permutations": 9, "n_block_permutations": 9, "n_sequences": 2, "sequence_length": 8}
 

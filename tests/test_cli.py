@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from provlab import zoo
 from provlab.cli.arguments import parse_blocks
-from provlab.studies.store import Store
+from provlab.engine.store import Store
 
 UP = "model.layers.1.mlp.up_proj.weight"
 PHI_U = ["--statistic", "phi_u"]
@@ -418,7 +418,7 @@ def test_blocks_are_parsed():
 
 
 def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tmp_path):
-    from provlab import runner
+    from provlab.publishing import runner
 
     ran = []
     monkeypatch.setattr(runner, "run", lambda path, given, output, **_: ran.append((path.stem, given, output)))
@@ -432,7 +432,7 @@ def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tm
 
 
 def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
-    from provlab import runner
+    from provlab.publishing import runner
 
     done = []
     monkeypatch.setattr(zoo, "build", lambda **settings: done.append(settings))
@@ -448,7 +448,7 @@ def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
 
 
 def test_nothing_is_fetched_without_a_yes(run, monkeypatch, tmp_path):
-    from provlab import runner
+    from provlab.publishing import runner
 
     plan = tmp_path / "paper.yml"
     plan.write_text(f"{PLAN}needs: A GPU.\nfetches: [{{id: a/b, gigabytes: 2}}, {{id: a/c, gigabytes: 13.5}}]\n")

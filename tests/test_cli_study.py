@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from provlab import cli, zoo
-from provlab.studies import executors
-from provlab.studies.store import Store
+from provlab.engine import executors
+from provlab.engine.store import Store
 
 PHI_U = ["--statistic", "phi_u"]
 SMALL = ["--permutations", "3", "--sequences", "2", "--sequence-length", "8"]

@@ -17,7 +17,8 @@ SRC = Path(provlab.__file__).parent
 PROJECT = SRC.parent.parent
 
 GROUND = {"errors", "files"}
-LIBRARY = GROUND | {"inference", "models", "zoo", "statistics", "studies"}
+LIBRARY = GROUND | {"inference", "models", "zoo", "statistics", "modeldiff", "engine", "plots"}
+DOORS = {"provenance", "report", "api"}
 # what each floor may stand on, besides itself
 MAY_IMPORT = {
     "errors": set(),
@@ -28,31 +29,32 @@ MAY_IMPORT = {
     "zoo": GROUND | {"models"},
     "statistics": GROUND | {"models", "inference"},
     "modeldiff": GROUND | {"models", "inference"},
-    "studies": LIBRARY,
-    "plots": GROUND | {"inference.calibration"},
-    "report": LIBRARY | {"plots", "provenance"},
+    "plots": GROUND,
+    "engine": GROUND | {"inference", "models", "zoo", "statistics"},
+    "report": LIBRARY | {"provenance"},
     "api": LIBRARY | {"report"},
-    "experiment": LIBRARY | {"plots", "provenance", "report", "api"},
-    "runner": GROUND | {"provenance", "experiment"},
-    "cli": LIBRARY | {"provenance", "report", "api", "experiment", "runner"},
+    "fullsize": LIBRARY,
+    "publishing": LIBRARY | DOORS,
+    "chapters": LIBRARY | DOORS | {"fullsize", "publishing"},
+    "cli": LIBRARY | DOORS | {"fullsize", "publishing"},
     "__init__": set(),
 }
 # libraries that a floor must do without, and the modules that may use them all the same
 WITHOUT = {
     "inference": (
         {"torch", "transformers", "safetensors", "huggingface_hub", "pandas", "matplotlib"},
-        {"example_one", "null_training", "on_device"},
+        {"on_device"},
     ),
     "models": ({"pandas", "matplotlib", "scipy", "papermill"}, set()),
     "statistics": ({"transformers", "huggingface_hub", "matplotlib", "pandas", "papermill"}, set()),
     "modeldiff": ({"matplotlib", "papermill"}, set()),
-    "studies": ({"torch", "transformers", "matplotlib", "papermill"}, set()),
+    "engine": ({"torch", "transformers", "matplotlib", "papermill"}, set()),
     "plots": ({"torch", "transformers", "papermill"}, set()),
 }
 
 
 def modules(root: Path) -> dict[str, Path]:
-    """Dotted name below the package, ``studies.pairs``, of every module; a package stands for its ``__init__``."""
+    """Dotted name below the package, ``engine.pairs``, of every module; a package stands for its ``__init__``."""
     found = {}
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -80,12 +82,17 @@ def imports(path: Path, known: set[str]) -> tuple[set[str], set[str]]:
         else:
             assert node.level == 0, f"{path}: relative imports are not read here; write them out"
             module = str(node.module)
-            # ``from provlab.studies import claims`` imports a module, ``from provlab.files import digest`` a name
+            # ``from provlab.publishing import claims`` imports a module, ``from provlab.files import digest`` a name
             names = [f"{module}.{alias.name}" for alias in node.names]
             names = [name if name.removeprefix("provlab.") in known else module for name in names]
         for name in names:
             (inside if name.partition(".")[0] == "provlab" else outside).add(name)
     return {name.removeprefix("provlab.") for name in inside} - {"provlab"}, {n.partition(".")[0] for n in outside}
+
+
+def chapter(name: str) -> str:
+    """Which chapter a module below ``chapters`` belongs to; what several need is ``shared``."""
+    return name.split(".")[1]
 
 
 def upward(root: Path) -> list[str]:
@@ -98,6 +105,8 @@ def upward(root: Path) -> list[str]:
         for target in sorted(inside):
             below = target.partition(".")[0]
             if below != floor and not {below, target} & MAY_IMPORT.get(floor, set()):
+                bad.append(f"{name} imports {target}")
+            if floor == below == "chapters" and chapter(target) not in (chapter(name), "shared"):
                 bad.append(f"{name} imports {target}")
         banned, excused = WITHOUT.get(floor, (set(), set()))
         if name.rpartition(".")[2] not in excused:
@@ -177,24 +186,38 @@ def test_the_plan_names_every_floor():
         ("models/x", "def f():\n    import provlab.inference.matching", "models.x imports inference.matching"),
         ("inference/x", "import torch.nn as nn", "inference.x imports torch"),
         ("inference/x", "from transformers import AutoModel", "inference.x imports transformers"),
-        ("statistics/x", "from provlab.studies.store import Store", "statistics.x imports studies.store"),
+        ("statistics/x", "from provlab.engine.store import Store", "statistics.x imports engine.store"),
         ("zoo/x", "from provlab.inference import pvalues", "zoo.x imports inference.pvalues"),
         ("plots/x", "from provlab.inference import pvalues", "plots.x imports inference.pvalues"),
         ("plots/x", "from provlab.report import Comparison", "plots.x imports report"),
-        ("studies/x", "try:\n    from provlab import api\nexcept ImportError:\n    pass", "studies.x imports api"),
+        ("engine/x", "try:\n    from provlab import api\nexcept ImportError:\n    pass", "engine.x imports api"),
+        ("engine/x", "from provlab.chapters.a import predicates", "engine.x imports chapters.a.predicates"),
+        ("publishing/x", "from provlab.chapters.a import predicates", "publishing.x imports chapters.a.predicates"),
+        ("chapters/b/x", "from provlab.chapters.a import predicates", "chapters.b.x imports chapters.a.predicates"),
+        (
+            "chapters/shared/x",
+            "from provlab.chapters.a import predicates",
+            "chapters.shared.x imports chapters.a.predicates",
+        ),
         ("files", "import provlab.provenance", "files imports provenance"),
-        ("runner", "from provlab.api import compare", "runner imports api"),
+        ("models/x", "from provlab.fullsize import rates", "models.x imports fullsize"),
         ("attic/x", "x = 1", "attic.x stands on no floor of the plan"),
     ],
 )
 def test_a_planted_arrow_is_seen(tmp_path, module, code, said):
-    for name in ("studies/store", "inference/pvalues", "inference/matching", "statistics/__init__"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in (
+        "engine/store",
+        "inference/pvalues",
+        "inference/matching",
+        "statistics/__init__",
+        "chapters/a/predicates",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / f"{name}.py").touch()
     for name in ("zoo", "api", "report", "provenance"):
         (tmp_path / f"{name}.py").touch()
     path = tmp_path / f"{module}.py"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(code)
     assert said in upward(tmp_path)
 
@@ -202,17 +225,18 @@ def test_a_planted_arrow_is_seen(tmp_path, module, code, said):
 @pytest.mark.parametrize(
     ("module", "code"),
     [
-        ("inference/example_one", "import torch"),
+        ("inference/on_device", "import torch"),
         ("models/x", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from provlab import statistics"),
-        ("plots/x", "from provlab.inference import calibration"),
+        ("chapters/a/x", "from provlab.chapters.shared import nulls\nfrom provlab.publishing import claims"),
         ("statistics/x", "import torch\nfrom provlab.models import anatomy"),
     ],
 )
 def test_what_the_plan_allows_is_no_fault(tmp_path, module, code):
-    (tmp_path / "inference").mkdir()
-    (tmp_path / "inference" / "calibration.py").touch()
+    for name in ("chapters/shared/nulls", "publishing/claims"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / f"{name}.py").touch()
     path = tmp_path / f"{module}.py"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(code)
     assert upward(tmp_path) == []
 

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 import provlab
+from provlab.engine.lineage import Lineage
+from provlab.engine.pairs import PairRecord
+from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.report import LEVEL, Comparison, StudyReport
 from provlab.statistics import USUAL
 from provlab.statistics.base import Options, Outcome
-from provlab.studies.lineage import Lineage
-from provlab.studies.pairs import PairRecord
-from provlab.studies.store import Store
 
 SMALL = {"n_permutations": 99, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from provlab.api import compare, study
     from provlab.errors import ProvlabError
-    from provlab.experiment import begin
+    from provlab.publishing.experiment import begin
     from provlab.report import Comparison, StudyReport
 
 __all__ = ["Comparison", "ProvlabError", "StudyReport", "begin", "compare", "study"]
@@ -20,7 +20,7 @@ _HOMES = {
     "compare": "provlab.api",
     "study": "provlab.api",
     "ProvlabError": "provlab.errors",
-    "begin": "provlab.experiment",
+    "begin": "provlab.publishing.experiment",
     "Comparison": "provlab.report",
     "StudyReport": "provlab.report",
 }

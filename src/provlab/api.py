@@ -8,12 +8,12 @@ from pathlib import Path
 
 from provlab import statistics as registry
 from provlab import zoo
+from provlab.engine.lineage import Lineage, tree_order
+from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError, ProvlabError
 from provlab.report import Comparison, StudyReport, describe
 from provlab.statistics.base import Options, devices_elsewhere
-from provlab.studies.lineage import Lineage, tree_order
-from provlab.studies.pairs import open_models, run_pairs, with_common_vocabulary
-from provlab.studies.store import Store
 
 
 def expand(models: Sequence[str | Path]) -> list[str]:
@@ -138,7 +138,7 @@ def study(
     Each tensor is read once per statistic, whatever the number of pairs, as long as the features of all models on one
     block fit into `memory` (``8GB``; by default most of what is free); beyond that models are taken in groups. With
     `workers` that many processes of this machine share the work, with `executor` whoever stands behind it, such as
-    the Dask cluster of `provlab.studies.executors.cluster`; records are the same. A script that asks for workers must
+    the Dask cluster of `provlab.engine.executors.cluster`; records are the same. A script that asks for workers must
     stand under ``if __name__ == "__main__":``.
     """
     with devices_elsewhere() if executor is not None else nullcontext():

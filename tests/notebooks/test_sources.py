@@ -11,9 +11,8 @@ import nbformat
 import pytest
 import yaml
 
-from provlab import runner
-from provlab.experiment import check_type
-from provlab.studies import claims
+from provlab.publishing import claims, runner
+from provlab.publishing.experiment import check_type
 
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "notebooks"

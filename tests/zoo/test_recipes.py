@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-import provlab.studies
+import provlab.engine
 from provlab.errors import ParameterError, ZooError
 from provlab.zoo import codehash, corpus, kinds, reading, recipes
 
-TREE = Path(provlab.studies.__file__).parent / "published" / "llama7b_tree.csv"
+TREE = Path(provlab.engine.__file__).parent / "llama7b_tree.csv"
 
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])

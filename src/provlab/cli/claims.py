@@ -23,8 +23,8 @@ def add(commands: "Commands") -> None:
 
 def _claims(arguments: argparse.Namespace) -> int:
     from provlab import provenance
-    from provlab.studies import claims
-    from provlab.studies.store import Store
+    from provlab.engine.store import Store
+    from provlab.publishing import claims
 
     common.check_json(arguments.json)
     if arguments.results and not Path(arguments.results).is_dir():

@@ -8,7 +8,7 @@ from provlab.cli import arguments as common
 
 if TYPE_CHECKING:
     from provlab.cli.arguments import Commands
-    from provlab.studies.planning import Estimate, Sketch
+    from provlab.fullsize.planning import Estimate, Sketch
 
 
 def add(commands: "Commands") -> None:
@@ -31,9 +31,9 @@ def add(commands: "Commands") -> None:
 def _plan(arguments: argparse.Namespace) -> int:
     from provlab import statistics as registry
     from provlab.api import expand
+    from provlab.fullsize.planning import estimate, shapes_of
+    from provlab.fullsize.rates import measure_rates
     from provlab.statistics.base import Options
-    from provlab.studies.planning import estimate, shapes_of
-    from provlab.studies.rates import measure_rates
 
     common.check_json(arguments.json)
     settings = common.statistics(arguments)
@@ -61,8 +61,8 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _as_text(sketch: "Sketch", found: "Estimate") -> str:
     """Lay the plan out as a table."""
-    from provlab.studies.memory import gigabytes
-    from provlab.studies.rehearsal import duration
+    from provlab.engine.memory import gigabytes
+    from provlab.fullsize.rehearsal import duration
 
     plan = found.schedule
     more = plan.bytes_pair_by_pair / plan.bytes_to_read if plan.bytes_to_read else 1.0

@@ -50,7 +50,7 @@ def add(commands: "Commands") -> None:
 
 
 def _rehearse(arguments: argparse.Namespace) -> int:
-    from provlab.studies.rehearsal import duration, rehearse
+    from provlab.fullsize.rehearsal import duration, rehearse
 
     if arguments.folder and not Path(arguments.folder).is_dir():
         raise InputError(f"--folder {arguments.folder} is no folder; give one that exists")

@@ -22,8 +22,9 @@ def add(commands: "Commands") -> None:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    from provlab import provenance, runner, zoo
-    from provlab.studies.store import Store
+    from provlab import provenance, zoo
+    from provlab.engine.store import Store
+    from provlab.publishing import runner
 
     plan = runner.Plan.read(Path(arguments.plan))
     if plan.fetches and not arguments.yes:

@@ -28,8 +28,9 @@ def add(commands: "Commands") -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from provlab import provenance, runner
-    from provlab.experiment import checked_profile
+    from provlab import provenance
+    from provlab.publishing import runner
+    from provlab.publishing.experiment import checked_profile
 
     path = runner.find_notebook(arguments.notebook)
     given = runner.as_lists(path, runner.parse_assignments(arguments.parameter))

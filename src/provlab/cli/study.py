@@ -46,8 +46,8 @@ def add(commands: "Commands") -> None:
 def _study(arguments: argparse.Namespace) -> int:
     from provlab import provenance
     from provlab.api import study
-    from provlab.studies.executors import cluster, parse_resources
-    from provlab.studies.store import Store
+    from provlab.engine.executors import cluster, parse_resources
+    from provlab.engine.store import Store
 
     common.check_json(arguments.json)
     if arguments.resources and not arguments.scheduler:

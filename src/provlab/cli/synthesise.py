@@ -27,9 +27,9 @@ def add(commands: "Commands") -> None:
 
 def _synthesise(arguments: argparse.Namespace) -> int:
     from provlab.errors import InputError
-    from provlab.models import shapes, synthetic
+    from provlab.fullsize import shapes, synthetic
+    from provlab.fullsize.skeleton import Skeleton
     from provlab.models.checkpoint import Checkpoint
-    from provlab.models.skeleton import Skeleton
 
     folder = Path(arguments.folder)
     config = shapes.shape(arguments.shape, arguments.blocks)

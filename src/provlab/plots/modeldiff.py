@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
-from provlab.plots.toy import DIRECTION_COLORS
 
 MODELS = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 
@@ -58,7 +57,7 @@ def differences(panels: Sequence[Panel], *, labels: tuple[str, str], xlabel: str
     told = []
     for axes, panel in zip(board.flat, panels, strict=False):
         width = np.diff(panel.edges)
-        for values, color, line, label in zip((panel.a, panel.b), DIRECTION_COLORS, ("-", "--"), labels, strict=True):
+        for values, color, line, label in zip((panel.a, panel.b), style.DIRECTIONS, ("-", "--"), labels, strict=True):
             require(values.shape == (3, len(width)), f"{panel.title}: needs value, low and high of {len(width)} bins")
             value, low, high = np.where(np.isfinite(values), values, np.nanmax(values[0])) / width
             axes.stairs(high, panel.edges, baseline=low, fill=True, color=color, alpha=0.25, linewidth=0)
@@ -150,7 +149,7 @@ def both_evidence(
     figure = style.canvas(1.0 + 0.34 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1))
     place = np.arange(len(rows))
-    for i, ((name, (value, low, high)), color) in enumerate(zip(shares.items(), DIRECTION_COLORS, strict=False)):
+    for i, ((name, (value, low, high)), color) in enumerate(zip(shares.items(), style.DIRECTIONS, strict=False)):
         at = place + (i - 0.5) * 0.22
         middle = np.asarray(value, dtype=float)
         left.hlines(at, np.asarray(low, dtype=float), np.asarray(high, dtype=float), color=color, linewidth=1.2)

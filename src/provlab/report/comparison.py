@@ -11,10 +11,10 @@ import pandas as pd
 
 from provlab import plots, provenance
 from provlab import statistics as registry
+from provlab.engine.pairs import PairRecord
 from provlab.report import views
 from provlab.report.views import LEVEL
 from provlab.statistics.base import Options
-from provlab.studies.pairs import PairRecord
 
 WIDTH = 100  # characters of a line of text
 

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from provlab import plots, provenance
 from provlab import statistics as registry
+from provlab.engine.lineage import Lineage
+from provlab.engine.pairs import PairRecord
+from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.report import views
 from provlab.report.views import LEVEL
 from provlab.statistics.base import Options
-from provlab.studies.lineage import Lineage
-from provlab.studies.pairs import PairRecord
-from provlab.studies.store import Store
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from provlab.engine.pairs import PairRecord
 from provlab.inference import pvalues
 from provlab.statistics.base import Model
-from provlab.studies.pairs import PairRecord
 
 LONGEST_RULE = 60  # characters
 LEVEL = 0.01  # of every verdict: the chance, under independence, of one false word among the tests read together

@@ -1,0 +1,75 @@
+"""The predicate about models without gates: what phi_MATCH says of their gated students."""
+
+import math
+
+import numpy as np
+
+from provlab.chapters.distillation.measure import found, size_and_power
+from provlab.publishing.evidence import FAILS, NOT_RUN, Evidence, Verdict, judge, log10_words
+
+
+def distilled_is_found(
+    evidence: Evidence,
+    measurement: str,
+    recipe: str,
+    same: str,
+    gated: str,
+    level: float,
+    size_level: float,
+    pairs: int,
+) -> Verdict:
+    """Students of dependent models are found, and those of independent ones are not called related too often.
+
+    Judged by the recipe named, while the others are told: Holm's procedure at `level` must find every dependent pair,
+    and the share of independent pairs with p up to `size_level`, at least `pairs` of them, must not lie significantly
+    above it. Where that fails, two more measurements say why: `same`, two students of one MLP each, and `gated`, the
+    independent pairs once more, each model in its perfect gated form.
+    """
+    recipes = evidence.measurement(measurement)
+    dependent, independent = (np.array(recipes[recipe][group], dtype=float) for group in ("dependent", "independent"))
+    if not dependent.size or independent.size < pairs:
+        return Verdict(
+            NOT_RUN,
+            "",
+            f"{dependent.size} dependent and {independent.size} independent pairs; it takes {pairs} of these",
+        )
+    fares = size_and_power(independent, dependent, level=size_level)
+    n_found = found(dependent, level)
+    words = [
+        f"{n_found} of {dependent.size} dependent pairs found, strongest {log10_words(float(dependent.min()))}",
+        f"{independent.size} independent pairs: share below {size_level:g} is {fares.size:.2f} "
+        f"({fares.low:.2f} to {fares.high:.2f}), smallest {log10_words(fares.smallest)}",
+    ]
+    for name, other in recipes.items():
+        if name != recipe:
+            rest = size_and_power(other["independent"], other["dependent"], level=size_level)
+            words.append(
+                f"{name}: {rest.power:.2f} of the dependent and {rest.size:.2f} of the independent pairs below"
+            )
+    problems = [
+        (n_found < dependent.size, f"Holm at {level:g} misses {dependent.size - n_found} dependent pairs"),
+        (fares.low > size_level, f"independent pairs are below {size_level:g} significantly more often than that"),
+    ]
+    why = f"each dependent pair is found, and independent ones are below {size_level:g} no more often than they may be"
+    verdict = judge("; ".join(words), why, problems)
+    return (
+        verdict
+        if verdict.status != FAILS
+        else Verdict(FAILS, verdict.ours, f"{verdict.why}; {_reasons(evidence, same, gated, size_level)}")
+    )
+
+
+def _reasons(evidence: Evidence, same: str, gated: str, level: float) -> str:
+    """Why it fails, from the experiments made to find out."""
+    twins, perfect = (np.array(evidence.measurement(name), dtype=float) for name in (same, gated))
+    told = []
+    if twins.size:
+        n = int((twins <= math.log10(level)).sum())
+        told.append(f"of pairs of students of one and the same MLP {n} of {twins.size} are below {level:g}")
+    if perfect.size:
+        n = int((perfect <= math.log10(level)).sum())
+        told.append(
+            f"and of independent MLPs in their perfect gated form, whose gate and up rows are one, {n} of "
+            f"{perfect.size}, the largest at {log10_words(float(perfect.max()))}"
+        )
+    return ", ".join(told)

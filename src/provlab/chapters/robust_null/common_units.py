@@ -1,0 +1,236 @@
+"""What hidden units in common do to phi_MATCH under independence, from the one symmetry that it has.
+
+phi_MATCH matches the units of two MLPs twice, by gate and by up activations. Renumber the units of the second model by
+pi, and both matchings are renumbered: Spearman's correlation is then that of pi o gate with pi o up. A random start
+makes every pi equally likely, whatever training made of the units. So the exact law of the correlation is known *given*
+the two matchings without their numbers, that is, given the cycles of sigma = up o gate^-1. Its mean is
+(f - 1)/(h - 1), where f counts the units on which gate and up agree, and f is 1 on average if sigma is uniform. The
+p-value is valid as far as f behaves like the number of fixed points of a random permutation; where it does not, what a
+nominal level is really worth can be computed, from few pairs, by drawing pi.
+
+A diagnosis and no test: a copy of a model has f = h, and each renumbering of it as well. An extension; the paper
+("Independence Tests for Language Models", Section 3.3) shows a figure.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+
+from provlab.chapters.shared.calibration import jackknife
+from provlab.errors import InputError
+from provlab.inference.matching import match_shuffled
+
+Floats = NDArray[np.float64]
+#: for each pair of models, for each block ``(2, h)``: the partner of each unit by gate and by up
+Matchings = Mapping[tuple[str, str], Sequence[NDArray[np.int64]]]
+
+
+@dataclass(frozen=True)
+class TrueSize:
+    """How often independent pairs fall up to a level, over all orders of their units.
+
+    Attributes
+    ----------
+    level
+        Nominal.
+    size
+        Probability of a p-value up to the level, averaged over pairs.
+    low, high
+        95% interval, by the jackknife over models (or over trees of them).
+    """
+
+    level: float
+    size: float
+    low: float
+    high: float
+
+
+def common_units(by_gate: ArrayLike, by_up: ArrayLike) -> int:
+    """Count the units that have one partner by both matchings; of unrelated MLPs one on average, whatever the width."""
+    return int((np.asarray(by_gate) == np.asarray(by_up)).sum())
+
+
+def renumbered(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) -> Floats:
+    """Draw log10 p of phi_MATCH over random orders of the second model's units, exactly.
+
+    Parameters
+    ----------
+    matchings
+        ``(n, 2, h)``: for each of n blocks the permutations by gate and by up.
+    n_draws
+        Orders drawn for each block.
+    rng
+        Of the orders.
+
+    Returns
+    -------
+    array
+        ``(n, n_draws)``, two-sided by the t tail.
+
+    Raises
+    ------
+    InputError
+        If a matching is no permutation; both models need equally many units.
+    """
+    table = np.asarray(matchings)
+    if table.ndim != 3 or table.shape[1] != 2 or table.shape[2] < 3:
+        raise InputError(f"matchings has shape {table.shape}; it must be (blocks, 2, units) of at least 3 units")
+    n, _, h = table.shape
+    if not np.array_equal(np.sort(table, axis=-1), np.broadcast_to(np.arange(h), table.shape)):
+        raise InputError("matchings holds a row that is no permutation; both models need the same number of units")
+    log10_p = np.empty((n, n_draws))
+    orders = np.tile(np.arange(h, dtype=np.int32), (n, 1))
+    for draw in range(n_draws):
+        rng.permuted(orders, axis=1, out=orders)
+        gate, up = (np.take_along_axis(orders, table[:, side], axis=1) for side in (0, 1))
+        log10_p[:, draw] = _log10_p(np.square(gate - up).sum(axis=1, dtype=np.int64), h)
+    return log10_p
+
+
+def true_sizes(
+    matchings: Matchings,
+    levels: Sequence[float],
+    *,
+    n_draws: int,
+    rng: np.random.Generator,
+    aggregated: bool = False,
+    trees: Mapping[str, str] | None = None,
+) -> list[TrueSize]:
+    """Find what nominal levels of phi_MATCH are worth among independent models.
+
+    Parameters
+    ----------
+    matchings
+        Of independent pairs, with equally many blocks each.
+    levels
+        Nominal levels.
+    n_draws
+        Orders of units for each pair.
+    aggregated
+        Of Fisher's aggregate over blocks, and not of a single block.
+    trees
+        Tree of each model, where several models share an origin; by default each is its own.
+    """
+    pairs = list(matchings)
+    n_blocks = {len(matchings[pair]) for pair in pairs}
+    if len(n_blocks) != 1:
+        raise InputError("matchings must hold equally many blocks for each of at least one pair")
+    blocks = n_blocks.pop()
+    drawn = renumbered([block for pair in pairs for block in matchings[pair]], n_draws, rng=rng)
+    drawn = drawn.reshape(len(pairs), blocks, n_draws)
+    if aggregated:
+        drawn = _fisher(drawn, axis=1)[:, None]
+    found = []
+    for level in levels:
+        small = (drawn <= np.log10(level) + 1e-12).mean(axis=(1, 2))
+        size, low, high = jackknife(dict(zip(pairs, small.tolist(), strict=True)), groups=trees)
+        found.append(TrueSize(level, size, max(0.0, low), min(1.0, high)))
+    return found
+
+
+def predicted_size(common: ArrayLike, width: int, level: float) -> float:
+    """Size of one block from the numbers of common units alone, with a normal law about the shifted mean.
+
+    Parameters
+    ----------
+    common
+        Common units of each of many blocks.
+    width
+        Units of each.
+    level
+        Nominal, two-sided.
+    """
+    shift = (np.asarray(common, dtype=float) - 1.0) / np.sqrt(width - 1.0)
+    z = stats.norm.isf(level / 2.0)
+    return float(np.mean(stats.norm.sf(z - shift) + stats.norm.sf(z + shift)))
+
+
+def fisher_draws(common: ArrayLike, width: int, n_blocks: int, n_draws: int, *, rng: np.random.Generator) -> Floats:
+    """Draw log10 p of Fisher's aggregate over many blocks of independent models, with common units like those given.
+
+    Blocks draw their number of common units from `common`, each for itself; the correlation is normal about the
+    shifted mean. The share of draws up to a level is what the level is worth, and a quantile is the level that is worth
+    its share.
+
+    Returns
+    -------
+    array
+        ``(n_draws,)``.
+    """
+    pool = np.asarray(common, dtype=float).ravel()
+    aggregate = np.empty(n_draws)
+    step = max(1, 2_000_000 // n_blocks)
+    for start in range(0, n_draws, step):
+        shape = (min(step, n_draws - start), n_blocks)
+        shift = (rng.choice(pool, shape) - 1.0) / np.sqrt(width - 1.0)
+        tail = 2.0 * special.ndtr(-np.abs(rng.standard_normal(shape) + shift))
+        aggregate[start : start + shape[0]] = _fisher(np.log10(tail), axis=1)
+    return aggregate
+
+
+def pair_matchings(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], *, seed: int) -> NDArray[np.int64]:
+    """Match the units of two blocks by gate and by up activations, ``(2, h)``.
+
+    Parameters
+    ----------
+    a, b
+        Gate and up activations of a block, ``(h, tokens)`` each.
+    seed
+        Of the orders in which ties are broken.
+    """
+    return np.stack(
+        [match_shuffled(x, y, seed=seed + side).indices for side, (x, y) in enumerate(zip(a, b, strict=True))]
+    )
+
+
+def alignment(gate: ArrayLike, up: ArrayLike) -> Floats:
+    """Size of the correlation of each unit's own gate and up activations, ``(h,)`` between 0 and 1.
+
+    Parameters
+    ----------
+    gate, up
+        ``(h, tokens)`` activations of one block of one model.
+    """
+    first, second = centred(gate), centred(up)
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    return np.abs((first * second).sum(axis=1)) / np.maximum(lengths, np.finfo(float).tiny)
+
+
+def centred(activations: ArrayLike) -> Floats:
+    """Subtract from each unit its mean over the tokens."""
+    values = np.asarray(activations, dtype=np.float64)
+    return np.asarray(values - values.mean(axis=1, keepdims=True))
+
+
+def _half(gate: Floats, up: Floats, score: Floats) -> tuple[Floats, Floats]:
+    """Return the half of the units with the smallest scores, in their order."""
+    chosen = np.sort(np.argsort(score, kind="stable")[: len(score) // 2])
+    return gate[chosen], up[chosen]
+
+
+Way = Callable[[Floats, Floats, np.random.Generator], tuple[Floats, Floats]]
+#: ways to look at a block, by what is taken away from its gate and up activations before units are matched
+WAYS: dict[str, Way] = {
+    "all units": lambda gate, up, rng: (gate, up),
+    "half of them, at random": lambda gate, up, rng: _half(gate, up, rng.random(len(gate))),
+    "the half most aligned": lambda gate, up, rng: _half(gate, up, -alignment(gate, up)),
+    "the half least aligned": lambda gate, up, rng: _half(gate, up, alignment(gate, up)),
+    "means removed": lambda gate, up, rng: (centred(gate), centred(up)),
+    "means removed, least aligned": lambda gate, up, rng: _half(centred(gate), centred(up), alignment(gate, up)),
+}
+
+
+def _log10_p(distances: NDArray[np.int64], h: int) -> Floats:
+    """Two-sided t tail of many Spearman distances, cut at the smallest double (unrelated units do not reach it)."""
+    rho = 1.0 - 6.0 * distances / (h * (h * h - 1.0))
+    tail = special.betainc((h - 2) / 2, 0.5, np.clip(1.0 - np.square(rho), 0.0, 1.0))
+    return np.asarray(np.log10(np.maximum(tail, np.finfo(float).tiny)))
+
+
+def _fisher(log10_p: Floats, axis: int) -> Floats:
+    """Fisher's aggregate along an axis, log10, cut at the smallest double."""
+    twice = -2.0 * np.log(10.0) * log10_p.sum(axis=axis)
+    return np.asarray(np.log10(np.maximum(special.chdtrc(2 * log10_p.shape[axis], twice), np.finfo(float).tiny)))

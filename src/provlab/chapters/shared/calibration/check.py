@@ -1,0 +1,232 @@
+"""One check of a set of null p-values: uniform, not too small where decisions are made, independent between blocks.
+
+Each question is a test of its own with an exact or slightly conservative p-value; the check is their union, with the
+level shared among them by Holm's method. So p-values that are what they should be are flagged with a probability of
+at most the level, however many questions were asked.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from provlab.chapters.shared.calibration.bands import discrete_uniform_excess, ks_uniform, size_interval
+from provlab.errors import InputError
+from provlab.inference import pvalues
+
+
+@dataclass(frozen=True)
+class Size:
+    """How often p-values fell up to a level at which one might decide.
+
+    Attributes
+    ----------
+    level
+        The nominal level.
+    expected
+        What an exact p-value gives there: the level, or the last step of its grid up to the level.
+    k, n
+        Number of p-values up to the level, and of all.
+    low, high
+        Exact (Clopper-Pearson) 95% interval for the rate behind k of n.
+    log10_p
+        Probability of k or more of n at the rate `expected`: small means too many small p-values.
+    """
+
+    level: float
+    expected: float
+    k: int
+    n: int
+    low: float
+    high: float
+    log10_p: float
+
+    @property
+    def share(self) -> float:
+        """Observed rate, k / n."""
+        return self.k / self.n
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationReport:
+    """What `check` found.
+
+    Attributes
+    ----------
+    n, n_blocks
+        Pairs of models, and p-values of each.
+    ks
+        p-value of the test of uniformity: Kolmogorov-Smirnov, or the exact test on the grid of PERMTEST.
+    sizes
+        At each level asked for, over all blocks.
+    fisher_ks, fisher_sizes
+        The same of Fisher's aggregate over blocks; None and empty with one block.
+    correlation
+        Largest absolute correlation between p-values of two blocks; None with one block.
+    tests
+        log10 p of every question asked, by name, not yet adjusted.
+    level
+        Probability, at most, of flagging p-values that are what they should be.
+    flagged, reasons
+        Whether some question's p-value is below the level after Holm's adjustment, and which, in words.
+    """
+
+    n: int
+    n_blocks: int
+    ks: float
+    sizes: tuple[Size, ...]
+    fisher_ks: float | None
+    fisher_sizes: tuple[Size, ...]
+    correlation: float | None
+    tests: dict[str, float]
+    level: float
+    flagged: bool
+    reasons: tuple[str, ...]
+
+
+def check(
+    log10_p: ArrayLike,
+    *,
+    n_permutations: int | None = None,
+    sizes: Sequence[float] = (0.05, 0.01, 0.001),
+    level: float = 0.01,
+) -> CalibrationReport:
+    """Check p-values of pairs that are known to be independent.
+
+    Parameters
+    ----------
+    log10_p
+        Shape (n,), or (n, L) with one p-value for each of L blocks: log10 p of n pairs of models, no model in two
+        pairs. Minus infinity, a p-value of zero, is taken for what it is, a fault.
+    n_permutations
+        T, for p-values of PERMTEST, multiples of 1/(T + 1): they are held against the uniform on that grid. None for
+        continuous p-values.
+    sizes
+        Levels at which the share of p-values is looked at; for PERMTEST those below 1/(T + 1) are left out, as no
+        p-value reaches them.
+    level
+        Of the whole check.
+
+    Raises
+    ------
+    InputError
+        If there is no pair, a value is NaN or above 0, a p-value is off the grid, or a level is not between 0 and 1.
+
+    Notes
+    -----
+    Questions, each once and, with blocks, once more of Fisher's aggregate: uniform (two-sided)? At each of `sizes`,
+    too many (one-sided)? With blocks: is any correlation between two of them too large (each with Student's t,
+    Bonferroni over pairs of blocks)? And: is any p-value zero?
+    Too few small p-values at a level is no fault of validity; where it is gross, the test of uniformity sees it.
+    """
+    table = _table(log10_p)
+    if not 0.0 < level < 1.0 or not all(0.0 < size < 1.0 for size in sizes):
+        raise InputError(f"level is {level} and sizes are {list(sizes)}; each must lie strictly between 0 and 1")
+    n, n_blocks = table.shape
+    zeros = int(np.isneginf(table).sum())
+    finite = np.maximum(table, _SMALLEST)
+    pooled = finite.ravel()
+    tests: dict[str, float] = {"zero": _IMPOSSIBLE if zeros else 0.0}
+    uniform = _uniformity(pooled[~np.isneginf(table.ravel())], n_permutations)
+    tests["uniform"] = _log10(uniform)
+    pooled_sizes = _sizes(pooled, sizes, n_permutations)
+    tests |= {f"size {size.level:g}": size.log10_p for size in pooled_sizes}
+    correlation = fisher_ks = None
+    fisher_sizes: tuple[Size, ...] = ()
+    if n_blocks > 1:
+        aggregate = np.array([pvalues.fisher(row) for row in finite])
+        if n_permutations is None:  # the sum of logarithms on a grid is not quite chi-square
+            fisher_ks = ks_uniform(aggregate).p
+            tests["Fisher uniform"] = _log10(fisher_ks)
+            fisher_sizes = _sizes(aggregate, sizes, None)
+            tests |= {f"Fisher size {size.level:g}": size.log10_p for size in fisher_sizes}
+        if n >= 3:
+            correlation, tests["blocks"] = _between_blocks(10.0**finite)
+    adjusted = dict(zip(tests, pvalues.holm(list(tests.values())), strict=True))
+    failed = [name for name, value in adjusted.items() if value <= math.log10(level)]
+    words = {
+        "zero": f"{zeros} p-values are 0, which no valid p-value is",
+        "uniform": f"not uniform ({pvalues.in_words(uniform)})",
+        "Fisher uniform": f"Fisher's aggregate is not uniform ({pvalues.in_words(fisher_ks or 0.0)})",
+        "blocks": f"blocks are correlated (up to {correlation or 0:.2f})",
+    }
+    words |= {f"size {s.level:g}": f"too many p up to {s.level:g}: {s.k} of {s.n:,}" for s in pooled_sizes}
+    words |= {
+        f"Fisher size {s.level:g}": f"too many of Fisher's aggregates up to {s.level:g}: {s.k} of {s.n:,}"
+        for s in fisher_sizes
+    }
+    return CalibrationReport(
+        n=n,
+        n_blocks=n_blocks,
+        ks=uniform,
+        sizes=pooled_sizes,
+        fisher_ks=fisher_ks,
+        fisher_sizes=fisher_sizes,
+        correlation=correlation,
+        tests=tests,
+        level=level,
+        flagged=bool(failed),
+        reasons=tuple(words[name] for name in failed),
+    )
+
+
+_SMALLEST = -1e9  # stands for a p-value of zero where a logarithm is needed
+_IMPOSSIBLE = -1e9  # log10 of the probability of what cannot be
+
+
+def _table(log10_p: ArrayLike) -> NDArray[np.float64]:
+    values = np.asarray(log10_p, dtype=np.float64)
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or values.size == 0:
+        raise InputError(f"log10_p has shape {values.shape}; give one value a pair, or one a pair and block")
+    if np.isnan(values).any() or values.max() > 1e-9:
+        raise InputError("log10_p holds a NaN or a value above 0; log10 of a p-value is at most 0")
+    return np.minimum(values, 0.0)
+
+
+def _uniformity(log10_p: NDArray[np.float64], n_permutations: int | None) -> float:
+    if log10_p.size == 0:
+        return 0.0
+    if n_permutations is None:
+        return ks_uniform(log10_p).p
+    return discrete_uniform_excess(10.0**log10_p, n_permutations).p_two_sided
+
+
+def _sizes(log10_p: NDArray[np.float64], levels: Sequence[float], n_permutations: int | None) -> tuple[Size, ...]:
+    found = []
+    n = log10_p.size
+    for level in levels:
+        expected = level
+        if n_permutations is not None:
+            expected = math.floor(level * (n_permutations + 1) + 1e-9) / (n_permutations + 1)
+            if expected == 0.0:
+                continue
+        k = int((log10_p <= math.log10(level) + 1e-12).sum())
+        log10_tail = float(stats.binom.logsf(k - 1, n, expected)) / pvalues.LN10
+        low, high = size_interval(k, n)
+        found.append(Size(level, expected, k, n, low, high, max(log10_tail, _IMPOSSIBLE)))
+    return tuple(found)
+
+
+def _between_blocks(p: NDArray[np.float64]) -> tuple[float, float]:
+    """Largest absolute correlation between two columns, and log10 of its p-value over all pairs of columns."""
+    n, n_blocks = p.shape
+    if (p == p[0]).all(axis=0).any():
+        return 0.0, 0.0  # a block that is the same for every pair has no correlation
+    correlations = np.asarray(np.corrcoef(p.T)).reshape(n_blocks, n_blocks)
+    off = np.array([correlations[i, j] for i, j in combinations(range(n_blocks), 2)])
+    largest = float(min(np.abs(off).max(), 1.0))
+    if largest >= 1.0 - 1e-12:
+        return largest, _IMPOSSIBLE
+    t = largest * math.sqrt((n - 2) / (1.0 - largest**2))
+    log10_tail = (math.log(2.0 * off.size) + float(stats.t.logsf(t, n - 2))) / pvalues.LN10
+    return largest, max(min(log10_tail, 0.0), _IMPOSSIBLE)
+
+
+def _log10(p: float) -> float:
+    return math.log10(p) if p > 0.0 else _IMPOSSIBLE

@@ -1,0 +1,399 @@
+"""Retrain an MLP from scratch to do what another does (Section 4.2.1, Appendices F and H.3).
+
+An adversary can throw away the weights of an MLP and train fresh ones to imitate its outputs, on inputs that cost
+nothing: Gaussian noise. The *student* here is always a GLU MLP (Definition 3), ``D (silu(G x) * (U x))``, wider than
+its *teacher*, which may be a GLU MLP as well, retrained as in Section 4.2.1, or a plain feedforward network, distilled
+as in Appendix H.3.
+
+>>> teacher = block_mlp(Checkpoint.open("zoo:walnut-chat"), 0)  # doctest: +SKIP
+>>> student = distill(teacher, Settings(steps=500))  # doctest: +SKIP
+>>> gate, up = student.activations(mlp_inputs(checkpoint, tokens)[0])  # doctest: +SKIP
+
+Students are kept in provlab's cache under the hash of the teacher's weights, the settings and `_VERSION`: each is
+trained once.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from torch.nn import functional
+from tqdm import tqdm
+
+from provlab.chapters.shared.teachers import BlockMlp, Teacher, block_mlp, in_place, mlp_inputs, tensor_sha256
+from provlab.errors import CheckpointError, InputError, ParameterError
+from provlab.files import atomic_file, cache_dir, digest
+
+# teachers come along, so that a caller needs one import
+__all__ = [
+    "BlockMlp",
+    "Point",
+    "Settings",
+    "Student",
+    "Teacher",
+    "block_mlp",
+    "distill",
+    "in_place",
+    "mlp_inputs",
+    "relative_error",
+]
+
+_VERSION = 1  # of the arithmetic below; a change that gives other students asks for another
+
+SCHEDULES = ("cosine", "constant")
+INPUTS = ("gaussian", "matched", "sample")
+#: rows of held-out input that the learning curve is measured on
+_N_HELD_OUT = 1024
+_CURVE_POINTS = 30
+_ROLES = ("gate", "up", "down")
+_DOWN_SCALE = 0.3  # a smaller first output projection: the student begins near zero, and not beside its target
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a student is trained.
+
+    Attributes
+    ----------
+    width_factor
+        Hidden units of the student for each one of the teacher's (the paper: 2).
+    steps, batch, learning_rate
+        Of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001).
+    beta2
+        Adam's memory of squared gradients: at the usual 0.999 a short training still divides by those of its beginning.
+    schedule
+        ``"cosine"`` lets the rate fall to zero over the steps, ``"constant"`` leaves it.
+    stop_below
+        End the training once the relative error on held-out inputs is below; None: take all the steps.
+    inputs
+        What the student is shown: ``"gaussian"`` noise of variance 1 as in the paper, noise ``"matched"`` in mean and
+        covariance to a given sample of real inputs, or rows of the ``"sample"`` itself.
+    parallel_penalty
+        Weight of the mean squared cosine between a unit's gate and its up row, added to the relative error; 0 as in the
+        paper.
+    snapshots
+        Steps at which the student is kept as well, see `Student.at`.
+    seed
+        Of the student's first weights and of its inputs.
+    """
+
+    width_factor: float = 2.0
+    steps: int = 1000
+    batch: int = 128
+    learning_rate: float = 0.01
+    beta2: float = 0.95
+    schedule: str = "cosine"
+    stop_below: float | None = None
+    inputs: str = "gaussian"
+    parallel_penalty: float = 0.0
+    snapshots: tuple[int, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for holds, what in (
+            (self.width_factor > 0, f"width_factor must be positive, not {self.width_factor}"),
+            (
+                self.steps >= 1 and self.batch >= 1,
+                f"steps and batch must be at least 1, not {self.steps}, {self.batch}",
+            ),
+            (self.learning_rate > 0, f"learning_rate must be positive, not {self.learning_rate}"),
+            (0 <= self.beta2 < 1, f"beta2 must be from 0 to below 1, not {self.beta2}"),
+            (self.schedule in SCHEDULES, f"schedule must be {' or '.join(SCHEDULES)}, not {self.schedule!r}"),
+            (self.inputs in INPUTS, f"inputs must be one of {', '.join(INPUTS)}, not {self.inputs!r}"),
+            (self.parallel_penalty >= 0, f"parallel_penalty must not be negative, not {self.parallel_penalty}"),
+            (
+                all(0 <= step <= self.steps for step in self.snapshots),
+                f"snapshots must be steps from 0 to {self.steps}, not {list(self.snapshots)}",
+            ),
+        ):
+            if not holds:
+                raise ParameterError(what)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a learning curve.
+
+    Attributes
+    ----------
+    step
+        Steps taken.
+    loss
+        Mean squared error on held-out inputs, in the teacher's units (the paper's train loss).
+    relative
+        The same over the teacher's mean square: 1 for a student that says nothing.
+    """
+
+    step: int
+    loss: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class Student:
+    """A trained GLU MLP.
+
+    Attributes
+    ----------
+    gate, up, down
+        Its weights, float32 on the CPU: ``(m, width)``, ``(m, width)``, ``(outputs, m)`` for m hidden units.
+    curve
+        Error on held-out inputs of the kind that it was trained on, at steps that grow geometrically.
+    kept
+        The weights at the snapshots, by step.
+    """
+
+    gate: torch.Tensor = field(repr=False)
+    up: torch.Tensor = field(repr=False)
+    down: torch.Tensor = field(repr=False)
+    curve: tuple[Point, ...] = field(repr=False)
+    kept: Mapping[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=dict, repr=False)
+
+    @property
+    def loss(self) -> float:
+        """Last mean squared error."""
+        return self.curve[-1].loss
+
+    @property
+    def relative(self) -> float:
+        """Last relative error."""
+        return self.curve[-1].relative
+
+    def at(self, step: int) -> "Student":
+        """Return the student as it was after `step` steps, one of the snapshots or the last."""
+        if step == self.curve[-1].step:
+            return self
+        if step not in self.kept:
+            raise InputError(f"the student was not kept at step {step}; snapshots: {', '.join(map(str, self.kept))}")
+        return Student(*self.kept[step], tuple(point for point in self.curve if point.step <= step))
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Outputs ``(n, outputs)`` for inputs ``(n, width)``."""
+        return _glu(inputs, self.gate, self.up, self.down)
+
+    def activations(self, inputs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return gate and up activations, each ``(m, n)`` float32, on inputs ``(n, width)``, for phi_MATCH."""
+        return self.gate.numpy() @ inputs.T, self.up.numpy() @ inputs.T
+
+    def gate_up_cosine(self) -> float:
+        """Mean over hidden units of the absolute cosine between a unit's gate row and its up row."""
+        return float(functional.cosine_similarity(self.gate, self.up).abs().mean())
+
+
+def relative_error(student: Student, teacher: Teacher, inputs: NDArray[np.float32]) -> float:
+    """Mean squared error of a student's outputs on inputs ``(n, width)``, over the teacher's mean square."""
+    rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32))
+    wanted = teacher(rows)
+    return float((student(rows) - wanted).square().mean() / wanted.square().mean())
+
+
+# Training -------------------------------------------------------------------------------------------------
+
+
+def distill(
+    teacher: Teacher,
+    settings: Settings = Settings(),
+    *,
+    sample: NDArray[np.float32] | None = None,
+    device: str = "cpu",
+    folder: Path | None = None,
+    progress: bool = True,
+) -> Student:
+    """Train a GLU MLP from scratch to give a teacher's outputs, or read it if that was done before.
+
+    Parameters
+    ----------
+    teacher
+        What is imitated, such as `block_mlp` returns.
+    settings
+        How.
+    sample
+        Real inputs ``(n, width)``, for the inputs that need some.
+    device
+        Where it is trained; students of different devices differ in rounding, and are kept under one key.
+    folder
+        Where students are kept; ``students`` in provlab's cache by default.
+    progress
+        Show a bar on stderr.
+
+    Returns
+    -------
+    Student
+        The same for the same arguments.
+
+    Raises
+    ------
+    ParameterError
+        The inputs need a sample and there is none, or one of another width; or the training diverges.
+    InputError
+        The teacher gives zeros or infinities.
+    CheckpointError
+        A student kept before is damaged.
+    """
+    rows = _checked_sample(sample, teacher, settings)
+    key = digest(
+        {
+            "version": _VERSION,
+            "torch": torch.__version__.split("+")[0],
+            "teacher": teacher.digest,
+            "settings": asdict(settings),
+            "sample": None if rows is None else tensor_sha256(rows),
+        }
+    )
+    path = (cache_dir() / "students" if folder is None else folder) / f"{key[:32]}.safetensors"
+    if path.exists():
+        return _read(path)
+    student = _train(teacher, settings, rows, device, progress)
+    _write(path, student)
+    return student
+
+
+def _checked_sample(sample: NDArray[np.float32] | None, teacher: Teacher, settings: Settings) -> torch.Tensor | None:
+    """Return the sample as a tensor if the inputs need one; None if they need none, whatever is given."""
+    if settings.inputs == "gaussian":
+        return None
+    if sample is None:
+        raise ParameterError(f"inputs {settings.inputs!r} need a sample of real inputs; give sample")
+    if sample.ndim != 2 or sample.shape[1] != teacher.width or not np.isfinite(sample).all():
+        raise ParameterError(f"sample must be finite, (n, {teacher.width}) for {teacher.name}, not {sample.shape}")
+    return torch.from_numpy(np.ascontiguousarray(sample, dtype=np.float32))
+
+
+def _train(teacher: Teacher, settings: Settings, sample: torch.Tensor | None, device: str, progress: bool) -> Student:
+    """Minimise the error over fresh inputs at each step."""
+    draw = _Inputs(teacher.width, settings, sample, device)
+    teacher = teacher.to(device)
+    with torch.inference_mode():
+        held_out = draw(_N_HELD_OUT)
+        target = teacher(held_out)
+        power = float(target.square().mean())
+    if not 0 < power < float("inf"):
+        raise InputError(f"{teacher.name} gives outputs of mean square {power} on these inputs: nothing to imitate")
+    weights = _fresh(teacher.width, round(settings.width_factor * teacher.mlp_width), target.shape[1], settings, device)
+    scale = power**0.5  # the student learns outputs of mean square 1, whatever the teacher's
+    optimiser = torch.optim.Adam(weights, lr=settings.learning_rate, betas=(0.9, settings.beta2), fused=True)
+    curve: list[Point] = []
+    kept: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
+    regular = np.geomspace(1, settings.steps, _CURVE_POINTS).round().astype(int).tolist()
+    measured = {0, *regular, *settings.snapshots}
+    bar = tqdm(
+        total=settings.steps,
+        desc=f"student of {teacher.name}",
+        unit="step",
+        leave=False,
+        delay=2,
+        mininterval=1,
+        disable=not progress,
+    )
+    for step in range(settings.steps + 1):
+        if step in measured:
+            with torch.inference_mode():
+                relative = float((_glu(held_out, *weights) - target / scale).square().mean())
+            if not np.isfinite(relative):
+                raise ParameterError(f"the student of {teacher.name} diverged by step {step}; lower learning_rate")
+            curve.append(Point(step, relative * power, relative))
+            if step in settings.snapshots:
+                kept[step] = _finished(weights, scale)
+            bar.set_postfix_str(f"relative error {relative:.3g}", refresh=False)
+            if settings.stop_below is not None and relative < settings.stop_below:
+                break
+        if step == settings.steps:
+            break
+        for group in optimiser.param_groups:
+            group["lr"] = settings.learning_rate * _rate(settings, step)
+        inputs = draw(settings.batch)
+        with torch.no_grad():
+            wanted = teacher(inputs) / scale
+        loss = functional.mse_loss(_glu(inputs, *weights), wanted)
+        if settings.parallel_penalty:
+            loss = (
+                loss + settings.parallel_penalty * functional.cosine_similarity(weights[0], weights[1]).square().mean()
+            )
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        bar.update()
+    bar.close()
+    return Student(*_finished(weights, scale), tuple(curve), kept)
+
+
+class _Inputs:
+    """Draws what the student is shown; the same sequence for the same seed."""
+
+    def __init__(self, width: int, settings: Settings, sample: torch.Tensor | None, device: str) -> None:
+        self._rng = torch.Generator(device).manual_seed(2 * settings.seed + 1)
+        self._width, self._device = width, device
+        self._rows: torch.Tensor | None = None
+        self._mean = self._root = torch.empty(0)
+        if settings.inputs == "sample":
+            assert sample is not None
+            self._rows = sample.to(device)
+        elif settings.inputs == "matched":
+            assert sample is not None
+            values, vectors = torch.linalg.eigh(torch.cov(sample.double().T))
+            root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+            self._mean, self._root = sample.double().mean(0).float().to(device), root.float().to(device)
+
+    def __call__(self, n: int) -> torch.Tensor:
+        """Draw ``(n, width)``."""
+        if self._rows is not None:
+            chosen = torch.randint(len(self._rows), (n,), generator=self._rng, device=self._device)
+            return self._rows[chosen]
+        noise = torch.randn(n, self._width, generator=self._rng, device=self._device)
+        return noise if not len(self._root) else self._mean + noise @ self._root
+
+
+def _fresh(width: int, mlp_width: int, outputs: int, settings: Settings, device: str) -> list[torch.Tensor]:
+    """Draw first weights: gate, up, down."""
+    rng = torch.Generator().manual_seed(2 * settings.seed)  # on the CPU, so that all devices begin alike
+    gate, up = (torch.randn(mlp_width, width, generator=rng) / width**0.5 for _ in range(2))
+    down = torch.randn(outputs, mlp_width, generator=rng) * (_DOWN_SCALE / mlp_width**0.5)
+    return [tensor.to(device).requires_grad_() for tensor in (gate, up, down)]
+
+
+def _finished(weights: Sequence[torch.Tensor], scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Copy the weights to the CPU, in the teacher's units."""
+    gate, up, down = (tensor.detach().to("cpu", copy=True) for tensor in weights)
+    return gate, up, down * scale
+
+
+def _rate(settings: Settings, step: int) -> float:
+    """Share of the learning rate at a step."""
+    if settings.schedule == "constant":
+        return 1.0
+    return 0.5 * (1 + float(np.cos(np.pi * step / settings.steps)))
+
+
+def _glu(inputs: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    return (functional.silu(inputs @ gate.T) * (inputs @ up.T)) @ down.T
+
+
+# Keeping --------------------------------------------------------------------------------------------------
+
+
+def _write(path: Path, student: Student) -> None:
+    """Keep a student; snapshots under ``gate@STEP`` and so on."""
+    tensors = {"gate": student.gate, "up": student.up, "down": student.down}
+    for step, weights in student.kept.items():
+        tensors |= {f"{role}@{step}": tensor for role, tensor in zip(_ROLES, weights, strict=True)}
+    with atomic_file(path) as temporary:
+        save_file(tensors, temporary, {"curve": json.dumps([asdict(point) for point in student.curve])})
+
+
+def _read(path: Path) -> Student:
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            curve = tuple(Point(**point) for point in json.loads(file.metadata()["curve"]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        steps = sorted(int(name.partition("@")[2]) for name in tensors if name.startswith("gate@"))
+        gate, up, down = (tensors[role] for role in _ROLES)
+        kept = {n: (tensors[f"gate@{n}"], tensors[f"up@{n}"], tensors[f"down@{n}"]) for n in steps}
+        return Student(gate, up, down, curve, kept)
+    except (OSError, ValueError, TypeError, KeyError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"the student kept in {path} is damaged; delete that file and run again") from error

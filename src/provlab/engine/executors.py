@@ -1,0 +1,313 @@
+"""Who does the pieces of a study: processes on this machine, a Dask cluster, or any executor of the standard library.
+
+Each piece is sent as a description (`provlab.engine.units`) and answered with results, which the caller writes into
+the store as they come: one writer, and whoever dies loses only the piece in hand.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import ProcessPoolExecutor as Pool
+from contextlib import contextmanager
+from importlib import metadata
+from typing import Any
+
+from provlab.engine.units import Done, PassTask, UnitTask, do
+from provlab.errors import ParameterError, WorkerError
+
+Task = PassTask | UnitTask
+
+BREAKDOWNS = 3  # in a row, with no piece finished in between: then the next try would end the same way
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+RETRIES = 2  # of a piece that ended in an error on a cluster's worker: another may be in better health
+CONNECT = 10  # seconds for a scheduler to answer, and for a first worker to be there
+#: what numbers may depend on: must be equal wherever the pieces of one study are done
+VERSIONS = ("provlab", "numpy", "scipy", "numba", "torch", "transformers", "tokenizers")
+
+
+class Workers:
+    """An executor that somebody else made: it is used as it is, and neither mended nor shut down.
+
+    Parameters
+    ----------
+    executor
+        Its workers must be able to import provlab and to open the models.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self._futures: list[Future[Done]] = []
+
+    def submit(self, task: Task) -> "Future[Done]":
+        """Hand out one piece."""
+        future = self.executor.submit(do, task)
+        self._futures.append(future)
+        return future
+
+    def renew(self) -> bool:
+        """Replace workers that broke down, if that is ours to do."""
+        return False
+
+    def finish(self) -> None:
+        """Let go when all is done."""
+
+    def stop(self) -> None:
+        """Take back what nobody has begun."""
+        for future in self._futures:
+            future.cancel()
+
+
+class Processes(Workers):
+    """Processes on this machine, started afresh (never forked: torch and forks do not go together).
+
+    The machine's cores are divided among them. A breakdown of one is a breakdown of the standard library's whole pool,
+    which is then made anew.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._threads = max(1, threads_here() // workers)
+        super().__init__(self._pool())
+
+    def _pool(self) -> Pool:
+        return Pool(self._workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
+
+    def submit(self, task: Task) -> "Future[Done]":
+        """Hand out one piece; processes start with the first pieces, and with few threads each."""
+        with _environment(dict.fromkeys(THREADS, str(self._threads))):
+            return super().submit(task)
+
+    def renew(self) -> bool:
+        """Make the pool anew."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.executor = self._pool()
+        return True
+
+    def finish(self) -> None:
+        """End the processes, which have nothing left to do."""
+        self.executor.shutdown()
+
+    def stop(self) -> None:
+        """End the processes, whatever they are at."""
+        processes = list((getattr(self.executor, "_processes", None) or {}).values())  # public from Python 3.14 on
+        for process in processes:
+            process.terminate()
+        self.executor.shutdown(wait=True, cancel_futures=True)
+
+
+def threads_here() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _begin() -> None:
+    """Begin as a worker: Ctrl-C is for whoever leads, and with that process this one ends too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leader = multiprocessing.parent_process()
+    if leader is not None:
+
+        def follow() -> None:
+            leader.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment of processes that start within; what the user set himself stays."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def completed(
+    tasks: Sequence[Task], workers: Workers, *, ready: Callable[[Task, set[str]], bool]
+) -> Generator[tuple[Task, Done], None, None]:
+    """Hand out all tasks and yield each with its result as it comes.
+
+    Parameters
+    ----------
+    tasks
+        In the order in which they should be done.
+    workers
+        Who does them.
+    ready
+        Whether a task can be done, given the sources of the models whose passes are finished.
+
+    Raises
+    ------
+    WorkerError
+        If workers die again and again; what came before is not lost.
+    """
+    waiting = dict(enumerate(tasks))
+    running: dict[Future[Done], int] = {}
+    passed: set[str] = set()
+    breakdowns = 0
+    try:
+        while waiting or running:
+            lost: list[int] = []
+            for i in [i for i, task in waiting.items() if ready(task, passed)]:
+                task = waiting.pop(i)
+                try:
+                    running[workers.submit(task)] = i
+                except BrokenExecutor:
+                    lost.append(i)
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                i = running.pop(future)
+                try:
+                    result = future.result()
+                except BrokenExecutor:
+                    lost.append(i)
+                except (Exception, CancelledError) as error:
+                    raise _explained(error, tasks[i]) from error
+                else:
+                    breakdowns = 0
+                    task = tasks[i]
+                    if isinstance(task, PassTask):
+                        passed.add(task.model.source)
+                    yield task, result
+            if lost:
+                wait(running)  # a broken pool fails all that it had, at once
+                for future in [future for future in running if isinstance(_error(future), BrokenExecutor)]:
+                    lost.append(running.pop(future))
+                breakdowns += 1
+                if breakdowns > BREAKDOWNS or not workers.renew():
+                    raise WorkerError(
+                        f"worker processes died {breakdowns} times in a row, the last at {tasks[min(lost)].place}, and "
+                        "said nothing; most often the machine has too little memory (lower memory or workers), or a "
+                        'script that starts workers lacks if __name__ == "__main__"; what was finished is kept'
+                    )
+                waiting = {i: tasks[i] for i in sorted({*lost, *waiting})}
+    except BaseException:
+        workers.stop()
+        raise
+    workers.finish()
+
+
+def _error(future: "Future[Done]") -> BaseException | None:
+    return None if future.cancelled() else future.exception()
+
+
+def _explained(error: BaseException, task: Task) -> BaseException:
+    """Turn what a cluster says of its own troubles into one line; a fault of the program stays what it is."""
+    text = " ".join(str(error).split())[:200]
+    if isinstance(error, CancelledError):
+        return WorkerError(f"{task.place} was cancelled: the scheduler has gone; what was finished is kept")
+    if type(error).__module__.partition(".")[0] in ("distributed", "dask"):
+        return WorkerError(
+            f"{task.place} was given up by the cluster ({type(error).__name__}: {text}); what was finished is kept"
+        )
+    return error
+
+
+# A Dask cluster ------------------------------------------------------------------------------------------------------
+
+
+def parse_resources(text: str | None) -> dict[str, float]:
+    """``GPU=1,MEM=2`` as a mapping.
+
+    Raises
+    ------
+    ParameterError
+        If the text is anything else.
+    """
+    found: dict[str, float] = {}
+    for part in text.split(",") if text else ():
+        name, _, amount = part.partition("=")
+        try:
+            found[name.strip()] = float(amount)
+        except ValueError:
+            found[name.strip()] = -1.0
+        if not name.strip() or not found[name.strip()] > 0:
+            raise ParameterError(f"resources are a list such as GPU=1, not {text!r}")
+    return found
+
+
+@contextmanager
+def cluster(
+    address: str, *, resources: Mapping[str, float] | None = None, timeout: float | None = None, workers: int = 1
+) -> Iterator[Executor]:
+    """Connect to a Dask scheduler; an executor for `provlab.study`.
+
+    Parameters
+    ----------
+    address
+        ``tcp://host:port`` of the scheduler.
+    resources
+        What each piece needs of a worker, by name, such as ``{"GPU": 1}``; workers say what they have when they start.
+    timeout
+        Seconds for the scheduler to answer, and for workers to be there; 10 by default.
+    workers
+        How many to wait for; those that come later are used, too.
+
+    Raises
+    ------
+    WorkerError
+        If the scheduler cannot be reached, has no worker that fits, or one with other versions of what numbers depend
+        on.
+    """
+    timeout = CONNECT if timeout is None else timeout
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise WorkerError("a scheduler needs Dask's distributed; install provlab[dask]") from error
+    try:
+        client = Client(address, timeout=timeout, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:  # among them TimeoutError
+        raise WorkerError(f"no scheduler answers at {address}; start one by: dask scheduler") from error
+    try:
+        _check_workers(client, address, dict(resources or {}), timeout, workers)
+        needs = {"resources": dict(resources)} if resources else {}
+        executor = client.get_executor(pure=False, retries=RETRIES, **needs)
+        try:
+            yield executor
+        finally:
+            executor.shutdown(wait=False)
+    finally:
+        client.close()
+
+
+def versions() -> dict[str, str]:
+    """Versions, here, of what numbers may depend on."""
+    found = {}
+    for name in VERSIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+def _check_workers(client: Any, address: str, resources: dict[str, float], timeout: float, least: int) -> None:
+    try:
+        client.wait_for_workers(least, timeout=timeout)
+    except TimeoutError as error:
+        raise WorkerError(f"{address} has no workers; start some by: dask worker {address} --nthreads 1") from error
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    for name, amount in resources.items():
+        if not any(worker["resources"].get(name, 0) >= amount for worker in workers.values()):
+            offer = f"{name}={amount:g}"
+            raise WorkerError(
+                f"no worker of {address} offers {offer}; start one by: dask worker {address} --resources {offer}"
+            )
+    here = versions()
+    try:
+        found = client.run(versions)
+    except (ImportError, AttributeError, OSError) as error:  # not there, or an older one
+        raise WorkerError(f"a worker of {address} cannot import provlab ({error}); install the same there") from error
+    for worker, there in found.items():
+        for name, version in here.items():
+            if there[name] != version:
+                raise WorkerError(
+                    f"worker {worker} has {name} {there[name]} and this machine {version}; numbers may depend on it, "
+                    "so install the same on both"
+                )

@@ -1,0 +1,176 @@
+"""What is known of where models come from: the truth that results are held against.
+
+Zoo models carry theirs in their recipes; the 21 public models of the paper's Figure 2 carry theirs in
+``llama7b_tree.csv``. Of any other model nothing is known, and nothing is assumed.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from provlab import zoo
+from provlab.errors import ParameterError
+from provlab.models import disguise
+
+LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)
+_DISGUISED = "disguised:"
+
+
+@cache
+def published_parents() -> dict[str, str | None]:
+    """Parent of each of the 21 public models of the Llama tree."""
+    text = (resources.files("provlab.engine") / "llama7b_tree.csv").read_text(encoding="utf-8")
+    return {row["model_id"]: row["parent"] or None for row in csv.DictReader(text.splitlines())}
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Parent relations among the models of a study, closed under ancestors.
+
+    Attributes
+    ----------
+    models : tuple of str
+        Sources, in the order of the study.
+    parents : dict
+        Source to its parent's source, or None for a root; ancestors outside the study are included. A model of
+        unknown origin is absent.
+    labels : dict
+        What was done to the parent, in a word or two.
+    """
+
+    models: tuple[str, ...]
+    parents: dict[str, str | None]
+    labels: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sources: Sequence[str]) -> "Lineage":
+        """Collect what is known of these sources (see the module's text)."""
+        parents: dict[str, str | None] = {}
+        labels: dict[str, str] = {}
+        for source in sources:
+            current: str | None = source
+            while current is not None and current not in parents:
+                step = _parent(current)
+                if step is None:
+                    break
+                parents[current], label = step
+                if label:
+                    labels[current] = label
+                current = parents[current]
+        return cls(tuple(sources), parents, labels)
+
+    def root(self, source: str) -> str | None:
+        """Oldest known ancestor, which names the family; None where the origin is unknown."""
+        if source not in self.parents:
+            return None
+        while (parent := self.parents.get(source)) is not None:
+            source = parent
+        return source
+
+    def families(self) -> dict[str, str]:
+        """Family of each model of the study; a model of unknown origin is alone in 'unknown'."""
+        return {source: self.root(source) or "unknown" for source in self.models}
+
+    def ancestors(self, source: str) -> list[str]:
+        """Parent, grandparent, ... of a source."""
+        found = []
+        while (parent := self.parents.get(source)) is not None:
+            found.append(parent)
+            source = parent
+        return found
+
+    def dependent(self, a: str, b: str) -> bool | None:
+        """Whether two models share a root; None where either origin is unknown."""
+        roots = self.root(a), self.root(b)
+        return None if None in roots else roots[0] == roots[1]
+
+    def long_chain(self, share: float = 0.375) -> dict[str, Any] | None:
+        """Find a base, a descendant trained on for `share` of the base's tokens in one go, and a child of that one.
+
+        Returns
+        -------
+        dict or None
+            base, child, grandchild (sources of the study) and share (None for public models, whose share is only
+            published); None if the study holds no such chain.
+        """
+        mirrors = self.mirrors()
+        # the model in Llemma's place first, if it is there
+        for child in sorted(self.models, key=lambda source: mirrors.get(source) != LONG_TRAINED):
+            seen = _share_of_base(child)
+            long = mirrors.get(child) == LONG_TRAINED if seen is None else seen >= share
+            grandchild = next((m for m in self.models if self.parents.get(m) == child), None)
+            base = self.root(child)
+            if long and base in self.models and base != child and grandchild:
+                return {"base": base, "child": child, "grandchild": grandchild, "share": seen}
+        return None
+
+    def mirrors(self) -> dict[str, str]:
+        """Public model in whose place each source stands: its mirror for a zoo model, itself for one of the tree."""
+        found = {}
+        for source in self.models:
+            recipe = _recipe(source)
+            hub_id = recipe.mirrors if recipe else source.partition("@")[0]
+            if hub_id in published_parents():
+                found[source] = hub_id
+        return found
+
+    def siblings(self, a: str, b: str) -> bool:
+        """Whether two models share a root and neither descends from the other (Figure 1, last case)."""
+        return bool(self.dependent(a, b)) and a not in self.ancestors(b) and b not in self.ancestors(a)
+
+
+def _recipes(edition: str) -> dict[str, zoo.Recipe]:
+    """Recipes of an edition, the default one if it is empty, read once."""
+    return _read_recipes(edition or zoo.default_edition())
+
+
+@cache
+def _read_recipes(edition: str) -> dict[str, zoo.Recipe]:
+    return zoo.families(edition)
+
+
+def _recipe(source: str) -> zoo.Recipe | None:
+    """Recipe of a zoo model, or None for any other source."""
+    scheme, _, rest = source.partition(":")
+    if scheme != "zoo" or not rest:
+        return None
+    name, _, edition = rest.partition("@")
+    try:
+        return _recipes(edition).get(name)
+    except ParameterError:  # an unknown edition: the model was refused when it was opened
+        return None
+
+
+def _share_of_base(source: str) -> float | None:
+    """Tokens of a zoo model's own training over those of its base; None for any other source."""
+    recipe = _recipe(source)
+    if recipe is None:
+        return None
+    recipes = _recipes(source.partition("@")[2])
+    chain = zoo.lineage(recipe.name, recipes)
+    return zoo.tokens(recipe.name, recipes) / zoo.tokens(chain[-1], recipes)
+
+
+def tree_order(parents: Mapping[str, str | None]) -> list[str]:
+    """Order models so that each tree stands together, every model behind its parent."""
+
+    def below(parent: str | None) -> list[str]:
+        return [m for child, of in parents.items() if of == parent for m in (child, *below(child))]
+
+    return below(None)
+
+
+def _parent(source: str) -> tuple[str | None, str] | None:
+    """Parent of a source and what was done to it, or None where nothing is known."""
+    if source.startswith(_DISGUISED):
+        kinds, original = disguise.parse(source.removeprefix(_DISGUISED))
+        return original, "+".join(kinds)
+    if recipe := _recipe(source):
+        _, at, edition = source.partition("@")
+        return (f"zoo:{recipe.parent}{at}{edition}" if recipe.parent else None), recipe.kind
+    parents = published_parents()
+    hub_id = source.partition("@")[0]
+    return (parents[hub_id], "") if hub_id in parents else None

@@ -1,0 +1,231 @@
+"""Where two models have a common origin: phi_MATCH of every block with every block, and unit by unit (Section 4.4.2).
+
+A model that was cut out of another keeps some of its blocks, at other places, and some of their hidden units. phi_MATCH
+needs neither equal depth nor equal width, so it can be asked of all pairs of blocks. Their p-values share
+activations and are not independent: Holm's correction is read, never Fisher's aggregate.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from provlab.engine.pairs import BAR, finished_unit
+from provlab.engine.store import Store
+from provlab.errors import InputError
+from provlab.inference import pvalues
+from provlab.models import room
+from provlab.statistics.base import BlockResult, Model, Options
+from provlab.statistics.phi_match import PhiMatch, keep_views
+
+_STATISTIC = PhiMatch()
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """How the units that a matching names agree with those that were kept.
+
+    Attributes
+    ----------
+    called, kept : int
+        Units of the wider MLP that are named, and that were kept.
+    found : int
+        Units that are both.
+    placed : int
+        Calls that name the very unit that stands in this place of the narrower MLP.
+    width : int
+        Of the wider MLP.
+    """
+
+    called: int
+    kept: int
+    found: int
+    placed: int
+    width: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the named units that were kept; 1 where none is named."""
+        return self.found / self.called if self.called else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the kept units that are named."""
+        return self.found / self.kept
+
+    @property
+    def chance(self) -> float:
+        """Precision of naming units at random."""
+        return self.kept / self.width
+
+
+@dataclass(frozen=True, eq=False)
+class UnitMap:
+    """Which hidden unit of the wider MLP each unit of the narrower one is.
+
+    Attributes
+    ----------
+    by_gate, by_up : array
+        ``(h,)`` int64: partner of unit k of the narrower MLP (of the first, where both are equally wide), by gate and
+        by up activations.
+    width : int
+        Of the wider MLP.
+    """
+
+    by_gate: NDArray[np.int64]
+    by_up: NDArray[np.int64]
+    width: int
+
+    @cached_property
+    def agreed(self) -> NDArray[np.bool_]:
+        """Units with one partner by both; of unrelated MLPs about one in all does."""
+        return self.by_gate == self.by_up
+
+    @property
+    def kept(self) -> NDArray[np.int64]:
+        """Units of the wider MLP that survived in the narrower one, ascending."""
+        return np.sort(self.by_gate[self.agreed])
+
+    def against(self, kept: Sequence[int], by: str = "both") -> Recovered:
+        """Hold what is found against the truth.
+
+        Parameters
+        ----------
+        kept : sequence of int
+            Unit of the wider MLP that each unit of the narrower one was.
+        by : str
+            "both" names the partners on which both matchings agree; "gate" and "up" name all partners of one.
+
+        Raises
+        ------
+        InputError
+            If `kept` is not as long as the narrower MLP is wide, or `by` is unknown.
+        """
+        truth = np.asarray(kept, dtype=np.int64)
+        if truth.shape != self.by_gate.shape:
+            raise InputError(f"kept must name {len(self.by_gate)} units, not {truth.size}")
+        if by not in (ways := {"both": self.by_gate, "gate": self.by_gate, "up": self.by_up}):
+            raise InputError(f"by must be {', '.join(ways)}, not {by!r}")
+        named = self.agreed if by == "both" else np.ones_like(self.agreed)
+        partners = ways[by][named]
+        return Recovered(
+            called=len(partners),
+            kept=len(truth),
+            found=int(np.isin(partners, truth).sum()),
+            placed=int((partners == truth[named]).sum()),
+            width=self.width,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMap:
+    """phi_MATCH of every block of one model with every block of another.
+
+    Attributes
+    ----------
+    a, b : str
+        Names of the two models.
+    log10_p : array
+        ``(blocks of a, blocks of b)``, two-sided.
+    rho : array
+        Spearman correlations of the two matchings, of the same shape.
+    floor : float
+        The smallest log10 p that a pair of blocks can reach.
+    units : mapping
+        ``(i, j)`` -> the matching of their hidden units.
+    """
+
+    a: str
+    b: str
+    log10_p: NDArray[np.float64]
+    rho: NDArray[np.float64]
+    floor: float
+    units: Mapping[tuple[int, int], UnitMap] = field(repr=False)
+
+    @cached_property
+    def holm(self) -> NDArray[np.float64]:
+        """log10 p of all pairs of blocks, corrected together."""
+        return pvalues.holm(self.log10_p.ravel()).reshape(self.log10_p.shape)
+
+    def found(self, level: float = 0.01) -> list[tuple[int, int]]:
+        """Pairs of blocks that Holm's procedure rejects at `level`, in order."""
+        return [(int(i), int(j)) for i, j in np.argwhere(self.holm <= np.log10(level))]
+
+    def mistakes(
+        self, truth: Sequence[int], level: float = 0.01
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Pairs of blocks that are missed, and pairs that are found and wrong.
+
+        Parameters
+        ----------
+        truth : sequence of int
+            Block of a that each block of b was; empty if none was any.
+        level : float
+            As of `found`.
+        """
+        right, found = {(old, new) for new, old in enumerate(truth)}, set(self.found(level))
+        return sorted(right - found), sorted(found - right)
+
+    def origin(self, level: float = 0.01) -> dict[int, int | None]:
+        """For each block of b the block of a that it comes from: the smallest p among those found, or None."""
+        found = self.holm <= np.log10(level)
+        best = np.where(found, self.log10_p, np.inf).argmin(axis=0)
+        return {j: int(best[j]) if found[:, j].any() else None for j in range(self.log10_p.shape[1])}
+
+
+def block_map(a: Model, b: Model, options: Options, *, store: Store | None = None, progress: bool = True) -> BlockMap:
+    """Match every block of `a` with every block of `b`, after one pass over the text for each model.
+
+    Parameters
+    ----------
+    a, b : Model
+        Both with gated MLPs, of any depth and width, and with tokenizers that cut the text alike.
+    options : Options
+        With the held-out text; activations at its ``kept_tokens`` positions are kept, in memory or, where they are
+        large, in temporary files, and normalised once for each block. Beside them there is memory for one block of
+        each model, their similarities, and the matchings of all pairs.
+    store : Store, optional
+        Where finished pairs of blocks are kept and found again.
+    progress : bool
+        Show a bar with an estimate on stderr.
+
+    Raises
+    ------
+    NotComparableError
+        A model has no gated MLP, or the tokenizers cut the text differently.
+    """
+    _STATISTIC.require_gates(a, b)
+    shape = a.anatomy.n_blocks, b.anatomy.n_blocks
+    prepare = functools.cache(lambda side: _STATISTIC.prepare((a, b)[side], options))  # not at all if all is stored
+    # a block of a is at hand while it meets all blocks of b, and these wait normalised
+    first = functools.lru_cache(maxsize=1)(lambda i: prepare(0).block(i))
+    second = functools.cache(lambda j: keep_views(prepare(1).block(j), room.IN_MEMORY // shape[1]))
+    sources = a.checkpoint.source, b.checkpoint.source
+    results: dict[tuple[int, int], BlockResult] = {}
+    with tqdm(total=shape[0] * shape[1], disable=not progress, leave=False, bar_format=BAR, desc="blocks") as bar:
+        for i in range(shape[0]):
+            for j in range(shape[1]):
+                results[i, j] = finished_unit(
+                    _STATISTIC,
+                    sources,
+                    (a, b),
+                    (i, j),
+                    options,
+                    store,
+                    lambda i=i, j=j: _STATISTIC.compare_block(first(i), second(j), i, options),  # type: ignore[misc]
+                )
+                bar.update()
+    log10_p, rho = np.empty(shape), np.empty(shape)
+    for pair, result in results.items():
+        log10_p[pair], rho[pair] = result.log10_p, result.value
+    width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
+    units = {
+        pair: UnitMap(result.matching[0], result.matching[1], width)
+        for pair, result in results.items()
+        if result.matching is not None
+    }
+    return BlockMap(a.name, b.name, log10_p, rho, results[0, 0].detail["floor"], units)

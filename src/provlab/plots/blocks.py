@@ -1,0 +1,56 @@
+"""Evidence block by block, for one pair."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from provlab.plots import style
+from provlab.plots.figure import Figure
+from provlab.plots.numbers import format_log10_p
+from provlab.plots.style import require, styled
+
+
+@styled
+def block_bars(
+    blocks: Mapping[str, ArrayLike], floors: Mapping[str, float] | None = None, *, caption: str = ""
+) -> Figure:
+    """Draw -log10 p of every block of one pair, one small panel a statistic.
+
+    Parameters
+    ----------
+    blocks
+        For each statistic, log10 p of each block (NaN where there is none).
+    floors
+        For a statistic, the smallest log10 p that one block can give: a dotted line.
+    """
+    require(blocks, "blocks: no statistic")
+    values = {name: np.asarray(array, dtype=float).ravel() for name, array in blocks.items()}
+    figure = style.canvas(1.9, min(style.WIDTH, 1.0 + 1.6 * len(values)))
+    panels = figure.subplots(1, len(values), squeeze=False)[0]
+    told = []
+    for axes, (name, array) in zip(panels, values.items(), strict=True):
+        axes.bar(np.arange(array.size), -np.nan_to_num(array), color=style.INDEPENDENT, width=0.75)
+        floor = (floors or {}).get(name)
+        if floor is not None:
+            axes.axhline(-floor, color=style.MUTED, linewidth=0.9, linestyle=":")
+        axes.axhline(2.0, color=style.DEPENDENT, linewidth=0.9, linestyle="--")
+        axes.set(
+            title=style.symbol(name),
+            xlabel="block",
+            ylim=(0, max(3.0, *(-np.nan_to_num(array)), -(floor or 0.0)) * 1.08),
+        )
+        axes.set_xticks(_few(array.size))
+        style.value_grid(axes, "y")
+        weakest, strongest = format_log10_p(np.nanmax(array)), format_log10_p(np.nanmin(array))
+        spread = f"from {weakest} to {strongest}" if weakest != strongest else f"all {weakest}"
+        told.append(f"{style.word(name)} {spread}")
+    panels[0].set_ylabel(r"$-\log_{10}\,p$")
+    text = "log10 p by block: " + "; ".join(told) + ". Dashed: p = 0.01."
+    if floors:
+        text += " Dotted: the floor of one block."
+    return Figure(figure, f"{caption} {text}".strip(), f"Bars, one a block. {text}")
+
+
+def _few(n: int) -> list[int]:
+    return list(range(0, n, max(1, -(-n // 8))))

@@ -1,0 +1,250 @@
+"""What a notebook starts and ends with: parameters checked, results bound to the store, provenance shown.
+
+>>> run = provlab.begin("llama_tree", globals())  # doctest: +SKIP
+>>> study = run.study(models, statistics=["phi_u"])  # doctest: +SKIP
+>>> run.measure("share", {"n": 69})  # doctest: +SKIP
+>>> run.finish()  # doctest: +SKIP
+"""
+
+import ast
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any, get_origin
+
+from provlab import api, provenance
+from provlab.engine.store import Store
+from provlab.errors import InputError, ParameterError
+from provlab.publishing import claims
+from provlab.publishing.scoreboard import scoreboard_table
+from provlab.report import StudyReport
+
+INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
+
+
+def check_type(name: str, value: Any, annotation: Any) -> None:
+    """Raise ParameterError unless `value` is what the notebook's annotation of `name` says.
+
+    Annotations are the plain ones of a parameters cell: ``int``, ``float``, ``str``, ``bool``, ``list[str]``,
+    ``list[int]``, ``dict``; an int passes for a float, a bool does not pass for an int.
+    """
+    wanted = get_origin(annotation) or annotation
+    arguments = getattr(annotation, "__args__", ())
+    fits = isinstance(value, (int, float) if wanted is float else wanted)
+    if isinstance(value, bool) and wanted is not bool:
+        fits = False
+    if fits and wanted is list and arguments:
+        for item in value:
+            check_type(f"{name}, an item of which", item, arguments[0])
+    if not fits:
+        shown = annotation.__name__ if annotation is wanted else annotation
+        raise ParameterError(f"parameter {name} must be {shown}, not {value!r}")
+
+
+def checked_profile(profile: str) -> str:
+    """Return the profile; raise ParameterError unless it is the plain name of a folder below the results."""
+    if profile in ("", ".", "..") or Path(profile).name != profile:
+        raise ParameterError(f"profile must be a plain name, which becomes a folder of results, not {profile!r}")
+    return profile
+
+
+def is_stored(name: str, profile: str) -> bool:
+    """Whether the store of a profile holds what the experiment `name` left."""
+    return Store(provenance.results_root() / checked_profile(profile)).experiment(name) is not None
+
+
+def _unknown_injected(namespace: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    """Names that papermill injected and the parameters cell does not declare."""
+    cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith(INJECTED)]
+    names = [
+        target.id
+        for cell in cells[-1:]
+        for node in ast.walk(ast.parse(cell))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    return sorted(set(names) - set(known))
+
+
+def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
+    """Start an experiment from a notebook's second cell.
+
+    Parameters
+    ----------
+    name : str
+        The notebook's name; results are kept under it.
+    namespace : mapping
+        ``globals()``: the annotated names in it are the parameters (the cell before declares them).
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is unknown, its value has another type than declared, or the profile is no plain name.
+    """
+    annotations = dict(namespace.get("__annotations__", {}))
+    if unknown := _unknown_injected(namespace, list(annotations)):
+        raise ParameterError(f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(sorted(annotations))}")
+    parameters = {key: namespace[key] for key in annotations}
+    for key, value in parameters.items():
+        check_type(key, value, annotations[key])
+    profile = checked_profile(parameters.get("profile", "default"))
+    store = Store(provenance.results_root() / profile)
+    run = Run(name, parameters, store)
+    print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
+    return run
+
+
+@dataclass
+class Run:
+    """One run of one notebook; collects what its claims will be judged from.
+
+    Attributes
+    ----------
+    name : str
+        Of the notebook.
+    parameters : dict
+        As run.
+    store : Store
+        Of the run's profile.
+    """
+
+    name: str
+    parameters: dict[str, Any]
+    store: Store
+    started: float = field(default_factory=time.time)
+    measurements: dict[str, Any] = field(default_factory=dict)
+    studies: dict[str, StudyReport] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        """The seed that every random draw of the notebook derives from."""
+        return int(self.parameters.get("seed", 0))
+
+    def study(self, models: Sequence[str], statistics: Sequence[str], **options: Any) -> StudyReport:
+        """Run `provlab.study` with this run's seed and store, and bind its records to the run."""
+        options = {"seed": self.seed, "store": self.store, **options}
+        study = api.study(models, statistics=statistics, **options)
+        self.pairs(study)
+        return study
+
+    def pairs(self, study: StudyReport) -> None:
+        """Bind a study's records to the run, under the names of its statistics."""
+        for statistic in study.statistics:
+            self.studies[statistic] = study
+
+    def measure(self, name: str, measurement: Any) -> None:
+        """Keep a JSON-able measurement under a name, for predicates and later pages.
+
+        Raises
+        ------
+        InputError
+            If it holds NaN, Inf, or something that JSON cannot hold.
+        """
+        try:
+            self.measurements[name] = json.loads(json.dumps(measurement, allow_nan=False, default=_plain))
+        except (ValueError, TypeError) as error:
+            raise InputError(f"measurement {name!r} cannot be kept: {error}") from error
+
+    def finish(self) -> "Footer":
+        """Write the experiment to the store and show its provenance."""
+        models = {m["source"]: m for study in self.studies.values() for m in study.models}
+        experiment = {
+            "name": self.name,
+            "profile": self.parameters.get("profile", "default"),
+            "parameters": self.parameters,
+            "seed": self.seed,
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.time() - self.started, 1),
+            "versions": provenance.versions(),
+            "commit": provenance.commit(),
+            "models": list(models.values()),
+            "pairs": [
+                {
+                    "a": record.a,
+                    "b": record.b,
+                    "statistic": record.statistic,
+                    "dependent": study.lineage.dependent(record.a, record.b),
+                    "siblings": study.lineage.siblings(record.a, record.b),
+                    "error": record.error,
+                    "keys": list(record.keys),
+                }
+                for statistic, study in self.studies.items()
+                for record in study.records
+                if record.statistic == statistic
+            ],
+            "measurements": self.measurements,
+        }
+        self.store.put_experiment(self.name, experiment)
+        judged = [row for row in claims.evaluate(self.store) if row["experiment"] == self.name]
+        return Footer(experiment, judged)
+
+
+def _plain(value: Any) -> Any:
+    """Numpy scalars and arrays as plain Python."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be kept as JSON")
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What one experiment showed and where it comes from, as the last cell of its page shows it.
+
+    Attributes
+    ----------
+    experiment : dict
+        As stored.
+    claims : list of dict
+        The claims that it decides, judged.
+    """
+
+    experiment: dict[str, Any]
+    claims: list[dict[str, Any]] = field(default_factory=list)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        experiment = self.experiment
+        shown = {key: value for key, value in experiment["parameters"].items() if key not in ("profile", "seed")}
+        return [
+            ("Profile", experiment["profile"]),
+            ("Seed", str(experiment["seed"])),
+            ("Parameters", "; ".join(f"{key} = {_short(value)}" for key, value in shown.items()) or "none"),
+            ("Duration", f"{experiment['seconds']:,.1f} s"),
+            ("Finished", experiment["finished"]),
+            ("Commit", experiment["commit"] or "not in a checkout"),
+            ("Versions", ", ".join(f"{name} {version}" for name, version in experiment["versions"].items())),
+        ]
+
+    def __repr__(self) -> str:
+        """Plain text."""
+        lines = [f"{row['id']} {row['status']}: {row['statement']}" for row in self.claims]
+        lines += [f"{name}: {value}" for name, value in self._rows()]
+        lines += [f"model {m['source']}: {m['digest']}" for m in self.experiment["models"]]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in self._rows())
+        models = "".join(
+            f"<tr><td>{escape(m['source'])}</td><td><code>{escape((m['commit'] or '-')[:12])}</code></td>"
+            f"<td><code>{m['digest'][:16]}</code></td></tr>"
+            for m in self.experiment["models"]
+        )
+        table = (
+            f"<details><summary>{len(self.experiment['models'])} models with their hashes</summary><table>"
+            f"<tr><th>model</th><th>commit</th><th>SHA-256 of its files</th></tr>{models}</table></details>"
+            if models
+            else ""
+        )
+        judged = scoreboard_table(self.claims) if self.claims else ""
+        return f'{judged}<div class="provenance"><table>{rows}</table>{table}</div>'
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return (
+        text if len(text) <= 100 else f"{text[:60]} ... ({len(value)} items)" if isinstance(value, list) else text[:100]
+    )

@@ -1,0 +1,40 @@
+"""Rates against levels: what the caption says of valid sets and of planted faults."""
+
+import numpy as np
+import pytest
+
+from provlab.chapters.calibration import figures
+from provlab.chapters.shared import calibration
+from provlab.errors import InputError
+
+
+def reports():
+    uniform = np.log10(np.random.default_rng(0).permutation((np.arange(1000) + 0.5) / 1000))
+    return {"phi_u": calibration.check(uniform)}, {"half": calibration.check(uniform - np.log10(2))}
+
+
+def test_the_caption_counts_what_is_flagged():
+    valid, faults = reports()
+    figure = figures.sizes(valid, faults, caption="Rates.")
+    assert figure.caption.startswith("Rates. Bars are exact 95% intervals")
+    assert "Lower end above 1: none; flagged by the check as a whole: none" in figure.caption
+    assert "1 of 1 flagged" in figure.caption
+    panels = figure.figure.axes
+    assert [axes.get_title() for axes in panels] == ["level 0.05", "level 0.01", "level 0.001"]
+    # 50 of 1,000 up to 0.05 for the uniform ones, 100 for their halves
+    assert [line.get_xdata()[0] for line in panels[0].lines[1:]] == pytest.approx([1.0, 2.0])
+    assert figure.png() == figures.sizes(*reports(), caption="Rates.").png()
+
+
+def test_a_fault_among_the_valid_is_named():
+    valid, faults = reports()
+    caption = figures.sizes(valid | faults).caption
+    assert "Lower end above 1: half at 0.05, half at 0.01; flagged by the check as a whole: half" in caption
+
+
+def test_what_cannot_be_drawn_is_refused():
+    valid, _ = reports()
+    with pytest.raises(InputError, match="reports: none"):
+        figures.sizes({})
+    with pytest.raises(InputError, match="share a name"):
+        figures.sizes(valid, valid)

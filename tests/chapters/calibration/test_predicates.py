@@ -1,0 +1,94 @@
+"""Claim I2 by `blocks_calibrated`: records as a good run leaves them, and each fault planted."""
+
+import json
+
+import numpy as np
+import pytest
+
+from provlab.engine.store import Store
+from provlab.publishing import claims
+from provlab.publishing.evidence import FAILS, HOLDS, Evidence
+
+ROW = next(row for row in claims.load_claims() if row["id"] == "I2")
+ENOUGH = ROW["predicate"]["min_pairs"]["default"]
+
+
+def good():
+    """Uniform p-values without any dependence between blocks, and a control whose columns repeat each other."""
+    rng = np.random.default_rng(4)
+    column = rng.random((ENOUGH, 1))
+    return {
+        "valid": {
+            "phi_u, networks": np.log10(rng.random((ENOUGH, 3))).tolist(),
+            "phi_u, models": np.log10(rng.random((20, 2))).tolist(),
+        },
+        "dependent": np.log10(np.hstack([column, (column + 0.1 * rng.random((ENOUGH, 1))) / 1.1])).tolist(),
+    }
+
+
+def judged(measured, tmp_path, profile="default"):
+    experiment = {"name": "planted", "profile": profile, "pairs": [], "measurements": {"blocks": measured}}
+    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
+    return claims.predicate(ROW)(Evidence(json.loads(json.dumps(experiment)), Store(tmp_path)), **arguments)
+
+
+def copied_blocks(measured):
+    measured["valid"]["phi_u, models"] = [[row[0]] * len(row) for row in measured["valid"]["phi_u, models"]]
+
+
+def faintly_correlated(measured):
+    """A fifth of the pairs have the same p-value in two blocks: nothing that 20 pairs could show."""
+    for row in measured["valid"]["phi_u, networks"][::5]:
+        row[1] = row[0]
+
+
+def too_small(measured):
+    """Half a p-value: what the better of two sides gives."""
+    measured["valid"]["phi_u, networks"] = (np.array(measured["valid"]["phi_u, networks"]) - np.log10(2)).tolist()
+
+
+def too_many_far_out(measured):
+    """One block in a hundred at 1e-6: no distance over the whole interval sees it."""
+    for row in measured["valid"]["phi_u, networks"][::33]:
+        row[2] = -6.0
+
+
+def too_few(measured):
+    measured["valid"]["phi_u, networks"] = measured["valid"]["phi_u, networks"][: ENOUGH // 2]
+
+
+def blind(measured):
+    measured["dependent"] = np.log10(np.random.default_rng(5).random((ENOUGH, 2))).tolist()
+
+
+FAULTS = [
+    (copied_blocks, "phi_u, models: blocks are correlated (up to 1.00)"),
+    (faintly_correlated, "phi_u, networks: blocks are correlated"),
+    (too_small, "phi_u, networks: not uniform"),
+    (too_many_far_out, "too many p up to 0.001"),
+    (too_few, "fewer than"),
+    (blind, "does not see the dependence"),
+]
+
+
+def test_a_good_record_holds(tmp_path):
+    verdict = judged(good(), tmp_path)
+    assert verdict.status == HOLDS, verdict
+    assert f"{ENOUGH:,} pairs" in verdict.ours
+    assert verdict.why
+
+
+@pytest.mark.parametrize(("spoil", "reason"), FAULTS, ids=[spoil.__name__ for spoil, _ in FAULTS])
+def test_a_planted_fault_fails(spoil, reason, tmp_path):
+    measured = good()
+    spoil(measured)
+    verdict = judged(measured, tmp_path)
+    assert verdict.status == FAILS, verdict
+    assert reason in verdict.why
+    assert verdict.ours
+
+
+def test_a_smaller_profile_asks_for_fewer_pairs(tmp_path):
+    measured = good()
+    too_few(measured)
+    assert judged(measured, tmp_path, "smoke").status == HOLDS

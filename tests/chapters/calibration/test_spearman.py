@@ -1,0 +1,122 @@
+"""The law of Spearman's distance: against enumeration, against itself by other ways, and equivariance of MATCH."""
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from provlab.chapters.calibration import spearman as law
+from provlab.errors import InputError
+from provlab.inference import pvalues
+from provlab.inference.matching import match
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7])
+def test_counts_against_all_permutations(n):
+    every = np.array(list(permutations(range(n))))
+    d = ((every - np.arange(n)) ** 2).sum(axis=1)
+    found = law.exact_law(n)
+    assert found.count.tolist() == np.bincount(d, minlength=found.distance[-1] + 1)[::2].tolist()
+
+
+def test_counts_of_four_as_published():
+    """OEIS A175929, row 4."""
+    assert law.exact_law(4).count.tolist() == [1, 3, 1, 4, 2, 2, 2, 4, 1, 3, 1]
+
+
+def test_exact_p_by_hand_and_at_the_ends():
+    """n = 4, D = 2: one permutation at 0 and three at 2, and as many at the other end: 8/24."""
+    found = law.exact_law(4)
+    assert 10 ** found.log10_p([2, 18]) == pytest.approx([1 / 3, 1 / 3])
+    assert found.log10_p([0])[0] == pytest.approx(pvalues.log10_floor(4))
+    assert found.log10_p([10])[0] == 0.0  # the middle
+    assert law.exact_law(12).count.sum() == math.factorial(12)
+
+
+def test_renumbering_a_model_renumbers_its_matching():
+    """What makes a shuffle of the matching an exact null draw, whether the pair is dependent or not."""
+    rng = np.random.default_rng(0)
+    W1 = rng.normal(size=(40, 12))
+    for W2 in (rng.normal(size=(40, 12)), W1 + 0.1 * rng.normal(size=(40, 12))):
+        whole = match(W1, W2).indices
+        for _ in range(5):
+            order = rng.permutation(40)
+            assert match(W1[order], W2).indices.tolist() == whole[order].tolist()
+
+
+@pytest.mark.parametrize("start", ["identity", "reversal", "random"])
+def test_draws_have_the_exact_law_whatever_the_matching(start):
+    """20,000 draws of 8 units: chi-square over D against the counts; each draw is one of 40,320 permutations."""
+    matching = {"identity": np.arange(8), "reversal": np.arange(8)[::-1], "random": np.array([3, 1, 7, 0, 5, 2, 6, 4])}
+    drawn = law.relabelled_distances(matching[start], 20_000, seed=1)
+    exact = law.exact_law(8)
+    share = exact.count / exact.count.sum()
+    bins = np.digitize(exact.distance, exact.distance[np.searchsorted(np.cumsum(share), np.arange(0.05, 1, 0.05))])
+    expected = np.bincount(bins, share) * 20_000
+    seen = np.bincount(bins[drawn // 2], minlength=expected.size)
+    assert stats.chisquare(seen, expected).pvalue > 1e-3
+
+
+def test_draws_in_several_chunks_have_the_moments_of_spearman(monkeypatch):
+    """Mean (n^3 - n)/6 and variance of rho 1/(n - 1), textbook values; within five standard errors."""
+    monkeypatch.setattr(law, "_CHUNK", 50_000)
+    n, draws = 100, 4_000
+    rho = 1 - law.relabelled_distances(np.arange(n), draws, seed=2) / ((n**3 - n) / 6)
+    assert abs(rho.mean()) < 5 / math.sqrt((n - 1) * draws)
+    assert rho.var() * (n - 1) == pytest.approx(1.0, abs=5 * math.sqrt(2 / draws))
+
+
+def test_many_p_values_are_those_of_one_by_one():
+    for n in (3, 14, 60, 300):
+        largest = (n**3 - n) // 3
+        d = np.unique(np.linspace(0, largest // 2, 60).astype(int) * 2)
+        assert law.log10_p_t(d, n) == pytest.approx([pvalues.log10_p_spearman(int(x), n) for x in d], abs=1e-9)
+
+
+def test_the_distance_at_a_level_is_the_last_below_it():
+    for n, level in ((14, -2.0), (64, -8.0), (5, -9.0)):
+        d = law.distance_at(level, n)
+        assert d == 0 or pvalues.log10_p_spearman(d, n) <= level
+        assert pvalues.log10_p_spearman(d + 2, n) > level
+
+
+def test_splitting_finds_the_exact_tail():
+    """Ten ranks down to the perfect match, one permutation in 3.6 million; the interval, widened by half, holds it."""
+    exact = law.exact_law(10)
+    targets = [0, 10, 40, 100]
+    for found in law.tail_by_splitting(10, targets, seed=3):
+        truth = exact.log10_p([found.distance])[0]
+        half = (found.high - found.low) / 2
+        assert abs(found.log10_p - truth) < 1.5 * half
+        assert half < 0.3
+        assert found.log10_p_t == pvalues.log10_p_spearman(found.distance, 10)
+
+
+def test_splitting_that_never_mixes_is_found_out(monkeypatch):
+    """The planted fault: copies stay copies, so that the population dies out in a few ancestors."""
+    monkeypatch.setattr(law, "_transpose", lambda *arguments: None)
+    monkeypatch.setattr(law, "_ROUNDS", 60)
+    with pytest.raises(InputError, match="no way down"):
+        law.tail_by_splitting(10, [0], seed=3, runs=2, particles=50)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: law.exact_law(0), "n is 0"),
+        (lambda: law.exact_law(15), "1 to 14"),
+        (lambda: law.exact_law(4).log10_p([3]), "even numbers"),
+        (lambda: law.exact_law(4).log10_p([22]), "even numbers"),
+        (lambda: law.relabelled_distances([0, 0, 1], 5, seed=0), "must be a permutation"),
+        (lambda: law.relabelled_distances([0, 1], 0, seed=0), "n_draws is 0"),
+        (lambda: law.log10_p_t([1000], 4), "n is 4"),
+        (lambda: law.tail_by_splitting(10, [165], seed=0), "below the middle"),
+        (lambda: law.tail_by_splitting(10, [], seed=0), "targets"),
+        (lambda: law.tail_by_splitting(10, [0], seed=0, runs=1), "at least 2"),
+    ],
+)
+def test_what_has_no_law_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -1,0 +1,68 @@
+"""Pictures of distilled MLPs: what they draw and say, and what they refuse."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from provlab.chapters.distillation import figures
+from provlab.errors import InputError
+
+
+def recipes():
+    return {
+        "as in the paper": {"independent": [-0.1, -0.4, -2.0], "dependent": [-0.5, -40.0]},
+        "penalised": {"independent": [-0.2, -0.3, -0.9], "dependent": [-0.5, -0.7]},
+    }
+
+
+def test_size_and_power_counts_what_lies_beyond():
+    figure = figures.size_and_power(recipes(), caption="Students.")
+    assert "as in the paper: 1 of 3 independent and 1 of 2 dependent" in figure.alt
+    assert figure.caption.startswith("Students. Dashed: p = 0.05")
+    axes = figure.figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(recipes())
+    drawn = np.concatenate([line.get_xdata() for line in axes.lines if line.get_marker() in "oD"])
+    assert sorted(drawn)[-1] == 40.0
+    assert {"1 of 3", "1 of 2", "0 of 3", "0 of 2"} == {text.get_text() for text in axes.texts}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda r: r.clear(), "nothing to draw"),
+        (lambda r: r["penalised"].pop("dependent"), "penalised: needs log10 p of"),
+        (lambda r: r["penalised"].update(dependent=[]), "at least one"),
+        (lambda r: r["penalised"].update(dependent=[float("nan")]), "finite"),
+    ],
+)
+def test_size_and_power_refuses(spoil, said):
+    given = recipes()
+    spoil(given)
+    with pytest.raises(InputError, match=said):
+        figures.size_and_power(given)
+
+
+def frames():
+    dial = pd.DataFrame(
+        [
+            {"teachers": who, "cosine": c, "median": m, "low": m - 1, "high": m + 0.2}
+            for who in ("the models' rows", "random rows")
+            for c, m in ((0.0, -0.3), (0.8, -20.0), (1.0, -1166.0))
+        ]
+    )
+    trained = pd.DataFrame([{"recipe": "penalised", "cosine": 0.1, "log10_p": -0.3}])
+    return dial, trained
+
+
+def test_parallel_rows_says_how_far_it_goes():
+    figure = figures.parallel_rows(*frames(), caption="By hand.")
+    assert "random rows: from \N{MINUS SIGN}0.3 to \N{MINUS SIGN}1,166.0" in figure.alt.replace("-", "\N{MINUS SIGN}")
+    assert "smallest and the largest" in figure.caption
+    named = {text.get_text() for text in figure.figure.legends[0].get_texts()}
+    assert named == {"by hand, the models' rows", "by hand, random rows", "students, penalised"}
+
+
+def test_parallel_rows_refuses_a_frame_without_its_columns():
+    dial, trained = frames()
+    with pytest.raises(InputError, match="dial lacks median"):
+        figures.parallel_rows(dial.drop(columns="median"), trained)

@@ -1,0 +1,77 @@
+"""The predicate about distilled MLPs, `distilled_is_found`: when it holds, and each way in which it fails."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from provlab.engine.store import Store
+from provlab.publishing import claims
+from provlab.publishing.evidence import Evidence
+
+ROW = next(row for row in claims.load_claims() if row["id"] == "I25")
+JUDGED = ROW["predicate"]["recipe"]
+
+
+def good():
+    uniform = list(np.log10((np.arange(28) + 0.5) / 28))  # one of 28 below 0.05
+    recipe = {"independent": uniform, "dependent": [-40.0, -30.0, -9.0], "cosine": 0.1, "relative": 0.05}
+    return {
+        "distilled": {JUDGED: recipe, "another": {**recipe, "dependent": [-0.1, -0.2, -2.0]}},
+        "one_teacher": [-0.2, -1.4, -0.1],
+        "perfect": [-1166.2, -1166.2],
+    }
+
+
+def judged(tmp_path, measurements):
+    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
+    experiment = {"name": "x", "profile": "default", "pairs": [], "measurements": measurements}
+    return claims.predicate(ROW)(Evidence(experiment, Store(tmp_path)), **arguments)
+
+
+def test_it_holds_with_power_and_size_and_tells_the_other_recipes(tmp_path):
+    verdict = judged(tmp_path, good())
+    assert verdict.status == "holds"
+    assert "3 of 3 dependent pairs found, strongest log10 p = -40.0" in verdict.ours
+    # Clopper-Pearson of 1 in 28 from tables: 0.0009 to 0.1835
+    assert "28 independent pairs: share below 0.05 is 0.04 (0.00 to 0.18)" in verdict.ours
+    assert "another: 0.33 of the dependent and 0.04 of the independent pairs below" in verdict.ours
+    assert "perfect" not in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda m: m["distilled"][JUDGED]["dependent"].__setitem__(2, -1.9), "Holm at 0.01 misses 1 dependent pairs"),
+        # 5 of 28: the interval is 0.06 to 0.37
+        (
+            lambda m: m["distilled"][JUDGED]["independent"].__setitem__(slice(0, 5), [-4.7] * 5),
+            "independent pairs are below 0.05 significantly more often",
+        ),
+    ],
+)
+def test_it_fails_for_each_reason_and_says_why(tmp_path, spoil, said):
+    measurements = copy.deepcopy(good())
+    spoil(measurements)
+    verdict = judged(tmp_path, measurements)
+    assert verdict.status == "fails"
+    assert said in verdict.why
+    assert "of pairs of students of one and the same MLP 1 of 3 are below 0.05" in verdict.why
+    assert "in their perfect gated form, whose gate and up rows are one, 2 of 2" in verdict.why
+
+
+def test_four_of_28_are_not_significantly_too_many(tmp_path):
+    measurements = good()
+    measurements["distilled"][JUDGED]["independent"][:4] = [-2.0] * 4  # the interval is 0.04 to 0.33
+    assert judged(tmp_path, measurements).status == "holds"
+
+
+def test_too_few_pairs_decide_nothing(tmp_path):
+    measurements = good()
+    del measurements["distilled"][JUDGED]["independent"][19:]
+    verdict = judged(tmp_path, measurements)
+    assert verdict.status == "not run"
+    assert "19 independent pairs; it takes 20" in verdict.why
+    measurements = good()
+    measurements["distilled"][JUDGED]["dependent"] = []
+    assert judged(tmp_path, measurements).status == "not run"

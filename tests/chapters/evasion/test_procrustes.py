@@ -1,0 +1,39 @@
+"""Least squares against closed forms: an exact rotation, a square system, and the share of variance of random data."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from provlab.chapters.evasion.procrustes import undo
+from provlab.errors import InputError
+
+RNG = np.random.default_rng(0)
+
+
+def test_a_rotation_is_undone_by_both():
+    X = RNG.standard_normal((40, 8))
+    result = undo(X, 3 * X @ stats.ortho_group.rvs(8, random_state=1))
+    assert result.free < 1e-12
+    assert result.orthogonal < 1e-12
+
+
+def test_strangers_are_fitted_as_far_as_there_are_unknowns():
+    """Projecting random Y onto d of n dimensions leaves sqrt(1 - d / n) of it; all of it is fitted where n = d."""
+    X, Y = RNG.standard_normal((2, 400, 100))
+    assert undo(X, Y).free == pytest.approx(np.sqrt(1 - 100 / 400), abs=0.01)
+    assert undo(X[:100], Y[:100]).free < 1e-8
+    assert undo(X, Y).free < undo(X, Y).orthogonal < 1
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "message"),
+    [
+        (np.ones((3, 2)), np.ones((2, 3)), "one shape"),
+        (np.ones(3), np.ones(3), "one shape"),
+        (np.full((3, 2), np.nan), np.ones((3, 2)), "finite"),
+        (np.ones((3, 2)), np.zeros((3, 2)), "not zero"),
+    ],
+)
+def test_bad_input_is_refused(X, Y, message):
+    with pytest.raises(InputError, match=message):
+        undo(X, Y)

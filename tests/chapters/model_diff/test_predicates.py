@@ -1,0 +1,131 @@
+"""Predicates of Model-diff: each holds on planted measurements, and fails for each of its reasons."""
+
+import copy
+import re
+
+import pytest
+
+from provlab.engine.store import Store
+from provlab.publishing import claims
+from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, Evidence
+
+PREDICATES = {row["predicate"]["name"]: claims.predicate(row) for row in claims.load_claims() if "predicate" in row}
+
+
+def ratio(value, spread=0.1):
+    return {
+        "reference": "PD_AB",
+        "value": value,
+        "low": [v * (1 - spread) for v in value],
+        "high": [v * (1 + spread) for v in value],
+    }
+
+
+def comparison(value):
+    return {
+        "extent_a": [-1.5, 0.2],
+        "extent_b": [-0.2, 1.4],
+        "by_r3": ratio(value, 0.5),
+        "by_count": ratio(value),
+    }
+
+
+def copies():
+    return [
+        {"pair": "noise 0.001", "kind": "noise", "below_a": [0.9, 0.8, 0.95], "below_b": [0.8, 0.7, 0.9]},
+        {"pair": "noise 1e-05", "kind": "noise", "below_a": [0.7, 0.6, 0.8], "below_b": [0.7, 0.6, 0.8]},
+        {"pair": "stranger", "kind": "stranger", "below_a": [0.99, 0.98, 1.0], "below_b": [0.02, 0.0, 0.1]},
+    ]
+
+
+MEASUREMENTS = {
+    "sizes": comparison([1.0, 0.02, 0.01, 1.1]),
+    "long": comparison([1.0, 0.0, 0.0, 9.0]),
+    "capability": [{"models": ["small", "large"], "held_out": [3.2, 2.8], "log10_more": [0.2, 0.1, 0.3]}],
+    "repetition": [{"model": "small", "nll": 0.4, "lowest": 0.8, "in_z": 0.1, "text": 0.05}],
+    "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85},
+    "sides": copies(),
+}
+ARGUMENTS = {
+    "disagreement_far_above": {"measurement": "sizes", "most": 0.1},
+    "larger_disagrees_more": {"measurement": "long", "least": 3},
+    "maps_more_inputs": {"measurement": "capability"},
+    "low_loss_repeats": {"measurement": "repetition", "least": 0.5},
+    "composition_tells": {"measurement": "domains", "least": 0.2},
+    "one_sided_copies": {"measurement": "sides"},
+}
+
+
+def verdict(tmp_path, name, spoil=lambda m: None):
+    measurements = copy.deepcopy(MEASUREMENTS)
+    spoil(measurements)
+    experiment = {"name": "planted", "profile": "default", "pairs": [], "measurements": measurements}
+    return PREDICATES[name](Evidence(experiment, Store(tmp_path)), **ARGUMENTS[name])
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_planted_measurements_hold(tmp_path, name):
+    found = verdict(tmp_path, name)
+    assert found.status == HOLDS
+    assert found.ours
+    assert found.why
+
+
+def put(*path, value):
+    def spoil(measurements):
+        target = measurements
+        for step in path[:-1]:
+            target = target[step]
+        target[path[-1]] = value
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "said"),
+    [
+        ("disagreement_far_above", put("sizes", "by_count", "high", 1, value=0.2), "PA_AB is not below 0.1"),
+        ("disagreement_far_above", put("sizes", "by_count", "high", 2, value=None), "PA_BA is not below 0.1"),
+        ("larger_disagrees_more", put("long", "by_count", "low", 3, value=2.5), r"9.00 \(2.50 to 9.90\) times"),
+        ("larger_disagrees_more", put("long", "by_count", "low", 3, value=None), "no bound"),
+        (
+            "maps_more_inputs",
+            put("capability", 0, "log10_more", value=[0.2, -0.1, 0.3]),
+            "large, of lower loss, has not",
+        ),
+        ("maps_more_inputs", put("capability", 0, "held_out", value=[2.8, 3.2]), "small, of lower loss, has not"),
+        ("low_loss_repeats", put("repetition", 0, "lowest", value=0.4), "repetition 0.40 at the lowest loss"),
+        ("low_loss_repeats", put("repetition", 0, "in_z", value=0.9), "no more repetition"),
+        ("composition_tells", put("domains", "gap", value=[0.6, 0.1, 0.7]), "differ by 0.60 only"),
+        ("composition_tells", put("domains", "accuracy", value=0.7), "right on 70%"),
+        ("one_sided_copies", put("sides", 0, "below_b", value=[0.5, 0.4, 0.6]), "noise 0.001 is not one-sided"),
+        ("one_sided_copies", put("sides", 1, "below_a", value=[0.5, 0.4, 0.6]), "noise 1e-05 is not one-sided"),
+        ("one_sided_copies", put("sides", 2, "below_b", value=[0.7, 0.6, 0.8]), "stranger looks one-sided too"),
+    ],
+)
+def test_each_reason_to_fail_is_seen(tmp_path, name, spoil, said):
+    found = verdict(tmp_path, name, spoil)
+    assert found.status == FAILS
+    assert re.search(said, found.why)
+
+
+def test_without_counts_r3_decides(tmp_path):
+    def spoil(measurements):
+        measurements["sizes"]["by_count"] = {"error": "weights are known up to a factor only"}
+
+    assert verdict(tmp_path, "disagreement_far_above", spoil).status == HOLDS
+
+
+@pytest.mark.parametrize("name", ["disagreement_far_above", "larger_disagrees_more"])
+def test_without_any_ratio_it_was_not_run(tmp_path, name):
+    def spoil(measurements):
+        for way in ("by_r3", "by_count"):
+            measurements[ARGUMENTS[name]["measurement"]][way] = {"error": "R3 is empty"}
+
+    found = verdict(tmp_path, name, spoil)
+    assert found.status == NOT_RUN
+    assert "R3 is empty" in found.why
+
+
+def test_without_copies_the_pattern_was_not_run(tmp_path):
+    assert verdict(tmp_path, "one_sided_copies", put("sides", value=copies()[2:])).status == NOT_RUN

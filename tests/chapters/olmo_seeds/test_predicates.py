@@ -1,0 +1,164 @@
+"""Claims I11, I13 and I14: what holds, and each way in which it can fail. No outside reference: planted records."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from provlab.chapters.encoders_and_fused.predicates import found_by_each
+from provlab.chapters.olmo_seeds.predicates import seeds_independent
+from provlab.engine.store import Store
+from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, Evidence, Verdict
+
+N = 10
+STATISTICS = ["phi_u", "phi_l2"]
+T = 99
+
+
+class Bench:
+    """Records of one notebook, put into a store one comparison at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = Store(root)
+        self.pairs: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.measurements: dict[str, Any] = {}
+
+    def put(self, a: str, b: str, statistic: str, p: float, by_block: float | None = None) -> None:
+        """One comparison with one block; PERMTEST comes as distances of which `p` are as small as the pair's."""
+        key = Store.key(a=a, b=b, statistic=statistic)
+        log10_p, detail = float(np.log10(p)), {"n": 256, "floor": -506.6}
+        if statistic == "phi_l2":
+            smaller = round(p * (T + 1)) - 1
+            detail = {"distances": [1.0] + [0.5] * smaller + [2.0] * (T - smaller), "floor": -3.0}
+            log10_p = float(np.log10(by_block or p))
+        record = {"statistic": statistic, "block": 0, "value": 0.0, "log10_p": log10_p, "detail": detail}
+        self.store.put(key, {**record, "parameters": {"n_permutations": T}})
+        self.pairs[a, b, statistic] = {
+            "a": a,
+            "b": b,
+            "statistic": statistic,
+            "dependent": None,
+            "error": None,
+            "keys": [key],
+        }
+
+    def evidence(self, profile: str = "default") -> Evidence:
+        experiment = {"name": "x", "profile": profile, "pairs": list(self.pairs.values())}
+        return Evidence({**experiment, "measurements": self.measurements}, self.store)
+
+
+@pytest.fixture
+def seeds(tmp_path: Path) -> Bench:
+    """Two budgets; own seeds spread evenly over (0, 1), one initialisation far out."""
+    bench = Bench(tmp_path)
+    budgets = []
+    for tokens in (100, 1000):
+        independent = [(f"a{i}-{tokens}", f"b{i}-{tokens}") for i in range(N)]
+        same_start = [(f"a{i}-{tokens}", f"c{i}-{tokens}") for i in range(N)]
+        for i in range(N):
+            for statistic in STATISTICS:
+                bench.put(*independent[i], statistic, (i + 0.5) / N)
+                bench.put(*same_start[i], statistic, 0.01 if statistic == "phi_l2" else 1e-40, by_block=1e-6)
+        budgets.append({"tokens": tokens, "independent": independent, "same_start": same_start})
+    bench.measurements["budgets"] = budgets
+    return bench
+
+
+def judge_seeds(bench: Bench, profile: str = "default") -> Verdict:
+    return seeds_independent(bench.evidence(profile), "budgets", STATISTICS, 0.01, {"smoke": 3, "default": N})
+
+
+def test_own_seeds_uniform_and_one_initialisation_found_holds(seeds: Bench) -> None:
+    verdict = judge_seeds(seeds)
+    assert verdict.status == HOLDS
+    assert "2 budgets of 10 pairs" in verdict.ours
+    assert "of 20 pairs of one initialisation are found by phi_u 20, phi_l2 20" in verdict.ours
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_p_values_that_are_too_small_at_one_budget_fail(statistic: str, seeds: Bench) -> None:
+    for i in range(N):
+        seeds.put(f"a{i}-1000", f"b{i}-1000", statistic, (i + 1) / 100)
+    verdict = judge_seeds(seeds)
+    assert verdict.status == FAILS
+    assert verdict.why == f"the p-values are not uniform for {statistic} at 1,000 tokens"
+
+
+def test_p_values_that_are_all_large_fail_too(seeds: Bench) -> None:
+    for i in range(N):
+        seeds.put(f"a{i}-100", f"b{i}-100", "phi_u", 0.9 + i / 200)
+    assert "not uniform for phi_u at 100 tokens" in judge_seeds(seeds).why
+
+
+def test_a_control_that_one_statistic_finds_is_enough_and_that_none_finds_fails(seeds: Bench) -> None:
+    seeds.put("a3-100", "c3-100", "phi_u", 0.5)
+    verdict = judge_seeds(seeds)
+    assert verdict.status == HOLDS
+    assert "phi_u 19, phi_l2 20" in verdict.ours
+    seeds.put("a3-100", "c3-100", "phi_l2", 0.5, by_block=0.5)
+    verdict = judge_seeds(seeds)
+    assert verdict.status == FAILS
+    assert verdict.why == "1 of 20 pairs of one initialisation are found by no statistic"
+
+
+def test_too_few_pairs_or_no_control_are_not_judged(seeds: Bench) -> None:
+    few = [{**budget, "independent": budget["independent"][:4]} for budget in seeds.measurements["budgets"]]
+    seeds.measurements["budgets"] = few
+    assert judge_seeds(seeds).status == NOT_RUN
+    assert judge_seeds(seeds, "smoke").status == HOLDS
+    seeds.measurements["budgets"] = [{**budget, "same_start": []} for budget in few]
+    assert judge_seeds(seeds, "smoke").status == NOT_RUN
+
+
+def test_pairs_that_share_a_model_or_have_no_value_fail(seeds: Bench) -> None:
+    budgets = seeds.measurements["budgets"]
+    del seeds.pairs["a1-100", "b1-100", "phi_u"]
+    assert "phi_u of a1-100 and b1-100" in judge_seeds(seeds).why
+    budgets[0]["independent"][1] = budgets[0]["independent"][0]
+    assert "share a model" in judge_seeds(seeds).why
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> Bench:
+    """A base, its child, and two strangers that are each other's relatives."""
+    bench = Bench(tmp_path)
+    bench.measurements["fused"] = {"base": "base", "child": "child", "strangers": ["other", "other-child"]}
+    for statistic in ("phi_h", "phi_match"):
+        bench.put("base", "child", statistic, 1e-50)
+        bench.put("other", "other-child", statistic, 1e-50)
+        for i, one in enumerate(("base", "child")):
+            bench.put(one, "other", statistic, 0.3 + i / 10)
+            bench.put(one, "other-child", statistic, 0.5 + i / 10)
+    return bench
+
+
+def judge_children(bench: Bench) -> Verdict:
+    return found_by_each(bench.evidence(), "fused", ["phi_h", "phi_match"], -30, 0.01)
+
+
+def test_a_child_found_and_strangers_left_alone_hold(children: Bench) -> None:
+    verdict = judge_children(children)
+    assert verdict.status == HOLDS
+    assert "phi_match: log10 p = -50.0, 4 pairs with strangers at least -0.5" in verdict.ours
+
+
+@pytest.mark.parametrize(
+    ("pair", "p", "said"),
+    [
+        (("base", "child"), 1e-20, "phi_match of base and child is not below -30"),
+        (("child", "other"), 1e-5, "phi_match rejects 1 pairs with a stranger"),
+    ],
+)
+def test_one_statistic_that_errs_fails(pair: tuple[str, str], p: float, said: str, children: Bench) -> None:
+    children.put(*pair, "phi_match", p)
+    verdict = judge_children(children)
+    assert verdict.status == FAILS
+    assert said in verdict.why
+
+
+def test_what_was_not_compared_is_not_judged_or_fails(children: Bench) -> None:
+    children.pairs["base", "other", "phi_h"]["error"] = "it could not be read"
+    assert "phi_h has no value for base and other" in judge_children(children).why
+    children.measurements["fused"]["strangers"] = []
+    assert judge_children(children).status == NOT_RUN

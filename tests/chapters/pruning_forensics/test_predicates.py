@@ -1,0 +1,125 @@
+"""The predicates about pruned models hold on good records and fail for each of their reasons."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from provlab.chapters.pruning_forensics.predicates import blocks_mapped, units_recovered
+from provlab.publishing import claims
+
+ROWS = {row["id"]: row for row in claims.load_claims()}
+
+
+def test_the_rows_name_them():
+    named = {ROWS[key]["predicate"]["name"] for key in ("I22", "I23", "I24")}
+    assert named == {"blocks_mapped", "units_recovered"}
+    assert all(claims.predicate(ROWS[key]) for key in ("I22", "I23", "I24"))
+
+
+# I22, I23 ---------------------------------------------------------------------------------------------------
+
+
+def child(name, kept, cut, n_blocks=6, seed=0):
+    """A parent of six blocks: -30 where a block was kept, uniform elsewhere and nothing near the level of 32 tests."""
+    log10_p = np.log10(np.random.default_rng(seed).uniform(0.05, 1, (n_blocks, len(kept))))
+    log10_p[kept, range(len(kept))] = -30
+    return {"parent": "p", "child": name, "related": True, "cut": cut, "kept": kept, "log10_p": log10_p.tolist()}
+
+
+def stranger():
+    one = child("s", [0, 1, 2], [], seed=1)
+    log10_p = np.full((6, 3), -1.0)
+    return {**one, "related": False, "kept": None, "log10_p": log10_p.tolist()}
+
+
+@pytest.fixture
+def maps():
+    return [child("deep", [0, 2, 5], ["depth"]), child("both", [0, 1, 4], ["depth", "width"]), stranger()]
+
+
+def judge(maps, cut="depth"):
+    evidence = SimpleNamespace(measurement={"maps": maps}.__getitem__)
+    return blocks_mapped(evidence, "maps", cut=cut, level=0.01)
+
+
+def test_blocks_mapped(maps):
+    verdict = judge(maps)
+    assert verdict.status == "holds"
+    assert "6 of 6 kept blocks of 2 children, the weakest log10 p = -30.0; 0 of 30 other pairs" in verdict.ours
+    assert "none of 18 with strangers" in verdict.ours
+    assert "3 of 3 kept blocks of 1 children" in judge(maps, "width").ours
+
+
+def put(one, place, value):
+    old, new = place
+    one["log10_p"][old][new] = value
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda maps: put(maps[0], (2, 1), -2.5), "deep: missed 2 to 1"),  # Holm over 18 pairs asks for less than -3.2
+        (lambda maps: put(maps[1], (3, 2), -9.0), "both: wrongly found 3 to 2"),
+        (lambda maps: put(maps[2], (5, 0), -4.0), "s and its stranger: found 5 to 0"),
+        (lambda maps: maps[0].update(kept=[0, 3, 5]), "deep: missed 3 to 1; deep: wrongly found 2 to 1"),
+    ],
+)
+def test_blocks_not_mapped(maps, spoil, why):
+    spoil(maps)
+    verdict = judge(maps)
+    assert verdict.status == "fails"
+    assert why in verdict.why
+    assert "with strangers" not in verdict.ours
+
+
+def test_a_map_is_corrected_for_all_its_pairs(maps):
+    """One pair at 10^-3 would be called alone, and is not among 18."""
+    put(maps[2], (5, 0), -3.0)
+    assert judge(maps).status == "holds"
+
+
+def test_children_of_unknown_origin_decide_nothing(maps):
+    for one in maps[:2]:
+        one["kept"] = None
+    assert judge(maps).status == "not run"
+    assert judge(maps[:1] + maps[2:], "width").status == "not run"
+
+
+# I24 --------------------------------------------------------------------------------------------------------
+
+
+def unit_row(found, called=None, by="both"):
+    return {"by": by, "called": found if called is None else called, "kept": 100, "found": found, "width": 200}
+
+
+def judge_units(rows):
+    evidence = SimpleNamespace(measurement={"units": rows}.__getitem__)
+    return units_recovered(evidence, "units", precision=0.95, recall=0.5)
+
+
+def test_units_recovered():
+    rows = [unit_row(90), unit_row(40, 41), unit_row(10, 100, by="up")]  # one matching alone does not decide
+    verdict = judge_units(rows)
+    assert verdict.status == "holds"
+    assert verdict.ours == "precision 0.992, recall 0.65 over 200 kept units of 2 blocks; recall from 0.40 in one block"
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([unit_row(90), unit_row(40, 50)], "precision 0.929 is below 0.95"),
+        ([unit_row(60), unit_row(30)], "recall 0.45 is below 0.5"),
+        ([unit_row(99), unit_row(4, 5)], "1 blocks are no better than naming units at random"),
+        ([unit_row(99), unit_row(0)], "1 blocks are no better"),
+        ([unit_row(0)], "precision 0.000"),
+    ],
+)
+def test_units_not_recovered(rows, why):
+    verdict = judge_units(rows)
+    assert verdict.status == "fails"
+    assert why in verdict.why
+
+
+def test_without_a_known_child_units_are_not_judged():
+    assert judge_units([]).status == "not run"

@@ -1,0 +1,171 @@
+"""What common units do to phi_MATCH: the exact law of renumbered matchings, and what levels are worth."""
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from provlab.chapters.robust_null.common_units import (
+    WAYS,
+    alignment,
+    centred,
+    common_units,
+    fisher_draws,
+    pair_matchings,
+    predicted_size,
+    renumbered,
+    true_sizes,
+)
+from provlab.chapters.shared.calibration import jackknife
+from provlab.chapters.shared.joint_null import joint_ks
+from provlab.errors import InputError
+from provlab.inference import pvalues
+
+H = 64
+
+
+def two_matchings(rng, common=None, h=H):
+    """Matchings by gate and by up that agree on exactly `common` units, or on as many as chance gives."""
+    gate, up = rng.permutation(h), rng.permutation(h)
+    if common is not None:
+        up = gate.copy()
+        rest = np.arange(common, h)
+        up[rest] = gate[np.roll(rest, 1)]
+    return np.stack([gate, up])
+
+
+def table_of(n_models, n_blocks, common, seed, h=H):
+    rng = np.random.default_rng(seed)
+    pairs = combinations([f"m{i}" for i in range(n_models)], 2)
+    return {pair: [two_matchings(rng, common, h) for _ in range(n_blocks)] for pair in pairs}
+
+
+def test_renumbered_law_is_that_of_all_orders():
+    """Seven units can be put into all 5,040 orders; phi_MATCH of each by the library's own p-value."""
+    gate, up = np.arange(7), np.array([0, 1, 3, 2, 5, 6, 4])
+    every = [pvalues.spearman(np.array(pi)[gate], np.array(pi)[up]) for pi in permutations(range(7))]
+    drawn = renumbered(np.stack([gate, up])[None], 20_000, rng=np.random.default_rng(0))[0]
+    exact = np.array([one.log10_p for one in every])
+    for level in (0.5, 0.2, 0.05):
+        wanted = np.mean(exact <= np.log10(level) + 1e-9)
+        assert abs(np.mean(drawn <= np.log10(level) + 1e-9) - wanted) < 4 * np.sqrt(wanted / 20_000)
+    assert np.mean([one.rho for one in every]) == pytest.approx((common_units(gate, up) - 1) / 6)
+
+
+def test_each_renumbering_is_a_pvalue_of_the_statistic():
+    rng = np.random.default_rng(3)
+    matchings = two_matchings(rng, 5)
+    order = np.random.default_rng(9).permuted(np.arange(H, dtype=np.int32)[None], axis=1)[0]
+    drawn = renumbered(matchings[None], 1, rng=np.random.default_rng(9))[0, 0]
+    assert drawn == pytest.approx(pvalues.spearman(order[matchings[0]], order[matchings[1]]).log10_p, abs=1e-9)
+
+
+def test_chance_keeps_the_level_and_common_units_do_not():
+    rng = np.random.default_rng(0)
+    levels = (0.05, 0.01)
+    for aggregated in (False, True):
+        fair = true_sizes(table_of(12, 3, None, 1), levels, n_draws=300, rng=rng, aggregated=aggregated)
+        assert all(abs(one.size / one.level - 1) < 0.12 for one in fair)
+        assert all(one.low < one.size < one.high for one in fair)
+        planted = true_sizes(table_of(12, 3, 16, 2), levels, n_draws=100, rng=rng, aggregated=aggregated)
+        assert all(one.low > 2 * one.level for one in planted)
+
+
+def test_prediction_from_counts_agrees_with_the_drawn_size():
+    rng = np.random.default_rng(4)
+    for common in (4, 12, 20):
+        matchings = table_of(9, 1, common, common, h=256)
+        drawn = true_sizes(matchings, (0.05, 0.01), n_draws=700, rng=rng)
+        for one in drawn:
+            predicted = predicted_size([common] * 10, 256, one.level)
+            assert predicted == pytest.approx(one.size, rel=0.1)
+    assert predicted_size([1], 256, 0.01) == pytest.approx(0.01)
+
+
+def test_fisher_over_many_blocks_gathers_what_a_block_hides():
+    rng = np.random.default_rng(5)
+    fair = fisher_draws([1], 256, 32, 40_000, rng=rng)
+    assert [np.mean(fair <= np.log10(level)) for level in (0.05, 0.01)] == pytest.approx([0.05, 0.01], rel=0.12)
+    one, many = (np.mean(fisher_draws([8], 256, n, 40_000, rng=rng) <= -2) for n in (1, 64))
+    assert one == pytest.approx(predicted_size([8], 256, 0.01), rel=0.12)
+    assert many > 2 * one
+    # noncentral chi-square: a sum of squares has the same mean shift; Fisher lies within a factor of it
+    shift = 64 * 49 / 255
+    assert many == pytest.approx(stats.ncx2.sf(stats.chi2.isf(0.01, 64), 64, shift), rel=0.5)
+
+
+def test_alignment_is_the_absolute_correlation_of_each_unit():
+    rng = np.random.default_rng(6)
+    gate = rng.normal(size=(3, 400)) + 5
+    up = np.stack([2 * gate[0] - 1, 3 - gate[1], rng.normal(size=400)])
+    found = alignment(gate, up)
+    assert found[:2] == pytest.approx([1, 1])
+    assert found[2] == pytest.approx(abs(np.corrcoef(gate[2], up[2])[0, 1]))
+    assert centred(gate).mean(axis=1) == pytest.approx([0, 0, 0], abs=1e-12)
+
+
+def test_joint_copies_know_shared_models():
+    """Twelve copies of one model against twelve others: a plain test takes 144 repetitions for 144 draws."""
+    rng = np.random.default_rng(8)
+    gate, up = two_matchings(rng)
+    order = rng.permutation(H)
+    repeated = {(f"a{i}", f"b{j}"): [np.stack([order[gate], order[up]])] for i in range(12) for j in range(12)}
+    trees = {name: name[0] for pair in repeated for name in pair}
+    naive = stats.kstest([10 ** pvalues.spearman(*blocks[0]).log10_p for blocks in repeated.values()], "uniform").pvalue
+    joint = joint_ks(repeated, trees, n_draws=199, seed=0)
+    assert naive < 1e-6
+    assert joint.p > 0.01
+    own = table_of(8, 2, None, 3)
+    per_block = joint_ks(own, {m: m for pair in own for m in pair}, n_draws=99, seed=0, aggregated=False)
+    values = [10 ** pvalues.spearman(*b).log10_p for blocks in own.values() for b in blocks]
+    assert per_block.statistic == pytest.approx(stats.kstest(values, "uniform").statistic, abs=1e-9)
+
+
+def test_jackknife_leaves_out_what_belongs_together():
+    rng = np.random.default_rng(9)
+    effects = {f"t{i}": rng.normal() for i in range(8)}
+    models = {f"{tree}-{n}": tree for tree in effects for n in range(3)}
+    values = {
+        (a, b): effects[models[a]] + effects[models[b]] for a, b in combinations(models, 2) if models[a] != models[b]
+    }
+    mean, low, high = jackknife(values, groups=models)
+    narrow = jackknife(values)
+    assert mean == pytest.approx(narrow[0])
+    assert high - low > 1.5 * (narrow[2] - narrow[1])  # models of one tree repeat each other
+    assert jackknife({("a", "b"): 1.0})[1:] == (-np.inf, np.inf)
+
+
+def test_unequal_widths_and_ragged_tables_are_refused():
+    with pytest.raises(InputError, match="no permutation"):
+        renumbered([[[0, 1, 5], [0, 1, 2]]], 1, rng=np.random.default_rng(0))
+    with pytest.raises(InputError, match="must be"):
+        renumbered([[0, 1, 2]], 1, rng=np.random.default_rng(0))
+    matchings = table_of(3, 2, None, 0)
+    matchings["m0", "m1"] = matchings["m0", "m1"][:1]
+    with pytest.raises(InputError, match="equally many blocks"):
+        true_sizes(matchings, (0.05,), n_draws=1, rng=np.random.default_rng(0))
+
+
+def test_aligned_units_are_found_in_common_and_taking_them_away_ends_it():
+    """Two models with features in common: half of their units have parallel gate and up, half have unrelated ones."""
+    rng = np.random.default_rng(11)
+    features = rng.normal(size=(40, 600))
+
+    def model():
+        own = np.repeat([True, False], 20)[:, None]
+        mixed = rng.normal(size=(40, 40)) / 40**0.5 @ features  # what unaligned ups look at is each model's own affair
+        up = np.where(own, features, mixed)
+        order = rng.permutation(40)
+        return features[order] + 0.1 * rng.normal(size=(40, 600)), up[order] + 0.1 * rng.normal(size=(40, 600))
+
+    a, b = model(), model()
+    found = {}
+    for name, way in WAYS.items():
+        sides = [way(*side, np.random.default_rng(0)) for side in (a, b)]
+        found[name] = common_units(*pair_matchings(*sides, seed=0))
+        assert all(np.shape(half)[0] == (20 if "half" in name or "least" in name else 40) for half in sides[0])
+    assert found["all units"] >= 19
+    assert found["the half most aligned"] >= 19
+    assert found["the half least aligned"] <= 4
+    assert found["means removed, least aligned"] <= 4

@@ -1,0 +1,142 @@
+"""Bands and checks: their stated error rates by simulation, parts by hand, and faults they must find."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from provlab.chapters.shared import calibration
+from provlab.errors import InputError
+
+
+def coverage(band, rng, trials=20_000):
+    ordered = -np.log10(np.sort(rng.random((trials, band.expected.size)), axis=1))
+    return ((ordered >= band.lower) & (ordered <= band.upper)).all(axis=1).mean()
+
+
+@pytest.mark.parametrize(("n", "level"), [(1, 0.9), (2, 0.95), (15, 0.95), (15, 0.5), (141, 0.99), (564, 0.95)])
+def test_band_covers_all_points_at_once_with_its_level(n, level):
+    """20,000 simulated sets: within four standard errors of the stated level."""
+    seen = coverage(calibration.simultaneous_band(n, level), np.random.default_rng(n))
+    assert abs(seen - level) < 4 * math.sqrt(level * (1 - level) / 20_000)
+
+
+def test_band_of_one_value_by_hand():
+    band = calibration.simultaneous_band(1, 0.9)
+    assert band.expected == pytest.approx([-math.log10(0.5)])
+    assert (band.upper[0], band.lower[0]) == pytest.approx((-math.log10(0.05), -math.log10(0.95)))
+
+
+def test_band_is_ordered_and_holds_what_is_expected():
+    band = calibration.simultaneous_band(200)
+    assert (np.diff(band.expected) < 0).all()
+    assert ((band.lower < band.expected) & (band.expected < band.upper)).all()
+    # narrower than Bonferroni's band over the 200 points, wider than a pointwise one
+    assert 0.05 / 200 < band.local_level < 0.05
+
+
+def test_probability_between_steps_against_counting():
+    """Three uniforms, N(1/4) <= 1 and N(1/2) in {1, 2}: summed over the multinomial by hand."""
+    reference = sum(
+        math.factorial(3) / (math.factorial(a) * math.factorial(b) * math.factorial(3 - a - b))
+        * 0.25**a * 0.25**b * 0.5 ** (3 - a - b)
+        for a in range(2)
+        for b in range(4 - a)
+        if 1 <= a + b <= 2
+    )  # fmt: skip
+    times, low, high = np.array([0.25, 0.5]), np.array([0, 1]), np.array([1, 2])
+    assert calibration.bands._probability_between(3, times, low, high) == pytest.approx(reference, rel=1e-12)
+    assert calibration.bands._probability_between(3, times, np.array([2, 0]), np.array([3, 1])) == 0.0
+
+
+def test_ks_against_scipy_and_far_below_underflow():
+    p = np.random.default_rng(0).random(100)
+    found, reference = calibration.ks_uniform(np.log10(p)), stats.kstest(p, "uniform")
+    assert (found.statistic, found.p) == pytest.approx((reference.statistic, reference.pvalue))
+    assert found.n == 100
+    assert calibration.ks_uniform(np.full(20, -5000.0)).p < 1e-20
+
+
+def test_clopper_pearson_at_known_values():
+    # no event in n trials: upper end 1 - (alpha / 2)^(1/n); the two ends mirror each other
+    assert calibration.size_interval(0, 10) == pytest.approx((0.0, 1 - 0.025**0.1))
+    assert calibration.size_interval(10, 10) == pytest.approx((0.025**0.1, 1.0))
+    low, high = calibration.size_interval(5, 100, 0.9)
+    assert stats.binom.sf(4, 100, low) == pytest.approx(0.05)
+    assert stats.binom.cdf(5, 100, high) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("n", [15, 141])
+def test_correlation_band_holds_null_correlations_of_uniform_values(n):
+    rng = np.random.default_rng(n)
+    p = rng.random((2, 20_000, n))
+    x, y = p - p.mean(axis=2, keepdims=True)
+    pearson = (x * y).sum(1) / np.sqrt((x * x).sum(1) * (y * y).sum(1))
+    for comparisons in (1, 6):
+        low, high = calibration.correlation_band(n, 0.95, comparisons)
+        assert low == -high
+        outside = ((pearson < low) | (pearson > high)).mean()
+        target = 0.05 / comparisons
+        assert outside == pytest.approx(target, abs=4 * math.sqrt(target / 20_000))
+
+
+def uniform_on_grid(rng, n, cells):
+    return rng.integers(1, cells + 1, n) / cells
+
+
+def test_grid_check_has_its_level():
+    """Of 400 sets of exact p-values at most 5% are called too small, within four standard errors."""
+    rng = np.random.default_rng(5)
+    tests = [calibration.discrete_uniform_excess(uniform_on_grid(rng, 120, 20), 19) for _ in range(400)]
+    for p in (np.array([t.p_excess for t in tests]), np.array([t.p_two_sided for t in tests])):
+        assert (p <= 0.05).mean() < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 400)
+        assert (p <= 0.5).mean() > 0.25  # discrete, so conservative, but not blind
+
+
+def test_grid_check_of_one_p_value_by_hand():
+    # T = 3: p = 1/4 has probability 1/4; no other outcome is as extreme from above
+    found = calibration.discrete_uniform_excess([0.25], 3)
+    assert found.p_excess == pytest.approx(0.25)
+    assert found.worst == 0.25
+    assert found.share.tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert found.grid.tolist() == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_grid_check_finds_p_values_that_left_out_the_observed_pair():
+    """The printed Algorithm 1 gives p - 1/(T + 1), here with its zeros raised to the grid."""
+    rng = np.random.default_rng(6)
+    p = uniform_on_grid(rng, 1000, 20)
+    assert calibration.discrete_uniform_excess(p, 19).p_excess > 0.01
+    assert calibration.discrete_uniform_excess(np.maximum(p - 0.05, 0.05), 19).p_excess < 1e-4
+
+
+def test_grid_check_separates_too_large_from_too_small():
+    p = np.minimum(uniform_on_grid(np.random.default_rng(7), 500, 20) + 0.1, 1.0)
+    found = calibration.discrete_uniform_excess(p, 19)
+    assert found.p_excess > 0.5
+    assert found.p_two_sided < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: calibration.ks_uniform([]), "log10_p has shape"),
+        (lambda: calibration.ks_uniform([math.nan]), "NaN or a value above 0"),
+        (lambda: calibration.ks_uniform([0.5]), "at most 0"),
+        (lambda: calibration.simultaneous_band(0), "n is 0"),
+        (lambda: calibration.simultaneous_band(10, 1.0), "level is 1.0"),
+        (lambda: calibration.size_interval(3, 2), "k is 3 and n is 2"),
+        (lambda: calibration.size_interval(-1, 2), "k is -1"),
+        (lambda: calibration.correlation_band(2), "n is 2"),
+        (lambda: calibration.correlation_band(20, 0.95, 0), "n_comparisons is 0"),
+        (lambda: calibration.discrete_uniform_excess([], 19), "p has shape"),
+        (lambda: calibration.discrete_uniform_excess([0.0], 19), "off the grid"),
+        (lambda: calibration.discrete_uniform_excess([0.051], 19), "off the grid"),
+        (lambda: calibration.discrete_uniform_excess([math.nan], 19), "off the grid"),
+        (lambda: calibration.discrete_uniform_excess([0.5], 0), "T = 0"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -1,0 +1,138 @@
+"""Example 1 at scale: Theorem 1 on networks that really were trained, and a planted fault to find."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from provlab.chapters.shared import example_one
+from provlab.chapters.shared.calibration import discrete_uniform_excess
+from provlab.chapters.shared.example_one import permtest_phi_l2, train_pairs
+from provlab.errors import InputError
+from provlab.inference.permtest import permtest
+
+
+@pytest.fixture(scope="module")
+def independent():
+    return train_pairs(1000, dependent=False, seed=0)
+
+
+class HiddenUnits:
+    def __init__(self, m):
+        self.m = m
+
+    def sample(self, rng):
+        order = rng.permutation(self.m)
+        return lambda theta: theta[order]
+
+
+def test_networks_learn_their_task(independent):
+    assert independent.final_loss < 0.05 * independent.initial_loss
+    assert len(independent) == 1000
+    assert independent.theta1.shape == independent.theta2.shape == (1000, 16, 5)
+
+
+def test_training_is_gradient_descent_on_each_network_alone():
+    """One pair of the batch, trained again by the textbook: the same weights to rounding."""
+    generator = torch.Generator().manual_seed(3)
+    x, y = example_one._task(4, 6, 3, 10, generator)
+    start = example_one._initialisation(4, 6, 3, generator)
+    together = example_one._gradient_descent(start, (x, y), 50, 0.1)
+    W1, W2 = (w.clone().double().requires_grad_() for w in (start[2, :, :-1], start[2, :, -1:].T))
+    for _ in range(50):
+        loss = ((W2 @ torch.tanh(W1 @ x[2].double().T)).T - y[2].double()).square().mean()
+        g1, g2 = torch.autograd.grad(loss, (W1, W2))
+        with torch.no_grad():
+            W1 -= 0.1 * g1
+            W2 -= 0.1 * g2
+    assert_allclose(together[2, :, :-1], W1.detach(), atol=1e-5)
+    assert_allclose(together[2, :, -1:].T, W2.detach(), atol=1e-5)
+
+
+def test_training_commutes_with_renumbering():
+    """Definition 2, run: permute the start, or permute the result."""
+    assert example_one.equivariance_gap(20, seed=4) < 1e-5
+
+
+def test_training_that_minds_the_numbering_shows_a_gap(monkeypatch):
+    """The planted fault: hidden unit 0 is never trained."""
+
+    def freeze_first(theta, task, steps, learning_rate):
+        trained = honest(theta, task, steps, learning_rate)
+        trained[:, 0] = theta[:, 0]
+        return trained
+
+    honest = example_one._gradient_descent
+    monkeypatch.setattr(example_one, "_gradient_descent", freeze_first)
+    assert example_one.equivariance_gap(20, seed=4) > 0.01
+
+
+def test_independent_pairs_are_uniform_on_the_grid(independent):
+    p = permtest_phi_l2(independent, n_permutations=99, seed=1).p
+    found = discrete_uniform_excess(p, 99)
+    assert found.p_excess > 0.001
+    assert found.p_two_sided > 0.001
+
+
+def test_fine_tunes_get_the_smallest_p():
+    pairs = train_pairs(200, dependent=True, seed=0)
+    assert pairs.dependent
+    assert not np.array_equal(pairs.theta1, pairs.theta2)
+    assert (permtest_phi_l2(pairs, n_permutations=99, seed=1).p == 0.01).all()
+
+
+def test_a_shared_initialisation_is_found():
+    """The planted fault: trained apart on different tasks, yet not independent."""
+    pairs = train_pairs(200, dependent=False, shared_initialisation=True, seed=0)
+    assert pairs.dependent
+    p = permtest_phi_l2(pairs, n_permutations=99, seed=1).p
+    assert discrete_uniform_excess(p, 99).p_excess < 1e-6
+    assert np.mean(p == 0.01) > 0.95
+
+
+def test_together_as_one_by_one():
+    """Same observed statistic, and copies from the same distribution, as the general PERMTEST."""
+    pairs = train_pairs(2, dependent=False, seed=5, hidden_units=6, steps=20)
+    together = permtest_phi_l2(pairs, n_permutations=4000, seed=6)
+    for k in range(2):
+        alone = permtest(
+            lambda a, b: -float(np.linalg.norm(a - b)),
+            pairs.theta1[k], pairs.theta2[k], HiddenUnits(6), n_permutations=4000, rng=7,
+        )  # fmt: skip
+        assert together.observed[k] == pytest.approx(alone.observed, rel=1e-12)
+        assert abs(together.p[k] - alone.p) < 4 * np.sqrt(2 * 0.25 / 4000)
+        assert_allclose(np.sort(together.permuted[k])[[0, -1]], np.sort(alone.permuted)[[0, -1]], rtol=1e-9)
+
+
+def test_a_copy_equal_to_the_pair_is_an_exact_tie():
+    """One hidden unit has one numbering: every copy ties, and p must be 1 whatever the rounding."""
+    pairs = train_pairs(50, dependent=False, seed=8, hidden_units=1, steps=20)
+    assert (permtest_phi_l2(pairs, n_permutations=19, seed=0).p == 1.0).all()
+
+
+def test_same_seed_same_result(independent):
+    again = train_pairs(1000, dependent=False, seed=0)
+    assert_array_equal(independent.theta2, again.theta2)
+    first, second = (permtest_phi_l2(again, n_permutations=9, seed=s) for s in (2, 2))
+    assert_array_equal(first.permuted, second.permuted)
+    other = train_pairs(2, dependent=False, seed=1, steps=2)
+    assert not np.array_equal(other.theta1, train_pairs(2, dependent=False, seed=2, steps=2).theta1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_pairs": 0, "dependent": False}, "n_pairs is 0"),
+        ({"n_pairs": 2, "dependent": False, "steps": 0}, "steps is 0"),
+        ({"n_pairs": 2, "dependent": True, "shared_initialisation": True}, "shared_initialisation"),
+        ({"n_pairs": 2, "dependent": False, "learning_rate": 1e6}, "diverged"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        train_pairs(**arguments, seed=0)
+
+
+def test_at_least_one_permutation(independent):
+    with pytest.raises(InputError, match="n_permutations is 0"):
+        permtest_phi_l2(independent, n_permutations=0, seed=0)

@@ -1,0 +1,92 @@
+"""Retrained blocks held against a model: with copies and turned units, whose p-values are known."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from provlab.chapters.shared import retraining
+from provlab.chapters.shared.students import Point, Settings, Student
+from provlab.errors import InputError, NotComparableError
+from provlab.inference import pvalues
+from provlab.statistics.base import Options
+
+N_UNITS, WIDTH = 64, 12
+TOKENS = np.zeros((1, 1), dtype=np.int64)
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return np.random.default_rng(0).standard_normal((400, WIDTH)).astype(np.float32)
+
+
+def student(seed=0, turned=0):
+    """A student of random weights, `turned` of whose units have the sign of their up and down weights changed."""
+    rng = torch.Generator().manual_seed(seed)
+    gate, up = (torch.randn(N_UNITS, WIDTH, generator=rng) for _ in range(2))
+    down = torch.randn(WIDTH, N_UNITS, generator=rng)
+    sign = torch.ones(N_UNITS)
+    sign[torch.randperm(N_UNITS, generator=rng)[:turned]] = -1
+    return Student(gate, sign[:, None] * up, down * sign, (Point(1, 0.1, 0.1),))
+
+
+def compared(first, second, inputs):
+    sides = [retraining.as_views(one.activations(inputs), TOKENS) for one in (first, second)]
+    return retraining.compare(*sides, 0, Options())
+
+
+def test_turned_units_say_the_same_and_are_lost_to_the_signed_statistic_alone(inputs):
+    plain, turned = student(), student(turned=N_UNITS // 2)
+    rows = torch.from_numpy(inputs)
+    np.testing.assert_allclose(plain(rows), turned(rows), rtol=1e-4, atol=1e-3)
+    found = compared(plain, turned, inputs)
+    floor = pvalues.log10_floor(N_UNITS)
+    assert found["phi_match_unsigned"].log10_p == floor
+    # a correlation of one half, give or take what the random rest adds
+    assert found["phi_match"].value == pytest.approx(0.5, abs=0.25)
+    assert compared(plain, plain, inputs)["phi_match"].log10_p == floor
+
+
+def test_strangers_are_strangers(inputs):
+    found = compared(student(0), student(1), inputs)
+    assert all(result.log10_p > -3 for result in found.values())
+
+
+def test_other_tokens_are_refused(inputs):
+    one = student().activations(inputs)
+    with pytest.raises(NotComparableError, match="cut the text differently"):
+        retraining.compare(retraining.as_views(one, TOKENS), retraining.as_views(one, TOKENS + 1), 0, Options())
+
+
+def test_shares_and_p_values():
+    t = 0.5 * np.sqrt(254 / 0.75)  # of a correlation of one half; reference: Student's t by scipy
+    assert retraining.log10_p_of_share(0.5, 256) == pytest.approx(np.log10(2 * stats.t.sf(t, 254)), abs=0.01)
+    assert retraining.log10_p_of_share(1.0, 256) == pvalues.log10_floor(256)
+    for share in (0.05, 0.3, 0.5, 0.9):
+        told = retraining.log10_p_of_share(share, 11_008)
+        assert retraining.share_of_log10_p(told, 11_008) == pytest.approx(share, abs=1e-4)
+
+
+def test_a_model_is_opened_retrained_and_compared(models, text):
+    options = Options(text=text, n_sequences=4, sequence_length=8)
+    suspect = retraining.Retrained.open(str(models["base"]), options)
+    base = retraining.reference(str(models["base"]), options)
+    assert [rows.shape for rows in suspect.inputs] == [(32, suspect.model.anatomy.width)] * 3
+    # the block itself, not retrained, is found at the floor: the same views as the statistic records by hooks
+    mlp = suspect.mlp(1)
+    views = retraining.as_views(mlp.activations(suspect.inputs[1]), suspect.tokens)
+    found = retraining.compare(base.block(1), views, 1, options)
+    assert found["phi_match"].log10_p == pvalues.log10_floor(mlp.mlp_width)
+    fresh = suspect.student(1, Settings(steps=3, batch=8, inputs="matched"), progress=False)
+    again = retraining.compare(base.block(1), suspect.views(1, fresh), 1, options)
+    assert again["phi_match"].matching.shape == (2, mlp.mlp_width)
+    # the loss is transformers' own, and the block itself in its place changes nothing
+    network = suspect.model.checkpoint.load_model(dtype=torch.float32, device="cpu")
+    ids = torch.from_numpy(suspect.tokens)
+    with torch.no_grad():
+        reference = float(network(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss)
+    assert suspect.loss() == pytest.approx(reference, rel=1e-5)
+    assert suspect.loss(1, mlp) == pytest.approx(reference, rel=1e-5)
+    assert suspect.loss(1, fresh) != pytest.approx(reference, rel=1e-5)
+    with pytest.raises(InputError, match="block and student belong together"):
+        suspect.loss(1)

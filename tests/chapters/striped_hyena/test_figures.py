@@ -1,0 +1,56 @@
+"""Pictures of tensors and of power: captions say what the data say, and bad data are refused."""
+
+import pandas as pd
+import pytest
+
+from provlab.chapters.shared.power_curves import power_curves
+from provlab.chapters.striped_hyena import figures
+from provlab.errors import InputError
+
+TESTS = pd.DataFrame(
+    {
+        "tensor": ["embed", "0.q", "0.o"],
+        "partner": ["embed", "3.q", "1.o"],
+        "log10_p": [-900.0, -88.0, -1.0],
+        "taken": [True, False, False],
+        "called": [True, True, False],
+    }
+)
+POINTS = pd.DataFrame({"x": [1, 2], "y": [0.2, 0.9], "low": [0.1, 0.8], "high": [0.3, 1.0]})
+
+
+def test_tensors_are_counted_by_what_they_are_and_what_is_said_of_them():
+    figure = figures.tensor_evidence(TESTS, threshold=-4.5, caption="Rows.")
+    assert "Rows. 1 of 1 taken tensors and 1 of 2 fresh ones are called" in figure.caption
+    assert figure.caption.removeprefix("Rows. ") in figure.alt
+    words = [text.get_text() for text in figure.figure.axes[0].texts]
+    assert words == ["~ embed", "~ 3.q"]  # only what is called is named
+    assert figure.png() == figures.tensor_evidence(TESTS, threshold=-4.5, caption="Rows.").png()
+
+
+def test_measured_and_predicted_share_a_colour():
+    figure = power_curves({"a": POINTS}, {"a": POINTS, "b": POINTS}, xlabel="x", ylabel="y", level=0.9, caption="C.")
+    axes = figure.figure.axes[0]
+    by_label = {}
+    for line in axes.lines:
+        by_label.setdefault(line.get_color(), []).append(line)
+    assert len(by_label) == 3  # a, b, and the level
+    assert "Points are measured, lines predicted" in figure.caption
+    assert "y from 0.2 to 0.9 against x for a, b" in figure.alt
+
+
+@pytest.mark.parametrize(
+    ("draw", "said"),
+    [
+        (lambda: figures.tensor_evidence(TESTS.drop(columns="taken"), threshold=-4), "tests needs the columns"),
+        (lambda: figures.tensor_evidence(TESTS[:0], threshold=-4), "holds no tensor"),
+        (lambda: power_curves({}, xlabel="x", ylabel="y", caption="c"), "nothing to draw"),
+        (
+            lambda: power_curves({"a": POINTS[["x"]]}, xlabel="x", ylabel="y", caption="c"),
+            "a: needs the columns x and y",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(draw, said):
+    with pytest.raises(InputError, match=said):
+        draw()

@@ -1,0 +1,404 @@
+"""Who does the work makes no difference: a study by processes or on a cluster, with a worker killed in the middle, has
+the records and the stored units of the serial one, bit by bit.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+
+import pytest
+
+from provlab import api
+from provlab.engine import executors, pairs, units
+from provlab.engine.executors import Processes, Workers, cluster, completed, parse_resources
+from provlab.engine.pairs import open_models, run_pairs
+from provlab.engine.schedule import Group
+from provlab.engine.store import Store
+from provlab.errors import InputError, ParameterError, WorkerError
+from provlab.models.counting import counting
+from provlab.statistics.base import Options
+
+STATISTICS = ["phi_u", "phi_h", "phi_match", "phi_l2"]
+PATIENCE = 120  # seconds until a test gives up on another process
+
+
+@pytest.fixture(scope="module")
+def options(text):
+    return Options(text=text, n_permutations=3, n_block_permutations=3, n_sequences=2, sequence_length=8)
+
+
+@pytest.fixture(scope="module")
+def serial(models, options, tmp_path_factory):
+    """Records and files of the study done here."""
+    store = Store(tmp_path_factory.mktemp("serial"))
+    return run(models.values(), options, store), files(store)
+
+
+def run(sources, options, store=None, statistics=STATISTICS, **settings):
+    return run_pairs(open_models(list(sources)), statistics, options, store=store, progress=False, **settings)
+
+
+def files(store):
+    return {path.relative_to(store.root): path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def after_first(monkeypatch):
+    """Let something happen as soon as one piece is done: passes and all units that wait for them are still to come."""
+
+    def plant(happens):
+        seen = []
+
+        def watched(tasks, crew, *, ready):
+            for task, done in completed(tasks, crew, ready=ready):
+                if not seen:
+                    happens(crew)
+                seen.append((task, done))
+                yield task, done
+
+        monkeypatch.setattr(pairs, "completed", watched)
+        return seen
+
+    return plant
+
+
+# Processes of this machine -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_processes_of_which_one_is_killed_make_the_same_records(models, options, serial, after_first, tmp_path):
+    renewed = []
+
+    def kill(crew):
+        real = crew.renew
+        crew.renew = lambda: renewed.append(True) or real()
+        os.kill(next(iter(crew.executor._processes)), signal.SIGKILL)
+
+    seen = after_first(kill)
+    store = Store(tmp_path)
+    few = ["phi_u", "phi_h"]
+    with counting() as count:
+        records = run(models.values(), options, store, few, workers=2)
+    assert renewed  # the pool broke, and was made anew
+    assert records == [record for record in serial[0] if record.statistic in few]
+    assert files(store).items() < serial[1].items()
+    assert len(files(store)) == 2 * sum(len(record.keys) for record in records)
+    assert len({done.worker for _, done in seen} - {f"{socket.gethostname()}:{os.getpid()}"}) >= 2
+    assert count.tensors == sum(done.count.tensors for _, done in seen) > 0
+
+
+class Doomed(Workers):
+    """Every piece kills its worker."""
+
+    def __init__(self):
+        self.renewed = self.stopped = 0
+
+    def submit(self, task):
+        future = Future()
+        future.set_exception(BrokenExecutor("died"))
+        return future
+
+    def renew(self):
+        self.renewed += 1
+        return True
+
+    def stop(self):
+        self.stopped += 1
+
+
+def task(block=0):
+    return units.UnitTask("phi_u", block, Group(("a", "b"), ()), (("a", "b"),), {}, {}, Options())
+
+
+def test_workers_that_die_again_and_again_end_in_one_line():
+    doomed = Doomed()
+    with pytest.raises(WorkerError, match=r"died 4 times in a row, the last at phi_u on block 0, .* is kept") as error:
+        list(completed([task(0), task(1)], doomed, ready=lambda *_: True))
+    assert "\n" not in str(error.value)
+    assert doomed.renewed == executors.BREAKDOWNS
+    assert doomed.stopped == 1
+
+
+def test_breakdowns_are_counted_anew_after_each_piece_that_is_finished():
+    """Many breakdowns, with a piece finished now and then, are no reason to give up."""
+
+    class Frail(Doomed):
+        tries = 0
+
+        def submit(self, task):
+            self.tries += 1
+            if self.tries % executors.BREAKDOWNS:
+                return super().submit(task)
+            future = Future()
+            future.set_result(units.Done((), units.Count(), "me"))
+            return future
+
+    frail = Frail()
+    assert len(list(completed([task(i) for i in range(4)], frail, ready=lambda *_: True))) == 4
+    assert frail.renewed > executors.BREAKDOWNS
+
+
+def test_an_executor_that_breaks_is_not_ours_to_mend(models, options):
+    class Broken(Executor):
+        def submit(self, function, /, *arguments, **settings):
+            raise BrokenExecutor
+
+    with pytest.raises(WorkerError, match="died 1 times in a row"):
+        run(models.values(), options, statistics=["phi_u"], executor=Broken())
+
+
+def test_any_executor_will_do(models, options, serial, tmp_path):
+    with ThreadPoolExecutor(2) as threads:
+        assert run(models.values(), options, Store(tmp_path), executor=threads) == serial[0]
+    assert files(Store(tmp_path)) == serial[1]
+
+
+def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial, after_first, tmp_path):
+    """What was passed lies beside the store until the study is done; what was finished is not handed out again."""
+    store = Store(tmp_path)
+    handed = []
+
+    class Counting(ThreadPoolExecutor):
+        def submit(self, function, task):
+            handed.append(task)
+            if len(handed) == 8:
+                raise KeyboardInterrupt
+            return super().submit(function, task)
+
+    with Counting(1) as threads, pytest.raises(KeyboardInterrupt):
+        run(models.values(), options, store, executor=threads)
+    passed = [task for task in handed[:7] if isinstance(task, units.PassTask)]
+    assert len(passed) == len(models)
+    handed[:7], left = [], list((tmp_path / "features").iterdir())
+    assert left
+    handed.clear()
+    handed += [None] * 8
+    with Counting(1) as threads:
+        assert run(models.values(), options, store, executor=threads) == serial[0]
+    again = [task for task in handed[8:] if isinstance(task, units.PassTask)]
+    assert sum(len(task.statistics) for task in again) == 2 * len(models) - len(left)
+    assert not (tmp_path / "features").exists()
+    assert files(store) == serial[1]
+    handed.clear()
+    with Counting(1) as threads:
+        run(models.values(), options, store, executor=threads)
+    assert handed == []
+
+
+def test_failures_elsewhere_are_those_of_here(models, options, spoilt, tmp_path):
+    """A damaged model is a record with its reason, the same whoever met it."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(spoilt / "model.safetensors")
+    tensors["model.layers.1.mlp.up_proj.weight"][5] = float("nan")
+    save_file(tensors, spoilt / "model.safetensors", metadata={"format": "pt"})
+    sources = [models["base"], str(spoilt), models["other"], str(tmp_path / "missing")]
+    here = run(sources, options)
+    with ThreadPoolExecutor(2) as threads:
+        assert run(sources, options, executor=threads) == here
+    assert {record.error is None for record in here} == {True, False}
+
+
+def test_a_worker_with_other_weights_says_so(models, options):
+    reference = units.Reference(models["base"], "0" * 64)
+    piece = units.UnitTask(
+        "phi_u",
+        0,
+        Group((models["base"], models["other"]), ()),
+        ((models["base"], models["other"]),),
+        {models["base"]: reference, models["other"]: units.Reference(models["other"], "0" * 64)},
+        {},
+        options,
+    )
+    ((_, failed),) = units.do(piece).found
+    assert f"{models['base']} holds other weights on {socket.gethostname()} than where the study began" in failed.reason
+
+
+def test_a_worker_that_does_not_see_the_features_says_so(models, options, tmp_path):
+    sources = models["base"], models["other"]
+    references = {m.checkpoint.source: m.checkpoint.digest for m in open_models(list(sources)).models.values()}
+    piece = units.UnitTask(
+        "phi_h",
+        0,
+        Group(sources, ()),
+        (sources,),
+        {source: units.Reference(source, digest) for source, digest in references.items()},
+        {source: str(tmp_path / "elsewhere") for source in sources},
+        options,
+    )
+    ((_, failed),) = units.do(piece).found
+    assert f"the features of base are not in {tmp_path / 'elsewhere'}; let all workers see" in failed.reason
+
+
+def test_a_fault_of_the_program_is_not_hidden_elsewhere(models, options, monkeypatch):
+    from provlab.statistics.phi_u import PhiU
+
+    monkeypatch.setattr(PhiU, "compare_block", lambda *_: [][0])
+    with ThreadPoolExecutor(1) as threads, pytest.raises(IndexError):
+        run(models.values(), options, statistics=["phi_u"], executor=threads)
+
+
+def test_what_travels_is_small(models, options, monkeypatch):
+    """A description of a unit weighs less than a thousandth of what it reads at full size; and no text where none is
+    read."""
+    import pickle
+
+    sent = []
+
+    class Weighing(ThreadPoolExecutor):
+        def submit(self, function, task):
+            sent.append((task, len(pickle.dumps(task))))
+            return super().submit(function, task)
+
+    with Weighing(1) as threads:
+        run(models.values(), options, executor=threads)
+    for piece, size in sent:
+        reads_text = isinstance(piece, units.PassTask) or piece.statistic == "phi_match"
+        assert size < 8000 + (len(options.text) if reads_text else 0)
+
+
+def test_a_device_that_only_the_workers_have(models):
+    with ThreadPoolExecutor(1) as threads:
+        report = api.study(list(models.values())[:2], statistics=["phi_u"], executor=threads, device="cuda:99")
+    assert report.to_json()["parameters"]["device"] == "cuda:99"
+    with pytest.raises(ParameterError, match="device 'cuda:99' cannot be used on this machine"):
+        api.study(list(models.values())[:2], statistics=["phi_u"], device="cuda:99")
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True, "2"])
+def test_numbers_of_workers_that_are_none(workers, models, options):
+    with pytest.raises(InputError, match="workers must be a whole number of at least 1"):
+        run(models.values(), options, workers=workers)
+
+
+def test_threads_are_divided_among_processes(monkeypatch):
+    monkeypatch.setattr(executors, "threads_here", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("MKL_NUM_THREADS", "3")
+    seen = []
+    monkeypatch.setattr(Workers, "submit", lambda self, task: seen.append(dict(os.environ)))
+    Processes(3).submit(None)
+    assert seen[0]["OMP_NUM_THREADS"] == "2"
+    assert seen[0]["MKL_NUM_THREADS"] == "3"  # as the user has set it
+    assert "OMP_NUM_THREADS" not in os.environ
+
+
+# A Dask cluster ------------------------------------------------------------------------------------------------------
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def dask_cluster(tmp_path_factory):
+    """A scheduler and two workers as processes of this machine: its address, and the workers' processes."""
+    folder = tmp_path_factory.mktemp("dask")
+    about = folder / "scheduler.json"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DASK_DISTRIBUTED__DASHBOARD__LINK": ""}
+    started = []
+
+    def start(command, *arguments):
+        with (folder / f"{command}{len(started)}.log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "distributed.cli.dask_" + command, *arguments, "--no-dashboard"],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd=folder,
+            )
+        started.append(process)
+        return process
+
+    try:
+        start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(about))
+        deadline = time.monotonic() + PATIENCE
+        while not about.exists() or not about.read_text().strip():
+            assert started[0].poll() is None, (folder / "scheduler0.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        address = json.loads(about.read_text())["address"]
+        options = ["--no-nanny", "--nthreads", "1", "--resources", "GPU=1", "--local-directory", str(folder)]
+        workers = [start("worker", address, "--host", "127.0.0.1", *options) for _ in range(2)]
+        yield address, workers
+    finally:
+        for process in reversed(started):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_dask_worker_killed_in_the_middle_costs_nothing_but_its_unit(
+    models, options, serial, after_first, dask_cluster, tmp_path
+):
+    address, workers = dask_cluster
+
+    def kill(crew):
+        workers[0].kill()  # SIGKILL: it says no goodbye
+
+    seen = after_first(kill)
+    store = Store(tmp_path)
+    with cluster(address, resources={"GPU": 1}, timeout=PATIENCE, workers=2) as executor:
+        records = run(models.values(), options, store, executor=executor)
+    assert workers[0].wait(PATIENCE) == -signal.SIGKILL
+    assert workers[1].poll() is None
+    assert records == serial[0]
+    assert files(store) == serial[1]
+    # what the other has done is more than what was handed to it at first
+    assert sum(done.worker.endswith(f":{workers[1].pid}") for _, done in seen) >= len(seen) - 2
+    # and a resource that no worker has is refused instead of waited for
+    refused = r"no worker of tcp://.* offers TPU=1; start one by: dask worker .*TPU=1"
+    with pytest.raises(WorkerError, match=refused), cluster(address, resources={"TPU": 1}, timeout=PATIENCE):
+        pass
+
+
+def test_a_scheduler_that_is_not_there(monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    said = f"no scheduler answers at {address}; start one by"
+    with pytest.raises(WorkerError, match=said) as error, cluster(address, timeout=0.5):
+        pass
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://", "spam://127.0.0.1:1", "127.0.0.1:x"])
+def test_an_address_that_is_none(address):
+    with pytest.raises(WorkerError, match="no scheduler answers at"), cluster(address, timeout=0.5):
+        pass
+
+
+def test_other_versions_are_refused(monkeypatch):
+    class Client:
+        def wait_for_workers(self, *_, **__): ...
+
+        def scheduler_info(self, **_):
+            return {"workers": {"tcp://w:1": {"resources": {}}}}
+
+        def run(self, function):
+            return {"tcp://w:1": {**function(), "torch": "1.0"}}
+
+    with pytest.raises(WorkerError, match=r"worker tcp://w:1 has torch 1.0 and this machine \d.*; numbers may depend"):
+        executors._check_workers(Client(), "tcp://s:1", {}, 1, 1)
+
+
+def test_without_distributed_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(WorkerError, match=r"install provlab\[dask\]"), cluster("tcp://127.0.0.1:1"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [(None, {}), ("", {}), ("GPU=1", {"GPU": 1.0}), (" GPU=2, MEM=1e9", {"GPU": 2.0, "MEM": 1e9})]
+)
+def test_resources_are_read(text, found):
+    assert parse_resources(text) == found
+
+
+@pytest.mark.parametrize("text", ["GPU", "GPU=", "=1", "GPU=-1", "GPU=nan", "GPU=x", "GPU=1,,"])
+def test_resources_that_are_none(text):
+    with pytest.raises(ParameterError, match="resources are a list such as GPU=1"):
+        parse_resources(text)

@@ -1,0 +1,207 @@
+"""Which blocks and which hidden units a child has of its parent, where we cut the child out ourselves."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+from provlab.chapters.pruning_forensics import measure
+from provlab.chapters.pruning_forensics.measure import kept_blocks, moved, published_maps
+from provlab.engine.localise import UnitMap, block_map
+from provlab.engine.store import Store
+from provlab.errors import InputError, NotComparableError
+from provlab.inference import pvalues
+from provlab.models.checkpoint import Checkpoint
+from provlab.statistics.base import Model, Options
+from provlab.statistics.phi_match import PhiMatch
+from provlab.zoo.prune import NOTE, Kept
+
+WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 96, 4, 300
+KEPT_BLOCKS, KEPT_UNITS = [0, 2, 3], 60
+
+
+def llama(blocks=BLOCKS, hidden=HIDDEN, seed=0):
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=WIDTH,
+            intermediate_size=hidden,
+            num_hidden_layers=blocks,
+            num_attention_heads=4,
+            max_position_embeddings=64,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory, models):
+    """A parent; a child with three of its blocks, sixty units of each in another order, and some noise; a stranger."""
+    parent, stranger = llama(), llama(seed=1)
+    with torch.no_grad():  # the stream is mostly the embedding, as in a trained model: a block lost is no world lost
+        for network in (parent, stranger):
+            network.get_input_embeddings().weight.mul_(20)
+    child = llama(len(KEPT_BLOCKS), KEPT_UNITS, seed=2)
+    rng = np.random.default_rng(3)
+    units = {}
+    state = {name: tensor for name, tensor in parent.state_dict().items() if "layers" not in name}
+    for new, old in enumerate(KEPT_BLOCKS):
+        units[new] = rng.permutation(HIDDEN)[:KEPT_UNITS]
+        for name, tensor in parent.state_dict().items():
+            if name.startswith(f"model.layers.{old}."):
+                if "gate_proj" in name or "up_proj" in name:
+                    tensor = tensor[units[new]]
+                elif "down_proj" in name:
+                    tensor = tensor[:, units[new]]
+                state[name.replace(f".{old}.", f".{new}.", 1)] = tensor + 0.02 * tensor.std() * torch.randn_like(tensor)
+    child.load_state_dict(state)
+    tokenizer = Checkpoint.open(str(models["base"])).tokenizer()
+    opened = {}
+    for name, network in (("parent", parent), ("child", child), ("stranger", stranger)):
+        folder = tmp_path_factory.mktemp(name)
+        network.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        opened[name] = Model.open(str(folder))
+    return opened, units
+
+
+@pytest.fixture(scope="module")
+def options(text):
+    return Options(seed=5, text=text, n_sequences=16, sequence_length=32)
+
+
+@pytest.fixture(scope="module")
+def mapped(family, options):
+    return block_map(family[0]["parent"], family[0]["child"], options, progress=False)
+
+
+def test_the_map_of_kept_blocks_is_exact(mapped):
+    assert mapped.log10_p.shape == (BLOCKS, len(KEPT_BLOCKS))
+    assert mapped.found() == [(old, new) for new, old in enumerate(KEPT_BLOCKS)]
+    assert mapped.origin() == dict(enumerate(KEPT_BLOCKS))
+
+
+def test_kept_units_are_found_in_their_order(mapped, family):
+    for new, old in enumerate(KEPT_BLOCKS):
+        truth = family[1][new]
+        units = mapped.units[old, new]
+        right = units.by_gate[units.agreed] == truth[units.agreed]
+        assert units.agreed.mean() > 0.9  # recall
+        assert right.mean() > 0.99  # precision
+        assert set(units.kept) <= set(truth) | set(units.by_gate[units.agreed][~right])
+        assert units.width == HIDDEN
+
+
+def test_units_are_held_against_what_was_kept():
+    """A parent of ten units, a child of five: counted by hand."""
+    units = UnitMap(by_gate=np.array([1, 3, 9, 8, 5]), by_up=np.array([1, 3, 2, 8, 5]), width=10)
+    kept = [1, 7, 9, 3, 5]  # agreed: 1 and 5 at their places, 3 kept but elsewhere, 8 never kept
+    got = units.against(kept)
+    assert (got.called, got.kept, got.found, got.placed, got.width) == (4, 5, 3, 2, 10)
+    assert (got.precision, got.recall, got.chance) == (0.75, 0.6, 0.5)
+    assert (units.against(kept, "gate").found, units.against(kept, "gate").placed) == (4, 3)
+    assert (units.against(kept, "up").found, units.against(kept, "up").placed) == (3, 2)
+    with pytest.raises(InputError, match="kept must name 5 units, not 3"):
+        units.against([1, 2, 3])
+    with pytest.raises(InputError, match="by must be both, gate, up, not 'down'"):
+        units.against(kept, "down")
+
+
+def test_nothing_named_is_nothing_wrong():
+    units = UnitMap(by_gate=np.array([1, 2]), by_up=np.array([2, 1]), width=4)
+    assert (units.against([0, 3]).precision, units.against([0, 3]).recall) == (1.0, 0.0)
+
+
+def test_the_family_s_units_against_their_truth(mapped, family):
+    for new, old in enumerate(KEPT_BLOCKS):
+        got = mapped.units[old, new].against(family[1][new].tolist())
+        assert got.precision > 0.99
+        assert got.recall > 0.9
+        assert got.chance == KEPT_UNITS / HIDDEN
+
+
+def test_mistakes_of_a_map(mapped):
+    assert mapped.mistakes(KEPT_BLOCKS) == ([], [])
+    assert mapped.mistakes([0, 1, 3]) == ([(1, 1)], [(2, 1)])
+    assert mapped.mistakes([]) == ([], [(old, new) for new, old in enumerate(KEPT_BLOCKS)])
+
+
+def test_units_of_unrelated_blocks_agree_by_chance_only(mapped):
+    shares = [units.agreed.mean() for pair, units in mapped.units.items() if pair not in mapped.found()]
+    assert max(shares) < 0.1
+
+
+def test_a_stranger_has_no_block_of_it(family, options):
+    found = block_map(family[0]["parent"], family[0]["stranger"], options, progress=False)
+    assert found.found() == []
+    assert found.origin() == dict.fromkeys(range(BLOCKS))
+
+
+def test_blocks_of_equal_index_are_those_of_phi_match(family, options):
+    """The diagonal is the statistic itself; all of it is corrected together."""
+    a, b = family[0]["parent"], family[0]["stranger"]
+    found = block_map(a, b, options, progress=False)
+    statistic = PhiMatch()
+    features = [statistic.prepare(model, options) for model in (a, b)]
+    for i in range(BLOCKS):
+        result = statistic.compare_block(features[0].block(i), features[1].block(i), i, options)
+        assert found.log10_p[i, i] == result.log10_p
+    assert np.array_equal(found.holm.ravel(), pvalues.holm(found.log10_p.ravel()))
+
+
+def test_finished_pairs_of_blocks_are_not_computed_again(family, options, mapped, tmp_path, monkeypatch):
+    a, b = family[0]["parent"], family[0]["child"]
+    store = Store(tmp_path)
+    block_map(a, b, options, store=store, progress=False)
+    monkeypatch.setattr(PhiMatch, "prepare", lambda *_: pytest.fail("the model was run again"))
+    again = block_map(a, b, options, store=store, progress=False)
+    assert np.array_equal(again.log10_p, mapped.log10_p)
+    assert all(np.array_equal(again.units[pair].by_up, mapped.units[pair].by_up) for pair in mapped.units)
+
+
+def test_a_model_without_gates_is_refused(family, options, tmp_path):
+    GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=24, n_layer=1, n_head=2, n_positions=32)).save_pretrained(tmp_path)
+    with pytest.raises(NotComparableError, match="needs a gated MLP, which GPT2LMHeadModel"):
+        block_map(family[0]["parent"], Model.open(str(tmp_path)), options)
+
+
+def test_how_far_a_block_moved_is_the_noise_that_we_put_in(family):
+    """0.02 standard deviations on each weight; another order of the units is no movement."""
+    mlp = [family[1][new].tolist() for new in range(len(KEPT_BLOCKS))]
+    kept = Kept(KEPT_BLOCKS, list(range(WIDTH)), mlp, [])
+    parent, child = family[0]["parent"], family[0]["child"]
+    assert moved(parent, child, kept) == pytest.approx([0.02] * 3, rel=0.05)
+    shifted = Kept([0, 1, 3], kept.model, kept.mlp, [])
+    assert moved(parent, child, shifted)[1] == pytest.approx(2**0.5, rel=0.1)  # of two unrelated matrices
+
+
+# The truth --------------------------------------------------------------------------------------------------
+
+
+def test_published_maps_are_the_paper_s():
+    """Read off Tables 11 to 13: blocks 11, 17, 23 and 29 of 32 were left out of the 3B, and none of the 2.7B."""
+    maps = published_maps()
+    of_3b = maps["meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.2-3B"]
+    assert list(of_3b) == list(range(28))
+    assert sorted(set(range(32)) - set(of_3b.values())) == [10, 16, 22, 28]
+    assert maps["meta-llama/Llama-2-7b-hf", "princeton-nlp/Sheared-LLaMA-2.7B"] == {i: i for i in range(32)}
+    of_1b = maps["meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.2-1B"]
+    assert (of_1b[10], 8 in of_1b, len(of_1b)) == (20, False, 10)  # the rest of the scan is not legible
+
+
+def _named(model, source, note=None):
+    """A model under another source, with a note or none in its config."""
+    config = {**model.checkpoint.config, **({NOTE: note} if note else {})}
+    return SimpleNamespace(checkpoint=SimpleNamespace(source=source, config=config), anatomy=model.anatomy)
+
+
+def test_kept_blocks_are_those_of_the_note_or_of_a_whole_table(family, monkeypatch):
+    parent, child = family[0]["parent"], family[0]["child"]
+    note = {"blocks": [1, 2, 3], "model": [0], "mlp": [[0]] * 3, "heads": [[0]] * 3}
+    assert kept_blocks(parent, _named(child, "c", note)) == [1, 2, 3]
+    assert kept_blocks(parent, child) is None
+    for published, expected in (({0: 3, 1: 1, 2: 2}, [3, 1, 2]), ({0: 3, 2: 2}, None)):
+        monkeypatch.setattr(measure, "published_maps", lambda found=published: {("p", "c"): found})
+        assert kept_blocks(_named(parent, "p"), _named(child, "c")) == expected

@@ -1,0 +1,38 @@
+"""All blocks against all blocks with every activation in files: the same numbers, and rows normalised once a block."""
+
+import numpy as np
+import pytest
+
+from provlab.engine.localise import block_map
+from provlab.models import room
+from provlab.statistics import phi_match
+from provlab.statistics.base import Model, Options
+
+
+@pytest.fixture(scope="module")
+def pair(models):
+    return Model.open(models["base"]), Model.open(models["sibling"])
+
+
+def test_files_give_the_numbers_that_memory_gives(pair, text, tmp_path, monkeypatch):
+    options = Options(text=text, n_sequences=16, sequence_length=32)
+    in_memory = block_map(*pair, options, progress=False)
+    monkeypatch.setattr(room, "IN_MEMORY", 0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    opened, prepared, kept = [], [], phi_match.keep_views
+
+    def keep_views(views, limit):
+        kept_views = kept(views, limit)
+        opened.append([isinstance(view.unit, np.memmap) for view in kept_views[:2]])
+        return kept_views
+
+    monkeypatch.setattr("provlab.engine.localise.keep_views", keep_views)
+    unit_rows = phi_match.unit_rows
+    monkeypatch.setattr(phi_match, "unit_rows", lambda *a, **k: prepared.append(1) or unit_rows(*a, **k))
+    in_files = block_map(*pair, options, progress=False)
+    assert np.array_equal(in_memory.log10_p, in_files.log10_p)
+    blocks = [model.anatomy.n_blocks for model in pair]
+    assert opened == [[True, True]] * blocks[1]
+    assert len(prepared) == 2 * sum(blocks)  # gate and up, once for each block of either model
+    del in_files
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,219 @@
+"""Plans from shapes alone: what is counted is what the files hold, hours follow from the rates, nothing is fetched."""
+
+import json
+
+import pytest
+
+from provlab import cli, zoo
+from provlab.errors import CheckpointError, InputError
+from provlab.fullsize import planning
+from provlab.fullsize.planning import estimate, shapes_of
+from provlab.fullsize.rates import Law, Rates, fit, measure_rates, with_threads
+from provlab.fullsize.shapes import shape
+from provlab.fullsize.synthetic import synthesise
+from provlab.models.checkpoint import Checkpoint
+from provlab.statistics.base import Options
+
+OPTIONS = Options()
+# a machine of round numbers: an assignment of n rows takes (n / 1000)^2 or ten times as many seconds
+RATES = Rates(
+    product=1e11,
+    threads=2.0,
+    prepared=1e8,
+    read=1e9,
+    hashed=1e9,
+    call=0.0,
+    permuted=1e8,
+    divergence=1e7,
+    easy=Law(1000, 1.0, 2.0),
+    hard=Law(1000, 10.0, 2.0),
+    cores=2,
+    took=0.0,
+)
+
+
+def planned(*sources, statistics=("phi_u",), **settings):
+    return estimate(shapes_of(sources).models, statistics, OPTIONS, RATES, **settings)
+
+
+def test_210_pairs_at_7b_by_hand():
+    """The sums on paper: 21 x 32 matrices of 11,008 x 4,096 in two bytes, 210 x 32 products and assignments of them."""
+    found = planned("shape:llama-2-7b*21")
+    matrix = 11_008 * 4096
+    assert found.schedule.tensors == 21 * 32
+    assert found.schedule.bytes_to_read == 21 * 32 * matrix * 2
+    assert found.schedule.bytes_pair_by_pair == 20 * found.schedule.bytes_to_read
+    assert found.schedule.comparisons == 210 * 32
+    assert found.reading == pytest.approx(21 * 32 * (2 * matrix / 1e9 + matrix / 1e8))
+    assert found.products == pytest.approx(210 * 32 * 2 * 11_008 * matrix / 1e11)
+    assert found.assignments == pytest.approx((210 * 32 * 11.008**2, 2100 * 32 * 11.008**2))
+    assert found.hashing == found.passes == 0.0
+
+
+def test_the_clock_counts_threads_or_workers():
+    one, eight = planned("shape:tiny*3"), planned("shape:tiny*3", workers=8)
+    assert one.seconds[0] == pytest.approx(one.reading + one.products / 2 + one.assignments[0])
+    assert eight.seconds[1] == pytest.approx(eight.cpu_seconds[1] / 8)
+
+
+def test_activations_take_a_pass_over_every_model():
+    """One pass multiplies each weight of the blocks once a token, and attention adds to it."""
+    found = planned("shape:llama-2-7b*2", statistics=["phi_match"])
+    blocks = 32 * (4 * 4096**2 + 3 * 11_008 * 4096)
+    tokens = OPTIONS.n_sequences * OPTIONS.sequence_length
+    assert len(found.schedule.passes) == 2
+    assert 2 * 2 * blocks * tokens / 1e11 < found.passes < 2 * 2 * (2 * blocks * tokens / 1e11 + 1e3)
+    assert found.products == pytest.approx(32 * 2 * 2 * 11_008**2 * tokens / 1e11)
+
+
+def test_comparisons_without_a_matching_by_hand():
+    """99 permuted copies and the block itself; 32 x 64 distributions over 32,000 tokens."""
+    block = 4 * 4096**2 + 3 * 11_008 * 4096 + 2 * 4096
+    found = planned("shape:llama-2-7b*2", statistics=["phi_l2", "phi_jsd"])
+    assert found.left_out == ()
+    assert found.others == pytest.approx(32 * block * 100 / 1e8 + 2048 * 32_000 / 1e7)
+
+
+def test_a_statistic_without_a_law_is_named():
+    found = planned("shape:tiny*2", statistics=["phi_u", "huref_a"])
+    assert found.left_out == ("huref_a",)
+    assert found.schedule.bytes_to_read > planned("shape:tiny*2").schedule.bytes_to_read
+
+
+def test_shapes_are_those_of_the_files(tmp_path):
+    """A folder and the named shape give the same schedule, bytes included."""
+    for name in ("a", "b"):
+        synthesise(shape("tiny"), tmp_path / name, seed=ord(name))
+    folders = planned(str(tmp_path / "a"), str(tmp_path / "b")).schedule
+    named = planned("shape:tiny*2").schedule
+    assert folders.bytes_to_read == named.bytes_to_read
+    assert folders.peak == named.peak
+
+
+def test_no_tensor_is_read(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        synthesise(shape("tiny"), tmp_path / name)
+    monkeypatch.setattr(Checkpoint, "tensor", lambda *arguments: pytest.fail("a tensor was read"))
+    assert planned(str(tmp_path / "a"), str(tmp_path / "b")).schedule.units
+
+
+def test_what_cannot_be_known_is_refused_with_its_reason(tmp_path):
+    sketch = shapes_of(["shape:tiny", "shape:tiny-pruned", str(tmp_path / "none"), "shape:giant"])
+    assert list(sketch.models) == ["shape:tiny", "shape:tiny-pruned"]
+    assert "does not exist" in sketch.refused[str(tmp_path / "none")]
+    assert "giant is no known shape" in sketch.refused["shape:giant"]
+
+
+def test_no_zoo_model_is_trained(monkeypatch):
+    monkeypatch.setattr(zoo, "locate", lambda name: pytest.fail("a model was trained"))
+    sketch = shapes_of(["zoo:oak@smoke", "shape:tiny*2"])
+    assert "is not trained yet" in sketch.refused["zoo:oak@smoke"]
+
+
+class Remote:
+    """A hub model of pickles that is not here: its config is, its shapes are not."""
+
+    name, config, pickled = "remote", shape("tiny"), True
+
+    def bytes_to_fetch(self):
+        return 435_328
+
+
+def test_a_pickled_model_of_the_hub_is_known_by_its_config(monkeypatch):
+    monkeypatch.setattr(planning.Checkpoint, "open", lambda source, allow_pickle: Remote())
+    sketch = shapes_of(["org/remote", "shape:tiny"], allow_pickle=True)
+    assert sketch.to_fetch == {"org/remote": 435_328, "shape:tiny": 0}
+    assert sketch.models["org/remote"].anatomy.n_blocks == 4
+
+
+@pytest.mark.parametrize(
+    ("sources", "error", "said"),
+    [
+        (["shape:tiny"], InputError, "at least two"),
+        (["shape:tiny", "shape:tiny"], InputError, "more than once: shape:tiny"),
+        (["shape:tiny", "./none"], CheckpointError, "does not exist"),
+    ],
+)
+def test_fewer_than_two_models_are_no_study(sources, error, said):
+    with pytest.raises(error, match=said):
+        shapes_of(sources)
+
+
+def test_a_plan_needs_a_worker():
+    with pytest.raises(InputError, match="workers"):
+        planned("shape:tiny*2", workers=0)
+
+
+# Rates ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_power_law_is_found_again():
+    law = fit({n: 2e-9 * n**2.5 for n in (256, 512, 1024, 2048)})
+    assert law.exponent == pytest.approx(2.5)
+    assert law(8192) == pytest.approx(2e-9 * 8192**2.5)
+
+
+def test_one_size_grows_with_the_cube():
+    assert fit({256: 0.1}).exponent == 3.0
+
+
+def test_threads_are_those_of_fresh_processes():
+    """One process; with one thread no more CPU time can pass than by the clock."""
+    found = with_threads([1], 256, 64)
+    assert list(found) == [1]
+    assert 0 < found[1].cpu_seconds < 1.2 * found[1].seconds + 0.05
+
+
+def test_this_machine_has_rates(monkeypatch):
+    monkeypatch.setattr("provlab.fullsize.rates._SIZES", (64, 128))
+    found = measure_rates()
+    speeds = (found.product, found.prepared, found.read, found.hashed, found.permuted, found.divergence)
+    assert min(*speeds, found.call) > 0
+    assert found.hard.seconds > 0 < found.easy.seconds
+    assert 1 <= found.threads <= found.cores
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    monkeypatch.setattr("provlab.cli._quiet", lambda: None)
+    monkeypatch.setattr("provlab.fullsize.rates.measure_rates", lambda seed: RATES)
+
+    def call(*arguments):
+        status = cli.main([str(argument) for argument in arguments])
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def test_the_command_prints_a_plan(run):
+    status, out, err = run("plan", "shape:tiny*21", "--statistic", "phi_u,huref_a", "--workers", 8)
+    assert (status, err) == (0, "")
+    assert "1,680 comparisons of a pair" in out
+    assert "pair by pair 20.0 times as much" in out
+    assert "8 processes" in out
+    assert "no estimate of the time of huref_a" in out
+
+
+def test_the_command_says_what_does_not_fit(run):
+    _, out, _ = run("plan", "shape:llama-2-7b*2", "--statistic", "phi_u", "--memory", "2GB")
+    assert "does not fit: phi_u of" in out
+
+
+def test_json_is_the_same(run, tmp_path):
+    status, out, err = run("plan", "shape:tiny*3", "shape:giant", "--statistic", "phi_u", "--json", "-")
+    plan = json.loads(out)
+    assert status == 0
+    assert plan["comparisons"] == 12
+    assert plan["bytes_to_read"] == 12 * 176 * 64 * 2
+    assert list(plan["refused"]) == ["shape:giant"]
+    assert "left out: shape:giant" in err
+    assert list(plan["seconds"]) == pytest.approx(planned("shape:tiny*3").seconds)
+
+
+def test_bad_input_gets_one_line(run):
+    status, out, err = run("plan", "shape:tiny")
+    assert (status, out) == (2, "")
+    assert err == "provlab: error: a plan needs at least two models, not 1\n"

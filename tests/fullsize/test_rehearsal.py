@@ -1,0 +1,191 @@
+"""A rehearsal in a shape that takes no time: what it measures adds up, what it finds is what was planted."""
+
+import shutil
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+from provlab import cli
+from provlab.errors import InputError, NotComparableError
+from provlab.fullsize import cost, shapes, synthetic
+from provlab.fullsize.cost import Cost, measure
+from provlab.fullsize.rehearsal import duration, rehearse
+
+SMALL = {"n_sequences": 8, "sequence_length": 32}
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scratch")
+    found = rehearse("tiny", "noisy", blocks=2, seed=1, folder=folder)
+    assert list(folder.iterdir()) == []  # nothing is left behind
+    return found
+
+
+def test_a_noisy_copy_is_found_unit_by_unit(noisy):
+    """Every unit's cosine with its copy is near 0.89, with others at most 5 / sqrt(64): no unit can be mistaken."""
+    assert noisy.right == (1.0, 1.0)
+    assert all(block.log10_p == pytest.approx(block.detail["floor"]) for block in noisy.blocks)
+
+
+def test_independent_models_are_not_found():
+    found = rehearse("tiny", "independent", blocks=None, seed=2)
+    assert found.right is None
+    assert found.noise == 0.0
+    assert len(found.blocks) == 4
+    assert min(block.log10_p for block in found.blocks) > -3
+
+
+def test_a_pruned_copy_is_found_by_activations():
+    found = rehearse("tiny", "pruned", statistic="phi_match", blocks=None, noise=0.0, seed=3, **SMALL)
+    assert found.shapes == ("tiny", "tiny-pruned")
+    assert found.depths == (4, 3)
+    assert len(found.blocks) == 3
+    assert min(found.right) > 0.5
+    assert max(block.log10_p for block in found.blocks) < -20
+    assert "every block with every, 4 x 3" in str(found)
+
+
+def test_phi_u_reads_one_projection_of_each_block(noisy):
+    """176 x 64 weights of two bytes."""
+    assert noisy.read_bytes == 176 * 64 * 2
+
+
+def test_the_whole_is_reads_by_models_and_comparisons_by_pairs(noisy):
+    """21 models of 4 blocks: 84 reads and 840 comparisons."""
+    whole = noisy.study(21)
+    assert whole.cpu_seconds == pytest.approx(84 * noisy.read.cpu_seconds + 840 * noisy.compare.cpu_seconds)
+    assert noisy.study(21, workers=8).seconds == pytest.approx(whole.seconds / 8)
+    assert noisy.study(21, workers=8).cpu_seconds == pytest.approx(whole.cpu_seconds)
+    assert noisy.study().seconds == pytest.approx(8 * noisy.read.seconds + 4 * noisy.compare.seconds)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"kind": "odd"}, "kind must be"),
+        ({"statistic": "phi_l2"}, "phi_u or phi_match"),
+        ({"shape": "llama-2-7b", "kind": "pruned"}, "name the shape of the pruned copy"),
+        ({"other": "tiny-pruned"}, "of one shape"),
+        ({"blocks": 9}, "1 to 4"),
+    ],
+)
+def test_what_cannot_be_rehearsed_is_refused(arguments, said):
+    with pytest.raises(InputError, match=said):
+        rehearse(**{"shape": "tiny"} | arguments)
+
+
+def test_both_models_must_fit_before_the_first_is_written(tmp_path, monkeypatch):
+    """Room for one and a half of them."""
+    usage = namedtuple("usage", "total used free")
+    one = synthetic.n_bytes(shapes.shape("tiny"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, one * 3 // 2))
+    monkeypatch.setattr(synthetic, "synthesise", lambda *arguments, **more: pytest.fail("a model was written"))
+    with pytest.raises(InputError, match="write fewer blocks"):
+        rehearse("tiny", "noisy", blocks=None, vocabulary=None, folder=tmp_path)
+
+
+def test_phi_u_says_why_it_cannot_compare_a_pruned_copy():
+    with pytest.raises(NotComparableError, match="phi_match can compare models of different width"):
+        rehearse("tiny", "pruned")
+
+
+@pytest.mark.parametrize(("models", "workers"), [(1, 1), (2, 0)])
+def test_a_study_needs_models_and_workers(noisy, models, workers):
+    with pytest.raises(InputError, match="two models and a worker"):
+        noisy.study(models, workers=workers)
+
+
+# Cost -----------------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_the_peak_above_what_was_there():
+    """An array of 200 MB that is gone again when the work ends."""
+    held = np.ones(5_000_000)
+    result, found = measure(lambda: float(np.ones(25_000_000).sum()))
+    assert result == 25_000_000.0
+    assert 190e6 < found.memory < 260e6
+    assert held.size
+
+
+def test_a_lower_peak_than_an_earlier_one_is_seen():
+    """Linux alone can start the peak anew; elsewhere memory is an upper bound."""
+    if cost._status("VmHWM") is None:
+        pytest.skip("no /proc here")
+    measure(lambda: float(np.ones(25_000_000).sum()))
+    _, found = measure(lambda: float(np.ones(2_000_000).sum()))
+    assert found.memory < 100e6
+
+
+def test_costs_add_up():
+    assert Cost(1, 2, 30) + Cost(4, 5, 20) == Cost(5, 7, 30)
+    assert Cost(1, 2, 30).times(3) == Cost(3, 6, 30)
+    assert cost.mean([Cost(1, 2, 30), Cost(3, 4, 10)]) == Cost(2, 3, 30)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4211, "0.42 s"), (3.14, "3.1 s"), (75, "75 s"), (720, "12 min"), (12_300, "3.4 h"), (440_000, "5.1 days")],
+)
+def test_durations_read_well(seconds, text):
+    assert duration(seconds) == text
+
+
+# The commands ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run one command here: status and output."""
+    monkeypatch.setattr("provlab.cli._quiet", lambda: None)
+
+    def call(*arguments):
+        status = cli.main([str(argument) for argument in arguments])
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def test_the_command_prints_the_table_and_the_whole(run, tmp_path):
+    status, out, err = run("rehearse", "tiny", "--blocks", "2", "--models", 5, "--workers", 2, "--folder", tmp_path)
+    assert (status, err) == (0, "")
+    assert "phi_u on 2 of 4 blocks" in out
+    assert "All 10 pairs of 5 such models, extrapolated" in out
+    assert "2 workers like this one" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pruned_copy_is_rehearsed_by_phi_match(run):
+    status, out, _ = run("rehearse", "tiny", "--copy", "pruned", "--blocks", "all", "--sequences", 4)
+    assert status == 0
+    assert "phi_match on 3 of 3 blocks" in out
+    assert "such models" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rehearse", "tiny", "--blocks", "some"], "--blocks must be a whole number"),
+        (["rehearse", "tiny", "--folder", "nowhere"], "--folder nowhere is no folder"),
+        (["rehearse", "giant"], "giant is no known shape"),
+        (["synthesise", "tiny", "{new}", "--noise", "1"], "--noise is that of a copy"),
+        (["synthesise", "tiny", "{new}", "--copy-of", "{pruned}"], "--copy-of keeps the shape"),
+        (["synthesise", "tiny", "{pruned}"], "exists already"),
+    ],
+)
+def test_bad_input_gets_one_line(run, tmp_path, arguments, said):
+    assert run("synthesise", "tiny-pruned", tmp_path / "pruned")[0] == 0
+    places = {"new": tmp_path / "new", "pruned": tmp_path / "pruned"}
+    status, out, err = run(*(argument.format(**places) for argument in arguments))
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_copies_are_written_by_command(run, tmp_path):
+    status, out, _ = run("synthesise", "tiny", tmp_path / "a", "--seed", 1)
+    assert (status, out) == (0, f"{tmp_path / 'a'}: 39 tensors, 0.00 GB\n")
+    assert run("synthesise", "tiny", tmp_path / "b", "--copy-of", tmp_path / "a", "--blocks", 2)[0] == 0
+    assert run("synthesise", "tiny-pruned", tmp_path / "c", "--pruned-from", tmp_path / "a")[0] == 0

@@ -1,0 +1,90 @@
+"""A config promises what transformers makes of it."""
+
+import math
+
+import pytest
+import torch
+
+from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
+from provlab.fullsize.shapes import shape
+from provlab.fullsize.skeleton import Skeleton
+from provlab.models import anatomy
+from provlab.models.checkpoint import Checkpoint
+
+
+@pytest.fixture(params=["llama", "llama_tied", "mistral", "qwen3", "gemma2", "olmo2", "phi3", "mixtral"])
+def saved(request, tiny):
+    """A model that transformers made and saved."""
+    return Checkpoint.open(tiny(request.param))
+
+
+def test_names_and_shapes_are_those_of_transformers(saved):
+    """The reference is what transformers saved."""
+    promised = Skeleton("x", saved.config)
+    assert set(promised.tensor_names) == set(saved.tensor_names)
+    for name in saved.tensor_names:
+        assert promised.shape(name) == saved.shape(name), name
+
+
+@pytest.mark.parametrize("label", ["gpt2", "qwen2"])
+def test_biases_alone_are_left_out(tiny, label):
+    """GPT-2 keeps its matrices turned."""
+    saved = Checkpoint.open(tiny(label))
+    promised = Skeleton("x", saved.config)
+    left_out = set(saved.tensor_names) - set(promised.tensor_names)
+    assert left_out
+    assert all(name.endswith("bias") for name in left_out)
+    assert all(promised.shape(name) == saved.shape(name) for name in promised.tensor_names)
+
+
+def test_its_anatomy_is_that_of_the_checkpoint(saved):
+    promised, found = anatomy.of(Skeleton("x", saved.config)), anatomy.of(saved)
+    assert promised.parts == found.parts
+    assert promised.tied == found.tied
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),  # of parameters, from the model cards' files
+    [
+        ("llama-2-7b", 6738.415616),
+        ("llama-2-13b", 13015.864320),
+        ("llama-2-70b", 68976.648192),
+        ("llama-3.1-8b", 8030.261248),
+        ("llama-3.1-70b", 70553.706496),
+        ("llama-3.2-3b", 3212.749824),
+    ],
+)
+def test_published_models_have_the_published_size(name, millions):
+    shapes = Skeleton(name, shape(name)).shapes
+    assert sum(math.prod(lengths) for lengths in shapes.values()) == round(millions * 1e6)
+
+
+def test_it_has_no_weights():
+    bones = Skeleton("bones", shape("tiny"))
+    assert bones.dtype("model.norm.weight") is torch.bfloat16
+    with pytest.raises(CheckpointError, match="bones is a config without weights"):
+        bones.tensor("model.norm.weight")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"architectures": ["NovelForCausalLM"]}, UnknownArchitectureError, "NovelForCausalLM"),
+        ({"architectures": None}, CheckpointError, "names no architecture"),
+        ({"hidden_size": None}, InvalidWeightsError, "hidden_size"),
+        ({"intermediate_size": "wide"}, InvalidWeightsError, "intermediate_size"),
+        ({"dtype": "float31"}, InvalidWeightsError, "float31"),
+    ],
+)
+def test_a_config_that_promises_nothing_is_refused(change, error, said):
+    bones = Skeleton("bones", shape("tiny") | change)
+    with pytest.raises(error, match=said):
+        bones.dtype(bones.tensor_names[0])
+
+
+def test_an_axis_without_a_length_is_named():
+    """How many labels a classifier tells apart is written nowhere but in its weights."""
+    config = {"architectures": ["BertForSequenceClassification"], "hidden_size": 8, "num_attention_heads": 2}
+    config |= {"num_hidden_layers": 1, "vocab_size": 9, "max_position_embeddings": 4, "type_vocab_size": 2}
+    with pytest.raises(InvalidWeightsError, match="labels"):
+        _ = Skeleton("classifier", config).shapes

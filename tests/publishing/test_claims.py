@@ -1,0 +1,386 @@
+"""The claims as data, and their predicates: each must be able to hold, and to fail for each of its reasons."""
+
+import inspect
+import json
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from provlab.engine.store import Store
+from provlab.errors import ParameterError
+from provlab.inference import pvalues
+from provlab.publishing import claims
+from provlab.publishing.evidence import Evidence
+
+ROWS = claims.load_claims()
+IDS = [row["id"] for row in ROWS]
+PREDICATES = {row["predicate"]["name"]: claims.predicate(row) for row in ROWS if "predicate" in row}
+FAMILIES = {"a": "A", "a1": "A", "a2": "A", "a11": "A", "b": "B", "c": "C", "d": "D", "e": "E"}
+SIBLINGS = {("a1", "a2"), ("a2", "a11")}
+BLOCKS = 4
+
+
+# The table -----------------------------------------------------------------------------------------------------------
+
+
+def test_ids_are_unique_and_all_claims_are_there():
+    expected = [f"I{i}" for i in range(1, 26)] + [f"D{i}" for i in range(1, 14)]
+    assert expected == IDS
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_every_row_is_whole(row):
+    known = {"id", "paper", "statement", "source", "published", "experiment", "predicate", "profiles"}
+    assert set(row) <= known
+    assert known - {"experiment", "predicate", "profiles"} <= set(row)
+    assert len({"experiment", "predicate", "profiles"} & set(row)) in (0, 3)
+    assert row["paper"] in ("independence", "model-diff")
+    assert row["statement"]
+    assert row["source"]
+    if "predicate" in row:
+        assert set(row["profiles"]) <= {"smoke", "default", "paper"}
+        arguments = {key: value for key, value in row["predicate"].items() if key != "name"}
+        inspect.signature(claims.predicate(row)).bind(None, **arguments)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_published_values_resolve(row):
+    shown = claims.published(row)
+    assert shown.strip()
+    assert "{" not in shown
+    assert "}" not in shown
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    [
+        {"table": "independence_table2", "where": {"theta_2": "none"}, "column": "p_U"},
+        {"table": "independence_table2", "where": {}, "column": "p_U"},
+    ],
+    ids=["no cell", "several cells"],
+)
+def test_a_lookup_that_is_not_one_cell_is_refused(lookup):
+    with pytest.raises(ParameterError, match=r"claim X1: .* matches [03] published values, not one"):
+        claims.published({"id": "X1", "published": {"text": "{x}", "values": {"x": lookup}}})
+
+
+def test_values_that_stand_in_the_paper():
+    """By hand from the paper: Section 4.1 (69 pairs), Table 1 (log JSD), the abstract (37.5%)."""
+    shown = {row["id"]: claims.published(row) for row in ROWS}
+    assert shown["I4"].startswith("69 of 69 pairs, each p <2.2e-308; 141 independent")
+    assert shown["I7"] == "log JSD of a dependent pair up to -10.24, of an independent pair down to -11.10"
+    assert "37.5%" in shown["I9"]
+    assert shown["I10"] == "p <2.2e-308; the other two 0.571 and 0.539"
+    assert "750B" in shown["I9"]
+
+
+def test_of_an_empty_store_nothing_was_run(tmp_path):
+    rows = claims.evaluate(Store(tmp_path))
+    assert [row["id"] for row in rows] == IDS
+    assert {row["status"] for row in rows} == {"not run"}
+    assert all(row["why"] and row["ours"] == "" and row["profile"] is None for row in rows)
+    assert rows[3]["why"] == "run it: provlab run llama_tree"
+    json.dumps(rows, allow_nan=False)
+    text = claims.as_text(rows)
+    assert text.startswith("0 claims hold, 0 fail, 38 not run")
+    assert "no experiment" not in text
+
+
+def test_a_claim_without_an_experiment_says_so(tmp_path, monkeypatch):
+    bare = {key: value for key, value in ROWS[0].items() if key not in ("experiment", "predicate", "profiles")}
+    monkeypatch.setattr(claims, "load_claims", lambda: [bare, *ROWS[1:]])
+    rows = claims.evaluate(Store(tmp_path))
+    assert rows[0]["why"] == "this edition of the study has no experiment for it"
+    assert claims.as_text(rows).endswith(f"no experiment in this edition: {IDS[0]}")
+
+
+def test_a_claim_is_not_judged_in_another_profile(tmp_path):
+    store = Store(tmp_path)
+    store.put_experiment("llama_tree", {"name": "llama_tree", "profile": "own", "pairs": [], "measurements": {}})
+    row = next(row for row in claims.evaluate(store) if row["id"] == "I4")
+    assert (row["status"], row["why"]) == ("not run", "cannot be judged in the profile own")
+
+
+# Planted records -----------------------------------------------------------------------------------------------------
+
+
+class Planted:
+    """An experiment with good records, to be spoilt in one place."""
+
+    def __init__(self, root):
+        self.store = Store(root)
+        self.rng = np.random.default_rng(5)
+        self.measurements = {}
+        self.units = {}  # (statistic, a, b) -> list of unit dicts
+        self.errors = {}
+
+    def pairs(self):
+        return list(combinations(FAMILIES, 2))
+
+    @staticmethod
+    def dependent(a, b):
+        return FAMILIES[a] == FAMILIES[b]
+
+    def fill(self, statistic):
+        uniform = iter(self.rng.permutation((np.arange(400) + 0.5) / 400))
+        for a, b in self.pairs():
+            self.units[statistic, a, b] = [
+                self.unit(statistic, block, self.dependent(a, b), next(uniform)) for block in range(BLOCKS)
+            ]
+        return self
+
+    @staticmethod
+    def unit(statistic, block, dependent, p):
+        log10_p = -20.0 if dependent else float(np.log10(p))
+        unit = {"block": block, "value": 0.9, "log10_p": log10_p, "detail": {"floor": -60.0}, "parameters": {}}
+        if statistic == "phi_l2":
+            rank = 0 if dependent else 5
+            distances = [1.0] + [0.5] * rank + [2.0] * (99 - rank)
+            unit["detail"] = {"distances": distances, "floor": -3.0}
+            unit["log10_p"] = -3.0 if dependent else float(np.log10(p))
+            unit["parameters"] = {"n_permutations": 99}
+        if statistic == "phi_jsd":
+            unit |= {"block": None, "value": 0.5 + 0.3 * p, "log10_p": None}
+        return unit
+
+    def set_p(self, statistic, a, b, log10_p):
+        """Let every block of a pair have this p-value."""
+        for unit in self.units[statistic, a, b]:
+            unit["log10_p"] = log10_p
+
+    def evidence(self):
+        pairs = []
+        for (statistic, a, b), units in self.units.items():
+            error = self.errors.get((statistic, a, b))
+            keys = [Store.key(statistic=statistic, a=a, b=b, block=unit["block"]) for unit in units]
+            for key, unit in zip(keys, units, strict=True):
+                self.store.put(key, unit)
+            pairs.append(
+                {
+                    "a": a,
+                    "b": b,
+                    "statistic": statistic,
+                    "dependent": self.dependent(a, b),
+                    "siblings": (a, b) in SIBLINGS,
+                    "error": error,
+                    "keys": [] if error else keys,
+                }
+            )
+        experiment = {"name": "planted", "profile": "default", "pairs": pairs, "measurements": self.measurements}
+        return Evidence(json.loads(json.dumps(experiment)), self.store)
+
+
+def tree(planted):
+    for statistic in ("phi_u", "phi_h", "phi_l2"):
+        planted.fill(statistic)
+    for a, b in planted.pairs():  # outputs do not tell: a moved child is farther than two strangers
+        planted.units["phi_jsd", a, b] = [planted.unit("phi_jsd", None, False, planted.rng.random())]
+    planted.measurements = {
+        "long_training": {"base": "a", "child": "a1", "grandchild": "a11", "share": 0.5},
+        "ks_by_symmetry": {"phi_u": {"p": 0.4}, "phi_h": {"p": 0.4}},
+        "example_one": {
+            "independent": [(1 + i % 10) / 10 for i in range(500)],
+            "dependent": [0.1] * 50,
+            "n_permutations": 9,
+        },
+        "roles": {"base": "a", "leak": "a1", "controls": ["b", "c"]},
+        "tail": {
+            "log10_p_t": np.log10([0.2, 0.5, 0.9]).tolist(),
+            "log10_p_permtest": np.log10([2001 / 10000, 4990 / 10000, 9010 / 10000]).tolist(),
+            "T": [9999] * 3,
+        },
+    }
+    return planted
+
+
+ARGUMENTS = {
+    "separates": {"statistic": "phi_u", "log10_p": -30, "level": 0.01, "ks": 0.01},
+    "permtest_at_minimum": {"statistic": "phi_l2", "fisher_log10_p": -4},
+    "does_not_separate": {"statistic": "phi_jsd"},
+    "siblings_found": {"statistics": ["phi_u", "phi_h"], "log10_p": -30},
+    "long_training_found": {
+        "measurement": "long_training",
+        "statistics": ["phi_u", "phi_h"],
+        "log10_p": -30,
+        "share": 0.375,
+    },
+    "derives_from": {"measurement": "roles", "statistic": "phi_u", "log10_p": -30, "level": 0.01},
+    "permtest_uniform": {"measurement": "example_one", "min_pairs": {"smoke": 200, "default": 300}},
+    "tail_agrees": {"measurement": "tail", "level": 0.01},
+}
+
+
+def fails_to_run(statistic):
+    def spoil(planted):
+        planted.errors[statistic, "b", "c"] = "no memory"
+
+    return spoil
+
+
+def set_p(statistic, a, b, log10_p):
+    return lambda planted: planted.set_p(statistic, a, b, log10_p)
+
+
+def measure(name, **entries):
+    return lambda planted: planted.measurements[name].update(entries)
+
+
+def all_independent(statistic, log10_p):
+    def spoil(planted):
+        for a, b in planted.pairs():
+            if not planted.dependent(a, b):
+                planted.set_p(statistic, a, b, log10_p)
+        planted.measurements.pop("ks_by_symmetry")
+
+    return spoil
+
+
+def only(*kept):
+    def spoil(planted):
+        planted.units = {key: units for key, units in planted.units.items() if {key[1], key[2]} <= set(kept)}
+
+    return spoil
+
+
+def jsd(dependent, independent):
+    def spoil(planted):
+        for a, b in planted.pairs():
+            value = dependent if planted.dependent(a, b) else independent
+            planted.units["phi_jsd", a, b][0]["value"] = value
+
+    return spoil
+
+
+def rank(a, b, below):
+    def spoil(planted):
+        for unit in planted.units["phi_l2", a, b]:
+            unit["detail"]["distances"] = [1.0] + [0.5] * below + [2.0] * (99 - below)
+
+    return spoil
+
+
+FAULTS = [
+    # predicate, what is spoilt, words of the reason
+    ("separates", set_p("phi_u", "a", "a1", -1.0), "1 dependent pairs are above -30"),
+    ("separates", set_p("phi_u", "a", "b", -9.0), "Holm at 0.01 rejects 7 pairs, not exactly the dependent ones"),
+    ("separates", measure("ks_by_symmetry", phi_u={"p": 0.004}), "not uniform (KS p = 0.004)"),
+    ("separates", all_independent("phi_u", -0.0001), "the independent pairs are not uniform"),
+    ("separates", fails_to_run("phi_u"), "1 pairs could not be compared"),
+    ("permtest_at_minimum", rank("a", "a1", 1), "1 dependent pairs"),
+    ("permtest_at_minimum", set_p("phi_l2", "a", "a1", -0.5), "Fisher"),
+    ("permtest_at_minimum", fails_to_run("phi_l2"), "1 pairs could not be compared"),
+    ("does_not_separate", jsd(0.1, 0.5), "every dependent pair is closer than every independent one"),
+    ("does_not_separate", jsd(0.5, 0.5), "every dependent pair is closer than every independent one"),
+    ("does_not_separate", fails_to_run("phi_jsd"), "1 pairs could not be compared"),
+    ("siblings_found", set_p("phi_u", "a1", "a2", -2.0), "phi_u misses 1 sibling pairs"),
+    ("siblings_found", set_p("phi_h", "a2", "a11", -2.0), "phi_h misses 1 sibling pairs"),
+    ("long_training_found", set_p("phi_h", "a", "a11", -2.0), "phi_h loses the chain"),
+    ("long_training_found", set_p("phi_u", "a", "a1", -2.0), "phi_u loses the chain"),
+    ("long_training_found", measure("long_training", share=0.2), "the child saw only 20.0% of its base's tokens"),
+    ("derives_from", set_p("phi_u", "a", "a1", -2.0), "the leak and its base are not below -30"),
+    ("derives_from", set_p("phi_u", "a", "b", -9.0), "Holm at 0.01 rejects 1 pairs with a control"),
+    ("derives_from", set_p("phi_u", "b", "c", -9.0), "Holm at 0.01 rejects 1 pairs with a control"),
+    ("derives_from", measure("roles", leak="d"), "the leak and its base are not below -30"),
+    ("derives_from", measure("roles", controls=["a2"]), "Holm at 0.01 rejects 2 pairs with a control"),
+    ("derives_from", fails_to_run("phi_u"), "1 pairs could not be compared"),
+    ("permtest_uniform", measure("example_one", independent=[0.5] * 20), "only 20 pairs, fewer than 300"),
+    ("permtest_uniform", measure("example_one", independent=[0.1] * 200 + [0.9] * 300), "not uniform"),
+    ("permtest_uniform", measure("example_one", independent=[0.5] * 500), "not uniform"),
+    ("permtest_uniform", measure("example_one", dependent=[0.1] * 49 + [0.2]), "1 fine-tunes above 1/10"),
+    (
+        "tail_agrees",
+        measure("tail", log10_p_permtest=np.log10([0.1, 0.5, 0.9]).tolist()),
+        "PERMTEST and the t-tail differ by more than chance",
+    ),
+]
+
+NOT_RUN = [
+    ("separates", only("a", "a1"), "no pair of known dependence and independence"),
+    ("permtest_at_minimum", only("b", "c"), "no pair of known dependence and independence"),
+    ("does_not_separate", only("b", "c"), "no pair of known dependence and independence"),
+    ("siblings_found", only("a", "a1"), "hold no siblings"),
+    (
+        "long_training_found",
+        lambda planted: planted.measurements.update(long_training=None),
+        "hold no child that was trained on for so long",
+    ),
+    ("long_training_found", only("a", "b", "a2"), "was not compared"),
+    ("derives_from", only("a", "a1"), "a control were not compared"),
+    ("derives_from", measure("roles", controls=[]), "a control were not compared"),
+    ("tail_agrees", lambda planted: planted.measurements.update(tail={}), "no pair was run through PERMTEST"),
+]
+
+
+@pytest.fixture
+def planted(tmp_path):
+    return tree(Planted(tmp_path))
+
+
+def test_every_predicate_is_tested():
+    """Here, or in the tests of the chapter, which plant faults for its predicates."""
+    assert {name for name, *_ in FAULTS} == set(ARGUMENTS)
+    beside = "".join(
+        path.read_text(encoding="utf-8") for path in Path(__file__).parents[1].glob("chapters/*/test_predicates.py")
+    )
+    assert [name for name in PREDICATES if name not in ARGUMENTS and name not in beside] == []
+
+
+@pytest.mark.parametrize("name", list(ARGUMENTS))
+def test_a_good_record_holds(name, planted):
+    verdict = PREDICATES[name](planted.evidence(), **ARGUMENTS[name])
+    assert verdict.status == "holds", verdict
+    assert verdict.ours
+    assert verdict.why
+
+
+@pytest.mark.parametrize(("name", "spoil", "reason"), FAULTS, ids=[f"{n}-{i}" for i, (n, *_) in enumerate(FAULTS)])
+def test_a_planted_fault_fails(name, spoil, reason, planted):
+    spoil(planted)
+    verdict = PREDICATES[name](planted.evidence(), **ARGUMENTS[name])
+    assert verdict.status == "fails", verdict
+    assert reason in verdict.why
+    assert verdict.ours
+
+
+@pytest.mark.parametrize(("name", "spoil", "reason"), NOT_RUN, ids=[f"{n}-{i}" for i, (n, *_) in enumerate(NOT_RUN)])
+def test_too_little_is_not_judged(name, spoil, reason, planted):
+    spoil(planted)
+    verdict = PREDICATES[name](planted.evidence(), **ARGUMENTS[name])
+    assert (verdict.status, verdict.ours) == ("not run", "")
+    assert reason in verdict.why
+
+
+def test_ours_come_from_the_units_and_not_from_the_experiment(planted):
+    """Values are aggregated anew from the stored units by the statistic itself."""
+    frame = planted.evidence().pairs.set_index(["statistic", "a", "b"])
+    units = planted.units["phi_u", "b", "c"]
+    expected = pvalues.fisher(np.array([unit["log10_p"] for unit in units]))
+    assert frame.loc[("phi_u", "b", "c"), "log10_p"] == pytest.approx(expected)
+    assert frame.loc[("phi_u", "b", "c"), "blocks"] == [unit["log10_p"] for unit in units]
+
+
+def test_a_lost_unit_is_named(planted):
+    evidence = planted.evidence()
+    for path in planted.store.root.rglob("*.json"):
+        path.unlink()
+    with pytest.raises(
+        ParameterError, match=r"unit [0-9a-f]{64} of experiment planted is no longer in .*; run it again"
+    ):
+        _ = evidence.pairs
+
+
+def test_the_scoreboard_counts(planted):
+    evidence = planted.evidence()
+    experiment = {**evidence.experiment, "name": "llama_tree"}
+    planted.store.put_experiment("llama_tree", experiment)
+    rows = claims.evaluate(planted.store)
+    statuses = {row["id"]: row["status"] for row in rows}
+    assert [statuses[f"I{i}"] for i in range(4, 10)] == ["holds"] * 6
+    assert statuses["I1"] == "not run"
+    text = claims.as_text(rows)
+    assert text.startswith("6 claims hold, 0 fail, 32 not run")
+    assert "published  " in text
+    assert "ours       6 of 6 below -30" in text
+    json.dumps(rows, allow_nan=False)

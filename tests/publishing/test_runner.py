@@ -1,0 +1,460 @@
+"""Notebooks by name: inspected before they run, moved into place on success, skipped while up to date."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from provlab.errors import ParameterError, ProvlabError
+from provlab.publishing import runner
+
+PARAMETERS = (
+    'profile: str = "default"  # label\nmodels: list[str] = ["a"]  # sources\nseed: int = 0\nscale: float = 1.0\n'
+    "deep: dict = {}\nfree = None"
+)
+
+
+def write(path, *cells, parameters=PARAMETERS):
+    made = [nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})] if parameters else []
+    made += [nbformat.v4.new_code_cell(cell) for cell in cells]
+    for i, cell in enumerate(made):
+        cell["id"] = f"cell-{i}"
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(
+        cells=made, metadata={"kernelspec": kernel, "language_info": {"name": "python"}}
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, path)
+    return path
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with two notebooks, entered."""
+    (tmp_path / "pyproject.toml").touch()
+    for name in ("tree", "board"):
+        write(tmp_path / "notebooks" / f"{name}.ipynb", "print(seed)")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# Parameters ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_notebook_is_found_by_name_and_by_path(project, monkeypatch):
+    tree = project / "notebooks" / "tree.ipynb"
+    assert runner.find_notebook("tree") == tree
+    assert runner.find_notebook("notebooks/tree.ipynb").samefile(tree)
+    monkeypatch.chdir(project / "notebooks")  # from inside the project, too
+    assert runner.find_notebook("tree") == tree
+    with pytest.raises(ParameterError, match=r"no notebook 'three' in .*; there are: board, tree"):
+        runner.find_notebook("three")
+    with pytest.raises(ParameterError, match=r"no notebook other/tree.ipynb; give a path that exists, or a name"):
+        runner.find_notebook("other/tree.ipynb")
+
+
+def test_parameters_show_with_type_and_help(project):
+    found = runner.parameters_of(runner.find_notebook("tree"))
+    assert list(found) == ["profile", "models", "seed", "scale", "deep", "free"]
+    assert found["models"]["inferred_type_name"] == "list[str]"
+    assert found["models"]["help"] == "sources"
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "no notebook", "[]", "{}", '{"cells": 3}', '{"nbformat": 4, "cells": []}']
+)
+def test_a_file_that_is_no_notebook(tmp_path, content):
+    path = tmp_path / "x.ipynb"
+    path.write_text(content)
+    with pytest.raises(ParameterError, match=f"{path} is no notebook that can be read") as refused:
+        runner.checked(path, {"seed": 1})
+    assert "\n" not in str(refused.value)
+    assert runner.stamp_of(path) is None
+
+
+def test_checked_returns_what_was_given(project):
+    given = {"seed": 5, "models": ["b"], "scale": 2, "free": object, "deep": {"a": 1}}
+    assert runner.checked(runner.find_notebook("tree"), given) == given
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sede": 5}, "tree has no parameter 'sede'; it has deep, free, models, profile, scale, seed"),
+        ({"seed": "5"}, "parameter seed must be int, not '5'"),
+        ({"models": "a"}, r"parameter models must be list\[str\], not 'a'"),
+        ({"models": [5]}, "parameter models, an item of which must be str, not 5"),
+        ({"scale": "big"}, "parameter scale must be float, not 'big'"),
+        ({"deep": []}, "parameter deep must be dict"),
+    ],
+)
+def test_checked_refuses(project, given, message):
+    with pytest.raises(ParameterError, match=message):
+        runner.checked(runner.find_notebook("tree"), given)
+
+
+def test_a_notebook_without_parameters_says_so(project):
+    path = write(project / "notebooks" / "none.ipynb", "1", parameters="")
+    with pytest.raises(ParameterError, match="none has no parameter 'seed'; it has none"):
+        runner.checked(path, {"seed": 1})
+
+
+def test_assignments_are_yaml():
+    given = [
+        "seed=5",
+        "scale=0.5",
+        "quick=true",
+        "models=[a, b]",
+        "name=zoo:oak@smoke",
+        "deep={a: 1}",
+        "empty=",
+        "e=x=y",
+    ]
+    assert runner.parse_assignments(given) == {
+        "seed": 5,
+        "scale": 0.5,
+        "quick": True,
+        "models": ["a", "b"],
+        "name": "zoo:oak@smoke",
+        "deep": {"a": 1},
+        "empty": "",
+        "e": "x=y",
+    }
+
+
+@pytest.mark.parametrize("assignment", ["seed", "=5", "a b=5", "2x=5", ""])
+def test_assignments_that_are_none(assignment):
+    with pytest.raises(ParameterError, match=re.escape(f"a parameter is given as name=value, not {assignment!r}")):
+        runner.parse_assignments([assignment])
+
+
+@pytest.mark.parametrize("value", ["[a", "{a: ", "'", "*x", "a: b: c"])
+def test_values_that_are_no_yaml(value):
+    with pytest.raises(ParameterError, match="the value of parameter seed is not readable as YAML") as refused:
+        runner.parse_assignments([f"seed={value}"])
+    assert "\n" not in str(refused.value)
+
+
+def test_text_becomes_a_list_where_one_is_wanted(project):
+    path = runner.find_notebook("tree")
+    given = {"models": "a, b,", "profile": "a,b", "other": "a,b", "seed": 5}
+    assert runner.as_lists(path, given) == {"models": ["a", "b"], "profile": "a,b", "other": "a,b", "seed": 5}
+
+
+# Stamps --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_stamp_changes_with_what_a_page_is_made_from(project, monkeypatch):
+    path = runner.find_notebook("tree")
+    first = runner.stamp(path, {"seed": 1})
+    stamps = {
+        "parameters": runner.stamp(path, {"seed": 2}),
+        "more parameters": runner.stamp(path, {"seed": 1, "scale": 1}),
+        "inputs": runner.stamp(path, {"seed": 1}, "before"),
+    }
+    write(path, "print(seed + 1)")
+    stamps["source"] = runner.stamp(path, {"seed": 1})
+    notebook = nbformat.read(write(path, "print(seed)"), as_version=4)
+    notebook.cells[1].metadata["tags"] = ["hide-input"]
+    nbformat.write(notebook, path)
+    stamps["tags"] = runner.stamp(path, {"seed": 1})
+    write(path, "print(seed)")
+    monkeypatch.setattr(runner, "library_digest", lambda: "another")
+    stamps["library"] = runner.stamp(path, {"seed": 1})
+    monkeypatch.undo()
+    monkeypatch.setattr(runner.provenance, "versions", lambda: {"numpy": "0"})
+    stamps["versions"] = runner.stamp(path, {"seed": 1})
+    monkeypatch.undo()
+    assert first not in stamps.values()
+    assert len(set(stamps.values())) == len(stamps)
+
+
+def test_the_stamp_does_not_change_with_anything_else(project):
+    path = runner.find_notebook("tree")
+    first = runner.stamp(path, {"seed": 1, "scale": 2.0})
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[1]["execution_count"] = 7
+    notebook.cells[1]["outputs"] = [nbformat.v4.new_output("stream", text="5\n")]
+    notebook.metadata["kernelspec"]["display_name"] = "My Python"
+    nbformat.write(notebook, path)
+    assert runner.stamp(path, {"scale": 2.0, "seed": 1}) == first
+    copy = project / "elsewhere.ipynb"
+    copy.write_bytes(path.read_bytes())
+    assert runner.stamp(copy, {"seed": 1, "scale": 2.0}) == first
+
+
+def test_the_library_is_all_that_numbers_depend_on(tmp_path, monkeypatch):
+    root = tmp_path / "provlab"
+    for name in ("a.py", "deep/b.py", "claims.yml", "table.csv"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("1")
+    monkeypatch.setattr(runner.resources, "files", lambda name: root)
+    fresh = runner.library_digest.__wrapped__
+    first = fresh()
+    (root / "notes.txt").write_text("1")
+    assert fresh() == first
+    for name in ("deep/b.py", "claims.yml", "table.csv"):
+        (root / name).write_text("2")
+        assert fresh() != first, name
+        (root / name).write_text("1")
+    (root / "a.py").rename(root / "c.py")
+    assert fresh() != first
+
+
+# Running -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    """Stand in for papermill (starting a kernel takes seconds): the "executed" notebook is a copy."""
+    calls = []
+
+    def execute(source, target, *, parameters, **settings):
+        calls.append((Path(source).stem, dict(parameters)))
+        Path(target).write_bytes(Path(source).read_bytes())
+
+    monkeypatch.setattr(runner.papermill, "execute_notebook", execute)
+    return calls
+
+
+def test_a_real_run_makes_a_page_with_its_stamp(project):
+    write(project / "notebooks" / "tree.ipynb", "import os\nprint(seed, models, os.getcwd())")
+    output = project / "book" / "tree.ipynb"
+    runner.run(runner.find_notebook("tree"), {"seed": 5, "models": ["x"]}, output, progress=False)
+    page = nbformat.read(output, as_version=4)
+    assert page.cells[-1].outputs[0].text == f"5 ['x'] {project}\n"
+    assert runner.stamp_of(output) == runner.stamp(runner.find_notebook("tree"), {"seed": 5, "models": ["x"]})
+    assert [path.name for path in output.parent.iterdir()] == ["tree.ipynb"]
+
+
+def test_a_real_failure_leaves_no_page_and_one_line(project):
+    path = write(project / "notebooks" / "tree.ipynb", "1 + 1", "raise ValueError('first\\nsecond')")
+    output = project / "book" / "tree.ipynb"
+    with pytest.raises(ProvlabError) as refused:
+        runner.run(path, {"seed": 5}, output, progress=False)
+    failed = project / "book" / "tree.failed.ipynb"
+    assert str(refused.value) == f"notebook tree failed in cell 4: ValueError: first second; see {failed}"
+    assert [found.name for found in output.parent.iterdir()] == ["tree.failed.ipynb"]
+    assert "ValueError" in failed.read_text()
+
+
+def test_a_real_death_of_the_kernel_is_said(project):
+    path = write(project / "notebooks" / "tree.ipynb", "import os", "os._exit(1)")
+    output = project / "book" / "tree.ipynb"
+    with pytest.raises(ProvlabError, match=r"notebook tree: the kernel died, .*; see .*tree\.failed\.ipynb"):
+        runner.run(path, {}, output, progress=False)
+    assert [found.name for found in output.parent.iterdir()] == ["tree.failed.ipynb"]
+
+
+def test_nothing_runs_before_everything_is_checked(project, executed):
+    path, output = runner.find_notebook("tree"), project / "book" / "tree.ipynb"
+    for given in ({"sede": 1}, {"seed": "one"}):
+        with pytest.raises(ParameterError):
+            runner.run(path, given, output)
+    (project / "folder").mkdir()
+    with pytest.raises(ParameterError, match=r"folder is a folder; give a file name, .*folder/tree.ipynb say"):
+        runner.run(path, {}, project / "folder")
+    before = path.read_bytes()
+    with pytest.raises(ParameterError, match="is the notebook itself"):
+        runner.run(path, {}, project / "notebooks" / ".." / "notebooks" / "tree.ipynb")
+    assert path.read_bytes() == before
+    assert executed == []
+    assert not output.parent.exists()
+
+
+def test_a_failed_notebook_of_before_is_swept_away(project, executed):
+    output = project / "book" / "tree.ipynb"
+    output.parent.mkdir()
+    (project / "book" / "tree.failed.ipynb").touch()
+    runner.run(runner.find_notebook("tree"), {}, output)
+    assert [path.name for path in output.parent.iterdir()] == ["tree.ipynb"]
+
+
+# Plans ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plan(project):
+    write(project / "notebooks" / "status.ipynb", "2")
+    return runner.Plan(
+        "smoke",
+        [
+            {"notebook": "tree", "parameters": {"seed": 4}},
+            {"notebook": "board", "reads": True},
+            {"notebook": "status"},
+        ],
+    )
+
+
+def names(calls):
+    return Counter(name for name, _ in calls)
+
+
+def test_a_plan_runs_once_and_then_is_up_to_date(plan, project, executed):
+    said = []
+    assert runner.run_plan(plan, project / "book", say=said.append) == 3
+    assert executed == [
+        ("tree", {"profile": "smoke", "seed": 4}),
+        ("board", {"profile": "smoke"}),
+        ("status", {"profile": "smoke"}),
+    ]
+    assert said[0] == "tree: running"
+    assert re.fullmatch(r"tree: done in \d+ s", said[1])
+    said.clear()
+    assert runner.run_plan(plan, project / "book", say=said.append) == 0
+    assert said == ["tree: up to date", "board: up to date", "status: up to date"]
+    assert len(executed) == 3
+
+
+def test_an_experiment_whose_records_are_gone_runs_again(plan, project, executed, monkeypatch):
+    write(project / "notebooks" / "tree.ipynb", "run.finish()")
+    stored = set()
+    monkeypatch.setattr(runner, "is_stored", lambda name, profile: (name, profile) in stored)
+    runner.run_plan(plan, project / "book", say=str)
+    executed.clear()
+    assert runner.run_plan(plan, project / "book", say=str) == 2  # and what reads it
+    assert names(executed) == {"tree": 1, "board": 1}
+    stored.add(("tree", "smoke"))
+    assert runner.run_plan(plan, project / "book", say=str) == 0
+
+
+def test_several_run_at_a_time_each_in_a_process(project):
+    """Each waits for the other's file, so that neither could end if they ran one after the other."""
+    wait = (
+        "import pathlib, time\n"
+        "pathlib.Path('{own}').touch()\n"
+        "while not pathlib.Path('{other}').exists():\n"
+        "    time.sleep(0.05)"
+    )
+    write(project / "notebooks" / "tree.ipynb", wait.format(own="a", other="b"))
+    write(project / "notebooks" / "board.ipynb", wait.format(own="b", other="a"))
+    plan = runner.Plan("smoke", [{"notebook": "tree"}, {"notebook": "board"}], jobs=2)
+    said = []
+    assert runner.run_plan(plan, project / "book", say=said.append) == 2
+    assert said[0] == "2 notebooks to run, 2 at a time"
+    assert sorted(line.partition(" done")[0] for line in said[1:]) == ["board:", "tree:"]
+    assert runner.run_plan(plan, project / "book", say=said.append) == 0
+
+
+def test_one_of_several_that_fails_is_named_and_the_others_stay(project):
+    write(project / "notebooks" / "board.ipynb", "raise ValueError('no')")
+    plan = runner.Plan("smoke", [{"notebook": "tree"}, {"notebook": "board"}], jobs=2)
+    with pytest.raises(ProvlabError, match="notebook board failed in cell 3: ValueError: no"):
+        runner.run_plan(plan, project / "book", say=str)
+    assert sorted(page.name for page in (project / "book").iterdir()) == ["board.failed.ipynb", "tree.ipynb"]
+
+
+def test_what_reads_or_measures_times_runs_alone(project):
+    names = ["a", "b", "c", "d"]
+    plan = runner.Plan("smoke", [{"notebook": n, "alone": n == "b", "reads": n == "d"} for n in names], jobs=2)
+    assert [[one["notebook"] for one in wave] for wave in runner._waves(plan) if wave] == [["a"], ["b"], ["c"], ["d"]]
+    plan = runner.Plan("smoke", [{"notebook": n, "reads": n == "d"} for n in names], jobs=2)
+    assert [[one["notebook"] for one in wave] for wave in runner._waves(plan) if wave] == [["a", "b", "c"], ["d"]]
+
+
+def test_force_runs_all_again(plan, project, executed):
+    runner.run_plan(plan, project / "book", say=str)
+    assert runner.run_plan(plan, project / "book", force=True, say=str) == 3
+
+
+def test_what_reads_runs_again_when_an_earlier_page_did(plan, project, executed):
+    runner.run_plan(plan, project / "book", say=str)
+    executed.clear()
+    write(project / "notebooks" / "tree.ipynb", "print(seed + 1)")
+    assert runner.run_plan(plan, project / "book", say=str) == 2
+    assert names(executed) == {"tree": 1, "board": 1}  # status does not read
+    executed.clear()
+    write(project / "notebooks" / "status.ipynb", "3")
+    assert runner.run_plan(plan, project / "book", say=str) == 1  # board reads only what stands before it
+    assert names(executed) == {"status": 1}
+    assert runner.run_plan(plan, project / "book", say=str) == 0
+
+
+def test_a_page_that_is_lost_or_spoilt_is_made_again(plan, project, executed):
+    runner.run_plan(plan, project / "book", say=str)
+    (project / "book" / "status.ipynb").unlink()
+    (project / "book" / "board.ipynb").write_text("{")
+    executed.clear()
+    assert runner.run_plan(plan, project / "book", say=str) == 2
+    assert names(executed) == {"board": 1, "status": 1}
+
+
+def test_a_stopped_plan_goes_on_where_it_was(plan, project, executed, monkeypatch):
+    real = runner.papermill.execute_notebook
+
+    def stopped(source, *arguments, **settings):
+        if "board" in source:
+            raise KeyboardInterrupt
+        return real(source, *arguments, **settings)
+
+    monkeypatch.setattr(runner.papermill, "execute_notebook", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_plan(plan, project / "book", say=str)
+    assert [path.name for path in (project / "book").iterdir()] == ["tree.ipynb"]
+    monkeypatch.setattr(runner.papermill, "execute_notebook", real)
+    executed.clear()
+    assert runner.run_plan(plan, project / "book", say=str) == 2
+    assert names(executed) == {"board": 1, "status": 1}
+
+
+def test_a_plan_is_read(project):
+    path = project / "notebooks" / "profiles" / "mine.yml"
+    path.parent.mkdir()
+    path.write_text(
+        "profile: mine\nneeds: a GPU\nzoo: {edition: smoke}\nfetches: [{id: a/b, gigabytes: 2}]\n"
+        "experiments:\n  - notebook: tree\n    parameters: {seed: 2}\n  - {notebook: board, reads: true}\n"
+    )
+    plan = runner.Plan.read(path)
+    assert plan.profile == "mine"
+    assert plan.experiments[0] == {"notebook": "tree", "parameters": {"seed": 2}}
+    assert plan.fetches == [{"id": "a/b", "gigabytes": 2}]
+    assert plan.zoo == {"edition": "smoke"}
+
+
+TREE = "experiments: [{notebook: tree}]"
+BAD_PLANS = {
+    "": "must be a mapping with profile, experiments, .*, not None",
+    "[]": "must be a mapping",
+    "- a: [": "is no plan that can be read",
+    "profile: [a\n b: {": "is no plan that can be read",
+    "profile: x": "lacks the key 'experiments'",
+    TREE: "lacks the key 'profile'",
+    f"profile: x\n{TREE}\nnotebooks: []": "has the unknown key 'notebooks'; known are profile, experiments",
+    f"profile: ../x\n{TREE}": "profile must be a plain name",
+    f"profile: 5\n{TREE}": "profile of .* must be str, not 5",
+    "profile: x\nexperiments: {notebook: tree}": "experiments of .* must be list",
+    "profile: x\nexperiments: [tree]": "an experiment of .* must be a mapping with notebook, .*, not 'tree'",
+    "profile: x\nexperiments: [{parameters: {}}]": "an experiment of .* lacks the key 'notebook'",
+    "profile: x\nexperiments: [{notebook: tree, paramters: {seed: 1}}]": "unknown key 'paramters'",
+    "profile: x\nexperiments: [{notebook: three}]": "no notebook 'three'",
+    "profile: x\nexperiments: [{notebook: tree, parameters: {sede: 1}}]": "tree has no parameter 'sede'",
+    "profile: x\nexperiments: [{notebook: tree, parameters: {seed: a}}]": "parameter seed must be int",
+    "profile: x\nexperiments: [{notebook: tree, parameters: [seed]}]": "parameters of .* must be dict",
+    "profile: x\nexperiments: [{notebook: tree, reads: 1}]": "reads of .* must be bool",
+    "profile: x\njobs: 0\nexperiments: []": "jobs of .* must be at least 1, not 0",
+    "profile: x\nexperiments: [{notebook: tree}, {notebook: tree}]": "runs tree twice",
+    f"profile: x\n{TREE}\nfetches: [{{id: a/b}}]": "lacks the key 'gigabytes'",
+    f"profile: x\n{TREE}\nfetches: [{{id: a/b, gigabytes: much}}]": "gigabytes of .* must be float, not 'much'",
+    f"profile: x\n{TREE}\nzoo: {{}}": "zoo of .* lacks the key 'edition'",
+    f"profile: x\n{TREE}\nzoo: smoke": "zoo of .* must be",
+}
+
+
+@pytest.mark.parametrize("content", list(BAD_PLANS))
+def test_a_bad_plan_is_refused_by_name(project, content):
+    path = project / "bad.yml"
+    path.write_text(content)
+    with pytest.raises(ParameterError, match=BAD_PLANS[content]) as refused:
+        runner.Plan.read(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_plan_that_is_not_there_or_no_text(project):
+    (project / "plan.yml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ParameterError, match=r"no plan .*other.yml; beside it there are: plan"):
+        runner.Plan.read(project / "other.yml")
+    for path in (project, project / "plan.yml"):
+        with pytest.raises(ParameterError, match=f"{path} is no plan that can be read"):
+            runner.Plan.read(path)
