@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provlab import engine, zoo
-from provlab.engine.lineage import LONG_TRAINED, Lineage, published_parents, tree_order
+from provlab.engine.lineage import LONG_TRAINED, Lineage, published_parents, short_name, short_names, tree_order
 
 # read here without provlab's own reader
 TABLE = (Path(engine.__file__).parent / "llama7b_tree.csv").read_text(encoding="utf-8")
@@ -148,3 +148,11 @@ def test_a_disguised_model_descends_from_the_one_it_hides():
     assert lineage.dependent("zoo:oak-chat", "disguised:T3:zoo:oak") is True
     assert lineage.dependent("zoo:oak-chat", "disguised:zoo:elm") is False
     assert lineage.labels["disguised:T3:zoo:oak"] == "T3"
+
+
+def test_short_names_say_which_model_and_never_two_alike():
+    sources = ["zoo:oak@smoke", "meta-llama/Llama-2-7b-hf@abc", "/folder/d/"]
+    assert [short_name(source) for source in sources] == ["oak", "Llama-2-7b-hf", "d"]
+    assert list(short_names(sources).values()) == ["oak", "Llama-2-7b-hf", "d"]
+    alike = ["/one/model", "/two/model"]
+    assert short_names(alike) == {source: source for source in alike}

@@ -90,6 +90,7 @@ def test_numbers():
     assert plots.format_log10_p(-7520.2) == "-7,520.2"
     assert plots.format_log10_p(-0.04) == "0.0"
     assert plots.format_log10_p(float("nan")) == "–"
+    assert plots.format_interval(0.05, 0.041, 0.0614) == "0.050 (0.041 to 0.061)"
     assert plots.format_count(3785821) == "3,785,821"
     assert [plots.format_ratio(x) for x in (2.54, 41.4)] == ["2.5x", "41x"]
     assert [plots.format_seconds(s) for s in (0.44, 12.2, 185, 4800, 59.7)] == [

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from provlab.engine.lineage import published_parents
-from provlab.publishing.published import PUBLISHED, published_table, side_by_side
+from provlab.errors import ParameterError
+from provlab.publishing.published import PUBLISHED, published_table, scalar, side_by_side
 
 MIRRORS = {
     "zoo:a": "meta-llama/Llama-2-7b-hf",
@@ -73,7 +74,7 @@ def test_rows_and_tables_whose_models_the_study_lacks_are_left_out(tables):
     assert list(tables[CAPTION]["published model"]) == ["llama-7b-hf", "vicuna-7b-v1.5", "llemma-7b"]
     # Table 5 holds Vicuna 1.5 against the others
     others = [caption for caption in tables if caption != CAPTION]
-    assert others == ["Table 5: vicuna-7b-v1.5 (published) and /folder/d (ours) against others"]
+    assert others == ["Table 5: vicuna-7b-v1.5 (published) and d (ours) against others"]
     assert "llemma-7b" in set(tables[others[0]]["published model"])
 
 
@@ -90,6 +91,12 @@ def test_every_row_of_tables_1_and_5_finds_its_models():
         lines = published_table(f"independence_table{number}")
         assert len(table) == len(lines)
         assert len({line["theta_1"] for line in lines}) == 1  # which the caption names
+
+
+def test_a_published_scalar_is_one_cell():
+    assert scalar("independent pairs") == "141"
+    with pytest.raises(ParameterError, match="0 rows for 'indepedent pairs'"):
+        scalar("indepedent pairs")
 
 
 def test_no_published_table_is_damaged():

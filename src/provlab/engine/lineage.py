@@ -122,6 +122,17 @@ class Lineage:
         return bool(self.dependent(a, b)) and a not in self.ancestors(b) and b not in self.ancestors(a)
 
 
+def short_name(source: str) -> str:
+    """Name of a source without scheme, organisation, folder and revision: ``zoo:oak@smoke`` is oak."""
+    return (source.partition(":")[2] or source.rstrip("/").rpartition("/")[2]).partition("@")[0]
+
+
+def short_names(sources: Sequence[str]) -> dict[str, str]:
+    """Short name of each source; where two would share one, each keeps its source as its name."""
+    names = {source: short_name(source) for source in sources}
+    return names if len(set(names.values())) == len(names) else {source: source for source in names}
+
+
 def _recipes(edition: str) -> dict[str, zoo.Recipe]:
     """Recipes of an edition, the default one if it is empty, read once."""
     return _read_recipes(edition or zoo.default_edition())

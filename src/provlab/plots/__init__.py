@@ -2,7 +2,7 @@
 
 from provlab.plots.blocks import block_bars
 from provlab.plots.figure import Figure
-from provlab.plots.numbers import format_count, format_log10_p, format_ratio, format_seconds
+from provlab.plots.numbers import format_count, format_interval, format_log10_p, format_ratio, format_seconds
 from provlab.plots.pairs import pair_heatmap, value_heatmap
 from provlab.plots.style import family_colors
 from provlab.plots.tables import Table, table
@@ -13,6 +13,7 @@ __all__ = [
     "block_bars",
     "family_colors",
     "format_count",
+    "format_interval",
     "format_log10_p",
     "format_ratio",
     "format_seconds",

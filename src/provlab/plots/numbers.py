@@ -31,3 +31,8 @@ def format_seconds(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def format_interval(value: float, low: float, high: float, digits: int = 3) -> str:
+    """Write an estimate with its interval: ``0.050 (0.041 to 0.061)``."""
+    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from provlab.engine.lineage import short_name
+from provlab.errors import ParameterError
+
 PUBLISHED = resources.files("provlab.publishing") / "published"
 # the short names of Tables 1 and 5 that are no hub id's last part
 ALIASES = {
@@ -23,6 +26,20 @@ def published_table(name: str) -> list[dict[str, str]]:
     """Rows of one of the papers' tables, as copied into ``published/<name>.csv``."""
     text = (PUBLISHED / f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
+
+
+def scalar(quantity: str, table: str = "independence_scalars") -> str:
+    """Value that one of the papers gives for a quantity, as copied into ``published/<table>.csv``.
+
+    Raises
+    ------
+    ParameterError
+        If no row has this quantity, or several do.
+    """
+    values = [row["value"] for row in published_table(table) if row["quantity"] == quantity]
+    if len(values) != 1:
+        raise ParameterError(f"published/{table}.csv has {len(values)} rows for {quantity!r}, not one")
+    return values[0]
 
 
 def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> dict[str, pd.DataFrame]:
@@ -56,7 +73,7 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> dict[str, p
             rows.append(
                 {
                     "published model": line["theta_2"],
-                    "our model": _short(second),
+                    "our model": short_name(second),
                     "related": "no" if line["independent"] == "true" else "yes",
                     "log JSD, published": line["log_jsd"],
                     "ours": _text(ours["phi_jsd"], lambda row: f"{np.log(row.value):.2f}"),
@@ -69,7 +86,7 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> dict[str, p
                 }
             )
         if rows:
-            caption = f"{name}: {lines[0]['theta_1']} (published) and {_short(str(first))} (ours) against others"
+            caption = f"{name}: {lines[0]['theta_1']} (published) and {short_name(str(first))} (ours) against others"
             tables[caption] = pd.DataFrame(rows)
     return tables
 
@@ -77,10 +94,6 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> dict[str, p
 def _hub_id(name: str, hub_ids: Iterable[str]) -> str:
     """Hub id of a model that a table calls by the last part of its name; the name itself if none has it."""
     return ALIASES.get(name) or next((hub_id for hub_id in hub_ids if hub_id.rpartition("/")[2] == name), name)
-
-
-def _short(source: str) -> str:
-    return source.partition(":")[2].partition("@")[0] or source
 
 
 def _text(row: Any, write: Callable[[Any], str]) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from provlab import plots, provenance
 from provlab import statistics as registry
-from provlab.engine.lineage import Lineage
+from provlab.engine.lineage import Lineage, short_names
 from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
@@ -117,9 +117,7 @@ class StudyReport:
 
     def labels(self) -> dict[str, str]:
         """Short names for pictures: without the scheme or organisation where that stays unambiguous."""
-        short = {source: source.partition(":")[2] or source.rstrip("/").rpartition("/")[2] for source in self.sources}
-        short = {source: name.partition("@")[0] for source, name in short.items()}
-        return short if len(set(short.values())) == len(short) else {source: source for source in self.sources}
+        return short_names(self.sources)
 
     def families(self) -> dict[str, str]:
         """Family of each model, all by short names; a family is named by its root."""
