@@ -1,6 +1,7 @@
 """What a notebook starts and ends with: parameters are checked, results bound, provenance shown."""
 
 import json
+from dataclasses import dataclass
 from importlib import metadata
 
 import numpy as np
@@ -15,6 +16,12 @@ from provlab.publishing.experiment import INJECTED, Footer, begin, check_type
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
 VALUES = {"profile": "own", "models": ["a", "b"], "seed": 3, "scale": 1.0, "quick": False}
+
+
+@dataclass(frozen=True)
+class Share:
+    of: str
+    values: np.ndarray
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +113,12 @@ def test_measure_makes_numpy_plain():
     run = begin("tree", namespace())
     run.measure("share", {"n": np.int64(3), "p": np.float32(0.5), "all": np.arange(2), "pair": ("a", "b")})
     assert run.measurements == {"share": {"n": 3, "p": 0.5, "all": [0, 1], "pair": ["a", "b"]}}
+
+
+def test_measure_keeps_a_dataclass_by_its_fields():
+    run = begin("tree", namespace())
+    run.measure("shares", [Share("a", np.array([0.5, 1.0]))])
+    assert run.measurements == {"shares": [{"of": "a", "values": [0.5, 1.0]}]}
 
 
 @pytest.fixture

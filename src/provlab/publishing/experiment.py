@@ -10,7 +10,7 @@ import ast
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -138,7 +138,7 @@ class Run:
             self.studies[statistic] = study
 
     def measure(self, name: str, measurement: Any) -> None:
-        """Keep a JSON-able measurement under a name, for predicates and later pages.
+        """Keep a measurement under a name, for predicates and later pages: plain values, dataclasses and arrays.
 
         Raises
         ------
@@ -185,7 +185,9 @@ class Run:
 
 
 def _plain(value: Any) -> Any:
-    """Numpy scalars and arrays as plain Python."""
+    """Dataclasses, numpy scalars and arrays as plain Python."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be kept as JSON")
