@@ -1,9 +1,9 @@
 """What a predicate is given and what it returns: the evidence of one experiment, and a verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,8 @@ from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import BlockResult
+
+Kind = TypeVar("Kind")
 
 HOLDS, FAILS, NOT_RUN = "holds", "fails", "not run"
 
@@ -40,6 +42,10 @@ class Evidence:
     def measurement(self, name: str) -> Any:
         """One measurement of the notebook; KeyError if it made none of that name."""
         return self.experiment["measurements"][name]
+
+    def records(self, name: str, kind: Callable[..., Kind]) -> list[Kind]:
+        """Read the rows of one measurement as the dataclass that they were kept from."""
+        return [kind(**row) for row in self.measurement(name)]
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
