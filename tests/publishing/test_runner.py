@@ -161,7 +161,7 @@ def test_the_stamp_changes_with_what_a_page_is_made_from(project, monkeypatch):
     nbformat.write(notebook, path)
     stamps["tags"] = runner.stamp(path, {"seed": 1})
     write(path, "print(seed)")
-    monkeypatch.setattr(runner, "library_digest", lambda: "another")
+    monkeypatch.setattr(runner, "reach_digest", lambda code, chapters: "another")
     stamps["library"] = runner.stamp(path, {"seed": 1})
     monkeypatch.undo()
     monkeypatch.setattr(runner.provenance, "versions", lambda: {"numpy": "0"})
@@ -185,22 +185,17 @@ def test_the_stamp_does_not_change_with_anything_else(project):
     assert runner.stamp(copy, {"seed": 1, "scale": 2.0}) == first
 
 
-def test_the_library_is_all_that_numbers_depend_on(tmp_path, monkeypatch):
-    root = tmp_path / "provlab"
-    for name in ("a.py", "deep/b.py", "claims.yml", "table.csv"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text("1")
-    monkeypatch.setattr(runner.resources, "files", lambda name: root)
-    fresh = runner.library_digest.__wrapped__
-    first = fresh()
-    (root / "notes.txt").write_text("1")
-    assert fresh() == first
-    for name in ("deep/b.py", "claims.yml", "table.csv"):
-        (root / name).write_text("2")
-        assert fresh() != first, name
-        (root / name).write_text("1")
-    (root / "a.py").rename(root / "c.py")
-    assert fresh() != first
+def test_an_experiment_depends_on_its_own_chapter_and_what_shows_claims_on_all(project, monkeypatch):
+    asked = []
+    monkeypatch.setattr(runner, "reach_digest", lambda code, chapters: asked.append((code, chapters)) or "")
+    tree = write(project / "notebooks" / "tree.ipynb", "import provlab\nrun.finish()", parameters="seed: int = 0")
+    board = write(project / "notebooks" / "board.ipynb", "import provlab", "show()", parameters="seed: int = 0")
+    for path in (tree, board):
+        runner.stamp(path, {})
+    assert asked == [
+        ("seed: int = 0\nimport provlab\nrun.finish()", {"tree"}),
+        ("seed: int = 0\nimport provlab\nshow()", None),
+    ]
 
 
 # Running -------------------------------------------------------------------------------------------------------------

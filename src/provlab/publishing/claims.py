@@ -63,8 +63,8 @@ def _cell(claim_id: str, lookup: Mapping[str, Any]) -> str:
     return cells[0]
 
 
-def evaluate(store: Store) -> list[dict[str, Any]]:
-    """Judge every claim from what one results folder holds.
+def evaluate(store: Store, experiment: str | None = None) -> list[dict[str, Any]]:
+    """Judge the claims of one experiment, or of all, from what one results folder holds.
 
     Returns
     -------
@@ -74,6 +74,8 @@ def evaluate(store: Store) -> list[dict[str, Any]]:
     evidence = {found["name"]: Evidence(found, store) for found in store.experiments()}
     rows = []
     for claim in load_claims():
+        if experiment not in (None, claim.get("experiment")):
+            continue
         here = evidence.get(claim.get("experiment", ""))
         verdict = _verdict(claim, here)
         rows.append(

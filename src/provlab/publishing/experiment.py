@@ -180,8 +180,7 @@ class Run:
             "measurements": self.measurements,
         }
         self.store.put_experiment(self.name, experiment)
-        judged = [row for row in claims.evaluate(self.store) if row["experiment"] == self.name]
-        return Footer(experiment, judged)
+        return Footer(experiment, claims.evaluate(self.store, self.name))
 
 
 def _plain(value: Any) -> Any:

@@ -2,8 +2,8 @@
 
 A notebook is inspected before anything runs, so that an unknown or ill-typed parameter costs nothing; it is executed
 to a temporary path and moved into place when it succeeded, so that a page never shows half a run. What a finished page
-was made from is kept as a stamp in the page itself: if notebook, parameters, library and versions are the same, the
-page is up to date.
+was made from is kept as a stamp in the page itself: if notebook, parameters, versions and what of the library the
+notebook can reach are the same, the page is up to date.
 """
 
 import multiprocessing
@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +24,9 @@ from tqdm import tqdm
 
 from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError
-from provlab.files import atomic_file, digest, sha256_file
+from provlab.files import atomic_file, digest
 from provlab.publishing.experiment import check_type, checked_profile, is_stored
+from provlab.publishing.reach import reach_digest
 
 # what an annotation in a parameters cell may be; no expression is ever evaluated
 TYPES: dict[str, Any] = {
@@ -129,19 +128,19 @@ def as_lists(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-@cache
-def library_digest() -> str:
-    """Hash of the library's source and data files: what else a page's numbers depend on."""
-    root = Path(str(resources.files("provlab")))
-    files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".yml", ".csv"))
-    return digest({str(file.relative_to(root)): sha256_file(file) for file in files})
-
-
 def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
     """Hash of all that a page is made from; `inputs` stands for what it reads besides."""
     notebook = nbformat.read(path, as_version=4)
     cells = [[cell.cell_type, cell.source, cell.metadata.get("tags", [])] for cell in notebook.cells]
-    return digest([cells, dict(parameters), library_digest(), provenance.versions(), inputs])
+    code = _code(notebook)
+    # an experiment judges its own claims; what is none shows those of all
+    reached = reach_digest(code, {path.stem} if FINISHES in code else None)
+    return digest([cells, dict(parameters), reached, provenance.versions(), inputs])
+
+
+def _code(notebook: nbformat.NotebookNode) -> str:
+    """Code of all cells."""
+    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
 
 
 def stamp_of(page: Path) -> str | None:
@@ -286,10 +285,7 @@ def _check_keys(what: str, found: Any, known: Mapping[str, type], required: tupl
 
 def _records_are_there(path: Path, profile: str) -> bool:
     """Whether what an experiment left is still in the store; a notebook that is no experiment leaves nothing."""
-    sources = (cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
-    if not any(FINISHES in source for source in sources):
-        return True
-    return is_stored(path.stem, profile)
+    return FINISHES not in _code(nbformat.read(path, as_version=4)) or is_stored(path.stem, profile)
 
 
 def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[str], None] = print) -> int:

@@ -1,7 +1,7 @@
 """A hash of what code does: comments, docstrings and layout do not count.
 
-Zoo models are addressed by the code that trains them, so that a mended sentence in a docstring does not
-throw away minutes of training, and a changed line of the training loop does.
+Zoo models are addressed by the code that trains them, and pages by the code that they call, so that a mended sentence
+in a docstring does not throw away minutes of training, and a changed line of the training loop does.
 """
 
 import ast
@@ -12,7 +12,10 @@ from pathlib import Path
 _PARSER = threading.Lock()  # two threads in it at once end in a SystemError in Python 3.11
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
+def parsed(source: str) -> ast.Module:
+    """Return the syntax tree of a Python source, without its docstrings."""
+    with _PARSER:
+        tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
@@ -22,11 +25,16 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
+def tree_digest(tree: ast.Module) -> str:
+    """Hex SHA-256 of a syntax tree."""
+    with _PARSER:
+        dumped = ast.dump(tree)
+    return hashlib.sha256(dumped.encode()).hexdigest()
+
+
 def source_digest(source: str) -> str:
     """Hex SHA-256 of a Python source's syntax tree without comments and docstrings."""
-    with _PARSER:
-        dumped = ast.dump(_without_docstrings(ast.parse(source)))
-    return hashlib.sha256(dumped.encode()).hexdigest()
+    return tree_digest(parsed(source))
 
 
 def module_digests(*stems: str) -> dict[str, str]:
