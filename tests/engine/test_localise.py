@@ -1,14 +1,10 @@
 """Which blocks and which hidden units a child has of its parent, where we cut the child out ourselves."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from provlab.chapters.pruning_forensics import measure
-from provlab.chapters.pruning_forensics.measure import kept_blocks, moved, published_maps
 from provlab.engine.localise import UnitMap, block_map
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError
@@ -16,7 +12,6 @@ from provlab.inference import pvalues
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import PhiMatch
-from provlab.zoo.prune import NOTE, Kept
 
 WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 96, 4, 300
 KEPT_BLOCKS, KEPT_UNITS = [0, 2, 3], 60
@@ -165,43 +160,3 @@ def test_a_model_without_gates_is_refused(family, options, tmp_path):
     GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=24, n_layer=1, n_head=2, n_positions=32)).save_pretrained(tmp_path)
     with pytest.raises(NotComparableError, match="needs a gated MLP, which GPT2LMHeadModel"):
         block_map(family[0]["parent"], Model.open(str(tmp_path)), options)
-
-
-def test_how_far_a_block_moved_is_the_noise_that_we_put_in(family):
-    """0.02 standard deviations on each weight; another order of the units is no movement."""
-    mlp = [family[1][new].tolist() for new in range(len(KEPT_BLOCKS))]
-    kept = Kept(KEPT_BLOCKS, list(range(WIDTH)), mlp, [])
-    parent, child = family[0]["parent"], family[0]["child"]
-    assert moved(parent, child, kept) == pytest.approx([0.02] * 3, rel=0.05)
-    shifted = Kept([0, 1, 3], kept.model, kept.mlp, [])
-    assert moved(parent, child, shifted)[1] == pytest.approx(2**0.5, rel=0.1)  # of two unrelated matrices
-
-
-# The truth --------------------------------------------------------------------------------------------------
-
-
-def test_published_maps_are_the_paper_s():
-    """Read off Tables 11 to 13: blocks 11, 17, 23 and 29 of 32 were left out of the 3B, and none of the 2.7B."""
-    maps = published_maps()
-    of_3b = maps["meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.2-3B"]
-    assert list(of_3b) == list(range(28))
-    assert sorted(set(range(32)) - set(of_3b.values())) == [10, 16, 22, 28]
-    assert maps["meta-llama/Llama-2-7b-hf", "princeton-nlp/Sheared-LLaMA-2.7B"] == {i: i for i in range(32)}
-    of_1b = maps["meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.2-1B"]
-    assert (of_1b[10], 8 in of_1b, len(of_1b)) == (20, False, 10)  # the rest of the scan is not legible
-
-
-def _named(model, source, note=None):
-    """A model under another source, with a note or none in its config."""
-    config = {**model.checkpoint.config, **({NOTE: note} if note else {})}
-    return SimpleNamespace(checkpoint=SimpleNamespace(source=source, config=config), anatomy=model.anatomy)
-
-
-def test_kept_blocks_are_those_of_the_note_or_of_a_whole_table(family, monkeypatch):
-    parent, child = family[0]["parent"], family[0]["child"]
-    note = {"blocks": [1, 2, 3], "model": [0], "mlp": [[0]] * 3, "heads": [[0]] * 3}
-    assert kept_blocks(parent, _named(child, "c", note)) == [1, 2, 3]
-    assert kept_blocks(parent, child) is None
-    for published, expected in (({0: 3, 1: 1, 2: 2}, [3, 1, 2]), ({0: 3, 2: 2}, None)):
-        monkeypatch.setattr(measure, "published_maps", lambda found=published: {("p", "c"): found})
-        assert kept_blocks(_named(parent, "p"), _named(child, "c")) == expected

@@ -1,12 +1,16 @@
 """The predicates about pruned models hold on good records and fail for each of their reasons."""
 
-from types import SimpleNamespace
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from provlab.chapters.pruning_forensics.measure import MapRecord, UnitsRecord
 from provlab.chapters.pruning_forensics.predicates import blocks_mapped, units_recovered
+from provlab.engine.store import Store
 from provlab.publishing import claims
+from provlab.publishing.evidence import Evidence
 
 ROWS = {row["id"]: row for row in claims.load_claims()}
 
@@ -24,7 +28,7 @@ def child(name, kept, cut, n_blocks=6, seed=0):
     """A parent of six blocks: -30 where a block was kept, uniform elsewhere and nothing near the level of 32 tests."""
     log10_p = np.log10(np.random.default_rng(seed).uniform(0.05, 1, (n_blocks, len(kept))))
     log10_p[kept, range(len(kept))] = -30
-    return {"parent": "p", "child": name, "related": True, "cut": cut, "kept": kept, "log10_p": log10_p.tolist()}
+    return asdict(MapRecord("p", name, True, cut, kept, log10_p.tolist(), -100.0)) | {"log10_p": log10_p.tolist()}
 
 
 def stranger():
@@ -39,7 +43,7 @@ def maps():
 
 
 def judge(maps, cut="depth"):
-    evidence = SimpleNamespace(measurement={"maps": maps}.__getitem__)
+    evidence = Evidence({"measurements": {"maps": maps}}, Store(Path("nowhere")))
     return blocks_mapped(evidence, "maps", cut=cut, level=0.01)
 
 
@@ -90,11 +94,13 @@ def test_children_of_unknown_origin_decide_nothing(maps):
 
 
 def unit_row(found, called=None, by="both"):
-    return {"by": by, "called": found if called is None else called, "kept": 100, "found": found, "width": 200}
+    called = found if called is None else called
+    rates = (found / called if called else 1.0, found / 100, 0.5)
+    return asdict(UnitsRecord("c", 0, 0, by, called, 100, found, found, 200, *rates))
 
 
 def judge_units(rows):
-    evidence = SimpleNamespace(measurement={"units": rows}.__getitem__)
+    evidence = Evidence({"measurements": {"units": rows}}, Store(Path("nowhere")))
     return units_recovered(evidence, "units", precision=0.95, recall=0.5)
 
 

@@ -1,7 +1,7 @@
 """Which blocks and units of a parent a child is made of: arrows, matrices, and units along the parent's MLP."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,9 +9,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from numpy.typing import ArrayLike, NDArray
 
+from provlab.chapters.pruning_forensics.measure import MapRecord
+from provlab.engine.lineage import short_name
+from provlab.engine.localise import BlockMap
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
+from provlab.zoo.prune import Kept
 
 FEW = 12  # blocks that can each be numbered
 ACROSS = 64  # columns of cells in one line of matrices, at most
@@ -20,48 +24,58 @@ LARGEST_CELL = 0.16  # inches
 LINEAR = 10.0  # -log10 p up to which the scale of a plot of evidence is linear
 TITLE = 0.4  # inches above a panel of arrows, for two lines
 LEFT, RIGHT, ABOVE, BELOW = 0.45, 0.8, 0.25, 0.22  # inches around the matrices of a line
-Truth = Mapping[str, Sequence[int] | None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Panel:
+    """One map as it is drawn: -log10 p, which pairs of blocks are called, and which were kept (None: unknown)."""
+
+    name: str
+    parent: str
+    strength: NDArray[np.float64]
+    called: NDArray[np.bool_]
+    truth: NDArray[np.bool_] | None
+
+
+def _panels(maps: Sequence[MapRecord], level: float) -> list[_Panel]:
+    """Return a panel for each map, named by the child; with a stranger, by both models."""
+    require(maps, "maps: nothing to draw")
+    panels = []
+    for one in maps:
+        child, parent = short_name(one.child), short_name(one.parent)
+        name = child if one.related else f"{child} / {parent}"
+        panels.append(_Panel(name, parent, -one.log10_p, one.called(level), one.truth()))
+    return panels
 
 
 @styled
-def block_arrows(
-    log10_p: Mapping[str, ArrayLike],
-    found: Mapping[str, ArrayLike],
-    truth: Truth | None = None,
-    *,
-    parents: Mapping[str, str],
-    caption: str = "",
-) -> Figure:
+def block_arrows(maps: Sequence[MapRecord], *, level: float, caption: str = "") -> Figure:
     """Draw an arrow from each block of a parent to the block of the child that it became (the paper's Figure 4).
 
     Parameters
     ----------
-    log10_p
-        Of each child, ``(blocks of the parent, blocks of the child)``.
-    found
-        Of the same shape, boolean: pairs of blocks that are called.
-    truth
-        Of each child, the parent's block that each of its blocks was; None where that is not known.
-    parents
-        Name of each child's parent.
+    maps
+        A panel each.
+    level
+        Of Holm's procedure, which calls pairs of blocks.
     """
-    panels = _checked(log10_p, found, truth or {})
-    most = max(strength.shape[0] for strength, _, _ in panels.values())
+    panels = _panels(maps, level)
+    most = max(panel.strength.shape[0] for panel in panels)
     tall = max(1.2, min(most * 0.22, 4.6))
     figure = style.canvas(tall + TITLE, min(style.WIDTH, 1.7 * len(panels)))
     figure.set_layout_engine("none")
     all_axes = [
         figure.add_axes((i / len(panels), 0, 1 / len(panels), tall / (tall + TITLE))) for i in range(len(panels))
     ]
-    largest = max(float(strength.max()) for strength, _, _ in panels.values())
-    for axes, (name, (strength, called, kept)) in zip(all_axes, panels.items(), strict=True):
+    largest = max(float(panel.strength.max()) for panel in panels)
+    for axes, panel in zip(all_axes, panels, strict=True):
+        strength, called, truth = panel.strength, panel.called, panel.truth
         n_parent, n_child = strength.shape
         shift = (n_parent - n_child) / 2
-        right = _pairs(kept)
-        for old, new in sorted(right or ()):
+        for old, new in np.argwhere(truth) if truth is not None else ():
             axes.plot([0.14, 0.86], [old, new + shift], color=style.UNKNOWN, linewidth=3.0, linestyle=":", zorder=1)
         for old, new in np.argwhere(called):
-            wrong = right is not None and (int(old), int(new)) not in right
+            wrong = truth is not None and not truth[old, new]
             axes.add_patch(
                 FancyArrowPatch(
                     (0.1, old),
@@ -80,10 +94,11 @@ def block_arrows(
         _column(axes, 1.0, np.arange(n_child) + shift, np.any(called, axis=0), "left")
         axes.set_axis_off()
         axes.set(xlim=(-0.45, 1.45), ylim=(most - 0.4, -0.6))
-        axes.set_title(f"{parents[name]} to\n{name}", fontsize=style.SMALL + 0.5)
+        axes.set_title(f"{panel.parent} to\n{panel.name}", fontsize=style.SMALL + 0.5)
     words = [
-        f"{name}: {int(called.sum())} of its {called.shape[1]} blocks found" + _told(_mistakes(called, kept))
-        for name, (_, called, kept) in panels.items()
+        f"{panel.name}: {int(panel.called.sum())} of its {panel.called.shape[1]} blocks found"
+        + _mistakes_in_words(panel)
+        for panel in panels
     ]
     text = (
         "Left the parent's blocks, right the child's; an arrow where a pair is called, the wider the smaller p; "
@@ -92,7 +107,7 @@ def block_arrows(
     return Figure(figure, f"{caption} {text}".strip(), f"Arrows from blocks of parents to blocks of children. {text}")
 
 
-def _column(axes: Axes, x: float, heights: NDArray[Any], filled: NDArray[np.bool_], side: str) -> None:
+def _column(axes: Axes, x: float, heights: NDArray[np.number], filled: NDArray[np.bool_], side: str) -> None:
     """Draw one model's blocks as squares, hollow where no partner was found, and number them."""
     for mask, face in ((filled, style.DEPENDENT), (~filled, "white")):
         axes.plot(
@@ -108,24 +123,15 @@ def _column(axes: Axes, x: float, heights: NDArray[Any], filled: NDArray[np.bool
 
 
 @styled
-def block_matrices(
-    log10_p: Mapping[str, ArrayLike],
-    found: Mapping[str, ArrayLike],
-    truth: Truth | None = None,
-    *,
-    caption: str = "",
-) -> Figure:
-    """Draw -log10 p of all pairs of blocks, a panel for each pair of models.
-
-    Parameters are those of `block_arrows`; the names say which models a panel is of.
-    """
-    panels = _checked(log10_p, found, truth or {})
-    largest = max(2.0, *(float(strength.max()) for strength, _, _ in panels.values()))
+def block_matrices(maps: Sequence[MapRecord], *, level: float, caption: str = "") -> Figure:
+    """Draw -log10 p of all pairs of blocks, a panel for each pair of models; parameters as of `block_arrows`."""
+    panels = _panels(maps, level)
+    largest = max(2.0, *(float(panel.strength.max()) for panel in panels))
     norm, ticks = style.evidence_norm(largest), style.evidence_ticks(largest)
-    lines = _lines({name: strength.shape[1] for name, (strength, _, _) in panels.items()})
-    across = max(sum(panels[name][0].shape[1] for name in line) + GAP * (len(line) - 1) for line in lines)
+    lines = _lines(panels)
+    across = max(sum(panel.strength.shape[1] for panel in line) + GAP * (len(line) - 1) for line in lines)
     cell = min(LARGEST_CELL, (style.WIDTH - LEFT - RIGHT) / across)
-    tall = [cell * max(panels[name][0].shape[0] for name in line) + ABOVE + BELOW for line in lines]
+    tall = [cell * max(panel.strength.shape[0] for panel in line) + ABOVE + BELOW for line in lines]
     width, height = LEFT + cell * across + RIGHT, sum(tall) + BELOW
     figure = style.canvas(height, width)
     figure.set_layout_engine("none")  # cells of one size in all panels, which no engine promises
@@ -136,13 +142,13 @@ def block_matrices(
     top = ABOVE
     for line, room in zip(lines, tall, strict=True):
         x = LEFT
-        for name in line:
-            strength, called, kept = panels[name]
+        for panel in line:
+            strength = panel.strength
             rows, columns = strength.shape
             axes = box(x, top, cell * columns, cell * rows)
             image = axes.imshow(strength, norm=norm, cmap=style.mako(), interpolation="nearest", aspect="auto")
-            axes.set_title(name, fontsize=style.SMALL + 0.5)
-            _mark(axes, called, kept, [["white" if norm(s) > 0.45 else style.INK for s in row] for row in strength])
+            axes.set_title(panel.name, fontsize=style.SMALL + 0.5)
+            _mark(axes, panel, [["white" if norm(s) > 0.45 else style.INK for s in row] for row in strength])
             x += cell * (columns + GAP)
         top += room
     bar = figure.colorbar(image, cax=box(width - RIGHT + 0.15, ABOVE, 0.12, height - ABOVE - 2 * BELOW), ticks=ticks)
@@ -153,8 +159,8 @@ def block_matrices(
     figure.text(0.06 / width, 0.5, "block of the parent", rotation=90, va="center", fontsize=9)
     figure.text(LEFT / width, 0.06 / height, "block of the child", fontsize=9)
     words = [
-        f"{name}: {int(called.sum())} of {called.size} called" + _told(_mistakes(called, kept))
-        for name, (_, called, kept) in panels.items()
+        f"{panel.name}: {int(panel.called.sum())} of {panel.called.size} called" + _mistakes_in_words(panel)
+        for panel in panels
     ]
     text = (
         "A dot where the pair is called; framed in vermillion what was kept in truth, "
@@ -163,18 +169,20 @@ def block_matrices(
     return Figure(figure, f"{caption} {text}".strip(), f"Heatmaps of pairs of blocks. {text}")
 
 
-def _lines(widths: Mapping[str, int]) -> list[list[str]]:
+def _lines(panels: Sequence[_Panel]) -> list[list[_Panel]]:
     """Lay panels out in lines that hold about `ACROSS` columns of cells each."""
-    lines: list[list[str]] = [[]]
-    for name, width in widths.items():
-        if lines[-1] and sum(widths[other] + GAP for other in lines[-1]) + width > ACROSS:
+    lines: list[list[_Panel]] = [[]]
+    for panel in panels:
+        taken = sum(other.strength.shape[1] + GAP for other in lines[-1])
+        if lines[-1] and taken + panel.strength.shape[1] > ACROSS:
             lines.append([])
-        lines[-1].append(name)
+        lines[-1].append(panel)
     return lines
 
 
-def _mark(axes: Axes, called: NDArray[np.bool_], kept: Sequence[int] | None, inks: Sequence[Sequence[str]]) -> None:
+def _mark(axes: Axes, panel: _Panel, inks: Sequence[Sequence[str]]) -> None:
     """Number the blocks, put a dot on what is called, and frame the truth and the mistakes."""
+    called, truth = panel.called, panel.truth
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, labelsize=style.SMALL)
     few = max(called.shape) <= FEW
@@ -182,14 +190,44 @@ def _mark(axes: Axes, called: NDArray[np.bool_], kept: Sequence[int] | None, ink
     axes.set_xticks(range(0, called.shape[1], 1 if few else 4))
     for old, new in np.argwhere(called):
         axes.plot(new, old, "o", color=inks[old][new], markersize=2.5 if few else 1.0)
-    for old, new in _pairs(kept) or ():
+    if truth is None:
+        return
+    for old, new in np.argwhere(truth):
         axes.add_patch(_cell(old, new, style.DEPENDENT, 1.2 if few else 0.6))
-    for old, new in (pair for pairs in _mistakes(called, kept) for pair in pairs):
+    for old, new in np.argwhere(called != truth):
         axes.add_patch(_cell(old, new, "black", 1.6))
 
 
 def _cell(old: int, new: int, color: str, width: float) -> Rectangle:
     return Rectangle((new - 0.5, old - 0.5), 1, 1, fill=False, edgecolor=color, linewidth=width, zorder=4)
+
+
+def units_of_weakest_call(found: BlockMap, note: Kept | None, *, level: float, caption: str = "") -> Figure | None:
+    """Draw the units of the weakest called pair of blocks, and of a pair that is not called; None if none is called.
+
+    Parameters
+    ----------
+    found
+        The map of parent and child.
+    note
+        What was kept, if that is known.
+    level
+        Of Holm's procedure.
+    """
+    called = found.found(level)
+    if not called:
+        return None
+    weakest = max(called, key=lambda pair: found.log10_p[pair])
+    others = [(weakest[0], new) for new in range(found.log10_p.shape[1]) if (weakest[0], new) not in called]
+    panels = {f"block {old} to block {new}": (old, new) for old, new in (weakest, *others[:1])}
+    kept = note is not None and weakest in list(zip(note.blocks, range(len(note.blocks)), strict=True))
+    return unit_maps(
+        {name: found.units[pair].by_up for name, pair in panels.items()},
+        {name: found.units[pair].agreed for name, pair in panels.items()},
+        {name: note.mlp[pair[1]] if note and kept and pair == weakest else None for name, pair in panels.items()},
+        width=found.units[weakest].width,
+        caption=caption,
+    )
 
 
 @styled
@@ -302,35 +340,8 @@ def evidence_by_change(
     return Figure(figure, f"{caption} {text}".strip(), f"Points: evidence against change. {text}")
 
 
-def _checked(
-    log10_p: Mapping[str, ArrayLike], found: Mapping[str, ArrayLike], truth: Truth
-) -> dict[str, tuple[NDArray[np.float64], NDArray[np.bool_], Sequence[int] | None]]:
-    """Return -log10 p, calls and truth of each panel."""
-    require(log10_p and set(log10_p) == set(found), "log10_p and found must name the same pairs, at least one")
-    panels = {}
-    for name, values in log10_p.items():
-        strength, called = -np.asarray(values, dtype=float), np.asarray(found[name], dtype=bool)
-        require(strength.ndim == 2 and strength.shape == called.shape, f"{name}: found must have the shape of log10_p")
-        kept = truth.get(name)
-        require(kept is None or len(kept) in (0, strength.shape[1]), f"{name}: truth must name a block for each block")
-        panels[name] = (strength, called, kept)
-    return panels
-
-
-def _pairs(kept: Sequence[int] | None) -> set[tuple[int, int]] | None:
-    return None if kept is None else {(int(old), new) for new, old in enumerate(kept)}
-
-
-def _mistakes(
-    called: NDArray[np.bool_], kept: Sequence[int] | None
-) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Pairs missed, and pairs called and wrong; none where the truth is unknown."""
-    if (right := _pairs(kept)) is None:
-        return [], []
-    told = {(int(old), int(new)) for old, new in np.argwhere(called)}
-    return sorted(right - told), sorted(told - right)
-
-
-def _told(mistakes: tuple[Sequence[Any], Sequence[Any]]) -> str:
-    missed, wrong = mistakes
-    return f" ({len(missed)} missed, {len(wrong)} wrong)" if missed or wrong else ""
+def _mistakes_in_words(panel: _Panel) -> str:
+    called, truth = panel.called, panel.truth
+    if truth is None or (called == truth).all():
+        return ""
+    return f" ({int((truth & ~called).sum())} missed, {int((called & ~truth).sum())} wrong)"

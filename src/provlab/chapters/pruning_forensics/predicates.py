@@ -1,13 +1,10 @@
 """Predicates about pruned models: which blocks and which hidden units of a parent a child is made of."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.chapters.pruning_forensics.measure import MapRecord, UnitsRecord
 from provlab.chapters.shared import calibration
-from provlab.inference import pvalues
 from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge, log10_words
 
 
@@ -17,52 +14,49 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
     Each map is corrected by itself, over all its pairs of blocks. `cut` is "depth" (blocks were left out) or "width"
     (MLPs are narrower). A child whose kept blocks nobody knows decides nothing.
     """
-    maps = evidence.measurement(measurement)
-    children = [one for one in maps if one["related"] and cut in one["cut"] and one["kept"] is not None]
-    strangers = [one for one in maps if not one["related"]]
+    maps = evidence.records(measurement, MapRecord)
+    children = [one for one in maps if one.related and cut in one.cut and one.kept is not None]
+    strangers = [one for one in maps if not one.related]
     if not children:
         return Verdict(NOT_RUN, "", f"of no model run that was cut in {cut} the kept blocks are known")
-    n_kept = n_found = n_wrong = n_other = 0
+    n_kept = n_found = n_wrong = n_other = n_strange = 0
     weakest, problems = -np.inf, []
     for one in children:
-        log10_p = np.array(one["log10_p"], dtype=float)
-        kept = np.zeros(log10_p.shape, dtype=bool)
-        kept[one["kept"], range(log10_p.shape[1])] = True
-        called = _called(log10_p, level)
+        called, kept = one.called(level), one.truth()
+        assert kept is not None  # of children whose kept blocks are known
         n_kept, n_found = n_kept + kept.sum(), n_found + (called & kept).sum()
         n_other, n_wrong = n_other + (~kept).sum(), n_wrong + (called & ~kept).sum()
-        weakest = max(weakest, float(log10_p[kept].max()))
+        weakest = max(weakest, float(one.log10_p[kept].max()))
         missed, wrong = (_words(np.argwhere(mask)) for mask in (kept & ~called, called & ~kept))
-        problems.append((bool(missed), f"{one['child']}: missed {missed}"))
-        problems.append((bool(wrong), f"{one['child']}: wrongly found {wrong}"))
-    strange = 0
+        problems.append((bool(missed), f"{one.child}: missed {missed}"))
+        problems.append((bool(wrong), f"{one.child}: wrongly found {wrong}"))
     for one in strangers:
-        called = _called(np.array(one["log10_p"], dtype=float), level)
-        strange += called.size
-        problems.append((bool(called.any()), f"{one['child']} and its stranger: found {_words(np.argwhere(called))}"))
+        called = one.called(level)
+        n_strange += called.size
+        problems.append((bool(called.any()), f"{one.child} and its stranger: found {_words(np.argwhere(called))}"))
     ours = (
         f"{n_found} of {n_kept} kept blocks of {len(children)} children, the weakest {log10_words(weakest)}; "
         f"{n_wrong} of {n_other} other pairs"
     )
-    ours += f"; none of {strange} with strangers" if strangers and not any(p for p, _ in problems) else ""
+    ours += f"; none of {n_strange} with strangers" if strangers and not any(p for p, _ in problems) else ""
     return judge(ours, f"Holm at {level:g} over all pairs of blocks draws the map of what was kept", problems)
 
 
 def units_recovered(evidence: Evidence, measurement: str, precision: float, recall: float) -> Verdict:
     """Units on which gate and up agree are those that were kept: in each block beyond chance, over all to these bounds.
 
-    Units of an MLP share activations and are no independent draws, so the interval of a block is a yardstick.
+    Units of an MLP share activations and are no independent draws, so the interval of a block is only a yardstick.
     """
-    rows = [row for row in evidence.measurement(measurement) if row["by"] == "both"]
+    rows = [row for row in evidence.records(measurement, UnitsRecord) if row.by == "both"]
     if not rows:
         return Verdict(NOT_RUN, "", "of no model run the kept hidden units are known")
-    called, kept, found = (sum(row[key] for row in rows) for key in ("called", "kept", "found"))
+    called, kept, found = (sum(getattr(row, key) for row in rows) for key in ("called", "kept", "found"))
     got = (found / called if called else 0.0, found / kept)
     by_chance = [row for row in rows if not _beyond_chance(row)]
-    weakest = min(rows, key=lambda row: row["found"] / row["kept"])
+    weakest = min(row.found / row.kept for row in rows)
     ours = (
         f"precision {got[0]:.3f}, recall {got[1]:.2f} over {kept:,} kept units of {len(rows)} blocks; "
-        f"recall from {weakest['found'] / weakest['kept']:.2f} in one block"
+        f"recall from {weakest:.2f} in one block"
     )
     problems = [
         (got[0] < precision, f"precision {got[0]:.3f} is below {precision:g}"),
@@ -73,17 +67,12 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
     return judge(ours, why, problems)
 
 
-def _called(log10_p: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
-    called: NDArray[np.bool_] = pvalues.holm(log10_p.ravel()).reshape(log10_p.shape) <= np.log10(level)
-    return called
-
-
 def _words(pairs: NDArray[np.int64]) -> str:
     return ", ".join(f"{old} to {new}" for old, new in pairs.tolist())
 
 
-def _beyond_chance(row: Mapping[str, Any]) -> bool:
-    if not row["called"]:
+def _beyond_chance(row: UnitsRecord) -> bool:
+    if not row.called:
         return False
-    low, _ = calibration.size_interval(row["found"], row["called"])
-    return bool(low > row["kept"] / row["width"])
+    low, _ = calibration.size_interval(row.found, row.called)
+    return bool(low > row.kept / row.width)
