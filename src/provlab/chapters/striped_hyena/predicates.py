@@ -1,10 +1,10 @@
 """Predicates about single tensors: which of them two models share, tested one by one."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from provlab.chapters.striped_hyena.measure import Sharing
 from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge
 
 
@@ -16,30 +16,30 @@ def taken_tensors_found(
     Pairs with a tensor named in `beyond`, of a kind that the paper's table does not have, are counted and reported, and
     do not decide.
     """
-    runs = [run for run in evidence.measurement(measurement) if run["axis"] == axis]
-    related = [run for run in runs if run["related"]]
+    runs = [run for run in (Sharing(**row) for row in evidence.measurement(measurement)) if run.axis == axis]
+    related = [run for run in runs if run.related]
     if not related or len(related) == len(runs):
         return Verdict(NOT_RUN, "", "it takes a hybrid against its parent, and one against an unrelated model")
     bound = float(np.log10(level))
 
-    def called(run: Mapping[str, Any], *, taken: bool, outside: bool) -> list[str]:
+    def called(run: Sharing, *, taken: bool, outside: bool) -> list[str]:
         return [
             f"{pair['first']} ~ {pair['second']}"
-            for pair in run["pairs"]
+            for pair in run.pairs
             if pair[correction] <= bound
             and pair["taken"] == taken
             and bool({pair["first"], pair["second"]} & set(beyond)) == outside
         ]
 
-    n_taken = sum(run["n_taken"] for run in related)
+    n_taken = sum(run.n_taken for run in related)
     found = sum(len(called(run, taken=True, outside=outside)) for run in related for outside in (False, True))
     wrong = [pair for run in related for pair in called(run, taken=False, outside=False)]
     reported = [pair for run in related for pair in called(run, taken=False, outside=True)]
     unrelated = [
-        pair for run in runs if not run["related"] for outside in (False, True)
+        pair for run in runs if not run.related for outside in (False, True)
         for pair in called(run, taken=False, outside=outside)
     ]  # fmt: skip
-    tested = sum(run["n_tests"] for run in related)
+    tested = sum(run.n_tests for run in related)
     ours = (
         f"{found} of {n_taken} taken tensors called in {len(related)} hybrids, {len(wrong)} of the other "
         f"{tested - n_taken:,} pairs; {len(unrelated)} against unrelated models"
