@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from provlab.chapters.robust_null.common_units import (
-    WAYS,
+    ABLATIONS,
+    actual_sizes,
     alignment,
     centred,
     common_units,
@@ -15,7 +16,6 @@ from provlab.chapters.robust_null.common_units import (
     pair_matchings,
     predicted_size,
     renumbered,
-    true_sizes,
 )
 from provlab.chapters.shared.calibration import jackknife
 from provlab.chapters.shared.joint_null import joint_ks
@@ -65,10 +65,10 @@ def test_chance_keeps_the_level_and_common_units_do_not():
     rng = np.random.default_rng(0)
     levels = (0.05, 0.01)
     for aggregated in (False, True):
-        fair = true_sizes(table_of(12, 3, None, 1), levels, n_draws=300, rng=rng, aggregated=aggregated)
+        fair = actual_sizes(table_of(12, 3, None, 1), levels, n_draws=300, rng=rng, aggregated=aggregated)
         assert all(abs(one.size / one.level - 1) < 0.12 for one in fair)
         assert all(one.low < one.size < one.high for one in fair)
-        planted = true_sizes(table_of(12, 3, 16, 2), levels, n_draws=100, rng=rng, aggregated=aggregated)
+        planted = actual_sizes(table_of(12, 3, 16, 2), levels, n_draws=100, rng=rng, aggregated=aggregated)
         assert all(one.low > 2 * one.level for one in planted)
 
 
@@ -76,7 +76,7 @@ def test_prediction_from_counts_agrees_with_the_drawn_size():
     rng = np.random.default_rng(4)
     for common in (4, 12, 20):
         matchings = table_of(9, 1, common, common, h=256)
-        drawn = true_sizes(matchings, (0.05, 0.01), n_draws=700, rng=rng)
+        drawn = actual_sizes(matchings, (0.05, 0.01), n_draws=700, rng=rng)
         for one in drawn:
             predicted = predicted_size([common] * 10, 256, one.level)
             assert predicted == pytest.approx(one.size, rel=0.1)
@@ -144,7 +144,7 @@ def test_unequal_widths_and_ragged_tables_are_refused():
     matchings = table_of(3, 2, None, 0)
     matchings["m0", "m1"] = matchings["m0", "m1"][:1]
     with pytest.raises(InputError, match="equally many blocks"):
-        true_sizes(matchings, (0.05,), n_draws=1, rng=np.random.default_rng(0))
+        actual_sizes(matchings, (0.05,), n_draws=1, rng=np.random.default_rng(0))
 
 
 def test_aligned_units_are_found_in_common_and_taking_them_away_ends_it():
@@ -161,8 +161,8 @@ def test_aligned_units_are_found_in_common_and_taking_them_away_ends_it():
 
     a, b = model(), model()
     found = {}
-    for name, way in WAYS.items():
-        sides = [way(*side, np.random.default_rng(0)) for side in (a, b)]
+    for name, ablate in ABLATIONS.items():
+        sides = [ablate(*side, np.random.default_rng(0)) for side in (a, b)]
         found[name] = common_units(*pair_matchings(*sides, seed=0))
         assert all(np.shape(half)[0] == (20 if "half" in name or "least" in name else 40) for half in sides[0])
     assert found["all units"] >= 19

@@ -19,7 +19,7 @@ def test_counts_are_shares_beside_chance():
 
 def test_causes_mark_what_lies_above_chance():
     found = {"all units": [(3.0, 2.5, 3.5), (1.1, 0.8, 1.4)], "few": [(1.0, 0.9, 1.1), (1.0, 0.9, 1.1)]}
-    figure = figures.causes(found, ["block 0", "block 1"], caption="Why.")
+    figure = figures.ablations(found, ["block 0", "block 1"], caption="Why.")
     marks = [line.get_marker() for line in figure.figure.axes[0].lines[1:]]
     assert marks == ["D", "o"]
     assert "all units: block 0 3.00, block 1 1.10" in figure.alt
@@ -32,6 +32,6 @@ def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(InputError, match="at least 0"):
         figures.common_counts({"x": [-1]})
     with pytest.raises(InputError, match="one value for each"):
-        figures.causes({"x": [(1, 1, 1)]}, ["a", "b"])
+        figures.ablations({"x": [(1, 1, 1)]}, ["a", "b"])
     with pytest.raises(InputError, match="nothing to draw"):
-        figures.causes({}, ["a"])
+        figures.ablations({}, ["a"])

@@ -34,7 +34,7 @@ def test_uniform_tables_hold():
     verdict = judge(prose=of_text(1), code=of_text(2))
     assert verdict.status == "holds", verdict
     assert "none of 8 tests" in verdict.why
-    assert "0.05 is worth 0.0512" in verdict.ours
+    assert "actual size at 0.05 0.0512" in verdict.ours
 
 
 @pytest.mark.parametrize("power", [1.2, 0.85])

@@ -5,8 +5,8 @@ pi, and both matchings are renumbered: Spearman's correlation is then that of pi
 makes every pi equally likely, whatever training made of the units. So the exact law of the correlation is known *given*
 the two matchings without their numbers, that is, given the cycles of sigma = up o gate^-1. Its mean is
 (f - 1)/(h - 1), where f counts the units on which gate and up agree, and f is 1 on average if sigma is uniform. The
-p-value is valid as far as f behaves like the number of fixed points of a random permutation; where it does not, what a
-nominal level is really worth can be computed, from few pairs, by drawing pi.
+p-value is valid as far as f behaves like the number of fixed points of a random permutation; where it does not, the
+actual size of a test at a nominal level can be computed, from few pairs, by drawing pi.
 
 A diagnosis and no test: a copy of a model has f = h, and each renumbering of it as well. An extension; the paper
 ("Independence Tests for Language Models", Section 3.3) shows a figure.
@@ -14,6 +14,7 @@ A diagnosis and no test: a copy of a model has f = h, and each renumbering of it
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,13 +25,14 @@ from provlab.errors import InputError
 from provlab.inference.matching import match_shuffled
 
 Floats = NDArray[np.float64]
+Activations = NDArray[np.floating[Any]]  # (units, tokens)
 #: for each pair of models, for each block ``(2, h)``: the partner of each unit by gate and by up
 Matchings = Mapping[tuple[str, str], Sequence[NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
-class TrueSize:
-    """How often independent pairs fall up to a level, over all orders of their units.
+class ActualSize:
+    """How often independent pairs have a p-value up to a level, over all orders of their units.
 
     Attributes
     ----------
@@ -90,7 +92,7 @@ def renumbered(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) 
     return log10_p
 
 
-def true_sizes(
+def actual_sizes(
     matchings: Matchings,
     levels: Sequence[float],
     *,
@@ -98,8 +100,8 @@ def true_sizes(
     rng: np.random.Generator,
     aggregated: bool = False,
     trees: Mapping[str, str] | None = None,
-) -> list[TrueSize]:
-    """Find what nominal levels of phi_MATCH are worth among independent models.
+) -> list[ActualSize]:
+    """Find the actual sizes of tests by phi_MATCH at nominal levels, on independent models.
 
     Parameters
     ----------
@@ -127,7 +129,7 @@ def true_sizes(
     for level in levels:
         small = (drawn <= np.log10(level) + 1e-12).mean(axis=(1, 2))
         size, low, high = jackknife(dict(zip(pairs, small.tolist(), strict=True)), groups=trees)
-        found.append(TrueSize(level, size, max(0.0, low), min(1.0, high)))
+        found.append(ActualSize(level, size, max(0.0, low), min(1.0, high)))
     return found
 
 
@@ -152,8 +154,8 @@ def fisher_draws(common: ArrayLike, width: int, n_blocks: int, n_draws: int, *, 
     """Draw log10 p of Fisher's aggregate over many blocks of independent models, with common units like those given.
 
     Blocks draw their number of common units from `common`, each for itself; the correlation is normal about the
-    shifted mean. The share of draws up to a level is what the level is worth, and a quantile is the level that is worth
-    its share.
+    shifted mean. The share of draws up to a nominal level is the actual size there, and a quantile is the nominal level
+    whose actual size is its share.
 
     Returns
     -------
@@ -205,15 +207,15 @@ def centred(activations: ArrayLike) -> Floats:
     return np.asarray(values - values.mean(axis=1, keepdims=True))
 
 
-def _half(gate: Floats, up: Floats, score: Floats) -> tuple[Floats, Floats]:
+def _half(gate: Activations, up: Activations, score: Floats) -> tuple[Activations, Activations]:
     """Return the half of the units with the smallest scores, in their order."""
     chosen = np.sort(np.argsort(score, kind="stable")[: len(score) // 2])
     return gate[chosen], up[chosen]
 
 
-Way = Callable[[Floats, Floats, np.random.Generator], tuple[Floats, Floats]]
-#: ways to look at a block, by what is taken away from its gate and up activations before units are matched
-WAYS: dict[str, Way] = {
+Ablation = Callable[[Activations, Activations, np.random.Generator], tuple[Activations, Activations]]
+#: what is taken away from the gate and up activations of a block before its units are matched
+ABLATIONS: dict[str, Ablation] = {
     "all units": lambda gate, up, rng: (gate, up),
     "half of them, at random": lambda gate, up, rng: _half(gate, up, rng.random(len(gate))),
     "the half most aligned": lambda gate, up, rng: _half(gate, up, -alignment(gate, up)),

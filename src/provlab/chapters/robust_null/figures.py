@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from provlab.chapters.shared.curves import curve
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
@@ -53,22 +55,22 @@ def common_counts(counts: Mapping[str, ArrayLike], *, caption: str = "") -> Figu
 
 
 @styled
-def causes(
+def ablations(
     found: Mapping[str, Sequence[tuple[float, float, float]]], labels: Sequence[str], *, caption: str = ""
 ) -> Figure:
-    """Draw the mean number of common units under each way to look at the blocks, one panel a kind of block.
+    """Draw the mean number of common units under each ablation, one panel a block.
 
     Parameters
     ----------
     found
-        For each way, for each of `labels`, the mean and its interval.
+        For each ablation, for each of `labels`, the mean and its interval.
     labels
         Of the panels.
 
     Raises
     ------
     InputError
-        If there is no way, or a way has not one value for each panel.
+        If there is no ablation, or one has not one value for each panel.
     """
     require(found and labels, "found: nothing to draw")
     require(all(len(rows) == len(labels) for rows in found.values()), "found: one value for each of labels is needed")
@@ -93,4 +95,10 @@ def causes(
         f"{name}: " + ", ".join(f"{label} {values[k][0]:.2f}" for k, label in enumerate(labels))
         for name, values in found.items()
     )
-    return Figure(figure, f"{caption} {text}".strip(), f"Dots with intervals, one row a way. {told}.")
+    return Figure(figure, f"{caption} {text}".strip(), f"Dots with intervals, one row an ablation. {told}.")
+
+
+def by_block(rows: pd.DataFrame, *, x: str, xlabel: str, caption: str) -> Figure:
+    """Draw the units in common of each block against a column of `rows`, with their intervals (y, low, high)."""
+    series = {f"block {k}": group.assign(x=group[x]) for k, group in rows.groupby("block")}
+    return curve(series, xlabel=xlabel, ylabel="units in common", logx=True, caption=caption)

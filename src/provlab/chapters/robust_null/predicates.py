@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from provlab.chapters.robust_null.measure import Uniformity
 from provlab.chapters.shared import calibration
 from provlab.inference import pvalues
 from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge
@@ -14,32 +15,31 @@ def behaves_like_pvalue(
 ) -> Verdict:
     """No test of uniformity rejects over the independent pairs, per block and aggregated, on each text.
 
-    The measurement holds, for each text, `bases`: log10 p by pair and block for all pairs of models that share nothing,
-    held against the uniform by Kolmogorov and Smirnov's test over all of them; and `tree`: the p-values of that
-    distance among joint copies of the pairs across trees, `blocks` and `aggregated`, since there the descendants of one
-    model repeat each other. All these tests are read together, with Holm's correction, at `level`. What a nominal 0.05
-    is really worth is told and not judged.
+    The measurement holds a `Uniformity` for each text: the bases are compared with the uniform by Kolmogorov and
+    Smirnov's test over all pairs, the tree by joint copies, since there the descendants of one model repeat each other.
+    All these tests are read together, with Holm's correction, at `level`. The actual size at a nominal 0.05 is reported
+    and not judged.
     """
-    measured = evidence.measurement(measurement)
+    measured = {text: Uniformity(**found) for text, found in evidence.measurement(measurement).items()}
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
     names, tests, words, fewest = [], [], [], np.inf
     for text, found in measured.items():
-        blocks = np.array([blocks for _, _, blocks in found["bases"]], dtype=float)
+        blocks = np.array([blocks for _, _, blocks in found.bases], dtype=float)
         if not blocks.size:
             return Verdict(NOT_RUN, "", f"no pair of bases was run on {text}")
         aggregate = np.array([pvalues.fisher(row) for row in blocks])
         results = {
             "bases, per block": calibration.ks_uniform(blocks.ravel()).p,
             "bases, aggregated": calibration.ks_uniform(aggregate).p,
-            "tree, per block": found["tree"]["blocks"],
-            "tree, aggregated": found["tree"]["aggregated"],
+            "tree, per block": found.tree["blocks"],
+            "tree, aggregated": found.tree["aggregated"],
         }
         names += [f"{text}: {name}" for name in results]
         tests += list(results.values())
         fewest = min(fewest, len(blocks))
         words.append(
             f"{text}: KS p = {results['bases, per block']:.2g} over {blocks.size:,} blocks of {len(blocks)} pairs, "
-            f"{results['bases, aggregated']:.2g} aggregated; a level of 0.05 is worth {found['size']:.4f} a block"
+            f"{results['bases, aggregated']:.2g} aggregated; actual size at 0.05 {found.size:.4f} a block"
         )
     adjusted = pvalues.holm(np.log10(np.maximum(tests, 1e-300)))
     rejected = [name for name, value in zip(names, adjusted, strict=True) if value <= np.log10(level)]

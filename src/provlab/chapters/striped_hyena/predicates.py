@@ -16,7 +16,7 @@ def taken_tensors_found(
     Pairs with a tensor named in `beyond`, of a kind that the paper's table does not have, are counted and reported, and
     do not decide.
     """
-    runs = [run for run in (Sharing(**row) for row in evidence.measurement(measurement)) if run.axis == axis]
+    runs = [run for run in evidence.records(measurement, Sharing) if run.axis == axis]
     related = [run for run in runs if run.related]
     if not related or len(related) == len(runs):
         return Verdict(NOT_RUN, "", "it takes a hybrid against its parent, and one against an unrelated model")
