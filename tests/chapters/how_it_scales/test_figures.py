@@ -1,19 +1,19 @@
 """Pictures of costs."""
 
-import pandas as pd
+from dataclasses import replace
+
 import pytest
 
-from provlab.chapters.how_it_scales.figures import Bill, bills, growth
+from provlab.chapters.how_it_scales.figures import bills, growth
+from provlab.chapters.how_it_scales.measure import Bill
 from provlab.errors import InputError
+from provlab.fullsize.matching_speed import Timing
 
-TIMES = pd.DataFrame(
-    [
-        {"kind": kind, "way": way, "n": n, "seconds": factor * n**2 / 1e6}
-        for kind in ("independent", "noisy copy")
-        for way, factor in (("provlab", 1.0), ("reference", 20.0))
-        for n in (256, 512, 1024)
-    ]
-)
+TIMES = [
+    Timing(kind, n, n, 64, ours=n**2 / 1e6, reference=20 * n**2 / 1e6, error=0.0, certified=True)
+    for kind in ("independent", "noisy copy")
+    for n in (256, 512, 1024)
+]
 EXPONENTS = {(kind, way): 2.0 for kind in ("independent", "noisy copy") for way in ("provlab", "reference")}
 
 
@@ -25,12 +25,12 @@ def test_growth_says_the_ratio_at_the_largest_size():
 
 def test_seconds_must_be_positive():
     with pytest.raises(InputError, match="positive"):
-        growth(TIMES.assign(seconds=0.0), exponents=EXPONENTS)
+        growth([replace(TIMES[0], ours=0.0), *TIMES], exponents=EXPONENTS)
 
 
-def test_a_column_is_missing():
-    with pytest.raises(InputError, match="needs the columns"):
-        growth(TIMES.drop(columns="way"), exponents=EXPONENTS)
+def test_growth_needs_timings():
+    with pytest.raises(InputError, match="nothing to draw"):
+        growth([], exponents=EXPONENTS)
 
 
 def test_bills_are_read_out():

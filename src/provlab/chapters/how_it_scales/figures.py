@@ -1,55 +1,56 @@
-"""How costs grow: seconds against size for two ways of doing one thing, and hours by what they go to."""
+"""How costs grow: seconds against size for two ways of one thing, hours by what they go to, and tables of both."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from provlab.chapters.how_it_scales.measure import WAYS, Bill, BytesRead, Estimated
+from provlab.fullsize.cost import Cost
+from provlab.fullsize.matching_speed import Timing
+from provlab.fullsize.rehearsal import duration
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.numbers import format_ratio
+from provlab.plots.numbers import format_count, format_ratio
 from provlab.plots.style import require, styled
+from provlab.plots.tables import Table, table
 
-# ours, and what it is held against; further ways take the other lines
-_WAYS = (("#009E73", "o", "-"), (style.MUTED, "s", "--"), ("#CC79A7", "^", "-."))
+# colour, marker and line of ours, and of what it is compared with
+_LINES = (("#009E73", "o", "-"), (style.MUTED, "s", "--"))
 # what time goes to: a colour and a hatch each
 _PARTS = (("#56B4E9", "///"), ("#E69F00", ""), ("#009E73", "..."), ("#CC79A7", "xx"))
 
 
 @styled
-def growth(times: pd.DataFrame, *, exponents: Mapping[tuple[str, str], float], caption: str = "") -> Figure:
+def growth(timings: Sequence[Timing], *, exponents: Mapping[tuple[str, str], float], caption: str = "") -> Figure:
     """Draw seconds against size on logarithmic axes, one panel a kind of rows, one line a way.
 
     Parameters
     ----------
-    times
-        Columns kind, way, n, seconds; the first way is ours.
+    timings
+        Of both ways.
     exponents
         (kind, way) -> fitted growth, written at the line.
     """
-    require({"kind", "way", "n", "seconds"} <= set(times.columns), "times: needs the columns kind, way, n, seconds")
-    require(len(times) and (times["seconds"] > 0).all(), "times: seconds must be positive numbers")
-    kinds, ways = list(dict.fromkeys(times["kind"])), list(dict.fromkeys(times["way"]))
-    require(len(ways) <= len(_WAYS), f"times: at most {len(_WAYS)} ways can be told apart")
+    require(timings, "timings: nothing to draw")
+    seconds = [getattr(timing, field) for timing in timings for field in WAYS.values()]
+    require(min(seconds) > 0, "timings: seconds must be positive numbers")
+    kinds = list(dict.fromkeys(timing.kind for timing in timings))
     figure = style.canvas(2.7)
     panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
-    told = []
+    ratios = []
     for axes, kind in zip(panels, kinds, strict=True):
-        ends = {}
-        sizes = sorted(set(times.loc[times["kind"] == kind, "n"]))
-        for way, (color, marker, line) in zip(ways, _WAYS, strict=False):
-            data = times[(times["kind"] == kind) & (times["way"] == way)].sort_values("n")
-            if data.empty:
-                continue
-            axes.plot(data["n"], data["seconds"], marker + line, color=color, markersize=4)
-            ends[way] = float(data["seconds"].iloc[-1])
-            middle = data.iloc[len(data) // 2]
-            above = way != ways[0]
+        of_kind = sorted((timing for timing in timings if timing.kind == kind), key=lambda timing: timing.rows)
+        sizes = [timing.rows for timing in of_kind]
+        middle = len(sizes) // 2
+        for (way, field), (color, marker, line) in zip(WAYS.items(), _LINES, strict=True):
+            values = [getattr(timing, field) for timing in of_kind]
+            axes.plot(sizes, values, marker + line, color=color, markersize=4)
+            above = field == "reference"  # the slower way is named above its line, ours below
             axes.annotate(
                 f"{way}\n$n^{{{exponents[kind, way]:.1f}}}$",
-                (middle["n"], middle["seconds"]),
+                (sizes[middle], values[middle]),
                 xytext=(-6, 5) if above else (6, -5),
                 textcoords="offset points",
                 ha="right" if above else "left",
@@ -64,13 +65,11 @@ def growth(times: pd.DataFrame, *, exponents: Mapping[tuple[str, str], float], c
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlim(sizes[0] * 0.55, sizes[-1] * 1.8)
         style.value_grid(axes, "y")
-        if len(ends) > 1:
-            ratio = ends[ways[1]] / ends[ways[0]]
-            told.append(f"{format_ratio(ratio)} at {sizes[-1]:,} {kind} rows")
-    low, high = times["seconds"].min(), times["seconds"].max()
-    panels[0].set_ylim(low / 6, high * 6)
+        ratios.append(f"{format_ratio(of_kind[-1].ratio)} at {sizes[-1]:,} {kind} rows")
+    panels[0].set_ylim(min(seconds) / 6, max(seconds) * 6)
     panels[0].set_ylabel("CPU seconds")
-    text = f"{ways[1]} over {ways[0]}: {', '.join(told)}." if told else ""
+    ours, reference = WAYS
+    text = f"{reference} over {ours}: {', '.join(ratios)}."
     return Figure(
         figure,
         f"{caption} {text}".strip(),
@@ -78,23 +77,57 @@ def growth(times: pd.DataFrame, *, exponents: Mapping[tuple[str, str], float], c
     )
 
 
-@dataclass(frozen=True)
-class Bill:
-    """What a study costs somewhere.
+def timing_table(timings: Sequence[Timing], *, caption: str) -> Table:
+    """Both ways side by side."""
+    rows = [
+        {
+            "rows": f"{timing.kind}, {timing.rows:,}",
+            "provlab": f"{timing.ours:.3f} s",
+            "reference": f"{timing.reference:.3f} s",
+            "ratio": format_ratio(timing.ratio),
+            "certified": "yes" if timing.certified else "no",
+            "gap per row": f"{timing.error:.0e}".replace("-", "\N{NON-BREAKING HYPHEN}"),
+        }
+        for timing in timings
+    ]
+    return table(pd.DataFrame(rows), caption=caption)
 
-    Attributes
-    ----------
-    label
-        Where; a second line may say that it was not run.
-    seconds
-        What the time goes to -> seconds by the clock.
-    at_most
-        Seconds of the whole in the worst case, drawn as a thin line beyond the bar.
-    """
 
-    label: str
-    seconds: Mapping[str, float]
-    at_most: float
+def thread_table(threads: Mapping[int, Cost], *, caption: str) -> Table:
+    """What the same matching costs by number of threads, one of them among the numbers."""
+    rows = [
+        {
+            "threads": count,
+            "by the clock": f"{cost.seconds:.2f} s",
+            "CPU": f"{cost.cpu_seconds:.2f} s",
+            "as fast as one thread": format_ratio(threads[1].seconds / cost.seconds),
+        }
+        for count, cost in threads.items()
+    ]
+    return table(pd.DataFrame(rows), caption=caption)
+
+
+def byte_table(read: BytesRead, *, caption: str) -> Table:
+    """Bytes read by each way, and how many times each byte that is needed."""
+    rows = [
+        {"way": way, "bytes of tensors": format_count(n), "times what is needed": f"{n / read.needed:.2f}"}
+        for way, n in read.record().items()
+    ]
+    return table(pd.DataFrame(rows), caption=caption)
+
+
+def estimate_table(checks: Sequence[Estimated], *, caption: str) -> Table:
+    """Estimates beside measurements."""
+    rows = [
+        {
+            "what": check.what,
+            "estimated": " to ".join(map(duration, check.estimated)),
+            "measured": duration(check.measured),
+            "measured / estimated": " to ".join(f"{check.measured / s:.2f}" for s in reversed(check.estimated)),
+        }
+        for check in checks
+    ]
+    return table(pd.DataFrame(rows), caption=caption)
 
 
 @styled
