@@ -4,15 +4,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
+from provlab.chapters.olmo_seeds.measure import OWN_SEEDS, SAME_START
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
 from provlab.plots.style import require, styled
 
-# what the two kinds of pairs share: colour, marker, and the side of the budget on which they stand
+# of the two kinds of pairs: colour, marker, and the side of the budget on which they stand
 STARTS = {
-    "own seeds": (style.INDEPENDENT, "o", -1),
-    "same initialisation": (style.DEPENDENT, "D", 1),
+    OWN_SEEDS: (style.INDEPENDENT, "o", -1),
+    SAME_START: (style.DEPENDENT, "D", 1),
 }
 _APART = 1.16  # factor by which a kind of pair stands beside its budget
 _SPREAD = 0.7  # by which power of that factor points are spread

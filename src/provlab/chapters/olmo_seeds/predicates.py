@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from provlab.chapters.shared import calibration
+from provlab.chapters.olmo_seeds.measure import Budget, log10_uniformity
 from provlab.inference import pvalues
 from provlab.publishing.evidence import FAILS, NOT_RUN, Evidence, Verdict, judge
 
@@ -20,30 +20,30 @@ def seeds_independent(
     have found something: of every two runs from one initialisation some statistic must reject, Holm over all statistics
     and pairs. PERMTEST is read there by the Fisher aggregate of its blocks, as its own p-value is 1/(T+1) at best.
     """
-    budgets = evidence.measurement(measurement)
+    budgets = evidence.records(measurement, Budget)
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
     for budget in budgets:
-        pairs = budget["independent"]
-        if len(pairs) < enough or not budget["same_start"]:
+        pairs = budget.independent
+        if len(pairs) < enough or not budget.same_start:
             return Verdict(NOT_RUN, "", f"{len(pairs)} pairs a budget; {enough} and a control are asked for")
         if len({model for pair in pairs for model in pair}) < 2 * len(pairs):
             return Verdict(FAILS, "", "pairs of a budget share a model, so their p-values are not independent")
     values = {name: _by_pair(evidence, name) for name in statistics}
-    wanted = {tuple(pair) for budget in budgets for key in ("independent", "same_start") for pair in budget[key]}
+    wanted = {tuple(pair) for budget in budgets for pair in (*budget.independent, *budget.same_start)}
     if lost := [f"{name} of {pair[0]} and {pair[1]}" for name in statistics for pair in wanted - set(values[name])]:
         return Verdict(FAILS, "", f"{len(lost)} comparisons have no value, {min(lost)} among them")
 
     asked = [(name, budget) for name in statistics for budget in budgets]
-    rows = [[values[name][tuple(pair)] for pair in budget["independent"]] for name, budget in asked]
+    rows = [[values[name][tuple(pair)] for pair in budget.independent] for name, budget in asked]
     uniform = np.array([_log10_uniformity(evidence, some) for some in rows])
     adjusted = pvalues.holm(uniform)
     off = [
-        f"{name} at {budget['tokens']:,} tokens"
+        f"{name} at {budget.tokens:,} tokens"
         for (name, budget), log10_p in zip(asked, adjusted, strict=True)
         if log10_p <= np.log10(level)
     ]
 
-    control = [tuple(pair) for budget in budgets for pair in budget["same_start"]]
+    control = [tuple(pair) for budget in budgets for pair in budget.same_start]
     log10_p = np.array([[_strongest(values[name][pair]) for pair in control] for name in statistics])
     rejected = (pvalues.holm(log10_p.ravel()) <= np.log10(level)).reshape(log10_p.shape)
     missed = int((~rejected.any(axis=0)).sum())
@@ -72,13 +72,12 @@ def _by_pair(evidence: Evidence, statistic: str) -> dict[tuple[str, str], pd.Ser
 
 def _log10_uniformity(evidence: Evidence, rows: Sequence[pd.Series]) -> float:
     """log10 p of the uniformity of the pairs' p-values, on PERMTEST's own grid where they come from one."""
-    log10_p = np.array([row["log10_p"] for row in rows], dtype=float)
+    n_permutations = None
     if "fisher_log10_p" in rows[0]["detail"]:
         unit = evidence.store.get(rows[0]["keys"][0])
         assert unit is not None
-        grid = calibration.discrete_uniform_excess(10.0**log10_p, int(unit["parameters"]["n_permutations"]))
-        return float(np.log10(grid.p_two_sided))
-    return float(np.log10(calibration.ks_uniform(log10_p).p))
+        n_permutations = int(unit["parameters"]["n_permutations"])
+    return log10_uniformity([row["log10_p"] for row in rows], n_permutations)
 
 
 def _strongest(row: pd.Series) -> float:
