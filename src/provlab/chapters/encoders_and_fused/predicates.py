@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from provlab.chapters.encoders_and_fused.measure import Roles
 from provlab.inference import pvalues
 from provlab.publishing.evidence import FAILS, NOT_RUN, Evidence, Verdict, judge, log10_words
 
@@ -22,9 +23,9 @@ def found_by_each(
     The measurement names base, child and strangers; strangers may be each other's relatives, so only their pairs with
     base and child are controls. Holm runs over these and the pair itself, for each statistic.
     """
-    roles = evidence.measurement(measurement)
-    pair = (roles["base"], roles["child"])
-    controls = [(one, stranger) for stranger in roles["strangers"] for one in pair]
+    roles = Roles(**evidence.measurement(measurement))
+    pair = (roles.base, roles.child)
+    controls = [(one, stranger) for stranger in roles.strangers for one in pair]
     words: list[str] = []
     problems: list[tuple[bool, str]] = []
     for name in statistics:

@@ -46,9 +46,7 @@ def one_block_of_weights(weights: Matrix) -> dict[str, pd.DataFrame]:
     """The first 32 weights in order of size, as trained and as read back from 4 and from 2 bits: x is the rank."""
     order = np.argsort(weights.ravel()[:32])
     stored = {"as trained": weights, **{f"{bits} bits": quantised(weights, bits) for bits in (4, 2)}}
-    return {
-        name: pd.DataFrame({"x": np.arange(1, 33), "y": copy.ravel()[:32][order]}) for name, copy in stored.items()
-    }
+    return {name: pd.DataFrame({"x": np.arange(1, 33), "y": copy.ravel()[:32][order]}) for name, copy in stored.items()}
 
 
 def table2(frame: pd.DataFrame, roles: Roles, statistics: Sequence[str]) -> pd.DataFrame:
@@ -63,9 +61,7 @@ def table2(frame: pd.DataFrame, roles: Roles, statistics: Sequence[str]) -> pd.D
             "published model": line["theta_2"],
             "p of phi_U, published": line["p_U"],
             "our model": other,
-            **{
-                f"{name}: ours, log10 p": ours.get((frozenset((roles.base, other)), name), "") for name in statistics
-            },
+            **{f"{name}: ours, log10 p": ours.get((frozenset((roles.base, other)), name), "") for name in statistics},
         }
         for line, other in zip(published_table("independence_table2"), roles.models[1:], strict=False)
     )

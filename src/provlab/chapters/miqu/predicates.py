@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
+from provlab.chapters.miqu.measure import Roles
 from provlab.inference import pvalues
 from provlab.publishing.evidence import FAILS, NOT_RUN, Evidence, Verdict, judge, log10_words
 
@@ -13,22 +14,20 @@ def derives_from(evidence: Evidence, measurement: str, statistic: str, log10_p: 
 
     The roles are named by the measurement and not read from known origins, as nobody vouches for a leak's.
     """
-    roles = evidence.measurement(measurement)
-    names = [roles["base"], roles["leak"], *roles["controls"]]
+    roles = Roles(**evidence.measurement(measurement))
     rows = evidence.pairs[evidence.pairs["statistic"] == statistic]
     found = {frozenset((row["a"], row["b"])): float(row["log10_p"]) for _, row in rows.iterrows() if not row["error"]}
-    wanted = [
-        frozenset(pair) for pair in combinations(names, 2)
-    ]  # the first is base and leak, each other has a control
-    if not roles["controls"] or not set(names) <= set(rows["a"]) | set(rows["b"]):
+    # the first pair is base and leak, each other has a control
+    wanted = [frozenset(pair) for pair in combinations(roles.models, 2)]
+    if not roles.controls or not set(roles.models) <= set(rows["a"]) | set(rows["b"]):
         return Verdict(NOT_RUN, "", "the leak, its base and a control were not compared")
     if failed := sum(pair not in found for pair in wanted):
         return Verdict(FAILS, f"{len(found)} pairs compared", f"{failed} pairs could not be compared")
     values = np.array([found[pair] for pair in wanted])
     rejected = pvalues.holm(values) <= np.log10(level)
     ours = (
-        f"{roles['leak']} against {roles['base']}: {log10_words(values[0])}; "
-        f"{len(values) - 1} pairs with {' or '.join(roles['controls'])}: smallest {log10_words(values[1:].min())}"
+        f"{roles.leak} against {roles.base}: {log10_words(values[0])}; "
+        f"{len(values) - 1} pairs with {' or '.join(roles.controls)}: smallest {log10_words(values[1:].min())}"
     )
     problems = [
         (bool(values[0] >= log10_p), f"the leak and its base are not below {log10_p:g}"),
