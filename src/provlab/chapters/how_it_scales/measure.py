@@ -16,7 +16,7 @@ from provlab.fullsize.cost import Cost, measure
 from provlab.fullsize.matching_speed import Timing
 from provlab.fullsize.planning import Estimate, estimate
 from provlab.fullsize.rates import Rates
-from provlab.fullsize.rehearsal import Rehearsal, rehearse
+from provlab.fullsize.rehearsal import Kind, Rehearsal, rehearse
 from provlab.models.counting import counting
 from provlab.statistics.base import Model, Options
 
@@ -92,9 +92,9 @@ def bytes_read(models: Sequence[str], *, seed: int) -> BytesRead:
 
 def rehearsals(shape: str, pruned_shape: str, blocks: int, *, seed: int) -> dict[str, Rehearsal]:
     """Rehearse phi_U on an independent pair and a noisy copy, and phi_MATCH on a pruned one if a shape is given."""
-    done = {
-        kind: rehearse(shape, kind, blocks=blocks, noise=0.5, seed=seed)
-        for kind in tqdm(("independent", "noisy"), desc=shape)
+    kinds: tuple[Kind, ...] = ("independent", "noisy")
+    done: dict[str, Rehearsal] = {
+        kind: rehearse(shape, kind, blocks=blocks, noise=0.5, seed=seed) for kind in tqdm(kinds, desc=shape)
     }
     if pruned_shape:
         done["pruned"] = rehearse(pruned_shape, "pruned", statistic="phi_match", blocks=blocks, noise=0.5, seed=seed)

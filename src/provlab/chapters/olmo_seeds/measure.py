@@ -42,6 +42,11 @@ class Budget:
     independent: list[Pair]
     same_start: list[Pair]
 
+    @classmethod
+    def read(cls, tokens: int, independent: Sequence[Sequence[str]], same_start: Sequence[Sequence[str]]) -> "Budget":
+        """Make it from its record, in which JSON has lists for pairs."""
+        return cls(tokens, [(a, b) for a, b in independent], [(a, b) for a, b in same_start])
+
 
 def budgets(runs: str, reruns: str, n_budgets: int, n_pairs: int) -> list[Budget]:
     """Name the pairs at each budget: run 1 and run n + 1, run 2 and run n + 2, ...; run 1 and rerun 1, ..."""
@@ -298,5 +303,5 @@ def nearest_partners(stages: Sequence[Budget], n_pairs: int, *, seed: int, devic
                     "gate activations on one input": (active, rerun.weights["gate"][block] @ entered),
                     "hidden activations": (run.active["hidden"][block], rerun.active["hidden"][block]),
                 }
-                rows += [{"view": view, "tokens": stage.tokens, **partners(*two)} for view, two in views.items()]
+                rows += [{"view": view, "tokens": stage.tokens, **partners(a, b)} for view, (a, b) in views.items()]
     return pd.DataFrame(rows).groupby(["view", "tokens"], sort=False).mean().reset_index()

@@ -20,7 +20,7 @@ def seeds_independent(
     have found something: of every two runs from one initialisation some statistic must reject, Holm over all statistics
     and pairs. PERMTEST is read there by the Fisher aggregate of its blocks, as its own p-value is 1/(T+1) at best.
     """
-    budgets = evidence.records(measurement, Budget)
+    budgets = evidence.records(measurement, Budget.read)
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
     for budget in budgets:
         pairs = budget.independent
@@ -29,12 +29,12 @@ def seeds_independent(
         if len({model for pair in pairs for model in pair}) < 2 * len(pairs):
             return Verdict(FAILS, "", "pairs of a budget share a model, so their p-values are not independent")
     values = {name: _by_pair(evidence, name) for name in statistics}
-    wanted = {tuple(pair) for budget in budgets for pair in (*budget.independent, *budget.same_start)}
+    wanted = {pair for budget in budgets for pair in (*budget.independent, *budget.same_start)}
     if lost := [f"{name} of {pair[0]} and {pair[1]}" for name in statistics for pair in wanted - set(values[name])]:
         return Verdict(FAILS, "", f"{len(lost)} comparisons have no value, {min(lost)} among them")
 
     asked = [(name, budget) for name in statistics for budget in budgets]
-    rows = [[values[name][tuple(pair)] for pair in budget.independent] for name, budget in asked]
+    rows = [[values[name][pair] for pair in budget.independent] for name, budget in asked]
     uniform = np.array([_log10_uniformity(evidence, some) for some in rows])
     adjusted = pvalues.holm(uniform)
     off = [
@@ -43,7 +43,7 @@ def seeds_independent(
         if log10_p <= np.log10(level)
     ]
 
-    control = [tuple(pair) for budget in budgets for pair in budget.same_start]
+    control = [pair for budget in budgets for pair in budget.same_start]
     log10_p = np.array([[_strongest(values[name][pair]) for pair in control] for name in statistics])
     rejected = (pvalues.holm(log10_p.ravel()) <= np.log10(level)).reshape(log10_p.shape)
     missed = int((~rejected.any(axis=0)).sum())
