@@ -243,6 +243,18 @@ def test_a_real_death_of_the_kernel_is_said(project):
     assert [found.name for found in output.parent.iterdir()] == ["tree.failed.ipynb"]
 
 
+def test_a_kernel_that_is_done_says_nothing_when_it_ends(project, capfd):
+    """Its last message, to which papermill waits for the answer, keeps it busy for a second after that."""
+    busy = (
+        "import time\nhandlers = get_ipython().kernel.shell_handlers\nanswer = handlers['kernel_info_request']\n"
+        "async def slow(*message):\n    await answer(*message)\n    time.sleep(1)\n"
+        "handlers['kernel_info_request'] = slow"
+    )
+    path = write(project / "notebooks" / "tree.ipynb", busy)
+    runner.run(path, {}, project / "book" / "tree.ipynb", progress=False)
+    assert "KeyboardInterrupt" not in "".join(capfd.readouterr())
+
+
 def test_nothing_runs_before_everything_is_checked(project, executed):
     path, output = runner.find_notebook("tree"), project / "book" / "tree.ipynb"
     for given in ({"sede": 1}, {"seed": "one"}):

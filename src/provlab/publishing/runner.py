@@ -9,6 +9,7 @@ notebook can reach are the same, the page is up to date.
 import multiprocessing
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,6 +20,7 @@ from typing import Any
 import nbformat
 import papermill
 import yaml
+from jupyter_client import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from tqdm import tqdm
 
@@ -184,6 +186,7 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
                 progress_bar=progress,
                 log_output=False,
                 extra_arguments=["--log-level=ERROR"],  # of the kernel, which else warns on the user's terminal
+                **_without_a_last_interrupt(),
             )
         except papermill.PapermillExecutionError as error:
             os.replace(temporary, failed)
@@ -199,6 +202,26 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
         notebook = nbformat.read(temporary, as_version=4)
         notebook.metadata["provlab"] = {"stamp": made_from}
         nbformat.write(notebook, temporary)
+
+
+def _without_a_last_interrupt() -> dict[str, Any]:
+    """Settings of nbclient with which a kernel is interrupted at the end only if one of its cells is running.
+
+    jupyter_client interrupts every kernel before it asks it to end. One that has run all its cells may still be busy
+    with its last message, and reports the interrupt as an error on the user's terminal.
+    """
+    running = threading.Event()
+
+    class Manager(AsyncKernelManager):
+        async def _async_interrupt_kernel(self) -> None:
+            if running.is_set() or not self.shutting_down:
+                await super()._async_interrupt_kernel()
+
+    return {
+        "kernel_manager_class": Manager,
+        "on_cell_execute": lambda **_: running.set(),
+        "on_cell_executed": lambda **_: running.clear(),
+    }
 
 
 @dataclass(frozen=True)
