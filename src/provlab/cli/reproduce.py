@@ -31,7 +31,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         _ask(plan)
     if plan.zoo:
         zoo.build(edition=plan.zoo["edition"])
-    ran = runner.run_plan(plan, Path(arguments.output), force=arguments.force)
+    ran = runner.run_plan(plan, Path(arguments.output), force=arguments.force, say=print)
     Store(provenance.results_root()).mark_current(plan.profile)
     print(
         f"{ran} of {len(plan.experiments)} notebooks ran"

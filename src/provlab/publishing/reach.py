@@ -11,10 +11,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 
-from provlab.files import digest, sha256_file
+from provlab.files import sha256_file
 from provlab.zoo.codehash import parsed, tree_digest
 
 PACKAGE = "provlab"
@@ -101,7 +101,7 @@ def modules(root: Path) -> dict[str, Path]:
     return found
 
 
-def reached(code: str, chapters: Collection[str] | None, root: Path | None = None) -> dict[str, str]:
+def reached(code: str, chapters: Collection[str] | None, root: Path) -> dict[str, str]:
     """Hashes of all that a notebook's code can reach.
 
     Parameters
@@ -112,14 +112,13 @@ def reached(code: str, chapters: Collection[str] | None, root: Path | None = Non
         Chapters whose files count though they are looked up by name only, at run time: the notebook's own. None: all,
         for a page that shows what others found.
     root
-        The package's folder, if it is not the installed one.
+        The package's folder.
 
     Returns
     -------
     dict
         Dotted name of a module, or path of a data file in the package, to its hash.
     """
-    root = root or Path(str(resources.files(PACKAGE)))
     known = modules(root)
 
     def counts(name: str) -> bool:
@@ -161,8 +160,3 @@ def _named(files: Mapping[str, Path], words: frozenset[str]) -> set[str]:
         found |= fresh
         words = words.union(*(_words(files[name].read_text(encoding="utf-8")) for name in fresh))
     return found
-
-
-def reach_digest(code: str, chapters: Collection[str] | None, root: Path | None = None) -> str:
-    """Return one hash of all that `reached` finds."""
-    return digest(reached(code, chapters, root))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError
 from provlab.files import atomic_file, digest
 from provlab.publishing.experiment import check_type, checked_profile, is_stored
-from provlab.publishing.reach import reach_digest
+from provlab.publishing.reach import reached
 
 # what an annotation in a parameters cell may be; no expression is ever evaluated
 TYPES: dict[str, Any] = {
@@ -43,7 +44,7 @@ TYPES: dict[str, Any] = {
     "list[float]": list[float],
 }
 
-
+LIBRARY = Path(str(resources.files("provlab")))
 FINISHES = "run.finish()"  # the call with which an experiment leaves its records
 
 # what nbformat and papermill raise on a file that is no notebook
@@ -136,8 +137,8 @@ def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
     cells = [[cell.cell_type, cell.source, cell.metadata.get("tags", [])] for cell in notebook.cells]
     code = _code(notebook)
     # an experiment judges its own claims; what is none shows those of all
-    reached = reach_digest(code, {path.stem} if FINISHES in code else None)
-    return digest([cells, dict(parameters), reached, provenance.versions(), inputs])
+    library = reached(code, {path.stem} if FINISHES in code else None, LIBRARY)
+    return digest([cells, dict(parameters), library, provenance.versions(), inputs])
 
 
 def _code(notebook: nbformat.NotebookNode) -> str:
@@ -311,7 +312,7 @@ def _records_are_there(path: Path, profile: str) -> bool:
     return FINISHES not in _code(nbformat.read(path, as_version=4)) or is_stored(path.stem, profile)
 
 
-def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[str], None] = print) -> int:
+def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[str], None]) -> int:
     """Run every notebook of a plan that is not up to date; return how many ran.
 
     Several at a time if the plan says so. When one fails, those that run are waited for, their pages stay, and no

@@ -16,7 +16,7 @@ STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 1.15, 92  # inches, inches, 
 
 
 @styled
-def scoreboard(claims: Sequence[Mapping[str, Any]], *, caption: str = "") -> Figure:
+def scoreboard(claims: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw one line a claim: sign and word, and the sentence; values and reasons are for the table of the book.
 
     Parameters
@@ -56,7 +56,7 @@ def scoreboard(claims: Sequence[Mapping[str, Any]], *, caption: str = "") -> Fig
         f"{count} {'hold' if word == 'holds' else word.replace('fails', 'fail')}" for word, count in counts.items()
     )
     told = "; ".join(f"{name} {status}" for name, status, _ in rows)
-    return Figure(figure, f"{caption} Of {len(rows)} claims: {text}.".strip(), f"Scoreboard of claims: {told}.")
+    return Figure(figure, f"Of {len(rows)} claims: {text}.", f"Scoreboard of claims: {told}.")
 
 
 def _text(value: object) -> str:
