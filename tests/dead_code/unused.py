@@ -40,11 +40,15 @@ def reasons(allowed: str) -> dict[str, str]:
 
 
 def faults(found: Mapping[str, str], allowed: str) -> list[str]:
-    """What was found beyond what is allowed, and what the list allows in vain or without a reason."""
+    """What was found beyond what is allowed, and what the list allows in vain or without a reason.
+
+    What is listed as "to go" may go at any time.
+    """
     listed = reasons(allowed)
+    vain = sorted(name for name in listed.keys() - found.keys() if listed[name] != "to go")
     return [
         *(line for name, line in found.items() if name not in listed),
-        *(f"{name} is used, or gone: strike it out of the list" for name in sorted(listed.keys() - found.keys())),
+        *(f"{name} is used, or gone: strike it out of the list" for name in vain),
         *(f"{name} is listed without a reason" for name, reason in listed.items() if not reason),
     ]
 
