@@ -15,10 +15,14 @@ from provlab.errors import InputError
 from provlab.inference.pvalues import (
     benjamini_hochberg,
     benjamini_yekutieli,
+    distance_at,
+    distances,
     fisher,
+    fisher_threshold,
     holm,
     in_words,
     log10_floor,
+    log10_p_correlation,
     log10_p_spearman,
     spearman,
 )
@@ -85,6 +89,49 @@ def test_t_tail_down_to_minus_fifty_thousand():
         reached.append(reference)
         assert log10_p_spearman(distance, wide) == pytest.approx(reference, abs=1e-9)
     assert log10_floor(wide) < min(reached) < -50_000
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater"])
+@pytest.mark.parametrize("n", [1, 2, 3, 14, 256, 11008])
+def test_an_array_of_distances_has_the_p_values_of_each(n, alternative):
+    """From p = 1 through the bulk and the series to the floor, at both ends; single values are held to mpmath above."""
+    largest = (n**3 - n) // 3
+    near_0 = np.concatenate([np.geomspace(1e-9, 0.5, 60), 0.5 - np.geomspace(1e-6, 0.4, 20)])
+    D = np.unique((np.concatenate([[0.0, 1.0], near_0, 1 - near_0]) * largest).astype(np.int64) // 2 * 2)
+    one_by_one = [log10_p_spearman(int(d), n, alternative) for d in D]
+    assert_allclose(log10_p_spearman(D, n, alternative), one_by_one, rtol=1e-13, atol=1e-9)
+    table = log10_p_spearman(np.stack([D, D[::-1]]), n, alternative)
+    assert table.shape == (2, len(D))
+    assert_array_equal(table[0], log10_p_spearman(D, n, alternative))
+    if n > 200:
+        assert min(one_by_one) == log10_floor(n, alternative)
+        assert sum(value < -260 for value in one_by_one) > 20  # the series has been there
+
+
+def test_distances_of_many_permutations():
+    rng = np.random.default_rng(0)
+    a, b = (np.stack([rng.permutation(50) for _ in range(6)]).reshape(2, 3, 50) for _ in range(2))
+    for i, j in itertools.product(range(2), range(3)):
+        assert distances(a, b)[i, j] == spearman(a[i, j], b[i, j]).distance
+        assert distances(a)[i, j] == spearman(a[i, j]).distance
+    assert_array_equal(distances(a.astype(np.int32), b.astype(np.int32)), distances(a, b))
+    n = 70_000  # whose square is beyond 32 bits
+    assert distances(np.arange(n, dtype=np.int32)[::-1]) == (n**3 - n) // 3
+
+
+@pytest.mark.parametrize(("n", "level"), [(14, -2.0), (64, -8.0), (256, -400.0), (5, -9.0)])
+def test_the_distance_at_a_level_is_the_last_below_it(n, level):
+    d = distance_at(level, n)
+    assert d == 0 or log10_p_spearman(d, n) <= level
+    assert log10_p_spearman(d + 2, n) > level
+
+
+def test_a_correlation_against_scipy_and_beyond_it():
+    x, y = np.random.default_rng(1).random((2, 30))
+    reference = stats.pearsonr(x, y)
+    assert log10_p_correlation(reference.statistic, 30) == pytest.approx(math.log10(reference.pvalue), abs=1e-12)
+    # 1 - rho^2 = 0.19 to the power of 999, where stats.t.logsf is -inf: within a factor of 100
+    assert log10_p_correlation(0.9, 2000) == pytest.approx(999 * math.log10(0.19), abs=2.0)
 
 
 @pytest.mark.parametrize("n", range(1, 9))
@@ -177,11 +224,15 @@ def test_one_and_two_ranks():
         (lambda: log10_p_spearman(-2, 5), "distance is -2"),
         (lambda: log10_p_spearman(42, 5), "between 0 and 40"),
         (lambda: log10_p_spearman(0, 0), "n is 0"),
+        (lambda: log10_p_spearman(np.array([[0, 3], [8, 5]]), 5), "distance is 3"),
+        (lambda: log10_p_spearman(np.array([0, 42]), 5), "distance is 42; for n = 5 it must be even and between 0"),
         (lambda: fisher([]), "log10_p is empty"),
         (lambda: fisher([-1.0, math.nan]), "1 NaN"),
         (lambda: fisher([-1.0, -math.inf]), "never zero"),
         (lambda: fisher([-1.0, 0.5]), "at most 0"),
         (lambda: fisher([[-1.0]]), "one-dimensional"),
+        (lambda: fisher([[-1.0, math.nan]], axis=1), "1 NaN"),
+        (lambda: fisher(np.zeros((0, 3)), axis=1), "log10_p is empty"),
         (lambda: holm([math.nan]), "1 NaN"),
         (lambda: benjamini_hochberg([math.nan]), "1 NaN"),
         (lambda: benjamini_yekutieli([1.0]), "at most 0"),
@@ -214,8 +265,26 @@ def test_fisher_against_scipy_and_at_its_ends():
 
 def test_fisher_of_uniforms_is_uniform():
     p = np.random.default_rng(2).random((2000, 4))
-    combined = [10 ** fisher(row) for row in np.log10(p)]
+    combined = 10 ** fisher(np.log10(p), axis=1)
     assert stats.kstest(combined, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 4, 32, 400])
+def test_fisher_along_an_axis_is_fisher_of_each(n_blocks):
+    """From all p near 1 through the incomplete gamma function to the sum beyond it; single ones are held to mpmath."""
+    rng = np.random.default_rng(n_blocks)
+    scales = np.array([0.0, 1e-9, 1e-6, 0.1, 0.43, 3.0, 600.0 / n_blocks, 5e4 / n_blocks, 1e9])
+    table = -scales[:, None] * rng.exponential(size=(len(scales), n_blocks))
+    one_by_one = [fisher(row) for row in table]
+    assert_allclose(fisher(table, axis=1), one_by_one, rtol=1e-12, atol=1e-12)
+    assert_allclose(fisher(table.T, axis=0), one_by_one, rtol=1e-12, atol=1e-12)
+    assert_allclose(fisher(np.stack([table, table]), axis=-1), [one_by_one] * 2, rtol=1e-12, atol=1e-12)
+
+
+def test_the_threshold_is_where_fisher_reaches_its_level():
+    for level, n in itertools.product((-1.3, -20.0, -300.0), (1, 4, 32)):
+        needed = float(fisher_threshold(level, n))
+        assert fisher(np.full(n, -needed / math.log(10) / n)) == pytest.approx(level, abs=1e-9)
 
 
 def test_holm_by_hand():

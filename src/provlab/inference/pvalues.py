@@ -2,7 +2,8 @@
 
 Dependent models give p-values far below 1e-308, where a double underflows to "0.0" and where
 ``scipy.stats.t.logsf`` and ``chi2.logsf`` return -inf. A p-value is never zero, so everything here
-is computed and returned as log10 p.
+is computed and returned as log10 p. This is the one place for it: a test of many pairs, or of many
+random copies of one, gives its distances as an array and `fisher` an axis.
 
 Spearman's tail
     The statistic is the rank correlation of a matching with the identity. For permutations it is
@@ -28,7 +29,7 @@ How good the t tail is
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,8 +41,8 @@ Alternative = Literal["two-sided", "greater"]
 
 LN10 = math.log(10.0)
 
-# Below this the incomplete beta function nears underflow and its series, all terms positive, takes over.
-_SMALLEST_SAFE_BETAINC = 1e-250
+# Below this the incomplete beta and gamma functions near underflow; series, all terms positive, take over.
+_SMALLEST_SAFE = 1e-250
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,40 @@ def spearman(a: ArrayLike, b: ArrayLike | None = None, alternative: Alternative 
     return Spearman(rho, distance, n, log10_p_spearman(distance, n, alternative))
 
 
-def log10_p_spearman(distance: int, n: int, alternative: Alternative = "two-sided") -> float:
+def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:
+    """Sum of squared rank differences of many permutations at once, along the last axis.
+
+    Parameters
+    ----------
+    a, b
+        Integers, shapes (..., n) that broadcast: permutations of 0, ..., n - 1, which is not checked here. `b` defaults
+        to the identity.
+
+    Returns
+    -------
+    ndarray
+        int64, shape (...): D, as `log10_p_spearman` takes it.
+    """
+    first = np.asarray(a)
+    second = np.arange(first.shape[-1], dtype=first.dtype) if b is None else np.asarray(b)
+    return np.asarray(np.square(first - second, dtype=np.int64).sum(axis=-1))  # in 64 bits: n^2 may pass 2^31
+
+
+@overload
+def log10_p_spearman(distance: int, n: int, alternative: Alternative = "two-sided") -> float: ...
+@overload
+def log10_p_spearman(
+    distance: NDArray[np.integer], n: int, alternative: Alternative = "two-sided"
+) -> NDArray[np.float64]: ...
+def log10_p_spearman(
+    distance: int | NDArray[np.integer], n: int, alternative: Alternative = "two-sided"
+) -> float | NDArray[np.float64]:
     """log10 p of the rank correlation with sum of squared rank differences `distance`.
 
     Parameters
     ----------
     distance
-        D, an even integer between 0 (the same order) and (n^3 - n) / 3 (the reverse order).
+        D, an even integer between 0 (the same order) and (n^3 - n) / 3 (the reverse order), or an array of them.
     n
         Number of ranks, at least 1.
     alternative
@@ -108,7 +136,7 @@ def log10_p_spearman(distance: int, n: int, alternative: Alternative = "two-side
 
     Returns
     -------
-    float
+    float, or ndarray of the shape of `distance`
         Within 1e-9 of log10 of the t tail, or the floor
         2/n! (two-sided) or 1/n! (greater), whichever is larger.
 
@@ -121,24 +149,55 @@ def log10_p_spearman(distance: int, n: int, alternative: Alternative = "two-side
     -----
     Paper, Section 3.2, after Equation 2; the floor is added here.
     """
-    n, distance = int(n), int(distance)
+    n = int(n)
     if n < 1:
         raise InputError(f"n is {n}; it must be at least 1")
-    largest = (n**3 - n) // 3
-    if not 0 <= distance <= largest or distance % 2:
-        raise InputError(f"distance is {distance}; for n = {n} it must be even and between 0 and {largest}")
+    whole = n * (n * n - 1)  # rho = (whole - 6 D) / whole
+    largest = whole // 3
+    D = int(distance) if np.ndim(distance) == 0 else np.asarray(distance, dtype=np.int64)
+    impossible = (D < 0) | (largest < D) | (D % 2 != 0)
+    if np.any(impossible):
+        wrong = np.extract(impossible, D)[0]
+        raise InputError(f"distance is {wrong}; for n = {n} it must be even and between 0 and {largest}")
     if alternative not in ("two-sided", "greater"):
         raise InputError(f"alternative is {alternative!r}; it must be 'two-sided' or 'greater'")
 
-    above_middle = 2 * distance <= largest  # rho >= 0
+    above_middle = largest >= 2 * D  # rho >= 0
     if n <= 2:
-        return math.log10(0.5) if n == 2 and above_middle and alternative == "greater" else 0.0
-    two_sided = _ln_t_tail(distance, n)
-    if alternative == "two-sided":
-        return max(two_sided / LN10, log10_floor(n, "two-sided"))
-    if above_middle:
-        return max((two_sided - math.log(2.0)) / LN10, log10_floor(n, "greater"))
-    return math.log1p(-0.5 * math.exp(two_sided)) / LN10
+        log10_p = np.where(above_middle & (n == 2 and alternative == "greater"), math.log10(0.5), 0.0)
+    else:
+        part, rest = 6 * D, 2 * whole - 6 * D  # 1 - rho and 1 + rho, times whole
+        if isinstance(D, int):  # Python's quotient of integers is rounded once
+            q, rho_squared = part * rest / whole**2, (whole - part) ** 2 / whole**2
+        else:
+            q, rho_squared = (part / whole) * (rest / whole), np.square((whole - part) / whole)
+        ln_p = _ln_t_tail(np.asarray(q), np.asarray(rho_squared), n)
+        if alternative == "greater":
+            ln_p = np.where(above_middle, ln_p - math.log(2.0), np.log1p(-0.5 * np.exp(ln_p)))
+        log10_p = np.maximum(ln_p / LN10, log10_floor(n, alternative))
+    return float(log10_p) if isinstance(D, int) else log10_p
+
+
+def distance_at(log10_p: float, n: int) -> int:
+    """Return the largest D below the middle whose two-sided p is at most 10^log10_p; 0 if only a perfect match has it.
+
+    Parameters
+    ----------
+    log10_p
+        Below 0.
+    n
+        Number of ranks, at least 3.
+    """
+    low, high = 0, (n**3 - n) // 12  # D / 2, from the perfect match to the middle
+    while low < high:
+        half = (low + high + 1) // 2
+        low, high = (half, high) if log10_p_spearman(2 * half, n) <= log10_p else (low, half - 1)
+    return 2 * low
+
+
+def log10_p_correlation(rho: float, n: int) -> float:
+    """log10 of the two-sided t tail of a correlation over n >= 3 independent pairs of values; no floor, |rho| < 1."""
+    return float(_ln_t_tail(np.asarray((1.0 - rho) * (1.0 + rho)), np.asarray(rho * rho), n)) / LN10
 
 
 def in_words(p: float) -> str:
@@ -152,38 +211,41 @@ def log10_floor(n: int, alternative: Alternative = "two-sided") -> float:
     return float(math.log(ways) - special.gammaln(n + 1)) / LN10
 
 
-def _ln_t_tail(distance: int, n: int) -> float:
-    """Logarithm of the two-sided tail I_q((n - 2)/2, 1/2), q = 1 - rho^2, for n >= 3."""
-    # rho = (whole - part) / whole in integers; Python's quotient of integers is rounded once
-    part, whole = 6 * distance, n * (n * n - 1)
-    q = part * (2 * whole - part) / whole**2
-    rho_squared = (whole - part) ** 2 / whole**2
-    if q == 0.0:
-        return -math.inf
-    if rho_squared == 0.0:
-        return 0.0
+def _ln_t_tail(q: NDArray[np.float64], rho_squared: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Logarithm of the two-sided tail I_q((n - 2)/2, 1/2), q = 1 - rho^2, for n >= 3; -inf at q = 0."""
     a = (n - 2) / 2
-    tail = float(special.betainc(a, 0.5, q))
-    if tail > _SMALLEST_SAFE_BETAINC:
-        return math.log(tail)
+    tail = special.betainc(a, 0.5, q)
+    ln_tail = np.asarray(np.log(np.maximum(tail, _SMALLEST_SAFE)))
+    far = np.asarray(tail <= _SMALLEST_SAFE)
+    if not far.any():
+        return ln_tail
     # I_q(a, 1/2) = q^a (1 - q)^(1/2) / (a B(a, 1/2)) 2F1(a + 1/2, 1; a + 1; q), DLMF 8.17.8
-    ln_q = math.log1p(-rho_squared) if rho_squared < 0.5 else math.log(q)
-    series = float(special.hyp2f1(a + 0.5, 1.0, a + 1.0, q))
-    ln_beta = float(special.betaln(a, 0.5))
-    return a * ln_q + 0.5 * math.log(rho_squared) - math.log(a) - ln_beta + math.log(series)
+    q, rho_squared = q[far], rho_squared[far]
+    with np.errstate(divide="ignore"):  # ln 0 = -inf is what a perfect match has
+        ln_q = np.where(rho_squared < 0.5, np.log1p(-np.minimum(rho_squared, 0.5)), np.log(q))  # of the smaller one
+        series = special.hyp2f1(a + 0.5, 1.0, a + 1.0, q)
+        far_tail = a * ln_q + 0.5 * np.log(rho_squared) - math.log(a) - special.betaln(a, 0.5) + np.log(series)
+    ln_tail[far] = far_tail
+    return ln_tail
 
 
-def fisher(log10_p: ArrayLike) -> float:
+@overload
+def fisher(log10_p: ArrayLike, axis: None = None) -> float: ...
+@overload
+def fisher(log10_p: ArrayLike, axis: int) -> NDArray[np.float64]: ...
+def fisher(log10_p: ArrayLike, axis: int | None = None) -> float | NDArray[np.float64]:
     """Fisher's combination of independent p-values, as log10 p.
 
     Parameters
     ----------
     log10_p
-        Shape (L,), one value for each of L independent tests.
+        Shape (L,), one value for each of L independent tests; with `axis` any shape.
+    axis
+        Along which the L tests of one combination lie.
 
     Returns
     -------
-    float
+    float, or ndarray without that axis
         log10 of P(chi^2 with 2L degrees of freedom > -2 sum ln p).
 
     Raises
@@ -198,15 +260,33 @@ def fisher(log10_p: ArrayLike) -> float:
 
     With even degrees of freedom the tail is finite: exp(-y) sum_{j<L} y^j / j!, y = -sum ln p.
     """
-    values = _log10_p(log10_p, "log10_p")
+    values = _log10_p(log10_p, "log10_p", any_shape=axis is not None)
     if values.size == 0:
         raise InputError("log10_p is empty; Fisher's method needs at least one p-value")
-    y = -math.fsum(values) * LN10
-    if y == 0.0:
-        return 0.0
-    j = np.arange(values.size)
-    tail = -y + float(special.logsumexp(j * math.log(y) - special.gammaln(j + 1.0)))
-    return min(tail / LN10, 0.0)
+    if axis is None:
+        y = -math.fsum(values) * LN10
+        return min(float(_ln_finite_sum(np.float64(y), values.size)) / LN10, 0.0) if y else 0.0
+    L = values.shape[axis]
+    sums = np.asarray(-values.sum(axis=axis) * LN10)
+    # of many combinations only those beyond the incomplete gamma function are summed: that takes ten times as long
+    tail = special.gammaincc(L, sums)
+    ln_tail = np.log(np.maximum(tail, _SMALLEST_SAFE))
+    far = tail <= _SMALLEST_SAFE
+    if far.any():
+        ln_tail[far] = _ln_finite_sum(sums[far], L)
+    return np.minimum(ln_tail / LN10, 0.0)
+
+
+def fisher_threshold(log10_p: float, n_tests: ArrayLike) -> NDArray[np.float64]:
+    """Sum of -ln p over so many tests at which Fisher's p equals 10^log10_p, for log10_p from -300 to below 0."""
+    return np.asarray(special.gammainccinv(n_tests, 10.0**log10_p))
+
+
+def _ln_finite_sum(y: NDArray[np.float64] | np.float64, L: int) -> NDArray[np.float64]:
+    """Ln of exp(-y) sum_{j<L} y^j / j!, each y > 0."""
+    j = np.arange(L)
+    terms = np.multiply.outer(np.log(y), j) - special.gammaln(j + 1.0)  # (..., L)
+    return np.asarray(-y + special.logsumexp(terms, axis=-1))
 
 
 def holm(log10_p: ArrayLike) -> NDArray[np.float64]:
@@ -260,16 +340,21 @@ def _unsort(adjusted: NDArray[np.float64], order: NDArray[np.intp]) -> NDArray[n
     return result
 
 
-def _log10_p(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def _log10_p(values: ArrayLike, name: str, *, any_shape: bool = False) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1:
+    if array.ndim != 1 and not any_shape:
         raise InputError(f"{name} has shape {array.shape}; it must be one-dimensional")
-    if nans := int(np.isnan(array).sum()):
-        raise InputError(f"{name} holds {nans} NaN; leave failed tests out before combining or adjusting")
-    if np.isneginf(array).any():
+    if array.size == 0:
+        return array
+    smallest, largest = array.min(), array.max()  # both NaN if one is
+    if np.isnan(largest):
+        raise InputError(
+            f"{name} holds {np.isnan(array).sum()} NaN; leave failed tests out before combining or adjusting"
+        )
+    if np.isneginf(smallest):
         raise InputError(f"{name} holds -inf; a p-value is never zero, so pass its logarithm, not an underflow")
-    if array.size and array.max() > 0.0:
-        raise InputError(f"{name} holds {array.max():g}; log10 of a p-value is at most 0")
+    if largest > 0.0:
+        raise InputError(f"{name} holds {largest:g}; log10 of a p-value is at most 0")
     return array
 
 

@@ -68,20 +68,6 @@ def test_draws_in_several_chunks_have_the_moments_of_spearman(monkeypatch):
     assert rho.var() * (n - 1) == pytest.approx(1.0, abs=5 * math.sqrt(2 / draws))
 
 
-def test_many_p_values_are_those_of_one_by_one():
-    for n in (3, 14, 60, 300):
-        largest = (n**3 - n) // 3
-        d = np.unique(np.linspace(0, largest // 2, 60).astype(int) * 2)
-        assert law.log10_p_t(d, n) == pytest.approx([pvalues.log10_p_spearman(int(x), n) for x in d], abs=1e-9)
-
-
-def test_the_distance_at_a_level_is_the_last_below_it():
-    for n, level in ((14, -2.0), (64, -8.0), (5, -9.0)):
-        d = law.distance_at(level, n)
-        assert d == 0 or pvalues.log10_p_spearman(d, n) <= level
-        assert pvalues.log10_p_spearman(d + 2, n) > level
-
-
 def test_splitting_finds_the_exact_tail():
     """Ten ranks down to the perfect match, one permutation in 3.6 million; the interval, widened by half, holds it."""
     exact = law.exact_law(10)
@@ -111,7 +97,6 @@ def test_splitting_that_never_mixes_is_found_out(monkeypatch):
         (lambda: law.exact_law(4).log10_p([22]), "even numbers"),
         (lambda: law.relabelled_distances([0, 0, 1], 5, seed=0), "must be a permutation"),
         (lambda: law.relabelled_distances([0, 1], 0, seed=0), "n_draws is 0"),
-        (lambda: law.log10_p_t([1000], 4), "n is 4"),
         (lambda: law.tail_by_splitting(10, [165], seed=0), "below the middle"),
         (lambda: law.tail_by_splitting(10, [], seed=0), "targets"),
         (lambda: law.tail_by_splitting(10, [0], seed=0, runs=1), "at least 2"),

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from provlab.chapters.calibration import spearman as null_spearman
 from provlab.chapters.calibration import trained as null_training
 from provlab.chapters.shared import calibration
 from provlab.chapters.shared.example_one import permtest_phi_l2, train_pairs
@@ -27,7 +26,7 @@ def residual():
 
 def log10_p_of(first, second, **options):
     found = null_training.matchings(first, second, seed=14, **options)
-    return null_spearman.log10_p_t(null_spearman.distances(found), found.shape[-1])
+    return pvalues.log10_p_spearman(pvalues.distances(found), found.shape[-1])
 
 
 # Its own level --------------------------------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ def test_fisher_over_parameters_that_share_a_renumbering_is_flagged(residual):
     assert any("blocks are correlated" in reason for reason in as_blocks.reasons)
     # each column on its own is valid; the fault is in putting them together
     assert not any(calibration.check(column).flagged for column in both.T)
-    aggregate = [pvalues.fisher(row) for row in both]
+    aggregate = pvalues.fisher(both, axis=1)
     assert calibration.check(aggregate).flagged
 
 

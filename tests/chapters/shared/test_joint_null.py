@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from provlab.chapters.shared.joint_null import _distance, joint_ks
+from provlab.chapters.shared.joint_null import joint_ks
 from provlab.errors import InputError
 
 H, BLOCKS = 40, 2
@@ -47,7 +47,6 @@ def test_the_distance_is_that_of_scipy():
     rng = np.random.default_rng(0)
     matchings = clustered(rng)
     expected = stats.kstest(fisher_by_scipy(matchings), "uniform").statistic
-    assert _distance(np.arange(H)[None, None], np.array(list(matchings.values()))) == pytest.approx(expected, rel=1e-9)
     assert joint_ks(matchings, TREES, n_draws=3, seed=0).statistic == pytest.approx(expected, rel=1e-9)
 
 

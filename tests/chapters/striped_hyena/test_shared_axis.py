@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from provlab.chapters.shared import calibration
+from provlab.chapters.shared.joint_null import relabelled_null
 from provlab.chapters.striped_hyena import shared_axis
 from provlab.errors import InputError
 from provlab.inference import pvalues
@@ -17,13 +18,13 @@ N, DRAWS, TESTS, LEVEL = 64, 3000, 6, 0.05
 @pytest.fixture(scope="module")
 def unrelated():
     rng = np.random.default_rng(0)
-    return shared_axis.relabelled_null([rng.permutation(N) for _ in range(TESTS)], DRAWS, rng=rng)
+    return relabelled_null([rng.permutation(N) for _ in range(TESTS)], DRAWS, rng=rng)
 
 
 @pytest.fixture(scope="module")
 def repeated():
     rng = np.random.default_rng(1)
-    return shared_axis.relabelled_null([np.arange(N)] * TESTS, DRAWS, rng=rng)
+    return relabelled_null([np.arange(N)] * TESTS, DRAWS, rng=rng)
 
 
 def within(count, rate):
@@ -41,7 +42,7 @@ def test_each_test_alone_is_uniform(unrelated, repeated):
 def test_the_p_values_are_those_of_the_library():
     rng = np.random.default_rng(2)
     matchings = [rng.permutation(9) for _ in range(3)]
-    drawn = shared_axis.relabelled_null(matchings, 1, rng=np.random.default_rng(5))[0]
+    drawn = relabelled_null(matchings, 1, rng=np.random.default_rng(5))[0]
     sigma = np.random.default_rng(5).permutation(9)
     assert drawn == pytest.approx([pvalues.spearman(sigma[pi]).log10_p for pi in matchings], abs=1e-9)
 
@@ -77,9 +78,9 @@ def test_a_common_profile_ties_the_tests_together():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda rng: shared_axis.relabelled_null([[0, 1, 1]], 1, rng=rng), "no permutation"),
-        (lambda rng: shared_axis.relabelled_null([0, 1, 2], 1, rng=rng), r"shape \(3,\)"),
-        (lambda rng: shared_axis.relabelled_null([[1, 0]], 1, rng=rng), "at least 3"),
+        (lambda rng: relabelled_null([[0, 1, 1]], 1, rng=rng), "no permutation"),
+        (lambda rng: relabelled_null([0, 1, 2], 1, rng=rng), r"shape \(3,\)"),
+        (lambda rng: relabelled_null([[1, 0]], 1, rng=rng), "at least 3"),
         (lambda rng: shared_axis.common_profile(4, 4, 1, 1.5, rng=rng), "overlap is 1.5"),
     ],
 )

@@ -17,7 +17,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import stats
 
 from provlab.errors import InputError
 from provlab.inference import pvalues
@@ -25,7 +25,6 @@ from provlab.inference import pvalues
 LARGEST_EXACT = 14
 _CHUNK = 2**22  # entries of random permutations held at a time
 _ROUNDS = 2000  # levels of splitting: a factor of five each
-_SAFE_TAIL = 1e-200  # above it scipy's incomplete beta function is used as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,56 +159,8 @@ def relabelled_distances(matching: ArrayLike, n_draws: int, *, seed: int) -> NDA
     narrow = order.astype(np.int32)
     for start in range(0, n_draws, rows):
         copies = rng.permuted(np.broadcast_to(narrow, (min(rows, n_draws - start), n)), axis=1)
-        copies -= np.arange(n, dtype=np.int32)
-        found[start : start + rows] = np.einsum("ij,ij->i", copies, copies, dtype=np.int64)
+        found[start : start + rows] = pvalues.distances(copies)
     return found
-
-
-def distances(matchings: ArrayLike) -> NDArray[np.int64]:
-    """D of permutations along the last axis."""
-    orders = np.asarray(matchings, dtype=np.int64)
-    return np.asarray(np.square(orders - np.arange(orders.shape[-1])).sum(axis=-1))
-
-
-def log10_p_t(distance: ArrayLike, n: int) -> NDArray[np.float64]:
-    """`pvalues.log10_p_spearman`, two-sided, for many D at once.
-
-    Parameters
-    ----------
-    distance
-        Any shape; each an even number between 0 and (n^3 - n) / 3.
-    n
-        Number of ranks, at least 3.
-    """
-    d = np.asarray(distance, dtype=np.int64)
-    if n < 3 or (d.size and (d.min() < 0 or d.max() > (n**3 - n) // 3)):
-        raise InputError(
-            f"n is {n} and distance {d.min()} to {d.max()}; there is no such permutation of 3 or more ranks"
-        )
-    e = 6.0 * d / (n * (n * n - 1.0))
-    tail = special.betainc((n - 2) / 2, 0.5, np.clip(e * (2.0 - e), 0.0, 1.0))
-    result = np.log10(np.maximum(tail, _SAFE_TAIL))
-    far = tail <= max(_SAFE_TAIL, 10.0 ** pvalues.log10_floor(n) * 2)  # where the series or the floor takes over
-    if far.any():
-        result[far] = [pvalues.log10_p_spearman(int(one), n) for one in d[far]]
-    return np.asarray(result)
-
-
-def distance_at(log10_p: float, n: int) -> int:
-    """Return the largest D whose two-sided t tail is at most 10^log10_p; 0 where only the perfect match is.
-
-    Parameters
-    ----------
-    log10_p
-        Below 0.
-    n
-        Number of ranks, at least 3.
-    """
-    low, high = 0, (n**3 - n) // 12  # D / 2, from the perfect match to the middle
-    while low < high:
-        half = (low + high + 1) // 2
-        low, high = (half, high) if pvalues.log10_p_spearman(2 * half, n) <= log10_p else (low, half - 1)
-    return 2 * low
 
 
 def tail_by_splitting(
@@ -254,7 +205,7 @@ def tail_by_splitting(
         raise InputError(f"runs, particles, sweeps are {runs}, {particles}, {sweeps}; at least 2, 10 and 1 are needed")
     rng = np.random.default_rng(seed)
     states = rng.permuted(np.broadcast_to(np.arange(n, dtype=np.int32), (runs * particles, n)), axis=1)
-    d = distances(states)
+    d = pvalues.distances(states)
     level = np.full(runs, 2 * middle)
     ln_level = np.zeros(runs)  # ln P(D <= level) of each run
     found = np.full((len(targets), runs), np.nan)

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, stats
 
 from provlab.chapters.power.planted import Separation, gaussian_separation, recovered_share
 from provlab.errors import InputError
@@ -48,8 +48,8 @@ def evidence(width: int, share: float) -> Evidence:
         raise InputError(f"share is {share}; it must lie in [0, 1]")
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     rho = share + nodes * _spread(width, share)
-    distances = np.rint((1.0 - np.clip(rho, -1.0, 1.0)) * (width**3 - width) / 12) * 2
-    values = np.array([-pvalues.LN10 * pvalues.log10_p_spearman(int(d), width) for d in distances])
+    distances = np.rint((1.0 - np.clip(rho, -1.0, 1.0)) * (width**3 - width) / 12).astype(np.int64) * 2
+    values = -pvalues.LN10 * pvalues.log10_p_spearman(distances, width)
     weights = weights / weights.sum()
     mean = float(weights @ values)
     return Evidence(mean, math.sqrt(float(weights @ (values - mean) ** 2)))
@@ -95,7 +95,7 @@ def _margin(separation: Separation, n_blocks: int, target: float) -> float:
     if n_blocks == 1:
         return alone
     one = evidence(separation.width, share)
-    threshold = float(special.gammainccinv(n_blocks, 10.0**target))
+    threshold = float(pvalues.fisher_threshold(target, n_blocks))
     together = (n_blocks * one.mean - threshold) / (math.sqrt(n_blocks) * max(one.sd, _TINY))  # no sd at the floor
     return max(alone, together)
 
@@ -104,14 +104,7 @@ def _margin_of_one(width: int, share: float, target: float) -> float:
     """The same for one block, in standard deviations of Spearman's correlation, whose law is less skewed than -ln p."""
     if pvalues.log10_p_spearman(0, width) > target:
         return -1.0 / _TINY
-    reaches, misses = 0, (width**3 - width) // 6  # sums of squared rank differences, perfect and middling
-    while misses - reaches > 2:
-        middle = (reaches + misses) // 4 * 2
-        if pvalues.log10_p_spearman(middle, width) <= target:
-            reaches = middle
-        else:
-            misses = middle
-    needed = 1.0 - 6.0 * reaches / (width**3 - width)
+    needed = 1.0 - 6.0 * pvalues.distance_at(target, width) / (width**3 - width)
     return (share - needed) / max(_spread(width, share), _TINY)
 
 
@@ -194,8 +187,7 @@ def _candidates() -> NDArray[np.float64]:
 @lru_cache(maxsize=64)
 def _fisher_threshold(target: float) -> NDArray[np.float64]:
     """Sum of -ln p over blocks at which Fisher's p equals 10^target, for each of `_candidates`."""
-    threshold: NDArray[np.float64] = special.gammainccinv(_candidates(), 10.0**target)
-    return threshold
+    return pvalues.fisher_threshold(target, _candidates())
 
 
 def smallest_correlation(
@@ -235,7 +227,7 @@ def noise_limit(separations: Sequence[Separation], columns: int, target: float =
     float or None
         To 1e-3, by the model; None if the target is missed without any noise.
     """
-    needed = float(special.gammainccinv(len(separations), 10.0**target))
+    needed = float(pvalues.fisher_threshold(target, len(separations)))
 
     def found(noise: float) -> bool:
         noisy = [separation.with_noise(noise, columns) for separation in separations]

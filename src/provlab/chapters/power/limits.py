@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
+from scipy import optimize
 
 from provlab.errors import InputError
+from provlab.inference import pvalues
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def limit_over_blocks(
         If the shapes do not fit, or x does not ascend.
     """
     places, outcomes = _checked(x, log10_p)
-    needed = float(special.gammainccinv(n_blocks, 10.0**target))
+    needed = float(pvalues.fisher_threshold(target, n_blocks))
 
     def crossing(blocks: NDArray[np.float64], draws: int) -> float | None:
         picks = rng.integers(blocks.shape[1], size=(draws, n_blocks))

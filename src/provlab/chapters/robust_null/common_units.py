@@ -22,6 +22,7 @@ from scipy import special, stats
 
 from provlab.chapters.shared.calibration import jackknife
 from provlab.errors import InputError
+from provlab.inference import pvalues
 from provlab.inference.matching import match_shuffled
 
 Floats = NDArray[np.float64]
@@ -83,13 +84,13 @@ def renumbered(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) 
     n, _, h = table.shape
     if not np.array_equal(np.sort(table, axis=-1), np.broadcast_to(np.arange(h), table.shape)):
         raise InputError("matchings holds a row that is no permutation; both models need the same number of units")
-    log10_p = np.empty((n, n_draws))
+    distances = np.empty((n, n_draws), dtype=np.int64)
     orders = np.tile(np.arange(h, dtype=np.int32), (n, 1))
     for draw in range(n_draws):
         rng.permuted(orders, axis=1, out=orders)
         gate, up = (np.take_along_axis(orders, table[:, side], axis=1) for side in (0, 1))
-        log10_p[:, draw] = _log10_p(np.square(gate - up).sum(axis=1, dtype=np.int64), h)
-    return log10_p
+        distances[:, draw] = pvalues.distances(gate, up)
+    return pvalues.log10_p_spearman(distances, h)
 
 
 def actual_sizes(
@@ -124,7 +125,7 @@ def actual_sizes(
     drawn = renumbered([block for pair in pairs for block in matchings[pair]], n_draws, rng=rng)
     drawn = drawn.reshape(len(pairs), blocks, n_draws)
     if aggregated:
-        drawn = _fisher(drawn, axis=1)[:, None]
+        drawn = pvalues.fisher(drawn, axis=1)[:, None]
     found = []
     for level in levels:
         small = (drawn <= np.log10(level) + 1e-12).mean(axis=(1, 2))
@@ -169,7 +170,7 @@ def fisher_draws(common: ArrayLike, width: int, n_blocks: int, n_draws: int, *, 
         shape = (min(step, n_draws - start), n_blocks)
         shift = (rng.choice(pool, shape) - 1.0) / np.sqrt(width - 1.0)
         tail = 2.0 * special.ndtr(-np.abs(rng.standard_normal(shape) + shift))
-        aggregate[start : start + shape[0]] = _fisher(np.log10(tail), axis=1)
+        aggregate[start : start + shape[0]] = pvalues.fisher(np.log10(tail), axis=1)
     return aggregate
 
 
@@ -223,16 +224,3 @@ ABLATIONS: dict[str, Ablation] = {
     "means removed": lambda gate, up, rng: (centred(gate), centred(up)),
     "means removed, least aligned": lambda gate, up, rng: _half(centred(gate), centred(up), alignment(gate, up)),
 }
-
-
-def _log10_p(distances: NDArray[np.int64], h: int) -> Floats:
-    """Two-sided t tail of many Spearman distances, cut at the smallest double (unrelated units do not reach it)."""
-    rho = 1.0 - 6.0 * distances / (h * (h * h - 1.0))
-    tail = special.betainc((h - 2) / 2, 0.5, np.clip(1.0 - np.square(rho), 0.0, 1.0))
-    return np.asarray(np.log10(np.maximum(tail, np.finfo(float).tiny)))
-
-
-def _fisher(log10_p: Floats, axis: int) -> Floats:
-    """Fisher's aggregate along an axis, log10, cut at the smallest double."""
-    twice = -2.0 * np.log(10.0) * log10_p.sum(axis=axis)
-    return np.asarray(np.log10(np.maximum(special.chdtrc(2 * log10_p.shape[axis], twice), np.finfo(float).tiny)))

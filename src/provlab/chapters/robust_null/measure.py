@@ -90,7 +90,7 @@ class Compared:
     @cached_property
     def aggregated(self) -> Floats:
         """Fisher's aggregate of each pair, ``(pairs,)`` log10."""
-        return np.array([pvalues.fisher(row) for row in self.log10_p.values()])
+        return pvalues.fisher(list(self.log10_p.values()), axis=1)
 
     @cached_property
     def common(self) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ def behaves_like_pvalue(
         blocks = np.array([blocks for _, _, blocks in found.bases], dtype=float)
         if not blocks.size:
             return Verdict(NOT_RUN, "", f"no pair of bases was run on {text}")
-        aggregate = np.array([pvalues.fisher(row) for row in blocks])
+        aggregate = pvalues.fisher(blocks, axis=1)
         results = {
             "bases, per block": calibration.ks_uniform(blocks.ravel()).p,
             "bases, aggregated": calibration.ks_uniform(aggregate).p,

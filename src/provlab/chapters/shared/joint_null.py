@@ -1,22 +1,93 @@
-"""Are many p-values uniform when the pairs behind them share models? An exact joint null by symmetry.
+"""Exact joint nulls by symmetry: what many matchings have in common, relabelled at random.
 
 All pairs among 21 models are not 210 experiments: the fine-tunes of one base repeat each other, and so do their
-comparisons with a third model. A Kolmogorov-Smirnov test that takes the pairs as independent is then wrong by an
-unknown amount. The assumption behind phi_U and phi_H gives more than it is usually asked for: *all* models of one tree
-may have their hidden units relabelled by one random permutation per block, tree by tree, and the whole table of
-matchings keeps its distribution as long as the trees are independent. Redrawing these permutations gives exact joint
-copies of the table, and with them the null distribution of any summary of it (Theorem 1, applied to trees).
+comparisons with a third model. Nor are several matrices of one pair several experiments, if their rows count the same
+units: the columns of all that reads the residual stream, say. A test that takes such p-values as independent is wrong
+by an unknown amount. The assumption behind phi_U and phi_H gives more than it is usually asked for: *all* that is
+counted by the same units may be relabelled by one random permutation, and the whole table of matchings keeps its
+distribution as long as the models at both ends are independent. Redrawing these permutations gives exact joint copies
+of the table, and with them the null distribution of any summary of it (Theorem 1, applied to axes). Each p-value stays
+uniform; Theorem 2 adds independence only for tests that have a relabelling each.
+
+Source: "Independence Tests for Language Models", Theorem 1, and Appendix H.1, which leaves Fisher's method out where an
+axis is shared.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
+from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError
+from provlab.inference import pvalues
 from provlab.inference.permtest import p_value
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def relabelled_null(
+    matchings: ArrayLike,
+    n_draws: int,
+    *,
+    rng: np.random.Generator,
+    axes: ArrayLike = 0,
+    others: ArrayLike | None = None,
+    other_axes: ArrayLike | None = None,
+) -> Floats:
+    """Draw the p-values of several tests under independence, exactly, by relabelling the axes that they share.
+
+    A test is Spearman's correlation of two orders of the same units: a matching and the identity, or two matchings.
+
+    Parameters
+    ----------
+    matchings
+        ``(tests, n)``: a permutation for each test, found between two models, dependent ones too.
+    n_draws
+        Random relabellings of each axis.
+    rng
+        Of the relabellings.
+    axes
+        ``(tests,)``: from 0 on, the axis of the units that each matching leads to; by default all share one.
+    others
+        ``(tests, n)``: what the matchings are compared with; by default the identity.
+    other_axes
+        ``(tests,)``: the axis of the units in `others`; by default they keep their labels.
+
+    Returns
+    -------
+    array
+        ``(n_draws, tests)``, two-sided log10 p. Each column is a draw from that test's null; the rows keep how the
+        tests depend on each other.
+
+    Raises
+    ------
+    InputError
+        If a row is no permutation of at least three units.
+    """
+    second = _permutations(matchings)
+    tests, n = second.shape
+    first = np.broadcast_to(np.arange(n), (tests, n)) if others is None else _permutations(others)
+    rows = np.broadcast_to(np.asarray(axes), tests)[:, None]  # (tests, 1)
+    other_rows = None if other_axes is None else np.asarray(other_axes)[:, None]
+    n_axes = 1 + max(rows.max(), -1 if other_rows is None else other_rows.max())
+    distances = np.empty((n_draws, tests), dtype=np.int64)
+    for draw in range(n_draws):
+        labels = rng.permuted(np.broadcast_to(np.arange(n), (n_axes, n)), axis=-1)
+        # unit i of an axis is now called labels[axis][i], and its partner labels[axis of the partner][matching[i]]
+        renamed = first if other_rows is None else labels[other_rows, first]
+        distances[draw] = pvalues.distances(renamed, labels[rows, second])
+    return pvalues.log10_p_spearman(distances, n)
+
+
+def _permutations(matchings: ArrayLike) -> Integers:
+    table = np.asarray(matchings)
+    if table.ndim != 2 or table.shape[1] < 3:
+        raise InputError(f"matchings has shape {table.shape}; it must be (tests, units) of at least 3 units")
+    if (np.sort(table, axis=1) != np.arange(table.shape[1])).any():
+        raise InputError("matchings holds a row that is no permutation; match all units, and equally many of them")
+    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,36 +160,29 @@ def joint_ks(
         raise InputError(f"all pairs must have the same number of blocks and units, not {sorted(shapes)}")
     table = np.array([matchings[pair] for pair in pairs])  # (pairs, blocks, h), or (pairs, blocks, 2, h)
     n_blocks, h = table.shape[1], table.shape[-1]
-    twice = table.ndim == 4
-    if not np.array_equal(np.sort(table, axis=-1), np.broadcast_to(np.arange(h), table.shape)):
-        raise InputError("matchings holds no permutation of 0 to h - 1 for some pair and block; match all units")
     names = sorted({trees[model] for pair in pairs for model in pair})
-    first = np.array([names.index(trees[a]) for a, _ in pairs])
-    second = np.array([names.index(trees[b]) for _, b in pairs])
+    # every block of every tree is an axis of its own, and every block of every pair a test
+    blocks = np.arange(n_blocks)
+    first, second = (
+        np.array([names.index(trees[pair[side]]) * n_blocks + blocks for pair in pairs]).ravel() for side in (0, 1)
+    )
+    if table.ndim == 4:  # by gate against by up: both lead to units of the second model
+        first, others, found = second, table[:, :, 0].reshape(-1, h), table[:, :, 1].reshape(-1, h)
+    else:
+        others, found = np.broadcast_to(np.arange(h), (len(first), h)), table.reshape(-1, h)
     rng = np.random.default_rng(seed)
-    by_gate, by_up = (table[:, :, 0], table[:, :, 1]) if twice else (None, table)
-    observed = _distance(np.arange(h)[None, None] if by_gate is None else by_gate, by_up, aggregated)
-    copies = np.empty(n_draws)
-    for draw in range(n_draws):
-        labels = rng.permuted(np.broadcast_to(np.arange(h), (len(names), n_blocks, h)), axis=-1)
-        # unit i of a is now called labels[a][i], and its partner labels[b][matching[i]]
-        partners = np.take_along_axis(labels[second], by_up, axis=-1)
-        others = labels[first] if by_gate is None else np.take_along_axis(labels[second], by_gate, axis=-1)
-        copies[draw] = _distance(others, partners, aggregated)
-    return JointKS(observed, float(p_value(observed, copies)), len(pairs), n_draws, copies)
+    drawn = relabelled_null(found, n_draws, rng=rng, axes=second, others=others, other_axes=first)
+    seen = pvalues.log10_p_spearman(pvalues.distances(others, found), h)
+    observed, copies = (_ks(log10_p.reshape(-1, len(pairs), n_blocks), aggregated) for log10_p in (seen, drawn))
+    return JointKS(float(observed[0]), float(p_value(observed[0], copies)), len(pairs), n_draws, copies)
 
 
-def _distance(a: NDArray[np.int64], b: NDArray[np.int64], aggregated: bool = True) -> float:
-    """KS distance from the uniform of the pairs' aggregates (or blocks), from two labellings ``(pairs, blocks, h)``.
+def _ks(log10_p: Floats, aggregated: bool) -> Floats:
+    """KS distances ``(draws,)`` from the uniform of the pairs' aggregates over blocks, or of all blocks.
 
-    Per block Spearman's correlation with its two-sided t-tail, over blocks Fisher. Far tails are cut at the smallest
-    double: among independent pairs there are none, and a copy of a table has none.
+    From ``(draws, pairs, blocks)``.
     """
-    h = b.shape[-1]
-    rho = 1.0 - 6.0 * np.square(a - b).sum(axis=-1) / (h * (h * h - 1.0))
-    tail = np.maximum(special.betainc((h - 2) / 2, 0.5, 1.0 - np.square(rho)), np.finfo(float).tiny)
-    # Fisher: chi-square with twice as many degrees of freedom as blocks
-    p = special.chdtrc(2 * rho.shape[-1], -2.0 * np.log(tail).sum(axis=-1)) if aggregated else tail.ravel()
-    aggregate = np.sort(p)
-    steps = np.arange(1, len(aggregate) + 1) / len(aggregate)
-    return float(max((steps - aggregate).max(), (aggregate - steps).max() + steps[0]))
+    values = pvalues.fisher(log10_p, axis=2) if aggregated else log10_p.reshape(len(log10_p), -1)
+    p = 10.0 ** np.sort(values, axis=1)
+    steps = np.arange(1, p.shape[1] + 1) / p.shape[1]
+    return np.maximum((steps - p).max(axis=1), (p - steps).max(axis=1) + steps[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from provlab.chapters.shared import calibration
+from provlab.chapters.shared import calibration, joint_null
 from provlab.chapters.striped_hyena import shared_axis, tensors
 from provlab.engine.lineage import short_name
 from provlab.engine.store import Store
@@ -301,7 +301,7 @@ def zoo_null(
     for other in unrelated:
         stranger = residual_axis(Checkpoint.open(other))
         matchings = np.stack([match(giver[name], stranger[name]).indices for name in giver])
-        pooled.append(shared_axis.relabelled_null(matchings, n_draws // len(unrelated), rng=rng))
+        pooled.append(joint_null.relabelled_null(matchings, n_draws // len(unrelated), rng=rng))
     return list(giver), np.concatenate(pooled)
 
 
@@ -338,7 +338,7 @@ def sweep(n_tests: int, n_draws: int, level: float, *, rng: np.random.Generator)
     points = []
     for overlap in (0.0, 0.5, 0.8, 0.95, 1.0):
         profiles = (shared_axis.common_profile(units, features, n_tests, overlap, rng=rng) for _ in range(sets))
-        null = np.concatenate([shared_axis.relabelled_null(found, n_draws // sets, rng=rng) for found in profiles])
+        null = np.concatenate([joint_null.relabelled_null(found, n_draws // sets, rng=rng) for found in profiles])
         for way, count in shared_axis.rejections(null, level).items():
             low, high = calibration.size_interval(count, len(null))
             points.append({"way": way, "x": overlap, "y": count / len(null), "low": low, "high": high})

@@ -1,10 +1,8 @@
 """Tests that share one axis: why their p-values may be dependent, and what that does to ways of combining them.
 
-Two models may be compared through several matrices whose rows count the same units: the columns of all that reads the
-residual stream, say. If the models are independent and the order of the units is arbitrary, a random relabelling
-sigma of one model's units is as likely as none, and it turns *all* matchings pi_t at once into sigma o pi_t. Each
-p-value stays uniform; together they are independent only if the matchings are unrelated. Theorem 2 does not cover
-them, since it asks for a relabelling of its own for each test.
+Two models may be compared through several matrices whose rows count the same units. Their null is that of
+`provlab.chapters.shared.joint_null.relabelled_null`; here are models that are independent while their tests are not,
+and what each way of combining tests makes of it.
 
 Source: "Independence Tests for Language Models", Appendix H.1, which leaves Fisher's method out for this reason.
 """
@@ -12,58 +10,13 @@ Source: "Independence Tests for Language Models", Appendix H.1, which leaves Fis
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import special
+from numpy.typing import NDArray
 
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
 
 Floats = NDArray[np.float64]
-
-
-def relabelled_null(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) -> Floats:
-    """Draw the p-values of several tests under independence, exactly, by relabelling the axis that they share.
-
-    Parameters
-    ----------
-    matchings
-        ``(tests, n)``: a permutation for each test, found between two models, dependent ones too.
-    n_draws
-        Random relabellings.
-    rng
-        Of the relabellings.
-
-    Returns
-    -------
-    array
-        ``(n_draws, tests)``, log10 p of Spearman's correlation with the identity by the t tail. Each column is a draw
-        from that test's null; the rows keep how the tests depend on each other.
-
-    Raises
-    ------
-    InputError
-        If a row is no permutation of at least three units.
-    """
-    permutations = np.asarray(matchings)
-    if permutations.ndim != 2 or permutations.shape[1] < 3:
-        raise InputError(f"matchings has shape {permutations.shape}; it must be (tests, units) of at least 3 units")
-    n = permutations.shape[1]
-    if (np.sort(permutations, axis=1) != np.arange(n)).any():
-        raise InputError("matchings holds a row that is no permutation; both models need the same units")
-    log10_p = np.empty((n_draws, len(permutations)))
-    for draw in range(n_draws):
-        relabelled = rng.permutation(n)[permutations]
-        log10_p[draw] = _log10_p(((relabelled - np.arange(n)) ** 2).sum(axis=1), n)
-    return log10_p
-
-
-def _log10_p(distances: NDArray[np.int64], n: int) -> Floats:
-    """Two-sided t tail of many distances at once, where double precision holds them: under the null it does."""
-    rho = np.clip(1.0 - 6.0 * distances / (n * (n * n - 1.0)), -1.0 + 1e-15, 1.0 - 1e-15)
-    t = np.abs(rho) * np.sqrt((n - 2) / (1.0 - rho**2))
-    log10_p: Floats = np.log10(2.0 * special.stdtr(n - 2, -t))
-    return log10_p
 
 
 def common_profile(
@@ -91,16 +44,18 @@ def common_profile(
     return np.stack([match(*(seen(profile) for profile in profiles)).indices for _ in range(n_tests)])
 
 
-#: what each way of looking at several p-values takes for "dependent", given log10 p of the tests and a log10 level
-WAYS: dict[str, Callable[[Floats, float], bool]] = {
-    "Fisher": lambda log10_p, level: pvalues.fisher(log10_p) <= level,
-    "smallest p, uncorrected": lambda log10_p, level: bool(log10_p.min() <= level),
-    "Holm": lambda log10_p, level: bool(pvalues.holm(log10_p).min() <= level),
-    "Benjamini-Yekutieli": lambda log10_p, level: bool(pvalues.benjamini_yekutieli(log10_p).min() <= level),
+#: what each way of looking at several p-values takes for "dependent": log10 p ``(draws, tests)`` and a log10 level
+WAYS: dict[str, Callable[[Floats, float], NDArray[np.bool_]]] = {
+    "Fisher": lambda log10_p, level: pvalues.fisher(log10_p, axis=1) <= level,
+    "smallest p, uncorrected": lambda log10_p, level: log10_p.min(axis=1) <= level,
+    "Holm": lambda log10_p, level: np.array([pvalues.holm(draw).min() <= level for draw in log10_p]),
+    "Benjamini-Yekutieli": lambda log10_p, level: np.array(
+        [pvalues.benjamini_yekutieli(draw).min() <= level for draw in log10_p]
+    ),
 }
 
 
 def rejections(log10_p: Floats, level: float) -> dict[str, int]:
     """Count the draws, ``(draws, tests)``, in which each of `WAYS` calls anything dependent at `level`."""
     bound = float(np.log10(level))
-    return {name: sum(rejects(draw, bound) for draw in log10_p) for name, rejects in WAYS.items()}
+    return {name: int(rejects(log10_p, bound).sum()) for name, rejects in WAYS.items()}

@@ -138,7 +138,7 @@ def check(
     correlation = fisher_ks = None
     fisher_sizes: tuple[Size, ...] = ()
     if n_blocks > 1:
-        aggregate = np.array([pvalues.fisher(row) for row in finite])
+        aggregate = pvalues.fisher(finite, axis=1)
         if n_permutations is None:  # the sum of logarithms on a grid is not quite chi-square
             fisher_ks = ks_uniform(aggregate).p
             tests["Fisher uniform"] = _log10(fisher_ks)
@@ -223,9 +223,7 @@ def _between_blocks(p: NDArray[np.float64]) -> tuple[float, float]:
     largest = float(min(np.abs(off).max(), 1.0))
     if largest >= 1.0 - 1e-12:
         return largest, _IMPOSSIBLE
-    t = largest * math.sqrt((n - 2) / (1.0 - largest**2))
-    log10_tail = (math.log(2.0 * off.size) + float(stats.t.logsf(t, n - 2))) / pvalues.LN10
-    return largest, max(min(log10_tail, 0.0), _IMPOSSIBLE)
+    return largest, min(math.log10(off.size) + pvalues.log10_p_correlation(largest, n), 0.0)
 
 
 def _log10(p: float) -> float:
