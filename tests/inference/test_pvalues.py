@@ -77,6 +77,16 @@ def test_t_tail_against_mpmath(n, alternative):
         assert log10_p_spearman(distance, n, alternative) == pytest.approx(reference, abs=1e-9)
 
 
+@pytest.mark.parametrize("n", [33, 256, 11008, 40_000])
+def test_t_tail_near_p_of_one(n):
+    """Where 1 - rho^2 rounds to 1 the p-value must still be short of it by as much as it is."""
+    middle = (n**3 - n) // 6
+    D = np.unique([middle // 2 * 2 - 2 * int(step) for step in np.geomspace(1, middle / 1000, 12)])
+    reference = [t_tail(int(d), n, "two-sided") if 6 * d != n**3 - n else 0.0 for d in D]
+    assert_allclose(log10_p_spearman(D, n), reference, rtol=0, atol=1e-9)
+    assert_allclose([log10_p_spearman(int(d), n) for d in D], reference, rtol=0, atol=1e-9)
+
+
 def test_t_tail_down_to_minus_fifty_thousand():
     n = 11008
     floor = log10_floor(n)

@@ -43,6 +43,7 @@ LN10 = math.log(10.0)
 
 # Below this the incomplete beta and gamma functions near underflow; series, all terms positive, take over.
 _SMALLEST_SAFE = 1e-250
+_MIDDLE = 1e-10  # a rho^2 below which q = 1 - rho^2, rounded, no longer says how far from 1 the p-value is
 
 
 @dataclass(frozen=True)
@@ -214,9 +215,12 @@ def log10_floor(n: int, alternative: Alternative = "two-sided") -> float:
 def _ln_t_tail(q: NDArray[np.float64], rho_squared: NDArray[np.float64], n: int) -> NDArray[np.float64]:
     """Logarithm of the two-sided tail I_q((n - 2)/2, 1/2), q = 1 - rho^2, for n >= 3; -inf at q = 0."""
     a = (n - 2) / 2
-    tail = special.betainc(a, 0.5, q)
+    tail = np.asarray(special.betainc(a, 0.5, q))
+    middle = rho_squared < _MIDDLE
+    if middle.any():
+        tail[middle] = special.betaincc(0.5, a, rho_squared[middle])
     ln_tail = np.asarray(np.log(np.maximum(tail, _SMALLEST_SAFE)))
-    far = np.asarray(tail <= _SMALLEST_SAFE)
+    far = tail <= _SMALLEST_SAFE
     if not far.any():
         return ln_tail
     # I_q(a, 1/2) = q^a (1 - q)^(1/2) / (a B(a, 1/2)) 2F1(a + 1/2, 1; a + 1; q), DLMF 8.17.8
