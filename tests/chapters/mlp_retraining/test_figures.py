@@ -43,7 +43,7 @@ def test_the_frontier_runs_from_coarse_to_fine() -> None:
 
 def test_signs_are_counted() -> None:
     figure = figures.unit_signs({"block 0": [-0.9, -0.8, 0.9, 1.0], "block 1": [0.5]}, caption="Units.")
-    assert figure.caption == "Units. block 0: 50% of 4 turned round; block 1: 0% of 1 turned round."
+    assert figure.caption == "Units. block 0: 50% of 4 with the opposite sign; block 1: 0% of 1 with the opposite sign."
     heights = [bar.get_height() for bar in figure.figure.axes[0].patches]
     assert sum(heights) == 4
     assert sum(heights[:10]) == 2

@@ -1,7 +1,10 @@
 """The predicate about retrained blocks holds on good records and fails for each of its reasons."""
 
+from dataclasses import asdict
+
 import pytest
 
+from provlab.chapters.mlp_retraining.measure import BlockRecord
 from provlab.engine.store import Store
 from provlab.publishing import claims
 from provlab.publishing.evidence import Evidence
@@ -11,7 +14,7 @@ ROW = next(row for row in claims.load_claims() if row["id"] == "I21")
 
 def good():
     return [
-        {"block": block, "relative": 0.01 + block / 100, "log10_p": log10_p, "log10_p_stranger": strange}
+        asdict(BlockRecord(block, 0.1, 0.01 + block / 100, 0.01, log10_p, 3 * log10_p, strange, strange))
         for block, (log10_p, strange) in enumerate([(-39.0, -0.1), (-32.0, -2.9), (-12.1, -0.4)])
     ]
 
@@ -36,7 +39,7 @@ def test_it_holds_and_says_how_well_the_students_fit(tmp_path):
         (lambda rows: rows[2].update(log10_p=-11.9), "1 of 3 blocks not below -12, the weakest is block 2"),
         (lambda rows: rows[2].update(log10_p=-12.0), "1 of 3 blocks not below -12"),
         (lambda rows: rows[1].update(log10_p_stranger=-3.0), "a stranger's block is at or below -3"),
-        (lambda rows: rows[1].update(log10_p_stranger=None), "a block was not held against a stranger"),
+        (lambda rows: rows[1].update(log10_p_stranger=None), "a block was not compared with a stranger"),
         (lambda rows: rows.pop(1), "block 1 was not retrained"),
     ],
 )

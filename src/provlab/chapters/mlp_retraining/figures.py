@@ -14,7 +14,7 @@ from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
 from provlab.plots.style import require, styled
 
-# who a retrained block is held against, and by what: colour and marker
+# what a retrained block is compared with, and by which statistic: colour and marker
 SERIES: dict[str, dict[str, Any]] = {
     "phi_match": {"color": style.DEPENDENT, "marker": "D"},
     "phi_match_unsigned": {"color": "#CC79A7", "marker": "s"},
@@ -138,7 +138,7 @@ def unit_signs(cosines: Mapping[str, ArrayLike], *, caption: str = "") -> Figure
         axes.set(title=label, xlim=(-1, 1))
         axes.set_xticks([-1, 0, 1])
         style.value_grid(axes, "y")
-        told.append(f"{label}: {np.mean(values < 0):.0%} of {values.size} turned round")
+        told.append(f"{label}: {np.mean(values < 0):.0%} of {values.size} with the opposite sign")
     panels[0].set_ylabel("units")
     figure.supxlabel("cosine of a unit's up activations with its partner's", fontsize=9)
     text = "; ".join(told) + "."

@@ -1,0 +1,414 @@
+"""What the page on retrained MLPs measures: what phi_MATCH finds of each block, signs of units, errors, and cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from provlab.chapters.shared import retraining
+from provlab.chapters.shared.retraining import Retrained
+from provlab.chapters.shared.students import Settings, Student, relative_error
+from provlab.inference import pvalues
+from provlab.publishing.published import published_table
+from provlab.statistics.base import BlockResult, Options
+from provlab.statistics.phi_match import GateAndUp
+
+BAR = -12.0  # log10 p that the claim asks of every retrained block
+PAPER_UNITS = 11_008  # hidden units of an MLP in the paper's models
+_LEVEL = -2.0  # log10 of the level at which blocks are called found
+TABLE_8 = "independence_table8_mlp_retraining"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Both statistics of one retrained block, by name: against the base's block, and against the stranger's."""
+
+    own: Mapping[str, BlockResult]
+    strange: Mapping[str, BlockResult]
+
+    def log10_p(self) -> dict[str, Any]:
+        """Return log10 p under the names that records have."""
+        return {
+            "log10_p": self.own["phi_match"].log10_p,
+            "log10_p_unsigned": self.own["phi_match_unsigned"].log10_p,
+            "log10_p_stranger": self.strange["phi_match"].log10_p,
+            "log10_p_stranger_unsigned": self.strange["phi_match_unsigned"].log10_p,
+        }
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model whose blocks are retrained one at a time, and the two that its blocks are compared with."""
+
+    model: Retrained
+    base: GateAndUp = field(repr=False)
+    stranger: GateAndUp = field(repr=False)
+
+    @classmethod
+    def open(cls, base: str, tuned: str, stranger: str, options: Options, *, allow_pickle: bool) -> "Trial":
+        """Open three sources and run each once over the text of the options."""
+        return cls(
+            Retrained.open(tuned, options, allow_pickle=allow_pickle),
+            retraining.reference(base, options, allow_pickle=allow_pickle),
+            retraining.reference(stranger, options, allow_pickle=allow_pickle),
+        )
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of the model."""
+        return self.model.model.anatomy.n_blocks
+
+    @property
+    def n_units(self) -> int:
+        """Hidden units of each MLP, before retraining."""
+        return self.model.model.anatomy.mlp_width
+
+    def judge(self, block: int, student: Student) -> Judged:
+        """Compare a retrained block with the same block of the base and of the stranger."""
+        views = self.model.views(block, student)
+        own, strange = (
+            retraining.compare(other.block(block), views, block, self.model.options)
+            for other in (self.base, self.stranger)
+        )
+        return Judged(own, strange)
+
+
+# Every block ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """One retrained block.
+
+    Attributes
+    ----------
+    block
+        Its index.
+    loss, relative
+        Squared error of the student on held-out noise, and the same over the mean square of the outputs.
+    relative_text
+        Relative error on held-out text.
+    log10_p, log10_p_unsigned
+        phi_MATCH against the base's block, as published and without regard to signs.
+    log10_p_stranger, log10_p_stranger_unsigned
+        The same against the stranger's block; None if there was none.
+    """
+
+    block: int
+    loss: float
+    relative: float
+    relative_text: float
+    log10_p: float
+    log10_p_unsigned: float
+    log10_p_stranger: float | None
+    log10_p_stranger_unsigned: float | None
+
+
+def block_records(trial: Trial, students: Sequence[Student], judged: Sequence[Judged]) -> list[BlockRecord]:
+    """Put errors and p-values of each retrained block together."""
+    return [
+        BlockRecord(
+            block=block,
+            loss=student.loss,
+            relative=student.relative,
+            relative_text=relative_error(student, trial.model.mlp(block), trial.model.inputs[block]),
+            **one.log10_p(),
+        )
+        for block, (student, one) in enumerate(zip(students, judged, strict=True))
+    ]
+
+
+def by_statistic(records: Sequence[BlockRecord]) -> pd.DataFrame:
+    """Return log10 p of each block, with a column for each series that figures draw."""
+    names = {"log10_p": "phi_match", "log10_p_unsigned": "phi_match_unsigned", "log10_p_stranger": "a stranger"}
+    return pd.DataFrame(map(asdict, records)).rename(columns=names)[["block", *names.values()]]
+
+
+def table_8(records: Sequence[BlockRecord]) -> pd.DataFrame:
+    """Table 8 beside our blocks, as many of its rows as we have blocks."""
+    published = pd.DataFrame(published_table(TABLE_8)).reindex(range(len(records)))
+    ours = pd.DataFrame(map(asdict, records))
+    return pd.DataFrame(
+        {
+            "block, ours": ours["block"],
+            "MLP, published": published["mlp"],
+            "train loss, published": published["loss"],
+            "log10 p, published": published["log10_p_match"].astype(float),
+            "loss, ours": ours["loss"],
+            "relative error, ours": ours["relative"],
+            "on text, ours": ours["relative_text"],
+            "log10 p, ours": ours["log10_p"],
+            "log10 p unsigned, ours": ours["log10_p_unsigned"],
+            "log10 p, stranger": ours["log10_p_stranger"],
+        }
+    )
+
+
+def block_findings(records: Sequence[BlockRecord]) -> str:
+    """How many blocks are found by Holm's correction over all tests, and how errors on text compare, in Markdown."""
+    n = len(records)
+    adjusted = pvalues.holm(np.array([one.log10_p for one in records] + [one.log10_p_stranger for one in records]))
+    on_text = sum(one.relative_text < one.relative for one in records)
+    return (
+        f"With Holm's correction over these {len(adjusted)} tests at the level 0.01, "
+        f"**{int((adjusted[:n] <= _LEVEL).sum())} of {n}** retrained blocks are found, and "
+        f"**{int((adjusted[n:] <= _LEVEL).sum())} of {n}** of the unrelated model's are called related. The relative "
+        f"error on text is smaller than that on noise in {on_text} of {n} blocks."
+    )
+
+
+@dataclass(frozen=True)
+class CrossRecord:
+    """A retrained block (`block`) compared with a block (`other`) of "base" or "stranger" that it was not made from."""
+
+    against: str
+    block: int
+    other: int
+    statistic: str
+    log10_p: float | None
+
+
+def crossed(trial: Trial, students: Sequence[Student]) -> list[CrossRecord]:
+    """Compare each retrained block with every block that it has nothing to do with, by both statistics."""
+    records = []
+    for block, student in enumerate(students):
+        views = trial.model.views(block, student)
+        for name, model in (("base", trial.base), ("stranger", trial.stranger)):
+            for other in range(trial.n_blocks):
+                if (name, block) != ("base", other):
+                    results = retraining.compare(model.block(other), views, other, trial.model.options)
+                    records += [CrossRecord(name, block, other, key, one.log10_p) for key, one in results.items()]
+    return records
+
+
+def crossed_table(records: Sequence[CrossRecord]) -> pd.DataFrame:
+    """Return how often unrelated blocks have a small p-value, a row for each statistic."""
+    spread = pd.DataFrame(map(asdict, records)).groupby("statistic")["log10_p"]
+    return pd.DataFrame(
+        {
+            "pairs of blocks": spread.size(),
+            "share below 0.05": spread.apply(lambda values: float((values < np.log10(0.05)).mean())),
+            "smallest log10 p": spread.min(),
+            "smallest log10 p, Holm": spread.apply(lambda values: float(pvalues.holm(values.to_numpy()).min())),
+        }
+    )
+
+
+# Signs of units ---------------------------------------------------------------------------------------------
+
+
+def up_cosines(trial: Trial, block: int, student: Student, judged: Judged) -> NDArray[np.float64]:
+    """Cosine of the up activations of each unit with its partner's, where both unsigned matchings name that partner."""
+    matching = judged.own["phi_match_unsigned"].matching
+    assert matching is not None
+    by_gate, by_up = matching
+    agree = np.flatnonzero(by_gate == by_up)
+    theirs = trial.base.block(block)[1].unit[agree]  # (units, positions), of length 1
+    ours = trial.model.views(block, student)[1].unit[by_gate[agree]]
+    cosines: NDArray[np.float64] = (theirs * ours).sum(axis=1)
+    return cosines
+
+
+def sign_table(judged: Sequence[Judged], cosines: Sequence[NDArray[np.float64]]) -> pd.DataFrame:
+    """Return for each block the share of units on which both matchings agree, with and without signs."""
+    return pd.DataFrame(
+        [
+            {
+                "block": block,
+                "units that agree": _agreement(one.own["phi_match"]),
+                "correlation": one.own["phi_match"].value,
+                "units that agree, unsigned": _agreement(one.own["phi_match_unsigned"]),
+                "correlation, unsigned": one.own["phi_match_unsigned"].value,
+                "of these with the opposite sign": float(np.mean(values < 0)) if len(values) else None,
+            }
+            for block, (one, values) in enumerate(zip(judged, cosines, strict=True))
+        ]
+    )
+
+
+def _agreement(result: BlockResult) -> float:
+    """Share of units whose partner by gate is their partner by up."""
+    assert result.matching is not None
+    return float(np.mean(result.matching[0] == result.matching[1]))
+
+
+def sign_findings(cosines: Sequence[NDArray[np.float64]]) -> str:
+    """How many of the recognised units have the opposite sign, in Markdown."""
+    pooled = np.concatenate(cosines)
+    if not pooled.size:
+        return "Both unsigned matchings agree on no unit of any block."
+    return (
+        f"Without regard to sign, both matchings agree on {pooled.size:,} units over all blocks; "
+        f"**{np.mean(pooled < 0):.0%}** of these have the opposite sign."
+    )
+
+
+def published_shares() -> NDArray[np.float64]:
+    """Share of units on which the two matchings must agree to give each p-value of Table 8, ``(32,)``."""
+    rows = published_table(TABLE_8)
+    return np.array([retraining.share_of_log10_p(float(row["log10_p_match"]), PAPER_UNITS) for row in rows])
+
+
+def published_shares_table(shares: NDArray[np.float64]) -> pd.DataFrame:
+    """Published p-values and the shares of units that they imply, beside those of one half and of all units."""
+    log10_p = np.array([float(row["log10_p_match"]) for row in published_table(TABLE_8)])
+    return pd.DataFrame(
+        [
+            (f"published, weakest of {log10_p.size}", log10_p.max(), shares.min()),
+            ("published, median", np.median(log10_p), np.median(shares)),
+            ("published, strongest", log10_p.min(), shares.max()),
+            ("half of the units agree", retraining.log10_p_of_share(0.5, PAPER_UNITS), 0.5),
+            ("all agree", pvalues.log10_floor(PAPER_UNITS), 1.0),
+        ],
+        columns=["where", "log10 p", "share of units"],
+    )
+
+
+# Errors and cost --------------------------------------------------------------------------------------------
+
+
+def frontier(trial: Trial, students: Sequence[Student]) -> list[dict[str, Any]]:
+    """Judge each student at its snapshots and at its end, with its error and what it costs the whole model.
+
+    Returns
+    -------
+    list of dict
+        Keys: block; step; relative (the student's error on noise); worth (nats per token that the model loses without
+        this MLP); harm (nats per token that it loses with the student in its place); log10 p of phi_match and
+        phi_match_unsigned, and of "a stranger" and "a stranger, unsigned".
+    """
+    points, intact = [], trial.model.loss()
+    for block, student in enumerate(students):
+        worth = trial.model.loss(block, lambda rows: 0 * rows) - intact  # the MLP left out
+        for step in (*sorted(student.kept), student.curve[-1].step):
+            then = student.at(step)
+            judged = trial.judge(block, then)
+            points.append(
+                {
+                    "block": block,
+                    "step": step,
+                    "relative": then.relative,
+                    "worth": worth,
+                    "harm": trial.model.loss(block, then) - intact,
+                    **{name: result.log10_p for name, result in judged.own.items()},
+                    "a stranger": judged.strange["phi_match"].log10_p,
+                    "a stranger, unsigned": judged.strange["phi_match_unsigned"].log10_p,
+                }
+            )
+    return points
+
+
+def frontier_table(points: pd.DataFrame) -> pd.DataFrame:
+    """Return for each block the error at which it is found, and the share of the MLP's worth lost at that error."""
+    rows = []
+    for block, group in points.groupby("block"):
+        row = {"block": block, "the MLP is worth, nats": group["worth"].iloc[0]}
+        for name, statistic, space in (("phi_MATCH", "phi_match", ""), ("unsigned", "phi_match_unsigned", " ")):
+            found = _first_found(group, statistic)
+            row[f"{name} from error"] = None if found is None else float(found["relative"])
+            row[f"of the MLP lost{space}"] = None if found is None else float(found["harm"] / found["worth"])
+        row["strangers, smallest log10 p"] = min(group["a stranger"].min(), group["a stranger, unsigned"].min())
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _first_found(points: pd.DataFrame, statistic: str) -> "pd.Series[Any] | None":
+    """Return the point of the largest error at and below which all points of a block are below `BAR`, if any."""
+    ordered = points.sort_values("relative")
+    kept = ordered[(ordered[statistic] < BAR).cummin()]
+    return kept.iloc[-1] if len(kept) else None
+
+
+def shorter(trial: Trial, student: Student, settings: Settings, device: str) -> list[dict[str, Any]]:
+    """Train the first block for fewer steps and less wide, and judge each student as the `student` of `settings`."""
+    full, intact = settings.steps, trial.model.loss()
+    ways: dict[str, dict[str, Any]] = {
+        f"{full // 4:,} steps": {"steps": full // 4},
+        f"{full // 2:,} steps": {"steps": full // 2},
+        f"{full:,} steps": {},
+        f"{full:,} steps, as wide as the original": {"width_factor": 1.0},
+    }
+    rows = []
+    for name, change in ways.items():
+        other = replace(settings, snapshots=(), **change)
+        one = trial.model.student(0, other, device=device) if change else student
+        judged = trial.judge(0, one)
+        rows.append(
+            {
+                "training": name,
+                "relative error": one.relative,
+                "added loss, nats": trial.model.loss(0, one) - intact,
+                "log10 p": judged.own["phi_match"].log10_p,
+                "log10 p unsigned": judged.own["phi_match_unsigned"].log10_p,
+                "log10 p, stranger": judged.strange["phi_match"].log10_p,
+            }
+        )
+    return rows
+
+
+# Narrow MLPs ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NarrowRecord:
+    """One block of a narrow model, retrained by one recipe; the other attributes are those of `BlockRecord`."""
+
+    recipe: str
+    block: int
+    relative: float
+    log10_p: float
+    log10_p_unsigned: float
+    log10_p_stranger: float
+    log10_p_stranger_unsigned: float
+
+
+def narrow_recipes(settings: Settings) -> dict[str, Settings]:
+    """Return the recipe of the wide models, and three that could find more: longer, wider, or on the model's inputs."""
+    return {
+        "as above": settings,
+        "four times the steps": replace(settings, steps=4 * settings.steps),
+        "twice as wide again": replace(settings, width_factor=2 * settings.width_factor),
+        "noise like the model's inputs": replace(settings, inputs="matched"),
+    }
+
+
+def narrow_records(trial: Trial, recipes: Mapping[str, Settings], device: str) -> list[NarrowRecord]:
+    """Retrain and judge every block by every recipe."""
+    records = []
+    for name, settings in recipes.items():
+        for block in range(trial.n_blocks):
+            student = trial.model.student(block, settings, device=device)
+            records.append(NarrowRecord(name, block, student.relative, **trial.judge(block, student).log10_p()))
+    return records
+
+
+def narrow_table(records: Sequence[NarrowRecord]) -> pd.DataFrame:
+    """Return the weakest and the strongest block of each recipe, by both statistics."""
+    return (
+        pd.DataFrame(map(asdict, records))
+        .groupby("recipe", sort=False)
+        .agg(
+            **{
+                "relative error, median": ("relative", "median"),
+                "log10 p, weakest block": ("log10_p", "max"),
+                "log10 p, strongest block": ("log10_p", "min"),
+                "unsigned log10 p, weakest block": ("log10_p_unsigned", "max"),
+                "unsigned log10 p, strongest block": ("log10_p_unsigned", "min"),
+                "strangers, smallest log10 p": ("log10_p_stranger", "min"),
+                "strangers, smallest unsigned log10 p": ("log10_p_stranger_unsigned", "min"),
+            }
+        )
+    )
+
+
+def narrow_findings(records: Sequence[NarrowRecord], n_units: int) -> str:
+    """How many retrained blocks pass the bar, and how much a perfect imitation of n_units could give, in Markdown."""
+    signed, unsigned = (sum(getattr(one, key) < BAR for one in records) for key in ("log10_p", "log10_p_unsigned"))
+    return (
+        f"Where half of {n_units:,} units agree, log10 p is {retraining.log10_p_of_share(0.5, n_units):.1f}. Below "
+        f"{BAR:g}: **{signed} of {len(records)}** retrained blocks by the signed statistic, "
+        f"**{unsigned} of {len(records)}** by the unsigned one."
+    )
