@@ -28,7 +28,7 @@ def test_the_interval_holds_the_crossing_of_the_law_behind_the_draws():
     held = 0
     for _ in range(100):
         draws = np.where(rng.random((11, 50)) < places[:, None], -30.0, 0.0)
-        found = detection_limit(places, draws, power=0.6, n_resamples=200, rng=rng)
+        found = detection_limit(places, draws, power=0.6, rng=rng)
         held += found.low <= 0.6 <= found.high
     assert held >= 85
 

@@ -9,6 +9,10 @@ from scipy import optimize
 from provlab.errors import InputError
 from provlab.inference import pvalues
 
+_RESAMPLES = 400  # of the bootstrap
+_ENDS = [0.025, 0.975]  # of a 95% percentile interval
+_SETS = 1000  # of blocks, over which Fisher's method is tried
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -25,8 +29,6 @@ def detection_limit(
     target: float = -20.0,
     *,
     power: float = 0.9,
-    level: float = 0.95,
-    n_resamples: int = 400,
     rng: np.random.Generator,
 ) -> Limit:
     """Find the value of x at which draws reach `target` with a given power, by interpolation.
@@ -39,8 +41,8 @@ def detection_limit(
         ``(k, draws)``: outcomes at each x. Power may rise with x (correlation) or fall with it (noise).
     target, power
         A draw at or below `target` counts; `power` is the share of draws that must.
-    level, n_resamples, rng
-        Of the percentile interval: draws are resampled at each x.
+    rng
+        Of the 95% percentile interval: draws are resampled at each x.
 
     Raises
     ------
@@ -51,13 +53,11 @@ def detection_limit(
     reached = outcomes <= target
     rises = reached[-1].mean() >= reached[0].mean()
     value = _crossing(places, reached.mean(axis=1), power, rises)
-    picks = rng.integers(reached.shape[1], size=(n_resamples, *reached.shape))
+    picks = rng.integers(reached.shape[1], size=(_RESAMPLES, *reached.shape))
     resampled = np.take_along_axis(reached[None], picks, axis=2).mean(axis=2)
     found = np.array([_crossing(places, shares, power, rises) for shares in resampled], dtype=np.float64)  # None is NaN
     beyond = -np.inf if not rises else np.inf
-    low, high = np.quantile(
-        np.where(np.isnan(found), beyond, found), [(1 - level) / 2, (1 + level) / 2], method="nearest"
-    )
+    low, high = np.quantile(np.where(np.isnan(found), beyond, found), _ENDS, method="nearest")
     return Limit(value, float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
 
 
@@ -68,9 +68,6 @@ def limit_over_blocks(
     target: float = -20.0,
     *,
     power: float = 0.9,
-    level: float = 0.95,
-    n_draws: int = 1000,
-    n_resamples: int = 200,
     rng: np.random.Generator,
 ) -> Limit:
     """Find the x at which Fisher's aggregate over `n_blocks` blocks reaches `target` with a given power.
@@ -80,11 +77,12 @@ def limit_over_blocks(
     x
         ``(k,)``, ascending.
     log10_p
-        ``(k, n)``: log10 p of n single blocks at each x, from which `n_draws` sets of `n_blocks` are drawn.
+        ``(k, n)``: log10 p of n single blocks at each x, from which sets of `n_blocks` are drawn.
     n_blocks, target, power
         A set counts if Fisher's log10 p is at or below the target; `power` is the share of sets that must.
-    level, n_resamples, rng
-        Of the percentile interval: the n blocks themselves are resampled, since they are what is known.
+    rng
+        Of the sets, and of the 95% percentile interval: the n blocks themselves are resampled, since they are what is
+        known.
 
     Raises
     ------
@@ -100,13 +98,13 @@ def limit_over_blocks(
         return _crossing(places, shares, power, bool(shares[-1] >= shares[0]))
 
     found = []
-    for _ in range(n_resamples):
+    for _ in range(_RESAMPLES // 2):  # each looks at many sets
         kept = rng.integers(outcomes.shape[1], size=outcomes.shape)
-        found.append(crossing(np.take_along_axis(outcomes, kept, axis=1), max(1, n_draws // 4)))
-    value = crossing(outcomes, n_draws)
+        found.append(crossing(np.take_along_axis(outcomes, kept, axis=1), _SETS // 4))
+    value = crossing(outcomes, _SETS)
     if value is None or None in found:
         return Limit(value, None, None)
-    low, high = np.quantile(np.array(found, dtype=np.float64), [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(np.array(found, dtype=np.float64), _ENDS)
     return Limit(value, float(low), float(high))
 
 
@@ -115,8 +113,6 @@ def mean_crossing(
     log10_p: ArrayLike,
     target: float = -20.0,
     *,
-    level: float = 0.95,
-    n_resamples: int = 400,
     rng: np.random.Generator,
 ) -> Limit:
     """Mean, over draws, of the x at which a draw's log10 p rises past the target.
@@ -132,8 +128,8 @@ def mean_crossing(
         ``(k, draws)``, rising with x by and large.
     target
         log10 p.
-    level, n_resamples, rng
-        Of the percentile interval for the mean over draws.
+    rng
+        Of the 95% percentile interval for the mean over draws.
 
     Returns
     -------
@@ -154,8 +150,8 @@ def mean_crossing(
         above = int(np.argmax(fitted > target))
         step = (target - fitted[above - 1]) / (fitted[above] - fitted[above - 1])
         crossings[draw] = places[above - 1] + step * (places[above] - places[above - 1])
-    means = rng.choice(crossings, (n_resamples, crossings.size)).mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    means = rng.choice(crossings, (_RESAMPLES, crossings.size)).mean(axis=1)
+    low, high = np.quantile(means, _ENDS)
     return Limit(float(crossings.mean()), float(low), float(high))
 
 
