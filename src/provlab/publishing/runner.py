@@ -21,7 +21,7 @@ from typing import Any
 import nbformat
 import papermill
 import yaml
-from jupyter_client import AsyncKernelManager
+from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from tqdm import tqdm
 
