@@ -1,39 +1,16 @@
 """What a recipe can ask for: kinds of models, architectures, objectives, as tables that need no torch to read.
 
-A kind is one entry in `KINDS` and one module, its maker, with the four functions of `Maker`. `provlab.zoo.make`
+A kind is one entry in `KINDS` and one module, its maker, with the functions of `provlab.zoo.make.Maker`. `make`
 imports the maker when it makes the first model of the kind, so that a list of recipes stays quick.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 from provlab.zoo import corpus
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from provlab.zoo.recipes import Recipe
-
 Curve = list[tuple[int, float]]
 OnStep = Callable[[int], None]
-
-
-class Maker(Protocol):
-    """What the module behind a kind offers to `provlab.zoo.make`."""
-
-    def start(self, recipe: "Recipe", parent: Path | None) -> "PreTrainedModel":
-        """Return the model that training begins with, in float32; `parent` is the folder of the parent's checkpoint."""
-
-    def held_out_loss(self, model: "PreTrainedModel", recipe: "Recipe") -> float:
-        """Return the loss (nats) on data that no model of the kind is trained on, the same in each call."""
-
-    def train(self, model: "PreTrainedModel", recipe: "Recipe", on_step: OnStep) -> tuple["PreTrainedModel", Curve]:
-        """Return the finished model, which may be the one given, and its learning curve.
-
-        `on_step` is called after each step with the steps done; what it raises ends the training.
-        """
 
 
 @dataclass(frozen=True)
@@ -43,7 +20,7 @@ class Kind:
     Attributes
     ----------
     maker
-        Module of this package with the functions of `Maker`.
+        Module of this package with the functions of `provlab.zoo.make.Maker`.
     code
         Modules whose code decides the weights of a model of this kind, and so its address.
     parent, shape

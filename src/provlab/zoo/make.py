@@ -9,19 +9,35 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from transformers import PreTrainedModel
 
 from provlab.errors import ZooError
-from provlab.zoo.kinds import KINDS, Maker, OnStep
+from provlab.zoo.kinds import KINDS, Curve, OnStep
 from provlab.zoo.recipes import Recipe
 
 # A base whose held-out loss stays above this share of the loss at initialisation learned nothing.
 LEARNED = 0.9
 # Relative change of all weights below which a "derived" model is a copy.
 MOVED = 1e-4
+
+
+class Maker(Protocol):
+    """What the module behind a kind offers to `provlab.zoo.make`."""
+
+    def start(self, recipe: Recipe, parent: Path | None) -> PreTrainedModel:
+        """Return the model that training begins with, in float32; `parent` is the folder of the parent's checkpoint."""
+
+    def held_out_loss(self, model: PreTrainedModel, recipe: Recipe) -> float:
+        """Return the loss (nats) on data that no model of the kind is trained on, the same in each call."""
+
+    def train(self, model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> tuple[PreTrainedModel, Curve]:
+        """Return the finished model, which may be the one given, and its learning curve.
+
+        `on_step` is called after each step with the steps done; what it raises ends the training.
+        """
 
 
 @dataclass(frozen=True)
@@ -45,7 +61,7 @@ class Made:
     model: PreTrainedModel
     initial_loss: float
     final_loss: float
-    curve: list[tuple[int, float]]
+    curve: Curve
     change: dict[str, float]
 
 
