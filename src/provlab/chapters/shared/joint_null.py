@@ -32,9 +32,8 @@ def relabelled_null(
     n_draws: int,
     *,
     rng: np.random.Generator,
-    axes: ArrayLike = 0,
     others: ArrayLike | None = None,
-    other_axes: ArrayLike | None = None,
+    axes: ArrayLike | None = None,
 ) -> Floats:
     """Draw the p-values of several tests under independence, exactly, by relabelling the axes that they share.
 
@@ -48,12 +47,11 @@ def relabelled_null(
         Random relabellings of each axis.
     rng
         Of the relabellings.
-    axes
-        ``(tests,)``: from 0 on, the axis of the units that each matching leads to; by default all share one.
     others
         ``(tests, n)``: what the matchings are compared with; by default the identity.
-    other_axes
-        ``(tests,)``: the axis of the units in `others`; by default they keep their labels.
+    axes
+        ``(2, tests)``, numbers from 0 on: the axis of the units in `others`, and the one that each matching leads to;
+        by default all matchings lead to one axis, and `others` keep their labels.
 
     Returns
     -------
@@ -68,16 +66,17 @@ def relabelled_null(
     """
     second = _permutations(matchings)
     tests, n = second.shape
-    first = np.broadcast_to(np.arange(n), (tests, n)) if others is None else _permutations(others)
-    rows = np.broadcast_to(np.asarray(axes), tests)[:, None]  # (tests, 1)
-    other_rows = None if other_axes is None else np.asarray(other_axes)[:, None]
-    n_axes = 1 + max(rows.max(), -1 if other_rows is None else other_rows.max())
+    first = np.arange(n) if others is None else _permutations(others)  # (n,) or (tests, n)
+    own_axes, partner_axes = (None, np.zeros(tests, dtype=int)) if axes is None else np.asarray(axes)
+    places = second + n * partner_axes[:, None]  # of the partners, among the labels of all axes
+    n_axes = 1 if axes is None else 1 + np.max(axes)
     distances = np.empty((n_draws, tests), dtype=np.int64)
     for draw in range(n_draws):
-        labels = rng.permuted(np.broadcast_to(np.arange(n), (n_axes, n)), axis=-1)
-        # unit i of an axis is now called labels[axis][i], and its partner labels[axis of the partner][matching[i]]
-        renamed = first if other_rows is None else labels[other_rows, first]
-        distances[draw] = pvalues.distances(renamed, labels[rows, second])
+        labels = rng.permuted(np.broadcast_to(np.arange(n), (n_axes, n)), axis=-1)  # unit i is now labels[axis, i]
+        own = first if own_axes is None else labels[own_axes]  # (n,) or (tests, n)
+        if own_axes is not None and others is not None:
+            own = np.take_along_axis(own, first, axis=1)
+        distances[draw] = pvalues.distances(own, labels.take(places))
     return pvalues.log10_p_spearman(distances, n)
 
 
@@ -162,17 +161,13 @@ def joint_ks(
     n_blocks, h = table.shape[1], table.shape[-1]
     names = sorted({trees[model] for pair in pairs for model in pair})
     # every block of every tree is an axis of its own, and every block of every pair a test
-    blocks = np.arange(n_blocks)
-    first, second = (
-        np.array([names.index(trees[pair[side]]) * n_blocks + blocks for pair in pairs]).ravel() for side in (0, 1)
-    )
-    if table.ndim == 4:  # by gate against by up: both lead to units of the second model
-        first, others, found = second, table[:, :, 0].reshape(-1, h), table[:, :, 1].reshape(-1, h)
-    else:
-        others, found = np.broadcast_to(np.arange(h), (len(first), h)), table.reshape(-1, h)
-    rng = np.random.default_rng(seed)
-    drawn = relabelled_null(found, n_draws, rng=rng, axes=second, others=others, other_axes=first)
-    seen = pvalues.log10_p_spearman(pvalues.distances(others, found), h)
+    axes = np.array([[names.index(trees[model]) for model in pair] for pair in pairs]).T[..., None] * n_blocks
+    axes = (axes + np.arange(n_blocks)).reshape(2, -1)  # (2, pairs * blocks)
+    found, others = table.reshape(-1, h), None
+    if table.ndim == 4:  # by up against by gate: both lead to units of the second model
+        found, others, axes[0] = table[:, :, 1].reshape(-1, h), table[:, :, 0].reshape(-1, h), axes[1]
+    drawn = relabelled_null(found, n_draws, rng=np.random.default_rng(seed), others=others, axes=axes)
+    seen = pvalues.log10_p_spearman(pvalues.distances(found, others), h)
     observed, copies = (_ks(log10_p.reshape(-1, len(pairs), n_blocks), aggregated) for log10_p in (seen, drawn))
     return JointKS(float(observed[0]), float(p_value(observed[0], copies)), len(pairs), n_draws, copies)
 
