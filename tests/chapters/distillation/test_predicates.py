@@ -29,7 +29,7 @@ def judged(tmp_path, measurements):
     return claims.predicate(ROW)(Evidence(experiment, Store(tmp_path)), **arguments)
 
 
-def test_it_holds_with_power_and_size_and_tells_the_other_recipes(tmp_path):
+def test_it_holds_with_power_and_size_and_reports_the_other_recipes(tmp_path):
     verdict = judged(tmp_path, good())
     assert verdict.status == "holds"
     assert "3 of 3 dependent pairs found, strongest log10 p = -40.0" in verdict.ours
@@ -56,8 +56,8 @@ def test_it_fails_for_each_reason_and_says_why(tmp_path, spoil, said):
     verdict = judged(tmp_path, measurements)
     assert verdict.status == "fails"
     assert said in verdict.why
-    assert "of pairs of students of one and the same MLP 1 of 3 are below 0.05" in verdict.why
-    assert "in their perfect gated form, whose gate and up rows are one, 2 of 2" in verdict.why
+    assert "of pairs of students of one and the same MLP, 1 of 3 are below 0.05" in verdict.why
+    assert "in their exact gated form, whose gate and up rows are the same, 2 of 2" in verdict.why
 
 
 def test_four_of_28_are_not_significantly_too_many(tmp_path):

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
+from provlab.chapters.distillation.measure import LEVEL, Groups
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
@@ -17,15 +18,13 @@ _GROUPS = {"independent": (style.INDEPENDENT, "o", 0.17), "dependent": (style.DE
 
 
 @styled
-def size_and_power(recipes: Mapping[str, Mapping[str, ArrayLike]], *, level: float = 0.05, caption: str = "") -> Figure:
+def size_and_power(recipes: Mapping[str, Groups], *, caption: str = "") -> Figure:
     """Draw -log10 p of every pair, a row for each recipe: independent pairs above, dependent ones below.
 
     Parameters
     ----------
     recipes
-        For each recipe log10 p of its "independent" and of its "dependent" pairs.
-    level
-        A dashed line; the share of each group beyond it stands at the right.
+        For each recipe log10 p of its pairs; the share of each group below `LEVEL` is written at the right.
     """
     require(recipes, "recipes: nothing to draw")
     figure = style.canvas(0.8 + 0.55 * len(recipes))
@@ -33,23 +32,22 @@ def size_and_power(recipes: Mapping[str, Mapping[str, ArrayLike]], *, level: flo
     rng = np.random.default_rng(0)  # jitter only
     told = []
     for row, (name, groups) in enumerate(recipes.items()):
-        require(set(groups) >= set(_GROUPS), f"{name}: needs log10 p of {' and '.join(_GROUPS)} pairs")
         words = []
         for group, (color, marker, shift) in _GROUPS.items():
-            values = _values(groups[group], f"{name}, {group}")
+            values = _values(getattr(groups, group), f"{name}, {group}")
             height = row - shift + rng.uniform(-0.09, 0.09, values.size)
             axes.plot(
                 -values, height, marker, color=color, markersize=4, markerfacecolor="none", markeredgewidth=0.9,
                 alpha=0.8, clip_on=False, label=f"{group} pairs" if row == 0 else None,
             )  # fmt: skip
-            below = int((values <= np.log10(level)).sum())
+            below = int((values <= np.log10(LEVEL)).sum())
             axes.annotate(
                 f"{below} of {values.size}", (1.0, row - shift), (6, 0), xycoords=("axes fraction", "data"),
                 textcoords="offset points", va="center", fontsize=style.SMALL, color=style.ink(color),
             )  # fmt: skip
             words.append(f"{below} of {values.size} {group}")
         told.append(f"{style.word(name)}: {' and '.join(words)}")
-    axes.axvline(-np.log10(level), color=style.MUTED, linewidth=0.9, linestyle="--")
+    axes.axvline(-np.log10(LEVEL), color=style.MUTED, linewidth=0.9, linestyle="--")
     axes.set_xscale("symlog", linthresh=_LINEAR, linscale=1.0)
     axes.set_xlim(left=0)
     axes.set_yticks(range(len(recipes)), [style.symbol(name) for name in recipes])
@@ -57,10 +55,10 @@ def size_and_power(recipes: Mapping[str, Mapping[str, ArrayLike]], *, level: flo
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(r"$-\log_{10}\,p$")
     style.value_grid(axes, "x")
-    _plain_ticks(axes, max(float(-_values(g[k], k).min()) for g in recipes.values() for k in _GROUPS))
+    _plain_ticks(axes, max(-min(*one.independent, *one.dependent) for one in recipes.values()))
     figure.legend(loc="outside upper left", ncols=2)
-    text = f"Dashed: p = {level:g}; at the right the pairs beyond it."
-    return Figure(figure, f"{caption} {text}".strip(), f"Points, one a pair. Beyond p = {level:g}: {'; '.join(told)}.")
+    text = f"Dashed: p = {LEVEL:g}; at the right the pairs beyond it."
+    return Figure(figure, f"{caption} {text}".strip(), f"Points, one a pair. Beyond p = {LEVEL:g}: {'; '.join(told)}.")
 
 
 @styled

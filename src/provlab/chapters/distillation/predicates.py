@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from provlab.chapters.distillation.measure import found, size_and_power
+from provlab.chapters.distillation.measure import Distilled, found, size_and_power
 from provlab.publishing.evidence import FAILS, NOT_RUN, Evidence, Verdict, judge, log10_words
 
 
@@ -20,20 +20,21 @@ def distilled_is_found(
 ) -> Verdict:
     """Students of dependent models are found, and those of independent ones are not called related too often.
 
-    Judged by the recipe named, while the others are told: Holm's procedure at `level` must find every dependent pair,
+    Judged by the recipe named; the others are reported. Holm's procedure at `level` must find every dependent pair,
     and the share of independent pairs with p up to `size_level`, at least `pairs` of them, must not lie significantly
     above it. Where that fails, two more measurements say why: `same`, two students of one MLP each, and `gated`, the
     independent pairs once more, each model in its perfect gated form.
     """
-    recipes = evidence.measurement(measurement)
-    dependent, independent = (np.array(recipes[recipe][group], dtype=float) for group in ("dependent", "independent"))
+    recipes = {name: Distilled(**row) for name, row in evidence.measurement(measurement).items()}
+    judged = recipes[recipe]
+    dependent, independent = np.array(judged.dependent, dtype=float), np.array(judged.independent, dtype=float)
     if not dependent.size or independent.size < pairs:
         return Verdict(
             NOT_RUN,
             "",
             f"{dependent.size} dependent and {independent.size} independent pairs; it takes {pairs} of these",
         )
-    fares = size_and_power(independent, dependent, level=size_level)
+    fares = size_and_power(judged, level=size_level)
     n_found = found(dependent, level)
     words = [
         f"{n_found} of {dependent.size} dependent pairs found, strongest {log10_words(float(dependent.min()))}",
@@ -42,7 +43,7 @@ def distilled_is_found(
     ]
     for name, other in recipes.items():
         if name != recipe:
-            rest = size_and_power(other["independent"], other["dependent"], level=size_level)
+            rest = size_and_power(other, level=size_level)
             words.append(
                 f"{name}: {rest.power:.2f} of the dependent and {rest.size:.2f} of the independent pairs below"
             )
@@ -65,11 +66,11 @@ def _reasons(evidence: Evidence, same: str, gated: str, level: float) -> str:
     told = []
     if twins.size:
         n = int((twins <= math.log10(level)).sum())
-        told.append(f"of pairs of students of one and the same MLP {n} of {twins.size} are below {level:g}")
+        told.append(f"of pairs of students of one and the same MLP, {n} of {twins.size} are below {level:g}")
     if perfect.size:
         n = int((perfect <= math.log10(level)).sum())
         told.append(
-            f"and of independent MLPs in their perfect gated form, whose gate and up rows are one, {n} of "
-            f"{perfect.size}, the largest at {log10_words(float(perfect.max()))}"
+            f"of pairs of independent MLPs in their exact gated form, whose gate and up rows are the same, {n} of "
+            f"{perfect.size} are, the largest at {log10_words(float(perfect.max()))}"
         )
-    return ", ".join(told)
+    return "; ".join(told)

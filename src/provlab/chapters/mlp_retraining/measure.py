@@ -1,7 +1,7 @@
 """What the page on retrained MLPs measures: what phi_MATCH finds of each block, signs of units, errors, and cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -124,13 +124,13 @@ def block_records(trial: Trial, students: Sequence[Student], judged: Sequence[Ju
 def by_statistic(records: Sequence[BlockRecord]) -> pd.DataFrame:
     """Return log10 p of each block, with a column for each series that figures draw."""
     names = {"log10_p": "phi_match", "log10_p_unsigned": "phi_match_unsigned", "log10_p_stranger": "a stranger"}
-    return pd.DataFrame(map(asdict, records)).rename(columns=names)[["block", *names.values()]]
+    return pd.DataFrame(records).rename(columns=names)[["block", *names.values()]]
 
 
 def table_8(records: Sequence[BlockRecord]) -> pd.DataFrame:
     """Table 8 beside our blocks, as many of its rows as we have blocks."""
     published = pd.DataFrame(published_table(TABLE_8)).reindex(range(len(records)))
-    ours = pd.DataFrame(map(asdict, records))
+    ours = pd.DataFrame(records)
     return pd.DataFrame(
         {
             "block, ours": ours["block"],
@@ -186,7 +186,7 @@ def crossed(trial: Trial, students: Sequence[Student]) -> list[CrossRecord]:
 
 def crossed_table(records: Sequence[CrossRecord]) -> pd.DataFrame:
     """Return how often unrelated blocks have a small p-value, a row for each statistic."""
-    spread = pd.DataFrame(map(asdict, records)).groupby("statistic")["log10_p"]
+    spread = pd.DataFrame(records).groupby("statistic")["log10_p"]
     return pd.DataFrame(
         {
             "pairs of blocks": spread.size(),
@@ -388,7 +388,7 @@ def narrow_records(trial: Trial, recipes: Mapping[str, Settings], device: str) -
 def narrow_table(records: Sequence[NarrowRecord]) -> pd.DataFrame:
     """Return the weakest and the strongest block of each recipe, by both statistics."""
     return (
-        pd.DataFrame(map(asdict, records))
+        pd.DataFrame(records)
         .groupby("recipe", sort=False)
         .agg(
             **{
