@@ -258,7 +258,7 @@ BAD = {
     ),
     "plan with an unknown key": (
         lambda g: ["reproduce", g.file("x.yml", f"{PLAN}notebooks: []\n"), "-o", g.tmp / "o"],
-        "unknown key 'notebooks'; known are profile, experiments",
+        "unknown key 'notebooks'; known: profile, experiments",
     ),
     "plan with an unknown notebook": (
         lambda g: ["reproduce", g.file("x.yml", "profile: x\nexperiments: [{notebook: y}]"), "-o", g.tmp / "o"],

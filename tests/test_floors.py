@@ -18,13 +18,14 @@ import provlab
 SRC = Path(provlab.__file__).parent
 PROJECT = SRC.parent.parent
 
-GROUND = {"errors", "files"}
+GROUND = {"errors", "files", "schema"}
 LIBRARY = GROUND | {"inference", "models", "zoo", "statistics", "modeldiff", "engine", "plots"}
 DOORS = {"provenance", "report", "api"}
 # what each floor may stand on, besides itself
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
+    "schema": {"errors"},
     "provenance": GROUND,
     "inference": GROUND,
     "models": GROUND,

@@ -5,6 +5,12 @@ exits with 2; a study turns it into a record with its reason and goes on with th
 """
 
 
+def one_line(error: object) -> str:
+    """Bring an error's text, or another's, to one line of at most 300 characters; one without a text gives its type."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
 class ProvlabError(Exception):
     """Base of all errors that a user can mend; ``str(error)`` is one complete line."""
 

@@ -11,8 +11,8 @@ import nbformat
 import pytest
 import yaml
 
+from provlab import schema
 from provlab.publishing import claims, runner
-from provlab.publishing.experiment import check_type
 
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "notebooks"
@@ -74,7 +74,7 @@ def bad_parameters(notebook, name):
             found.append(f"{line}: the type {annotation} cannot be checked")
             continue
         try:
-            check_type(declared[-1], ast.literal_eval(statement.value), runner.TYPES[annotation])
+            schema.check(declared[-1], ast.literal_eval(statement.value), runner.TYPES[annotation])
         except ValueError as error:
             found.append(f"{line}: {error}")
         if "  # " not in line:

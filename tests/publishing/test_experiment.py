@@ -13,7 +13,7 @@ from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError
 from provlab.publishing import experiment
 from provlab.publishing.evidence import Evidence
-from provlab.publishing.experiment import INJECTED, Footer, begin, check_type
+from provlab.publishing.experiment import INJECTED, Footer, begin
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
 VALUES = {"profile": "own", "models": ["a", "b"], "seed": 3, "scale": 1.0, "quick": False}
@@ -61,26 +61,9 @@ def test_begin_refuses_what_was_injected_and_is_not_declared():
     assert begin("tree", namespace(f"{INJECTED}\nmodel = 1", f"{INJECTED}\nseed = 5", "x = 1")).seed == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "wanted"),
-    [
-        ("seed", "3", "int"),
-        ("seed", 3.0, "int"),
-        ("seed", True, "int"),
-        ("seed", None, "int"),
-        ("scale", "1", "float"),
-        ("scale", False, "float"),
-        ("quick", 1, "bool"),
-        ("profile", 5, "str"),
-        ("models", "a,b", r"list\[str\]"),
-        ("models", ("a", "b"), r"list\[str\]"),
-        ("models", ["a", 5], "str"),
-    ],
-)
-def test_begin_refuses_another_type(name, value, wanted):
-    with pytest.raises(ParameterError, match=f"parameter {name}.* must be {wanted}, not ") as refused:
-        begin("tree", namespace(**{name: value}))
-    assert "\n" not in str(refused.value)
+def test_begin_refuses_another_type():
+    with pytest.raises(ParameterError, match=r"^parameter models must be list\[str\], not 'a,b'$"):
+        begin("tree", namespace(models="a,b"))
 
 
 @pytest.mark.parametrize("value", ["", ".", "..", "../up", "a/b", "/absolute", "a/"])
@@ -88,14 +71,6 @@ def test_a_profile_is_a_plain_name(value):
     """It becomes a folder below the results: one with a slash could lead out of them."""
     with pytest.raises(ParameterError, match="profile must be a plain name"):
         begin("tree", namespace(profile=value))
-
-
-@pytest.mark.parametrize(
-    ("value", "annotation"),
-    [(1, float), (1.5, float), (2**70, int), ([], list[str]), ([1], list[int]), ([1, 2.5], list[float]), ({}, dict)],
-)
-def test_types_that_fit(value, annotation):
-    check_type("x", value, annotation)
 
 
 # Measuring and finishing ---------------------------------------------------------------------------------------------

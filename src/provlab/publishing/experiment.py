@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
-from provlab import api, provenance
+from provlab import api, provenance, schema
 from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError
 from provlab.publishing import claims
@@ -24,25 +24,6 @@ from provlab.publishing.scoreboard import scoreboard_table
 from provlab.report import StudyReport
 
 INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
-
-
-def check_type(name: str, value: Any, annotation: Any) -> None:
-    """Raise ParameterError unless `value` is what the notebook's annotation of `name` says.
-
-    Annotations are the plain ones of a parameters cell: ``int``, ``float``, ``str``, ``bool``, ``list[str]``,
-    ``list[int]``, ``dict``; an int passes for a float, a bool does not pass for an int.
-    """
-    wanted = get_origin(annotation) or annotation
-    arguments = getattr(annotation, "__args__", ())
-    fits = isinstance(value, (int, float) if wanted is float else wanted)
-    if isinstance(value, bool) and wanted is not bool:
-        fits = False
-    if fits and wanted is list and arguments:
-        for item in value:
-            check_type(f"{name}, an item of which", item, arguments[0])
-    if not fits:
-        shown = annotation.__name__ if annotation is wanted else annotation
-        raise ParameterError(f"parameter {name} must be {shown}, not {value!r}")
 
 
 def checked_profile(profile: str) -> str:
@@ -91,7 +72,7 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
         raise ParameterError(f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(sorted(annotations))}")
     parameters = {key: namespace[key] for key in annotations}
     for key, value in parameters.items():
-        check_type(key, value, annotations[key])
+        schema.check(f"parameter {key}", value, annotations[key])
     profile = checked_profile(parameters.get("profile", "default"))
     store = Store(provenance.results_root() / profile)
     run = Run(name, parameters, store)

@@ -25,10 +25,10 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from tqdm import tqdm
 
-from provlab import provenance
-from provlab.errors import ParameterError, ProvlabError
+from provlab import provenance, schema
+from provlab.errors import ParameterError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
-from provlab.publishing.experiment import check_type, checked_profile, is_stored
+from provlab.publishing.experiment import checked_profile, is_stored
 from provlab.publishing.reach import reached
 
 # what an annotation in a parameters cell may be; no expression is ever evaluated
@@ -77,14 +77,8 @@ def parameters_of(path: Path) -> dict[str, dict[str, Any]]:
     try:
         found: dict[str, dict[str, Any]] = papermill.inspect_notebook(str(path))
     except UNREADABLE as error:
-        raise ParameterError(f"{path} is no notebook that can be read ({_one_line(error)}); restore it") from error
+        raise ParameterError(f"{path} is no notebook that can be read ({one_line(error)}); restore it") from error
     return found
-
-
-def _one_line(error: object) -> str:
-    """Bring another library's message to something that fits in one line."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def checked(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +96,7 @@ def checked(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
             raise ParameterError(f"{path.stem} has no parameter {name!r}; it has {known}")
         annotation = TYPES.get(declared[name]["inferred_type_name"])
         if annotation is not None:
-            check_type(name, value, annotation)
+            schema.check(f"parameter {name}", value, annotation)
     return dict(given)
 
 
@@ -191,7 +185,7 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
             )
         except papermill.PapermillExecutionError as error:
             os.replace(temporary, failed)
-            what = _one_line(f"{error.ename}: {error.evalue}")
+            what = one_line(f"{error.ename}: {error.evalue}")
             raise ProvlabError(
                 f"notebook {path.stem} failed in cell {error.exec_count}: {what}; see {failed}"
             ) from error
@@ -270,18 +264,18 @@ class Plan:
             others = ", ".join(sorted(p.stem for p in path.parent.glob("*.yml"))) or "none"
             raise ParameterError(f"there is no plan {path}; beside it there are: {others}") from error
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ParameterError(f"{path} is no plan that can be read ({_one_line(error)})") from error
-        _check_keys(str(path), content, _PLAN, required=("profile", "experiments"))
+            raise ParameterError(f"{path} is no plan that can be read ({one_line(error)})") from error
+        schema.check_keys(str(path), content, _PLAN, required=("profile", "experiments"))
         checked_profile(content["profile"])
         if content.get("jobs", 1) < 1:
             raise ParameterError(f"jobs of {path} must be at least 1, not {content['jobs']}")
         for experiment in content["experiments"]:
-            _check_keys(f"an experiment of {path}", experiment, _EXPERIMENT, required=("notebook",))
+            schema.check_keys(f"an experiment of {path}", experiment, _EXPERIMENT, required=("notebook",))
             checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}))
         for model in content.get("fetches", []):
-            _check_keys(f"a model that {path} fetches", model, _FETCH, required=tuple(_FETCH))
+            schema.check_keys(f"a model that {path} fetches", model, _FETCH, required=tuple(_FETCH))
         if "zoo" in content:
-            _check_keys(f"zoo of {path}", content["zoo"], _ZOO, required=tuple(_ZOO))
+            schema.check_keys(f"zoo of {path}", content["zoo"], _ZOO, required=tuple(_ZOO))
         names = [experiment["notebook"] for experiment in content["experiments"]]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ParameterError(f"{path} runs {repeated[0]} twice; one page has room for one run")
@@ -293,18 +287,6 @@ _PLAN = {"profile": str, "experiments": list, "fetches": list, "needs": str, "zo
 _EXPERIMENT = {"notebook": str, "parameters": dict, "reads": bool, "alone": bool}
 _FETCH = {"id": str, "gigabytes": float}
 _ZOO = {"edition": str}
-
-
-def _check_keys(what: str, found: Any, known: Mapping[str, type], required: tuple[str, ...]) -> None:
-    """Raise ParameterError unless `found` is a mapping with these keys and types and no others."""
-    if not isinstance(found, dict):
-        raise ParameterError(f"{what} must be a mapping with {', '.join(known)}, not {_one_line(repr(found))}")
-    if unknown := [key for key in found if key not in known]:
-        raise ParameterError(f"{what} has the unknown key {unknown[0]!r}; known are {', '.join(known)}")
-    if missing := [key for key in required if key not in found]:
-        raise ParameterError(f"{what} lacks the key {missing[0]!r}")
-    for key, value in found.items():
-        check_type(f"{key} of {what}", value, known[key])
 
 
 def _records_are_there(path: Path, profile: str) -> bool:

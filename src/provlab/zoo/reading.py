@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from provlab.errors import ParameterError, ZooError
-from provlab.zoo.recipes import Recipe, fits, parse
+from provlab.schema import fits
+from provlab.zoo.recipes import Recipe, parse
 
 FAMILIES = Path(__file__).with_name("families.yml")
 EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"

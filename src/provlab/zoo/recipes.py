@@ -11,9 +11,9 @@ import functools
 import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
+from provlab import schema
 from provlab.errors import ParameterError, ZooError
 from provlab.files import digest
 from provlab.zoo import corpus
@@ -164,39 +164,12 @@ class Recipe:
 # Reading --------------------------------------------------------------------------------------------------
 
 
-def fits(value: object, kind: Any) -> bool:
-    """Whether a value read from YAML is what an annotation says; a whole number passes for a float."""
-    if isinstance(kind, UnionType):
-        return any(fits(value, one) for one in get_args(kind))
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(value, list | dict) and get_args(kind):
-        members = value.values() if isinstance(value, dict) else value
-        return isinstance(value, get_origin(kind)) and all(fits(one, get_args(kind)[-1]) for one in members)
-    return isinstance(value, get_origin(kind) or kind)
-
-
-def _word(kind: object) -> str:
-    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
-
-
-def _fill(cls: type[T], what: str, given: object) -> T:
+def _fill(cls: type[T], what: str, given: Mapping[str, Any]) -> T:
     """Make a dataclass from a mapping; every unknown, missing or ill-typed key is refused by name."""
-    hints = get_type_hints(cls)
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"{what} must be a mapping of {', '.join(hints)}, not {given!r}")
-    if unknown := sorted(set(given) - set(hints)):
-        raise ParameterError(f"{what} has the unknown key {unknown[0]!r}; known: {', '.join(hints)}")
-    for key, value in given.items():
-        if not fits(value, hints[key]):
-            raise ParameterError(f"{what}: {key} must be {_word(hints[key])}, not {value!r}")
-    try:
-        return cls(**given)
-    except TypeError:
-        missing = [name for name in hints if name not in given and not hasattr(cls, name)]
-        raise ParameterError(f"{what} lacks {', '.join(missing)}") from None
+    schema.check_keys(
+        what, given, get_type_hints(cls), [name for name in get_type_hints(cls) if not hasattr(cls, name)]
+    )
+    return cls(**given)
 
 
 def parse(given: Mapping[str, Any]) -> Recipe:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from provlab.errors import InputError
+from provlab.errors import InputError, one_line
 from provlab.inference.matching.assignment import Candidates, room
 from provlab.inference.matching.cosine import UnitRows, blocks
 
@@ -27,7 +27,7 @@ def cosines_and_candidates(
     try:
         right = torch.from_numpy(second.unit).to(device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}; give 'cpu'") from None
+        raise InputError(f"device {device!r} cannot be used: {one_line(error)}; give 'cpu'") from None
     if order is not None:
         right = right[torch.from_numpy(order).to(device)]
     n, m = len(first), len(second)
