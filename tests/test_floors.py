@@ -18,12 +18,13 @@ import provlab
 SRC = Path(provlab.__file__).parent
 PROJECT = SRC.parent.parent
 
-GROUND = {"errors", "files", "schema"}
+GROUND = {"errors", "files", "lazy", "schema"}
 LIBRARY = GROUND | {"inference", "models", "zoo", "statistics", "modeldiff", "engine", "plots"}
 DOORS = {"provenance", "report", "api"}
 # what each floor may stand on, besides itself
 MAY_IMPORT = {
     "errors": set(),
+    "lazy": set(),
     "files": {"errors"},
     "schema": {"errors"},
     "provenance": GROUND,
@@ -32,7 +33,7 @@ MAY_IMPORT = {
     "zoo": GROUND | {"models"},
     "statistics": GROUND | {"models", "inference"},
     "modeldiff": GROUND | {"models", "inference"},
-    "plots": GROUND,
+    "plots": GROUND | {"statistics"},  # the names and symbols of statistics
     "engine": GROUND | {"inference", "models", "zoo", "statistics"},
     "report": LIBRARY | {"provenance"},
     "api": LIBRARY | {"report"},
@@ -40,7 +41,7 @@ MAY_IMPORT = {
     "publishing": LIBRARY | DOORS,
     "chapters": LIBRARY | DOORS | {"fullsize", "publishing"},
     "cli": LIBRARY | DOORS | {"fullsize", "publishing"},
-    "__init__": set(),
+    "__init__": {"lazy"},
 }
 # libraries that a floor must do without, and the modules that may use them all the same
 WITHOUT = {
@@ -53,6 +54,28 @@ WITHOUT = {
     "modeldiff": ({"matplotlib", "papermill"}, set()),
     "engine": ({"torch", "transformers", "matplotlib", "papermill"}, set()),
     "plots": ({"torch", "transformers", "papermill"}, set()),
+}
+# what costs seconds to import, and the modules that may do so when they are imported themselves; all others import it
+# in the function that needs it, so that who compares weights waits for none of them
+SLOW = {"torch", "transformers", "matplotlib", "seaborn", "pandas", "huggingface_hub"}
+WAIT = {
+    "models",
+    "statistics",
+    "engine",
+    "report",
+    "plots",
+    "cli",
+    "api",
+    "provenance",
+    "errors",
+    "files",
+    "lazy",
+    "__init__",
+}
+MAY_WAIT = {
+    "models": {"activations", "disguise", "evasion", "examples", "hub", "precision"},
+    "report": {"study_report"},
+    "plots": {"blocks", "figure", "modeldiff", "pairs", "style", "tables"},
 }
 
 
@@ -116,6 +139,22 @@ def upward(root: Path) -> list[str]:
             bad += [f"{name} imports {library}" for library in sorted(outside & banned)]
         if floor not in MAY_IMPORT:
             bad.append(f"{name} stands on no floor of the plan")
+    return bad
+
+
+def slow(root: Path) -> list[str]:
+    """Slow libraries that are imported together with a module that should be quick."""
+    bad = []
+    for name, path in modules(root).items():
+        floor, _, rest = name.partition(".")
+        if floor in WAIT and rest not in MAY_WAIT.get(floor, set()):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    node.body = []
+            for node in _import_statements(tree, for_types=False):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+                bad += [f"{name} imports {one}" for one in names if one.partition(".")[0] in SLOW]
     return bad
 
 
@@ -204,6 +243,10 @@ PROFILES = [path.stem for path in (PROJECT / "notebooks" / "profiles").glob("*.y
 
 def test_arrows_run_down_only():
     assert upward(SRC) == []
+
+
+def test_what_is_slow_to_import_is_imported_where_it_is_needed():
+    assert slow(SRC) == []
 
 
 def test_there_are_no_circles():
@@ -302,6 +345,25 @@ def test_a_planted_circle_of_types_is_seen(tmp_path):
     (tmp_path / "a.py").write_text("from provlab.b import x")
     (tmp_path / "b.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from provlab.a import Y")
     assert circles(tmp_path) == ["a -> b -> a"]
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "found"),
+    [
+        ("models/weights", "import torch", True),
+        ("statistics/phi_u", "try:\n    from torch.nn import Linear\nexcept ImportError:\n    pass", True),
+        ("report/views", "import pandas as pd", True),
+        ("cli/x", "class X:\n    import matplotlib.pyplot", True),
+        ("models/weights", "def f():\n    import torch", False),
+        ("models/weights", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch", False),
+        ("models/activations", "import torch", False),
+    ],
+)
+def test_a_planted_slow_import_is_seen(tmp_path, module, code, found):
+    path = tmp_path / f"{module}.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(code)
+    assert bool(slow(tmp_path)) is found
 
 
 def test_a_planted_circle_is_seen(tmp_path):

@@ -16,7 +16,9 @@ from provlab.engine.lineage import Lineage
 from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
-from provlab.report import LEVEL, Comparison, StudyReport
+from provlab.report.comparison import Comparison
+from provlab.report.study_report import StudyReport
+from provlab.report.views import LEVEL
 from provlab.statistics import USUAL
 from provlab.statistics.base import Options, Outcome
 

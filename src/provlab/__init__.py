@@ -5,8 +5,9 @@ experiment in a notebook. Names are loaded on first use, so that ``import provla
 """
 
 import warnings
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from provlab.lazy import lazily
 
 if TYPE_CHECKING:
     from provlab.api import compare, study
@@ -16,19 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "ProvlabError", "StudyReport", "begin", "compare", "study"]
 
-_HOMES = {
-    "compare": "provlab.api",
-    "study": "provlab.api",
-    "ProvlabError": "provlab.errors",
-    "begin": "provlab.publishing.experiment",
-    "Comparison": "provlab.report",
-    "StudyReport": "provlab.report",
-}
+_find = lazily(
+    __name__,
+    {
+        "compare": "provlab.api",
+        "study": "provlab.api",
+        "ProvlabError": "provlab.errors",
+        "begin": "provlab.publishing.experiment",
+        "Comparison": "provlab.report",
+        "StudyReport": "provlab.report",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'provlab' has no attribute {name!r}")
     with warnings.catch_warnings():  # of a progress bar that we do not use in notebooks
         warnings.filterwarnings("ignore", message="IProgress not found")
-        return getattr(import_module(_HOMES[name]), name)
+        return _find(name)

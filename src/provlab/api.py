@@ -5,15 +5,19 @@ from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provlab import statistics as registry
-from provlab import zoo
 from provlab.engine.lineage import Lineage, tree_order
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError, ProvlabError
-from provlab.report import Comparison, StudyReport, describe
+from provlab.report.comparison import Comparison
+from provlab.report.views import describe
 from provlab.statistics.base import Options, devices_elsewhere
+
+if TYPE_CHECKING:
+    from provlab.report.study_report import StudyReport
 
 
 def expand(models: Sequence[str | Path]) -> list[str]:
@@ -29,6 +33,8 @@ def expand(models: Sequence[str | Path]) -> list[str]:
     expanded: list[str] = []
     for source in map(str, models):
         if source == "zoo:*" or source.startswith("zoo:*@"):
+            from provlab import zoo
+
             edition = source.partition("@")[2]
             suffix = f"@{edition}" if edition else ""
             recipes = zoo.families(edition or zoo.default_edition())
@@ -41,11 +47,14 @@ def expand(models: Sequence[str | Path]) -> list[str]:
 
 def _train_missing(models: Sequence[str]) -> None:
     """Train the zoo models among these that are not there yet, on all cores; opened one by one they would use one."""
+    embedded = [source.removeprefix("zoo:").partition("@") for source in models if source.startswith("zoo:")]
+    if not embedded:
+        return
+    from provlab import zoo
+
     by_edition: dict[str, list[str]] = {}
-    for source in models:
-        name, _, edition = source.partition("@")
-        if name.startswith("zoo:"):
-            by_edition.setdefault(edition or zoo.default_edition(), []).append(name.removeprefix("zoo:"))
+    for name, _, edition in embedded:
+        by_edition.setdefault(edition or zoo.default_edition(), []).append(name)
     for edition, names in by_edition.items():
         with suppress(ProvlabError):  # what cannot be made becomes a record with its reason when it is opened
             known = zoo.families(edition)
@@ -58,9 +67,11 @@ def _with_text(options: Options, names: Sequence[str], text: str | None) -> Opti
     Called once all else is checked: the first use of the zoo's text makes its corpus, which takes a while.
     """
     reads = any("text_sha256" in registry.get(name).parameters(options) for name in names)
-    if text is None:
-        text = zoo.held_out_text("prose") if reads else ""
-    return replace(options, text=text)
+    if text is None and reads:
+        from provlab import zoo
+
+        text = zoo.held_out_text("prose")
+    return replace(options, text=text or "")
 
 
 def compare(
@@ -127,7 +138,7 @@ def study(
     workers: int = 1,
     executor: Executor | None = None,
     **settings: object,
-) -> StudyReport:
+) -> "StudyReport":
     """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
 
     With `pairs`, only these are tested; each names two of the models.
@@ -141,6 +152,8 @@ def study(
     the Dask cluster of `provlab.engine.executors.cluster`; records are the same. A script that asks for workers must
     stand under ``if __name__ == "__main__":``.
     """
+    from provlab.report.study_report import StudyReport  # tables and pictures of many pairs: pandas
+
     with devices_elsewhere() if executor is not None else nullcontext():
         names = registry.checked_names(statistics)
         options = Options(**settings)  # type: ignore[arg-type]

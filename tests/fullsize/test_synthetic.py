@@ -35,7 +35,7 @@ def test_transformers_loads_it(parent):
     """No weight is missing or of another shape, or `load_model` would refuse."""
     model = parent.load_model()
     assert model.config.num_hidden_layers == 4
-    assert all(parent.dtype(name) is torch.bfloat16 for name in parent.tensor_names)
+    assert all(parent.dtype(name) == "bfloat16" for name in parent.tensor_names)
 
 
 def test_the_file_is_what_safetensors_would_write(parent, tmp_path):
@@ -93,8 +93,8 @@ def test_a_pruned_copy_holds_what_it_kept(parent, tmp_path):
     whole, small = anatomy.of(parent), anatomy.of(child)
     for part in small.parts:
         (segment,) = part.segments
-        mine = small.read(child, segment.role, part.block).numpy()
-        theirs = whole.read(parent, segment.role, None if part.block is None else keep.blocks[part.block]).numpy()
+        mine = small.read(child, segment.role, part.block)
+        theirs = whole.read(parent, segment.role, None if part.block is None else keep.blocks[part.block])
         index = [keep.along(axis, part.block, n) for axis, n in zip(segment.axes, theirs.shape, strict=True)]
         np.testing.assert_array_equal(mine, theirs[np.ix_(*index)], err_msg=part.name)
     assert json.loads((tmp_path / "pruned" / "synthetic.json").read_text())["kept_blocks"] == list(keep.blocks)

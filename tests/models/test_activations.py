@@ -54,7 +54,7 @@ def test_activations_fit_the_weights(label, tiny):
     expected = {}
     for kind in kinds[1:]:
         bias = found.read(checkpoint, f"{kind}_bias", 1) if found.has(f"{kind}_bias") else 0.0
-        expected[kind] = inputs[0] @ found.read(checkpoint, kind, 1).T + bias
+        expected[kind] = torch.from_numpy(inputs[0].numpy() @ found.read(checkpoint, kind, 1).T + bias)
         np.testing.assert_allclose(kept[kind][1], expected[kind].T, atol=2e-6)
     name = checkpoint.config.get("hidden_activation") or checkpoint.config.get("hidden_act") or "gelu_new"
     act = {

@@ -13,6 +13,10 @@ from provlab.models.checkpoint import Checkpoint
 LABELS = sorted(TINY)
 
 
+def read(found, checkpoint, role, block=None):
+    return torch.from_numpy(found.read(checkpoint, role, block))
+
+
 def opened(folder):
     checkpoint = Checkpoint.open(folder)
     return checkpoint, anatomy.of(checkpoint)
@@ -53,7 +57,7 @@ def test_roles_are_the_modules_weights(label, tiny):
     for part in found.parts:
         for segment in part.segments:
             role, block = segment.role, part.block
-            value = found.read(checkpoint, role, block)
+            value = read(found, checkpoint, role, block)
             assert value.dtype == torch.float32
             assert tuple(value.shape) == found.shape(role, block)
             assert found.tensor_name(role, block) == part.name
@@ -69,8 +73,8 @@ def test_fused_gpt2_is_split_as_the_model_splits_it(tiny):
     x = torch.randn(5, WIDTH)
     expected = attention.c_attn(x).split(WIDTH, dim=-1)  # GPT2Attention.forward
     for role, want in zip(("query", "key", "value"), expected, strict=True):
-        bias = found.read(checkpoint, f"{role}_bias", 1)
-        torch.testing.assert_close(x @ found.read(checkpoint, role, 1).T + bias, want)
+        bias = read(found, checkpoint, f"{role}_bias", 1)
+        torch.testing.assert_close(x @ read(found, checkpoint, role, 1).T + bias, want)
 
 
 def test_interleaved_gpt_neox_is_split_as_the_model_splits_it(tiny):
@@ -80,7 +84,7 @@ def test_interleaved_gpt_neox_is_split_as_the_model_splits_it(tiny):
     # GPTNeoXAttention.forward: (batch, length, heads, 3 * head) -> heads first -> three chunks
     heads = attention.query_key_value(x).view(1, 5, 4, 3 * WIDTH // 4).transpose(1, 2)
     for role, want in zip(("query", "key", "value"), heads.chunk(3, dim=-1), strict=True):
-        got = x @ found.read(checkpoint, role, 1).T + found.read(checkpoint, f"{role}_bias", 1)
+        got = x @ read(found, checkpoint, role, 1).T + read(found, checkpoint, f"{role}_bias", 1)
         torch.testing.assert_close(got, want.transpose(1, 2).flatten(2))
 
 
@@ -89,24 +93,24 @@ def test_fused_phi3_is_split_as_the_model_splits_it(tiny):
     block = tiny_models.build("phi3").model.layers[0]
     x = torch.randn(5, WIDTH)
     gate, up = block.mlp.gate_up_proj(x).chunk(2, dim=-1)  # Phi3MLP.forward
-    torch.testing.assert_close(x @ found.read(checkpoint, "gate", 0).T, gate)
-    torch.testing.assert_close(x @ found.read(checkpoint, "up", 0).T, up)
+    torch.testing.assert_close(x @ read(found, checkpoint, "gate", 0).T, gate)
+    torch.testing.assert_close(x @ read(found, checkpoint, "up", 0).T, up)
     query, key, value = block.self_attn.qkv_proj(x).split((24, 12, 12), dim=-1)  # 4 heads, 2 key heads of 6
     for role, want in {"query": query, "key": key, "value": value}.items():
-        torch.testing.assert_close(x @ found.read(checkpoint, role, 0).T, want)
+        torch.testing.assert_close(x @ read(found, checkpoint, role, 0).T, want)
 
 
 def test_mixtral_roles_by_expert(tiny):
     checkpoint, found = opened(tiny("mixtral"))
     expert = tiny_models.build("mixtral").model.layers[1].mlp.experts
     gate, up = expert.gate_up_proj[2].chunk(2)  # as MixtralExperts.forward does
-    assert torch.equal(found.read(checkpoint, "gate.2", 1), gate)
-    assert torch.equal(found.read(checkpoint, "up.2", 1), up)
-    assert torch.equal(found.read(checkpoint, "down.2", 1), expert.down_proj[2])
+    assert torch.equal(read(found, checkpoint, "gate.2", 1), gate)
+    assert torch.equal(read(found, checkpoint, "up.2", 1), up)
+    assert torch.equal(read(found, checkpoint, "down.2", 1), expert.down_proj[2])
     with pytest.raises(MissingRoleError, match=r"no module of its own.*up\.0"):
         found.module("up.0", 0)
     with pytest.raises(MissingRoleError, match=r"'up'.*up\.0"):
-        found.read(checkpoint, "up", 0)
+        read(found, checkpoint, "up", 0)
 
 
 @pytest.mark.parametrize("label", ["llama_tied", "gemma2", "gpt2", "bert_masked"])
@@ -114,14 +118,14 @@ def test_tied_head_is_the_embedding(label, tiny):
     checkpoint, found = opened(tiny(label))
     assert found.tied
     assert found.has("head")
-    assert torch.equal(found.read(checkpoint, "head"), found.read(checkpoint, "embedding"))
+    assert torch.equal(read(found, checkpoint, "head"), read(found, checkpoint, "embedding"))
     assert found.shape("head") == (VOCABULARY, WIDTH)
 
 
 def test_untied_head(tiny):
     checkpoint, found = opened(tiny("llama"))
     assert not found.tied
-    assert not torch.equal(found.read(checkpoint, "head"), found.read(checkpoint, "embedding"))
+    assert not torch.equal(read(found, checkpoint, "head"), read(found, checkpoint, "embedding"))
 
 
 def test_gpt2_file_without_prefix_under_the_name_of_the_full_model(tiny, tmp_path):
@@ -231,17 +235,17 @@ def test_missing_role(tiny):
     checkpoint, found = opened(tiny("gpt2"))
     assert not found.has("gate")
     with pytest.raises(MissingRoleError, match=r"GPT2LMHeadModel.*'gate'"):
-        found.read(checkpoint, "gate", 0)
+        read(found, checkpoint, "gate", 0)
 
 
 @pytest.mark.parametrize("block", [None, -1, BLOCKS])
 def test_block_out_of_range(tiny, block):
     checkpoint, found = opened(tiny("llama"))
     with pytest.raises(InputError, match=f"block must be 0 to 1 for 'up' of LlamaForCausalLM, not {block}"):
-        found.read(checkpoint, "up", block)
+        read(found, checkpoint, "up", block)
 
 
 def test_block_for_a_role_outside_the_blocks(tiny):
     checkpoint, found = opened(tiny("llama"))
     with pytest.raises(InputError, match="belongs to no block"):
-        found.read(checkpoint, "embedding", 0)
+        read(found, checkpoint, "embedding", 0)

@@ -4,13 +4,16 @@ import hashlib
 import json
 import os
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny_models
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from provlab.errors import CheckpointError
 from provlab.models import checkpoint as checkpoint_module
@@ -25,7 +28,7 @@ def test_reads_what_was_written(llama):
     for name, tensor in written.items():
         assert torch.equal(checkpoint.tensor(name), tensor)
         assert checkpoint.shape(name) == tuple(tensor.shape)
-        assert checkpoint.dtype(name) == torch.float32
+        assert checkpoint.dtype(name) == "float32"
     assert checkpoint.architecture == "LlamaForCausalLM"
     assert checkpoint.config["hidden_size"] == tiny_models.WIDTH
     assert (checkpoint.source, checkpoint.name, checkpoint.commit) == (str(llama), "llama", None)
@@ -44,23 +47,79 @@ def test_sharded_reads_the_same(llama, sharded):
 def test_keeps_the_dtype_of_the_file(dtype, tmp_path):
     tiny_models.build("llama").to(dtype).save_pretrained(tmp_path / "half")
     checkpoint = Checkpoint.open(tmp_path / "half")
-    assert checkpoint.dtype("model.norm.weight") == dtype
+    assert checkpoint.dtype("model.norm.weight") == str(dtype).removeprefix("torch.")
     assert checkpoint.tensor("model.norm.weight").dtype == dtype
+
+
+def test_every_byte_of_float8_is_read_as_torch_reads_it(tmp_path):
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        codes = torch.arange(256, dtype=torch.uint8)
+        finite = codes[torch.isfinite(codes.view(dtype).float())]
+        found = weights._values(finite.numpy(), str(dtype).removeprefix("torch."))
+        assert np.array_equal(found, finite.view(dtype).float())
+        lost = codes[~torch.isfinite(codes.view(dtype).float())]
+        assert not np.isfinite(weights._values(lost.numpy(), str(dtype).removeprefix("torch."))).any()
+
+
+def test_arrays_are_float32_whatever_the_file_holds(tmp_path):
+    """Several dtypes in one file: each tensor begins where the one before it ends. The reference is torch's cast."""
+    values = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    kinds = [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2]
+    kinds += [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
+    tensors = {str(kind): (10 * values.abs()).to(kind)[: i + 1] for i, kind in enumerate(kinds)}
+    tensors |= {"empty": torch.zeros(0, 3), "scalar": torch.tensor(2.5)}
+    folder = tmp_path / "many"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    save_file(tensors, folder / "model.safetensors")
+    torch.save(tensors, folder / "pytorch_model.bin")
+    checkpoint = Checkpoint.open(folder)
+    for name, tensor in tensors.items():
+        assert checkpoint.tensor(name).dtype == tensor.dtype
+        assert torch.equal(checkpoint.tensor(name).double(), tensor.double()), name
+        found = checkpoint.array(name)
+        assert found.dtype == np.float32
+        assert np.array_equal(found, tensor.float()), name
+    (folder / "model.safetensors").unlink()
+    pickled = Checkpoint.open(folder, allow_pickle=True)
+    for name, tensor in tensors.items():
+        assert pickled.tensor(name).dtype == tensor.dtype
+        assert np.array_equal(pickled.array(name), tensor.float()), name
+
+
+def test_models_are_loaded_one_at_a_time(llama, monkeypatch):
+    """Two loads at once leave transformers' `tie_weights` replaced by nothing, for the rest of the process."""
+    at_once, most = [], []
+    load = transformers.LlamaForCausalLM.from_pretrained
+
+    def watched(*given, **settings):
+        at_once.append(1)
+        time.sleep(0.05)
+        most.append(len(at_once))
+        at_once.pop()
+        return load(*given, **settings)
+
+    monkeypatch.setattr(transformers.LlamaForCausalLM, "from_pretrained", watched)
+    before = transformers.PreTrainedModel.tie_weights
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: Checkpoint.open(llama).load_model(), range(4)))
+    assert most == [1, 1, 1, 1]
+    assert transformers.PreTrainedModel.tie_weights is before
 
 
 def test_one_tensor_does_not_read_the_others(sharded, monkeypatch):
     checkpoint = Checkpoint.open(sharded)
-    opened = []
+    read = []
 
-    def watched(path, **settings):
-        opened.append(Path(path).name)
-        return weights_safe_open(path, **settings)
+    def watched(path, dtype, count, **settings):
+        read.append((Path(path).name, count))
+        return fromfile(path, dtype, count, **settings)
 
-    weights_safe_open = weights.safe_open
-    monkeypatch.setattr(weights, "safe_open", watched)
+    fromfile = np.fromfile
+    monkeypatch.setattr(np, "fromfile", watched)
     checkpoint.tensor("model.norm.weight")
     index = json.loads((sharded / "model.safetensors.index.json").read_text())
-    assert opened == [index["weight_map"]["model.norm.weight"]]
+    assert read == [(index["weight_map"]["model.norm.weight"], 4 * tiny_models.WIDTH)]
 
 
 def test_source_may_be_relative_or_below_home(llama, monkeypatch):

@@ -93,13 +93,6 @@ def test_numbers():
     assert plots.format_interval(0.05, 0.041, 0.0614) == "0.050 (0.041 to 0.061)"
     assert plots.format_count(3785821) == "3,785,821"
     assert [plots.format_ratio(x) for x in (2.54, 41.4)] == ["2.5x", "41x"]
-    assert [plots.format_seconds(s) for s in (0.44, 12.2, 185, 4800, 59.7)] == [
-        "0.4 s",
-        "12 s",
-        "3 min 05 s",
-        "1 h 20 min",
-        "1 min 00 s",
-    ]
 
 
 def test_statistics_are_written_as_symbols_from_either_writing():
@@ -194,13 +187,6 @@ def test_heatmap_refuses_frames_that_do_not_fit(log10_p, truth):
         plots.pair_heatmap(log10_p, {k: v for k, v in FAMILIES.items() if k != "fir"}, statistic="phi_u")
     with pytest.raises(InputError, match="at least two"):
         plots.pair_heatmap(log10_p.iloc[:1, :1], FAMILIES, statistic="phi_u")
-    with pytest.raises(InputError, match="no pair has a value"):
-        plots.value_heatmap(frame({}), FAMILIES, statistic="phi_jsd")
-
-
-def test_value_heatmap_says_its_range():
-    figure = plots.value_heatmap(frame({("oak", "elm"): 0.25}, default=0.5), FAMILIES, statistic="phi_jsd")
-    assert "φ_JSD of 10 pairs of 5 models, from 0.25 to 0.5" in figure.caption
 
 
 def test_tree_says_all_that_it_draws():
@@ -327,7 +313,6 @@ def test_scoreboard_table_is_safe_html_with_labels():
 def test_every_figure_has_words(log10_p, truth):
     drawn = [
         plots.pair_heatmap(log10_p, FAMILIES, statistic="phi_u", truth=truth),
-        plots.value_heatmap(log10_p, FAMILIES, statistic="phi_jsd"),
         scoreboard(CLAIMS),
         nulls.null_quantiles({"phi_u": [-0.5, -0.1]}),
     ]

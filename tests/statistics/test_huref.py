@@ -22,10 +22,10 @@ HEADS, KEYS, SIZE = 4, 2, 6  # of the tiny Llama: four query heads share two key
 def whole(model, way, block):
     """M over the vocabulary, head by head."""
     read = {
-        role: model.anatomy.read(model.checkpoint, role, block).double().numpy()
+        role: model.anatomy.read(model.checkpoint, role, block).astype(np.float64)
         for role in ("query", "key", "value", "output", "gate", "down")
     }
-    embedding = model.anatomy.read(model.checkpoint, "embedding").double().numpy()
+    embedding = model.anatomy.read(model.checkpoint, "embedding").astype(np.float64)
     if way == "huref_c":
         core = read["gate"].T @ read["down"].T
     else:

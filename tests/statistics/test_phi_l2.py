@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 from scipy import stats
 
@@ -181,8 +180,7 @@ def test_the_copies_of_an_independent_pair_are_exchangeable(models):
         for name, value in a.tensors.items():
             for dimension, axis in enumerate(AXES[name.removeprefix("model.layers.0.")]):
                 if axis:
-                    order = torch.from_numpy(embedding if axis == "embedding" else units)
-                    value = value.index_select(dimension, order)
+                    value = value.take(embedding if axis == "embedding" else units, axis=dimension)
             moved[name] = value
         found = block_distances(BlockWeights(anatomy, 0, moved), b, replace(small, seed=seed))
         units_only.append(sum(d <= found[0] for d in found))

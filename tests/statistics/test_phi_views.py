@@ -75,7 +75,7 @@ def test_by_its_definition(ungated):
         columns = block.mlp.c_proj.weight.detach().double()
         sides.append([(end - end.mean(1, keepdim=True)).numpy() for end in (rows, columns)])
         model = Model.open(ungated[name])
-        checked.append([reads(model, 1).numpy(), writes(model, 1).numpy()])
+        checked.append([reads(model, 1), writes(model, 1)])
     np.testing.assert_allclose(np.array(sides), np.array(checked), atol=1e-12)
     partners = []
     for a, b in zip(*sides, strict=True):

@@ -1,7 +1,8 @@
 """The commands of ``provlab``, one module each, in the order of `COMMANDS`.
 
-A module offers ``add(commands)``, which adds the command's parser and names the function that runs it. Exit status 0
-when a command ran, 2 with one line on stderr when it could not, 130 when it was stopped.
+A module offers ``add(parser)``, which says what the command takes and names the function that runs it; only the module
+of the command that is given is imported. Exit status 0 when a command ran, 2 with one line on stderr when it could not,
+130 when it was stopped.
 """
 
 import argparse
@@ -10,21 +11,35 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
-from provlab.cli import claims, compare, plan, rehearse, reproduce, run, study, synthesise, zoo
 from provlab.cli.arguments import Parser
 from provlab.errors import ProvlabError
 
-COMMANDS = (compare, study, run, reproduce, zoo, claims, plan, rehearse, synthesise)
+#: module -> what the command does
+COMMANDS = {
+    "compare": "test a pair of models",
+    "study": "test all pairs of many models",
+    "run": "run a notebook with your own parameters",
+    "reproduce": "run the notebooks of a plan, skipping what is up to date",
+    "zoo": "the embedded models of known lineage",
+    "claims": "judge the papers' claims from stored records",
+    "plan": "tensors, bytes, memory and hours of a study, before anything starts",
+    "rehearse": "measure some blocks of a full-size pair with synthetic weights, and extrapolate",
+    "synthesise": "write a checkpoint of a true shape with synthetic weights",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     parser = Parser(prog="provlab", description="Were two language models trained independently?")
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
-    for module in COMMANDS:
-        module.add(commands)
-    parsed = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    for name, what in COMMANDS.items():
+        command_parser = commands.add_parser(name, help=what)
+        if given[:1] == [name]:
+            import_module(f"provlab.cli.{name}").add(command_parser)
+    parsed = parser.parse_args(given)
     _quiet()
     try:
         command: Callable[[argparse.Namespace], int] = parsed.command

@@ -4,14 +4,10 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from provlab.errors import InputError
 from provlab.files import atomic_file
-
-if TYPE_CHECKING:
-    #: what `add` of a command is given
-    Commands = argparse._SubParsersAction[Any]
 
 MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill the memory
 

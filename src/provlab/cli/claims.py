@@ -2,18 +2,13 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from provlab.cli import arguments as common
 from provlab.errors import InputError
 
-if TYPE_CHECKING:
-    from provlab.cli.arguments import Commands
 
-
-def add(commands: "Commands") -> None:
-    """Add the command."""
-    parser = commands.add_parser("claims", help="judge the papers' claims from stored records")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
     parser.add_argument("--json", metavar="FILE", help="write a list of claims as JSON; - is standard output")
     parser.add_argument(
         "--results", metavar="FOLDER", help="a folder of results (default: that of the last reproduction)"

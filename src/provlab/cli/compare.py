@@ -2,17 +2,12 @@
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from provlab.cli import arguments as common
 
-if TYPE_CHECKING:
-    from provlab.cli.arguments import Commands
 
-
-def add(commands: "Commands") -> None:
-    """Add the command."""
-    parser = commands.add_parser("compare", help="test a pair of models")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
     parser.add_argument("a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
     parser.add_argument("b", help="the other model")
     common.add_statistics(parser)

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 from provlab.cli import arguments as common
 
 if TYPE_CHECKING:
-    from provlab.cli.arguments import Commands
     from provlab.fullsize.planning import Estimate, Sketch
 
 
-def add(commands: "Commands") -> None:
-    """Add the command."""
-    parser = commands.add_parser("plan", help="tensors, bytes, memory and hours of a study, before anything starts")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
     parser.add_argument(
         "models",
         nargs="+",

@@ -3,17 +3,13 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provlab.errors import ParameterError
 
-if TYPE_CHECKING:
-    from provlab.cli.arguments import Commands
 
-
-def add(commands: "Commands") -> None:
-    """Add the command."""
-    parser = commands.add_parser("reproduce", help="run the notebooks of a plan, skipping what is up to date")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
     parser.add_argument("plan", help="a YAML file, see notebooks/profiles/")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where executed notebooks go")
     parser.add_argument("--force", action="store_true", help="run all of them again")

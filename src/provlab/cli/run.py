@@ -3,15 +3,10 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from provlab.cli.arguments import Commands
 
 
-def add(commands: "Commands") -> None:
-    """Add the command."""
-    parser = commands.add_parser("run", help="run a notebook with your own parameters")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
     parser.add_argument("notebook", help="its name in notebooks/, or a path")
     parser.add_argument(
         "-p",

@@ -4,18 +4,13 @@ import argparse
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from provlab.cli import arguments as common
 from provlab.errors import InputError
 
-if TYPE_CHECKING:
-    from provlab.cli.arguments import Commands
 
-
-def add(commands: "Commands") -> None:
-    """Add the command."""
-    parser = commands.add_parser("study", help="test all pairs of many models")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
     parser.add_argument(
         "models", nargs="+", help="as for compare; zoo:* stands for the Llama tree of the embedded models"
     )

@@ -3,15 +3,10 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from provlab.cli.arguments import Commands
 
 
-def add(commands: "Commands") -> None:
-    """Add the command."""
-    parser = commands.add_parser("synthesise", help="write a checkpoint of a true shape with synthetic weights")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
     parser.add_argument("shape", help="llama-2-7b, llama-3.1-8b, ... (any other word lists them), or a config.json")
     parser.add_argument("folder", help="a new folder for it")
     parser.add_argument("--blocks", type=int, metavar="N", help="write only the first N blocks (default: all)")

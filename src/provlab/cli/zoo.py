@@ -1,17 +1,12 @@
 """``provlab zoo list | build``: the embedded models of known lineage."""
 
 import argparse
-from typing import TYPE_CHECKING
 
 from provlab.cli.arguments import Parser
 
-if TYPE_CHECKING:
-    from provlab.cli.arguments import Commands
 
-
-def add(commands: "Commands") -> None:
-    """Add the command."""
-    parser = commands.add_parser("zoo", help="the embedded models of known lineage")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
     actions = parser.add_subparsers(required=True, metavar="action", parser_class=Parser)
     listing = actions.add_parser("list", help="names, parents, and what is built")
     building = actions.add_parser("build", help="train what is not there yet")

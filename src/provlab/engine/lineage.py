@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from provlab import zoo
 from provlab.errors import ParameterError
-from provlab.models import disguise
+
+if TYPE_CHECKING:
+    from provlab.zoo import Recipe
 
 LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)
 _DISGUISED = "disguised:"
@@ -133,17 +134,21 @@ def short_names(sources: Sequence[str]) -> dict[str, str]:
     return names if len(set(names.values())) == len(names) else {source: source for source in names}
 
 
-def _recipes(edition: str) -> dict[str, zoo.Recipe]:
+def _recipes(edition: str) -> "dict[str, Recipe]":
     """Recipes of an edition, the default one if it is empty, read once."""
+    from provlab import zoo  # only for who compares its models
+
     return _read_recipes(edition or zoo.default_edition())
 
 
 @cache
-def _read_recipes(edition: str) -> dict[str, zoo.Recipe]:
+def _read_recipes(edition: str) -> "dict[str, Recipe]":
+    from provlab import zoo
+
     return zoo.families(edition)
 
 
-def _recipe(source: str) -> zoo.Recipe | None:
+def _recipe(source: str) -> "Recipe | None":
     """Recipe of a zoo model, or None for any other source."""
     scheme, _, rest = source.partition(":")
     if scheme != "zoo" or not rest:
@@ -160,6 +165,8 @@ def _share_of_base(source: str) -> float | None:
     recipe = _recipe(source)
     if recipe is None:
         return None
+    from provlab import zoo
+
     recipes = _recipes(source.partition("@")[2])
     chain = zoo.lineage(recipe.name, recipes)
     return zoo.tokens(recipe.name, recipes) / zoo.tokens(chain[-1], recipes)
@@ -177,6 +184,8 @@ def tree_order(parents: Mapping[str, str | None]) -> list[str]:
 def _parent(source: str) -> tuple[str | None, str] | None:
     """Parent of a source and what was done to it, or None where nothing is known."""
     if source.startswith(_DISGUISED):
+        from provlab.models import disguise  # imports torch
+
         kinds, original = disguise.parse(source.removeprefix(_DISGUISED))
         return original, "+".join(kinds)
     if recipe := _recipe(source):

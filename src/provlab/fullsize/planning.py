@@ -19,6 +19,7 @@ from provlab.fullsize.rates import Rates
 from provlab.fullsize.skeleton import Skeleton
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.weights import itemsize
 from provlab.statistics.base import Model, Options
 
 SHAPE = "shape:"  # shape:llama-2-7b is a model of that shape that nobody has, shape:llama-2-7b*21 are so many
@@ -229,7 +230,7 @@ def _pass(model: Model, options: Options, rates: Rates) -> float:
     sizes = [_size(part.shape) for part in parts]
     inside = sum(size for size, part in zip(sizes, parts, strict=True) if part.block is not None)
     tokens = options.n_sequences * options.sequence_length
-    load = sum(sizes) * (_LOAD / rates.prepared + model.checkpoint.dtype(parts[0].name).itemsize / rates.read)
+    load = sum(sizes) * (_LOAD / rates.prepared + itemsize(model.checkpoint.dtype(parts[0].name)) / rates.read)
     return load + _FORWARD * 2.0 * inside * tokens / rates.product
 
 

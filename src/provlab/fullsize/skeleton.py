@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
 from provlab.models.anatomy import axis_sizes, config_axis, instances
 from provlab.models.architectures import ARCHITECTURES
+from provlab.models.weights import DTYPES
 
 # How published models are kept where the config does not say.
 _DTYPE = "bfloat16"
@@ -91,14 +93,16 @@ class Skeleton:
         """Shape of one tensor."""
         return self.shapes[name]
 
-    def dtype(self, name: str) -> torch.dtype:
+    def dtype(self, name: str) -> str:
         """Return the dtype that the config names, bfloat16 if it names none."""
         named = self.config.get("dtype") or self.config.get("torch_dtype") or _DTYPE
-        dtype = getattr(torch, str(named).removeprefix("torch."), None)
-        if not isinstance(dtype, torch.dtype):
-            raise InvalidWeightsError(f"{self.name}: the config names the dtype {named!r}, which torch has not")
+        dtype = str(named).removeprefix("torch.")
+        if dtype not in DTYPES:
+            raise InvalidWeightsError(
+                f"{self.name}: the config names the dtype {named!r}; known are {', '.join(DTYPES)}"
+            )
         return dtype
 
-    def tensor(self, name: str) -> torch.Tensor:
+    def array(self, name: str) -> NDArray[np.float32]:
         """Refuse: a skeleton has no weights."""
         raise CheckpointError(f"{self.name} is a config without weights; {name} cannot be read from it")

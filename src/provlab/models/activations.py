@@ -282,6 +282,3 @@ class _Loaded:
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._state[name].shape)
-
-    def tensor(self, name: str) -> torch.Tensor:
-        return self._state[name]

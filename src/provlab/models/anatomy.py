@@ -8,12 +8,22 @@ always output units.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
 from provlab.models.architectures import ARCHITECTURES, Architecture, Part, Segment
+
+if TYPE_CHECKING:
+    import torch
+
+    from provlab.models.checkpoint import Checkpoint
+
+#: of numpy or of torch
+Tensor = TypeVar("Tensor", NDArray[Any], "torch.Tensor")
 
 # Buffers that old files keep: recomputed by transformers, no weights.
 _BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked_bias|attn\.bias|attention\.bias)$")
@@ -40,9 +50,6 @@ class Tensors(Protocol):
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of one tensor."""
-
-    def tensor(self, name: str) -> torch.Tensor:
-        """One tensor in the file's dtype."""
 
 
 @dataclass(frozen=True)
@@ -72,27 +79,28 @@ class TensorPart:
     interleaved: bool
     head_size: int
 
-    def split(self, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+    def split(self, tensor: Tensor) -> dict[str, Tensor]:
         """Take the tensor apart: role -> ``(output units, input units)``, or ``(units,)``."""
         rows = tensor.mT if self.transposed else tensor
-        if len(self.segments) == 1:
-            return {self.segments[0].role: rows}
-        if self.interleaved:
-            heads = rows.unflatten(0, (-1, len(self.segments), self.head_size))
-            pieces: Sequence[torch.Tensor] = [heads[:, i].flatten(0, 1) for i in range(len(self.segments))]
+        columns: tuple[int, ...] = tuple(rows.shape[1:])
+        if self.interleaved and len(self.segments) > 1:
+            heads = rows.reshape((-1, len(self.segments), self.head_size, *columns))
+            pieces = [heads[:, i].reshape((-1, *columns)) for i in range(len(self.segments))]
         else:
-            pieces = rows.split(self.sizes)
+            pieces = [rows[end - size : end] for end, size in zip(accumulate(self.sizes), self.sizes, strict=True)]
         return {segment.role: piece for segment, piece in zip(self.segments, pieces, strict=True)}
 
-    def join(self, pieces: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def join(self, pieces: Mapping[str, Tensor]) -> Tensor:
         """Put together again what `split` took apart."""
         parts = [pieces[segment.role] for segment in self.segments]
         if self.interleaved and len(parts) > 1:
-            heads = torch.stack([part.unflatten(0, (-1, self.head_size)) for part in parts], dim=1)
-            rows = heads.flatten(0, 2)
+            columns: tuple[int, ...] = tuple(parts[0].shape[1:])
+            # (heads, 1, size of a head, ...) of each role, side by side
+            parts = [part.reshape((-1, 1, self.head_size, *columns)) for part in parts]
+            rows = _concatenated(parts, axis=1).reshape((-1, *columns))
         else:
-            rows = torch.cat(parts) if len(parts) > 1 else parts[0]
-        return (rows.mT if self.transposed else rows).contiguous()
+            rows = _concatenated(parts, axis=0)
+        return rows.mT if self.transposed else rows
 
 
 @dataclass(frozen=True)
@@ -185,22 +193,45 @@ class Anatomy:
             raise MissingRoleError(f"{self.architecture} has no module of its own for the role {role!r}")
         return self._modules[part.name]
 
-    def read(self, checkpoint: Tensors, role: str, block: int | None = None) -> torch.Tensor:
+    def read(self, checkpoint: "Checkpoint", role: str, block: int | None = None) -> NDArray[np.float32]:
         """Read a role from a checkpoint.
 
         Returns
         -------
-        torch.Tensor
+        array
             float32, ``(output units, input units)`` for a matrix whatever the file's layout, ``(units,)``
             for a norm or bias.
         """
         part = self.part(role, block)
         held = self._held(part, role)
-        return part.split(checkpoint.tensor(part.name))[held].to(torch.float32).contiguous()
+        return np.ascontiguousarray(part.split(checkpoint.array(part.name))[held])
+
+    def norm_before(self, role: str) -> str | None:
+        """Return the norm through which a matrix reads the stream; None if there is none, or one without weights."""
+        kind = role.partition(".")[0]
+        if kind in ("query", "key", "value"):
+            norm = "input_norm"
+        elif kind == "head":
+            norm = "final_norm"
+        elif self.has("pre_mlp_norm"):
+            norm = "pre_mlp_norm"
+        else:  # with a norm behind the MLP as well, the one behind the attention is not before the MLP
+            norm = "" if self.has("post_mlp_norm") else "post_attention_norm"
+        return norm if self.has(norm) else None
 
     def _held(self, part: TensorPart, role: str) -> str:
         """Role under which the part knows `role`: a tied head is the embedding."""
         return "embedding" if role == "head" and part is self._index["embedding", None] else role
+
+
+def _concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
+    if len(pieces) == 1:
+        return pieces[0]
+    if isinstance(pieces[0], np.ndarray):
+        return np.concatenate(pieces, axis)
+    import torch
+
+    return torch.cat(tuple(pieces), axis)
 
 
 def of(checkpoint: Tensors) -> Anatomy:

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import torch
-import transformers  # the package alone is light; its classes cost seconds and are loaded when a model is
+import numpy as np
+from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InputError, InvalidWeightsError
 from provlab.models.counting import count_bytes
@@ -23,10 +24,14 @@ from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_f
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 SCHEMES = "provlab.schemes"  # the entry points that say who resolves ``scheme:name``
 _schemes: dict[str, Callable[[str], Path]] = {}
+# transformers replaces functions of its classes while it loads a model, and puts back what it found: two loads at once
+# in one process leave a replacement there for good, and no head is tied to its embedding any more
+_loading = Lock()
 
 
 def register_scheme(scheme: str, resolver: Callable[[str], Path]) -> None:
@@ -78,7 +83,7 @@ class Checkpoint:
             Nothing is there, or what is there is incomplete, damaged or unsafe.
         """
         text = str(source)
-        if isinstance(source, str) and (match := re.fullmatch(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", text, re.DOTALL)):
+        if isinstance(source, str) and (match := _SCHEME.fullmatch(text)):
             return cls._open_scheme(match[1], match[2], allow_pickle)
         if not text:
             raise CheckpointError("the model source is empty; give a folder, org/name or scheme:name")
@@ -160,12 +165,12 @@ class Checkpoint:
         """Shape of a tensor, from its file's header."""
         return self._weights.info(name).shape
 
-    def dtype(self, name: str) -> torch.dtype:
-        """Return the dtype of a tensor in its file."""
+    def dtype(self, name: str) -> str:
+        """Return the dtype of a tensor in its file, by torch's name: ``bfloat16``."""
         return self._weights.info(name).dtype
 
-    def tensor(self, name: str) -> torch.Tensor:
-        """Read one tensor, in the file's dtype, without reading the others.
+    def array(self, name: str) -> NDArray[np.float32]:
+        """Read one tensor as float32, without reading the others; torch is not needed for it.
 
         Raises
         ------
@@ -174,6 +179,10 @@ class Checkpoint:
         CheckpointError
             There is no such tensor, or its file is damaged.
         """
+        return self._weights.array(name)
+
+    def tensor(self, name: str) -> "torch.Tensor":
+        """Read one tensor for torch, in the file's dtype; the same otherwise."""
         return self._weights.tensor(name)
 
     def folder(self) -> Path:
@@ -184,8 +193,10 @@ class Checkpoint:
         """Paths of the small files beside the weights: config, tokenizer, generation settings."""
         return [self._files.path(name) for name in side_files(self._files)]
 
-    def load_model(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> "PreTrainedModel":
+    def load_model(self, dtype: "torch.dtype | None" = None, device: str = "cpu") -> "PreTrainedModel":
         """Make the model in evaluation mode, with the class that transformers has for its architecture.
+
+        Its dtype is float32 if none is given.
 
         Raises
         ------
@@ -196,6 +207,9 @@ class Checkpoint:
         InputError
             There is no such device.
         """
+        import torch
+
+        dtype = dtype or torch.float32
         if self._kept is not None and (dtype, device) in self._kept:
             return self._kept[dtype, device]
         model = self._loaded(dtype, device)
@@ -212,7 +226,9 @@ class Checkpoint:
         finally:
             self._kept = None
 
-    def _loaded(self, dtype: torch.dtype, device: str) -> "PreTrainedModel":
+    def _loaded(self, dtype: "torch.dtype", device: str) -> "PreTrainedModel":
+        import transformers
+
         self._refuse_custom_code()
         model_class = getattr(transformers, self.architecture, None)
         if not (isinstance(model_class, type) and issubclass(model_class, transformers.PreTrainedModel)):
@@ -228,7 +244,7 @@ class Checkpoint:
             "ignore_mismatched_sizes": True,  # reported below in one line instead
         }
         try:
-            with _quiet_transformers():
+            with _loading, _quiet_transformers():
                 loaded: Any = model_class.from_pretrained(self.folder(), **settings)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
             raise CheckpointError(f"{self.source} cannot be loaded: {_first_line(error)}") from error
@@ -245,6 +261,8 @@ class Checkpoint:
 
     def _refuse_custom_code(self) -> None:
         """Accept ``auto_map`` only where it names classes that transformers ships itself (Phi-3 does so)."""
+        import transformers
+
         auto_map = self.config.get("auto_map")
         targets = auto_map.values() if isinstance(auto_map, dict) else [auto_map] if auto_map else []
         for target in targets:
@@ -262,6 +280,8 @@ class Checkpoint:
         CheckpointError
             There is none, or it needs code of its own.
         """
+        import transformers
+
         try:
             with _quiet_transformers():
                 return transformers.AutoTokenizer.from_pretrained(
@@ -279,7 +299,8 @@ def _first_line(error: Exception) -> str:
 @contextmanager
 def _quiet_transformers() -> Iterator[None]:
     """Silence transformers' progress bar and its table of keys, which `load_model` judges itself."""
-    log = transformers.utils.logging
+    from transformers.utils import logging as log
+
     verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
     log.disable_progress_bar()

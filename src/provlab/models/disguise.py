@@ -126,7 +126,7 @@ def disguise(
             f"the transformed {checkpoint.name} does not give the outputs of the original: they differ by "
             f"{difference:.1e}; its architecture computes something that provlab/models/architectures.py does not say"
         )
-    dtypes = {part.name: checkpoint.tensor(part.name).dtype for part in anatomy.parts}
+    dtypes = {part.name: getattr(torch, checkpoint.dtype(part.name)) for part in anatomy.parts}
     usual = dtypes[anatomy.tensor_name("embedding")]
     narrow = {name: tensor.to(dtypes.get(name, usual)) for name, tensor in weights.items()}
     save(narrow, checkpoint, folder)

@@ -82,24 +82,10 @@ class _Edit:
         return any(segment.role == "head" for part in self.anatomy.parts for segment in part.segments)
 
 
-def norm_before(anatomy: Anatomy, role: str) -> str | None:
-    """Return the norm through which a matrix reads the stream; None if there is none, or one without weights."""
-    kind = role.partition(".")[0]
-    if kind in ("query", "key", "value"):
-        norm = "input_norm"
-    elif kind == "head":
-        norm = "final_norm"
-    elif anatomy.has("pre_mlp_norm"):
-        norm = "pre_mlp_norm"
-    else:  # with a norm behind the MLP as well, the one behind the attention is not before the MLP
-        norm = "" if anatomy.has("post_mlp_norm") else "post_attention_norm"
-    return norm if anatomy.has(norm) else None
-
-
 def _norms_read(anatomy: Anatomy) -> set[str]:
     """Norms whose output goes into matrices alone, so that these can undo a change of their weights."""
     norms = {
-        norm_before(anatomy, segment.role)
+        anatomy.norm_before(segment.role)
         for part in anatomy.parts
         for segment in (*part.segments, Segment("head", ("vocab", "model")))
         if len(segment.axes) == 2 and segment.axes[1] == "model" and segment.role not in _TABLES
@@ -168,7 +154,7 @@ def embedding_rotation(anatomy: Anatomy, rotation: torch.Tensor) -> Transformati
             return scale * (rotation @ (piece / scale))
         if axes[0] == "model":  # it writes to the stream, a matrix or a bias
             return rotation @ piece
-        norm = norm_before(anatomy, role)
+        norm = anatomy.norm_before(role)
         if norm is None:
             return piece @ rotation.T
         scale = gains(anatomy, norm, block, weights)
@@ -288,7 +274,7 @@ class ReplacedNorms:
                 return piece * new[norm, block] / gains(anatomy, norm, block, weights)
             if len(segment.axes) < 2 or segment.axes[1] != "model" or role in _TABLES:
                 return None
-            read = norm_before(anatomy, role)
+            read = anatomy.norm_before(role)
             if read is None:
                 return None
             where = None if read == "final_norm" else block

@@ -12,28 +12,29 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
 
 from provlab.errors import InputError
 from provlab.files import atomic_folder
-from provlab.models.anatomy import Anatomy, TensorPart, Tensors
+from provlab.models.anatomy import Anatomy, Tensor, TensorPart
 from provlab.models.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    import torch
 
 #: name of the head that a model gets whose head was its embedding
 OWN_HEAD = "lm_head.weight"
 #: tensor name -> tensor, as in the checkpoint's files
-Weights = Mapping[str, torch.Tensor]
+Weights = Mapping[str, "torch.Tensor"]
 
 
 class Transformation(Protocol):
     """Something that turns a model's weights into other weights with the same outputs."""
 
-    def __call__(self, weights: Weights) -> dict[str, torch.Tensor]:
+    def __call__(self, weights: Weights) -> "dict[str, torch.Tensor]":
         """Return the transformed weights; the given ones stay as they are."""
 
 
@@ -59,10 +60,10 @@ class Permutation:
     parts: tuple[TensorPart, ...]
     orders: Mapping[tuple[str, int | None], NDArray[np.int64]]
 
-    def __call__(self, weights: Weights) -> dict[str, torch.Tensor]:
+    def __call__(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the weights in the new order; tensors that it does not touch are shared.
 
-        `weights` may be a part of the model, one block say: what is not in it is not permuted.
+        `weights`, of numpy or of torch, may be a part of the model, one block say: what is not in it is not permuted.
         """
         result = dict(weights)
         for part in self.parts:
@@ -72,17 +73,24 @@ class Permutation:
                 result[part.name] = self._permuted(part, weights[part.name])
         return result
 
-    def _permuted(self, part: TensorPart, tensor: torch.Tensor) -> torch.Tensor:
+    def _permuted(self, part: TensorPart, tensor: Tensor) -> Tensor:
         pieces = part.split(tensor)
         for segment in part.segments:
             for dimension, axis in enumerate(segment.axes):
                 if (order := self._order(axis, part)) is not None:
-                    index = torch.from_numpy(order).to(tensor.device)
-                    pieces[segment.role] = pieces[segment.role].index_select(dimension, index)
+                    pieces[segment.role] = _reordered(pieces[segment.role], order, dimension)
         return part.join(pieces)
 
     def _order(self, axis: str, part: TensorPart) -> NDArray[np.int64] | None:
         return self.orders.get((axis, part.block), self.orders.get((axis, None)))
+
+
+def _reordered(piece: Tensor, order: NDArray[np.int64], dimension: int) -> Tensor:
+    if isinstance(piece, np.ndarray):
+        return np.take(piece, order, axis=dimension)
+    import torch
+
+    return piece.index_select(dimension, torch.from_numpy(order).to(piece.device))
 
 
 class MlpPermutations:
@@ -135,7 +143,7 @@ class EmbeddingPermutations:
 class _InTurn:
     transformations: tuple[Transformation, ...]
 
-    def __call__(self, weights: Weights) -> dict[str, torch.Tensor]:
+    def __call__(self, weights: Weights) -> "dict[str, torch.Tensor]":
         result = dict(weights)
         for transformation in self.transformations:
             result = transformation(result)
@@ -155,7 +163,7 @@ def compose(*families: Transformations) -> Transformations:
     return _Composed(families)
 
 
-def read_all(checkpoint: Tensors, anatomy: Anatomy, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
+def read_all(checkpoint: Checkpoint, anatomy: Anatomy, dtype: "torch.dtype | None" = None) -> "dict[str, torch.Tensor]":
     """Read every tensor that has a role, in the file's dtype or in `dtype`."""
     return {part.name: checkpoint.tensor(part.name).to(dtype) for part in anatomy.parts}
 
@@ -171,6 +179,8 @@ def save(weights: Weights, checkpoint: Checkpoint, folder: Path) -> Path:
     InputError
         The weights lack a tensor of the checkpoint or have one that it does not know.
     """
+    from safetensors.torch import save_file
+
     untied = OWN_HEAD in weights and OWN_HEAD not in checkpoint.tensor_names
     if differing := (set(weights) ^ set(checkpoint.tensor_names)) - ({OWN_HEAD} if untied else set()):
         raise InputError(f"weights must have the tensors of {checkpoint.name}; {min(differing)} differs")

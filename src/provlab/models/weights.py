@@ -1,46 +1,71 @@
-"""Tensors read one at a time from safetensors (or, if allowed, pickled) weight files."""
+"""Tensors read one at a time from safetensors (or, if allowed, pickled) weight files.
+
+What is read is bytes, and numpy makes float32 of them, whatever the file's dtype: statistics on weights need no torch.
+numpy knows neither bfloat16, which is the upper half of a float32, nor the float8 types. torch is imported for who asks
+for torch tensors, and for pickles, which only torch reads.
+"""
 
 import json
 import math
 import pickle
+import re
 import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models.counting import count_bytes
 
+if TYPE_CHECKING:
+    import torch
+
 CONFIG = "config.json"
 _SAFETENSORS, _SAFETENSORS_INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLE, _PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
+# the format's name of a dtype -> torch's, which is numpy's too where numpy has it
+_FORMAT = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
 }
+DTYPES = tuple(_FORMAT.values())
+_AT_ONCE = 2**22  # bytes of a tensor that are looked through for NaN and Inf at a time
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one number of a dtype by torch's name: 2 for ``bfloat16``."""
+    bits = re.search(r"[0-9]+", dtype)
+    return int(bits[0]) // 8 if bits else 1  # bool
 
 
 class TensorInfo(NamedTuple):
-    """Shape and dtype of a tensor, as the file's header gives them."""
+    """Shape and dtype (by torch's name) of a tensor, as the file's header gives them, and where its bytes begin."""
 
     shape: tuple[int, ...]
-    dtype: torch.dtype
+    dtype: str
+    start: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return math.prod(self.shape) * itemsize(self.dtype)
 
 
 class Files(Protocol):
@@ -154,8 +179,7 @@ class WeightFiles:
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors."""
-        infos = [info for file in self.files for info in self.header(file).values()]
-        return sum(math.prod(info.shape) * info.dtype.itemsize for info in infos)
+        return sum(info.nbytes for file in self.files for info in self.header(file).values())
 
     def header(self, file: str) -> dict[str, TensorInfo]:
         """Shapes and dtypes of the tensors in one file, held against the index.
@@ -186,50 +210,74 @@ class WeightFiles:
             return self._map[name]
         raise CheckpointError(f"{self._source.label} has no tensor {name!r}")
 
-    def tensor(self, name: str) -> torch.Tensor:
-        """One tensor in the file's dtype, checked to be finite.
+    def array(self, name: str) -> NDArray[np.float32]:
+        """One tensor as float32, checked to be finite.
 
         Raises
         ------
         InvalidWeightsError
             It holds NaN or Inf.
         """
+        content, info = self._read(name), self.info(name)
+        return _values(content, info.dtype).astype(np.float32, copy=False).reshape(info.shape)
+
+    def tensor(self, name: str) -> "torch.Tensor":
+        """One tensor for torch, in the file's dtype; the same otherwise."""
+        import torch
+
+        content, info = self._read(name), self.info(name)
+        if not len(content):
+            return torch.empty(info.shape, dtype=getattr(torch, info.dtype))
+        return torch.from_numpy(content).view(getattr(torch, info.dtype)).reshape(info.shape)
+
+    def _read(self, name: str) -> NDArray[np.uint8]:
+        """Read the bytes of one tensor, checked to be finite."""
         file = self.file_of(name)
+        # first the whole file, then its header: what comes from the hub is verified before it is read
+        path = self._source.path(file)
+        info = self.header(file)[name]
         if self.pickled:
-            self.header(file)
-            tensor = self._pickles[file][name]
+            import torch
+
+            content = self._pickles[file][name].contiguous().reshape(-1).view(torch.uint8).numpy()
         else:
-            # first the whole file, then its header: what comes from the hub is verified before it is read
-            path = self._source.path(file)
-            self.header(file)
             try:
-                with safe_open(path, framework="pt") as stream:
-                    tensor = stream.get_tensor(name)
-            except (SafetensorError, OSError) as error:
+                content = np.fromfile(path, np.uint8, info.nbytes, offset=info.start)
+            except OSError as error:
                 raise CheckpointError(self._damaged(file, error)) from error
-        count_bytes("tensors", tensor.nbytes)
-        _check_finite(self._source.label, name, tensor)
-        return tensor
+            if content.nbytes < info.nbytes:  # cut off since its header was read
+                raise CheckpointError(self._damaged(file, EOFError(f"{name} is not all there")))
+        count_bytes("tensors", info.nbytes)
+        _check_finite(self._source.label, name, content, info.dtype)
+        return content
 
     def _safetensors_header(self, file: str) -> dict[str, TensorInfo]:
-        """Read a header with the format's own parser, which checks offsets against the file's length."""
+        """Read a header with the format's own parser, which checks offsets against the file's length.
+
+        It also refuses files with holes: tensors stand one behind the other, from the header to the end of the file.
+        """
         header = {}
         try:
-            with self._source.with_header(file) as path, safe_open(path, framework="pt") as stream:
-                for name in stream.keys():  # noqa: SIM118 - not a mapping
+            with self._source.with_header(file) as path, safe_open(path, framework="numpy") as stream:
+                with path.open("rb") as content:
+                    start = 8 + int.from_bytes(content.read(8), "little")
+                for name in stream.offset_keys():
                     view = stream.get_slice(name)
-                    dtype = _DTYPES.get(view.get_dtype())
+                    dtype = _FORMAT.get(view.get_dtype())
                     if dtype is None:
                         raise CheckpointError(
                             f"{self._source.label}: {name} has the unsupported dtype {view.get_dtype()}"
                         )
-                    header[name] = TensorInfo(tuple(view.get_shape()), dtype)
+                    header[name] = TensorInfo(tuple(view.get_shape()), dtype, start)
+                    start += header[name].nbytes
         except (SafetensorError, OSError) as error:
             raise CheckpointError(self._damaged(file, error)) from error
         return header
 
     def _pickle_header(self, file: str) -> dict[str, TensorInfo]:
         """Unpickle tensors and nothing else, mapped instead of read where the format allows it."""
+        import torch
+
         path = self._source.path(file)
         label = self._source.label
         try:
@@ -250,7 +298,12 @@ class WeightFiles:
         ):
             raise CheckpointError(f"{label}: {file} is no table of tensors by name")
         self._pickles[file] = content
-        return {name: TensorInfo(tuple(value.shape), value.dtype) for name, value in content.items()}
+        header = {}
+        for name, value in content.items():
+            header[name] = TensorInfo(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+            if header[name].dtype not in DTYPES:
+                raise CheckpointError(f"{label}: {name} has the unsupported dtype {header[name].dtype}")
+        return header
 
     def _check_covered(self, file: str, header: dict[str, TensorInfo]) -> None:
         """Hold a file's tensors against the index."""
@@ -281,13 +334,39 @@ def _no_weights(source: Files) -> str:
     return f"{source.label} has no weights ({_SAFETENSORS}, or shards with their index); copy them there"
 
 
-def _check_finite(label: str, name: str, tensor: torch.Tensor) -> None:
-    if not tensor.is_floating_point():
+def _values(content: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
+    """Numbers of a dtype from their bytes, exact: in that dtype where numpy has it, in float32 where it has not."""
+    if dtype == "bfloat16":  # the upper half of a float32
+        wide = content.view(np.uint16).astype(np.uint32)
+        wide <<= 16
+        return wide.view(np.float32)
+    if dtype == "float8_e5m2":  # the upper half of a float16
+        return (content.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+    if dtype == "float8_e4m3fn":
+        return _E4M3[content]
+    return content.view(dtype)
+
+
+def _all_e4m3() -> NDArray[np.float32]:
+    """What the 256 bytes of float8_e4m3fn stand for: a sign, four bits of exponent, three of fraction; no Inf."""
+    code = np.arange(256)
+    exponent, fraction = code >> 3 & 15, code & 7
+    size = np.ldexp(np.where(exponent > 0, 8 + fraction, fraction), np.maximum(exponent, 1) - 10)
+    size[code & 127 == 127] = np.nan
+    return np.where(code < 128, size, -size).astype(np.float32)
+
+
+_E4M3 = _all_e4m3()
+
+
+def _check_finite(label: str, name: str, content: NDArray[np.uint8], dtype: str) -> None:
+    if "float" not in dtype:
         return
-    values = tensor.float() if tensor.dtype.itemsize == 1 else tensor
-    if bool(torch.isfinite(values).all()):
-        return
-    n_nan, n_inf = int(torch.isnan(values).sum()), int(torch.isinf(values).sum())
-    raise InvalidWeightsError(
-        f"{label}: {name} holds {n_nan} NaN and {n_inf} Inf among {tensor.numel()} values; copy it again"
-    )
+    n_nan = n_inf = 0
+    for start in range(0, len(content), _AT_ONCE):
+        values = _values(content[start : start + _AT_ONCE], dtype)
+        if not np.isfinite(values).all():
+            n_nan, n_inf = n_nan + int(np.isnan(values).sum()), n_inf + int(np.isinf(values).sum())
+    if n_nan or n_inf:
+        n = len(content) // itemsize(dtype)
+        raise InvalidWeightsError(f"{label}: {name} holds {n_nan} NaN and {n_inf} Inf among {n} values; copy it again")

@@ -1,11 +1,19 @@
-"""Figures, drawn by one hand: plain data in, a `Figure` with caption and alt text out."""
+"""Figures, drawn by one hand: plain data in, a `Figure` with caption and alt text out.
 
-from provlab.plots.blocks import block_bars
-from provlab.plots.figure import Figure
-from provlab.plots.numbers import format_count, format_interval, format_log10_p, format_ratio, format_seconds
-from provlab.plots.pairs import pair_heatmap, value_heatmap
-from provlab.plots.style import family_colors
-from provlab.plots.tables import Table, table
+Names are loaded on first use: matplotlib and seaborn cost seconds, and who prints a number draws nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from provlab.lazy import lazily
+
+if TYPE_CHECKING:
+    from provlab.plots.blocks import block_bars
+    from provlab.plots.figure import Figure
+    from provlab.plots.numbers import format_count, format_interval, format_log10_p, format_ratio
+    from provlab.plots.pairs import pair_heatmap
+    from provlab.plots.style import family_colors
+    from provlab.plots.tables import Table, table
 
 __all__ = [
     "Figure",
@@ -16,8 +24,22 @@ __all__ = [
     "format_interval",
     "format_log10_p",
     "format_ratio",
-    "format_seconds",
     "pair_heatmap",
     "table",
-    "value_heatmap",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "Figure": "provlab.plots.figure",
+        "Table": "provlab.plots.tables",
+        "block_bars": "provlab.plots.blocks",
+        "family_colors": "provlab.plots.style",
+        "format_count": "provlab.plots.numbers",
+        "format_interval": "provlab.plots.numbers",
+        "format_log10_p": "provlab.plots.numbers",
+        "format_ratio": "provlab.plots.numbers",
+        "pair_heatmap": "provlab.plots.pairs",
+        "table": "provlab.plots.tables",
+    },
+)

@@ -21,18 +21,6 @@ def format_ratio(ratio: float) -> str:
     return f"{ratio:.1f}x" if abs(ratio) < 10 else f"{ratio:,.0f}x"
 
 
-def format_seconds(seconds: float) -> str:
-    """Format a duration with its unit: ``0.4 s``, ``12 s``, ``3 min 05 s``, ``1 h 20 min``."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
 def format_interval(value: float, low: float, high: float, digits: int = 3) -> str:
     """Write an estimate with its interval: ``0.050 (0.041 to 0.061)``."""
     return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -70,11 +69,11 @@ def pair_heatmap(
     largest = max([2.0, *seen, *([-floor] if floor is not None and seen.size == 0 else [])])
     figure, axes = _board(names)
     norm = style.evidence_norm(largest)
-    _cells(axes, strength, norm, style.mako())
+    _cells(axes, strength, norm)
     if floor is not None:
         _mark_floor(axes, low, floor, norm)
     if len(names) <= NUMBERS_UP_TO:
-        _write_numbers(axes, strength, norm, [[format_log10_p(v) for v in row] for row in low])
+        _write_numbers(axes, low, norm)
     wrong = _draw_truth(axes, truth, names, calls, low) if truth is not None else []
     _name_axes(axes, names, families)
     bar = figure.colorbar(axes.images[0], ax=axes, shrink=0.7, pad=0.02, ticks=style.evidence_ticks(largest))
@@ -86,43 +85,6 @@ def pair_heatmap(
     _legend(figure, truth is not None, bool(wrong), floor if at_floor else None)
     text, alt = _words(statistic, names, low, calls, truth, wrong, level, floor)
     return Figure(figure, f"{caption} {text}".strip(), alt)
-
-
-@styled
-def value_heatmap(
-    values: pd.DataFrame,
-    families: Mapping[str, str],
-    *,
-    statistic: str,
-    truth: pd.DataFrame | None = None,
-    caption: str = "",
-    digits: int = 2,
-) -> Figure:
-    """Draw a raw value of all pairs (a divergence, a distance) on its own scale, with the truth above.
-
-    Parameters are those of `pair_heatmap`; a raw value has no level, so no cell is called right or wrong.
-    """
-    names = _names(values, families)
-    low = _lower(values, names)
-    seen = low[np.isfinite(low)]
-    require(seen.size, "values: no pair has a value")
-    figure, axes = _board(names)
-    norm = Normalize(float(seen.min()), float(seen.max()))
-    _cells(axes, low, norm, sns.color_palette("rocket_r", as_cmap=True))
-    if len(names) <= NUMBERS_UP_TO:
-        _write_numbers(axes, low, norm, [[f"{v:.{digits}f}" for v in row] for row in low])
-    if truth is not None:
-        _draw_truth(axes, truth, names, None, low)
-    _name_axes(axes, names, families)
-    bar = figure.colorbar(axes.images[0], ax=axes, shrink=0.7, pad=0.02)
-    bar.set_label(style.symbol(statistic))
-    bar.outline.set_visible(False)
-    _legend(figure, truth is not None, False, None)
-    spread = f"from {seen.min():.3g} to {seen.max():.3g}"
-    text = f"{style.word(statistic)} of {seen.size} pairs of {len(names)} models, {spread}."
-    if truth is not None:
-        text += " Above the diagonal the known lineage: hatched vermillion where dependent, plain blue where not."
-    return Figure(figure, f"{caption} {text}".strip(), f"Heatmap of all pairs. {text}")
 
 
 def _names(frame: pd.DataFrame, families: Mapping[str, str]) -> list[str]:
@@ -155,8 +117,8 @@ def _board(names: list[str]) -> tuple[Canvas, Axes]:
     return figure, axes
 
 
-def _cells(axes: Axes, values: np.ndarray, norm: Normalize, colors: Colormap) -> None:
-    axes.imshow(np.ma.masked_invalid(values), norm=norm, cmap=colors, interpolation="nearest")
+def _cells(axes: Axes, values: np.ndarray, norm: Normalize) -> None:
+    axes.imshow(np.ma.masked_invalid(values), norm=norm, cmap=style.mako(), interpolation="nearest")
     n = len(values)
     missing = np.argwhere(np.tri(n, k=-1, dtype=bool) & ~np.isfinite(values))
     for row, column in missing:
@@ -177,14 +139,14 @@ def _mark_floor(axes: Axes, low: np.ndarray, floor: float, norm: Normalize) -> N
         axes.plot(column, row + below, ".", markersize=3, color=_on(-low[row, column], norm))
 
 
-def _write_numbers(axes: Axes, values: np.ndarray, norm: Normalize, texts: list[list[str]]) -> None:
-    for row, column in np.argwhere(np.isfinite(values)):
-        color = _on(values[row, column], norm)
-        axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=style.SMALL, color=color)
+def _write_numbers(axes: Axes, low: np.ndarray, norm: Normalize) -> None:
+    for row, column in np.argwhere(np.isfinite(low)):
+        color, text = _on(-low[row, column], norm), format_log10_p(low[row, column])
+        axes.text(column, row, text, ha="center", va="center", fontsize=style.SMALL, color=color)
 
 
 def _draw_truth(
-    axes: Axes, truth: pd.DataFrame, names: list[str], calls: np.ndarray | None, low: np.ndarray
+    axes: Axes, truth: pd.DataFrame, names: list[str], calls: np.ndarray, low: np.ndarray
 ) -> list[tuple[str, str]]:
     """Fill the upper triangle and frame the wrong cells; return the wrong pairs."""
     full = truth.loc[names, names].to_numpy(dtype=bool)
@@ -193,7 +155,7 @@ def _draw_truth(
     for row, column in np.argwhere(np.tri(len(names), k=-1, dtype=bool)):
         dependent = known[row, column]
         axes.add_patch(_truth_patch(bool(dependent), (row - 0.5, column - 0.5)))
-        if calls is not None and np.isfinite(low[row, column]) and bool(calls[row, column]) != dependent:
+        if np.isfinite(low[row, column]) and bool(calls[row, column]) != dependent:
             wrong.append((names[row], names[column]))
             for x, y in ((column, row), (row, column)):
                 frame = axes.add_patch(_frame((x - 0.44, y - 0.44), 0.88, "black", 1.6))

@@ -13,6 +13,7 @@ from matplotlib.colors import Colormap, FuncNorm, Normalize, to_hex, to_rgb
 from matplotlib.figure import Figure as Canvas
 
 from provlab.errors import InputError
+from provlab.statistics import REGISTRY
 
 WIDTH = 6.5
 HALF_WIDTH = 3.2
@@ -35,23 +36,8 @@ LINES = ("-", "--", "-.", ":")
 
 COMPRESS_ABOVE = 50.0
 
-# how a registered statistic is written in a picture, and in plain text
-SYMBOLS = {
-    "phi_u": (r"$\phi_U$", "φ_U"),
-    "phi_h": (r"$\phi_H$", "φ_H"),
-    "phi_l2": (r"$\phi_{\ell_2}$", "φ_ℓ2"),
-    "phi_jsd": (r"$\phi_{JSD}$", "φ_JSD"),
-    "phi_match": (r"$\phi_{MATCH}$", "φ_MATCH"),
-    "phi_match_unsigned": (r"$\phi_{|MATCH|}$", "φ_|MATCH|"),
-    "phi_views": (r"$\phi_{VIEWS}$", "φ_VIEWS"),
-    "phi_views_outer": (r"outer $\phi_{VIEWS}$", "outer φ_VIEWS"),
-    "huref_a": ("$M_a$", "M_a"),
-    "huref_b": ("$M_b$", "M_b"),
-    "huref_c": ("$M_c$", "M_c"),
-    "median_max": ("median-max", "median-max"),
-}
-# a label may come in either writing: the registered name, or already as a word
-_WRITTEN = {name: both for key, both in SYMBOLS.items() for name in (key, both[1])}
+# a label may name a statistic in either writing: the registered name, or already as a word
+_WRITTEN = {name: entry for key, entry in REGISTRY.items() for name in (key, entry.word)}
 _NAME = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in _WRITTEN))
 
 STYLE: dict[str, Any] = {
@@ -182,12 +168,12 @@ def value_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
 
 def symbol(label: str) -> str:
     """Write the names of statistics in a label as symbols, for a picture; other words stay as they are."""
-    return _NAME.sub(lambda found: _WRITTEN[found[0]][0], label)
+    return _NAME.sub(lambda found: _WRITTEN[found[0]].symbol, label)
 
 
 def word(label: str) -> str:
     """Write the names of statistics in a label as plain text, for a caption."""
-    return _NAME.sub(lambda found: _WRITTEN[found[0]][1], label)
+    return _NAME.sub(lambda found: _WRITTEN[found[0]].word, label)
 
 
 def require(condition: object, message: str) -> None:

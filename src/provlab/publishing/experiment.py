@@ -21,7 +21,7 @@ from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError
 from provlab.publishing import claims
 from provlab.publishing.scoreboard import scoreboard_table
-from provlab.report import StudyReport
+from provlab.report.study_report import StudyReport
 
 INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
 

@@ -1,7 +1,22 @@
-"""Results as a reader meets them."""
+"""Results as a reader meets them: text, tables, frames, pictures, JSON."""
 
-from provlab.report.comparison import Comparison
-from provlab.report.study_report import StudyReport
-from provlab.report.views import LEVEL, describe
+from typing import TYPE_CHECKING
+
+from provlab.lazy import lazily
+
+if TYPE_CHECKING:
+    from provlab.report.comparison import Comparison
+    from provlab.report.study_report import StudyReport
+    from provlab.report.views import LEVEL, describe
 
 __all__ = ["LEVEL", "Comparison", "StudyReport", "describe"]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "LEVEL": "provlab.report.views",
+        "Comparison": "provlab.report.comparison",
+        "StudyReport": "provlab.report.study_report",
+        "describe": "provlab.report.views",
+    },
+)

@@ -4,17 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
-from provlab import plots, provenance
+from provlab import provenance
 from provlab import statistics as registry
-from provlab.engine.pairs import PairRecord
+from provlab.engine.ledger import PairRecord
+from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.views import LEVEL
 from provlab.statistics.base import Options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from provlab.plots import Figure
 
 WIDTH = 100  # characters of a line of text
 
@@ -40,48 +45,46 @@ class Comparison:
     options: Options
     dependent: bool | None
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row per statistic: value, log10_p, floor, holm_log10_p (over these rows), error."""
-        frame = pd.DataFrame(
-            [
-                {
-                    "statistic": record.statistic,
-                    "value": record.outcome.value if record.outcome else np.nan,
-                    "log10_p": record.outcome.log10_p if record.outcome else None,
-                    "floor": record.outcome.floor if record.outcome else None,
-                    "blocks": len(record.outcome.blocks) if record.outcome else 0,
-                    "error": record.error,
-                }
-                for record in self.records
-            ]
-        ).astype({"log10_p": float, "floor": float})
-        frame["error"] = views.reasons(self.records)
-        frame["holm_log10_p"] = views.holm_adjusted(frame["log10_p"])
-        return frame
+    def _rows(self) -> list[dict[str, Any]]:
+        """One row per statistic, NaN where there is no number."""
+        rows: list[dict[str, Any]] = []
+        for record in self.records:
+            outcome = record.outcome
+            numbers = (outcome.value, outcome.log10_p, outcome.floor) if outcome else (None, None, None)
+            value, log10_p, floor = (np.nan if number is None else float(number) for number in numbers)
+            rows.append({"statistic": record.statistic, "value": value, "log10_p": log10_p, "floor": floor})
+            rows[-1] |= {"blocks": len(outcome.blocks) if outcome else 0, "error": record.error}
+        adjusted = views.holm_adjusted([row["log10_p"] for row in rows])
+        return [{**row, "holm_log10_p": float(holm)} for row, holm in zip(rows, adjusted, strict=True)]
 
-    def blocks_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per statistic: value, log10_p, floor, blocks, error, holm_log10_p (over these rows)."""
+        import pandas as pd
+
+        return views.with_reasons(pd.DataFrame(self._rows()), self.records)
+
+    def blocks_frame(self) -> "pd.DataFrame":
         """One row per statistic and block: value, log10_p."""
         return views.blocks_frame(self.records)
 
     def verdict(self) -> str:
         """What the p-values mean, in plain sentences; `assumptions` says under which conditions."""
-        frame = self.to_frame().dropna(subset=["log10_p"])
-        if frame.empty:
+        tested = [row for row in self._rows() if not np.isnan(row["log10_p"])]
+        if not tested:
             return "No statistic here yields a p-value, so nothing can be said about independence."
-        floor = np.log10(LEVEL)
-        rejecting = frame[frame["holm_log10_p"] <= floor]
-        tests = f"Holm over {len(frame)} tests, level {LEVEL}" if len(frame) > 1 else f"one test, level {LEVEL}"
-        if rejecting.empty:
+        rejecting = [row for row in tested if row["holm_log10_p"] <= np.log10(LEVEL)]
+        tests = f"Holm over {len(tested)} tests, level {LEVEL}" if len(tested) > 1 else f"one test, level {LEVEL}"
+        if not rejecting:
             return (
                 f"Independent training is not rejected ({tests}): this is how independent models agree. "
                 "That is no proof: hidden units shuffled after training hide a common origin from all but phi_match."
             )
-        smallest = rejecting.loc[rejecting["log10_p"].idxmin()]
+        smallest = min(rejecting, key=lambda row: row["log10_p"])
         return (
-            f"Independent training is rejected by {', '.join(rejecting['statistic'])} ({tests}): two independently "
-            f"trained models would agree as closely as {smallest['statistic']} finds here with probability 10^"
-            f"{plots.format_log10_p(smallest['log10_p'])} at most. The two share an origin; the test does not say "
-            f"which came first, nor whether both descend from a third."
+            f"Independent training is rejected by {', '.join(row['statistic'] for row in rejecting)} ({tests}): two "
+            f"independently trained models would agree as closely as {smallest['statistic']} finds here with "
+            f"probability 10^{format_log10_p(smallest['log10_p'])} at most. The two share an origin; the test does not "
+            "say which came first, nor whether both descend from a third."
         )
 
     def assumptions(self) -> dict[str, str]:
@@ -94,20 +97,13 @@ class Comparison:
         a, b = self.models
         lines = [f"{a['source']}  against  {b['source']}", ""]
         rows = []
-        for row in self.to_frame().to_dict("records"):
-            symbol = registry.get(row["statistic"]).reads
+        for row in self._rows():
             if row["error"]:
                 rows.append([row["statistic"], "not run", "", "", row["error"]])
                 continue
-            rows.append(
-                [
-                    row["statistic"],
-                    "no p-value" if np.isnan(row["log10_p"]) else plots.format_log10_p(row["log10_p"]),
-                    "" if np.isnan(row["floor"]) else plots.format_log10_p(row["floor"]),
-                    f"{row['value']:.4g}",
-                    symbol,
-                ]
-            )
+            log10_p = "no p-value" if np.isnan(row["log10_p"]) else format_log10_p(row["log10_p"])
+            reads = registry.get(row["statistic"]).reads
+            rows.append([row["statistic"], log10_p, _number(row["floor"]), f"{row['value']:.4g}", reads])
         lines.append(views.text_table(rows, ["statistic", "log10 p", "floor", "value", "reads"], right=(1, 2, 3)))
         assumed = [
             fill(f"{', '.join(names)}: {text}", WIDTH, initial_indent="  ", subsequent_indent="    ")
@@ -115,8 +111,10 @@ class Comparison:
         ]
         return "\n".join([*lines, "", fill(self.verdict(), WIDTH), "", "Assumed by", *assumed])
 
-    def figure(self) -> "plots.Figure":
+    def figure(self) -> "Figure":
         """Per-block -log10 p of every statistic that has blocks."""
+        from provlab import plots
+
         blocks = self.blocks_frame().dropna(subset=["log10_p"])
         series = {name: list(rows["log10_p"]) for name, rows in blocks.groupby("statistic", sort=False)}
         floors = {
@@ -137,7 +135,7 @@ class Comparison:
                 f"<td class='number'>{row['value']:.4g}</td>"
             )
             + "</tr>"
-            for row in self.to_frame().to_dict("records")
+            for row in self._rows()
         )
         assumed = "".join(
             f"<li>{', '.join(names)}: {escape(text)}</li>" for text, names in _by_text(self.assumptions()).items()
@@ -177,4 +175,4 @@ def _by_text(assumptions: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _number(value: float) -> str:
-    return "" if np.isnan(value) else plots.format_log10_p(value)
+    return "" if np.isnan(value) else format_log10_p(value)

@@ -8,9 +8,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab import plots, provenance
-from provlab import statistics as registry
+from provlab.engine.ledger import PairRecord
 from provlab.engine.lineage import Lineage, short_names
-from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.report import views
@@ -67,7 +66,7 @@ class StudyReport:
             for record in self.records
         ]
         frame = pd.DataFrame(rows).astype({"log10_p": float, "floor": float})
-        frame["error"] = views.reasons(self.records)
+        frame = views.with_reasons(frame, self.records)
         # of three values: True, False, None
         frame["dependent"] = pd.Series([row["dependent"] for row in rows], dtype=object)
         frame["holm_log10_p"] = frame.groupby("statistic", sort=False)["log10_p"].transform(views.holm_adjusted)
@@ -194,7 +193,7 @@ class StudyReport:
         return plots.pair_heatmap(
             self.matrix(name),
             self.families(),
-            statistic=registry.get(name).symbol,
+            statistic=name,
             floor=None if np.isnan(floor) else float(floor),
             truth=self.truth() if self._truth_is_known() else None,
             level=LEVEL,

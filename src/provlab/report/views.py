@@ -1,14 +1,17 @@
 """What the reports of a pair and of a study share: the level of a verdict, frames and plain text tables."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
-from provlab.engine.pairs import PairRecord
+from provlab.engine.ledger import PairRecord
 from provlab.inference import pvalues
 from provlab.statistics.base import Model
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LONGEST_RULE = 60  # characters
 LEVEL = 0.01  # of every verdict: the chance, under independence, of one false word among the tests read together
@@ -39,21 +42,26 @@ def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Iter
     return "\n".join(lines)
 
 
-def holm_adjusted(log10_p: pd.Series) -> pd.Series:
-    """Holm-adjusted log10 p of the values that are there."""
-    adjusted = pd.Series(np.nan, index=log10_p.index)
-    there = log10_p.notna()
+def holm_adjusted(log10_p: ArrayLike) -> NDArray[np.float64]:
+    """Holm-adjusted log10 p of the values that are there, NaN elsewhere."""
+    adjusted = np.array(log10_p, dtype=float)
+    there = ~np.isnan(adjusted)
     if there.any():
-        adjusted[there] = pvalues.holm(log10_p[there].to_numpy(dtype=float))
+        adjusted[there] = pvalues.holm(adjusted[there])
     return adjusted
 
 
-def reasons(records: Sequence[PairRecord]) -> pd.Series:
-    """Why each record failed, None where it did not (and not the NaN that a column of text would hold)."""
-    return pd.Series([record.error for record in records], dtype=object)
+def with_reasons(frame: "pd.DataFrame", records: Sequence[PairRecord]) -> "pd.DataFrame":
+    """Add why each record failed, None where it did not (and not the NaN that a column of text would hold)."""
+    import pandas as pd
+
+    return frame.assign(error=pd.Series([record.error for record in records], dtype=object))
 
 
-def blocks_frame(records: Iterable[PairRecord]) -> pd.DataFrame:
+def blocks_frame(records: Iterable[PairRecord]) -> "pd.DataFrame":
+    """One row per pair, statistic and block: value, log10_p."""
+    import pandas as pd
+
     columns = ["a", "b", "statistic", "block", "value", "log10_p"]
     rows = [
         (record.a, record.b, record.statistic, block.block, block.value, block.log10_p)

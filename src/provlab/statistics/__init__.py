@@ -1,40 +1,63 @@
-"""Statistics on pairs of models, by name."""
+"""Statistics on pairs of models, by name; the module of one is imported when it is asked for."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from provlab.errors import ParameterError
-from provlab.statistics.base import Statistic
-from provlab.statistics.huref import HuRefA, HuRefB, HuRefC
-from provlab.statistics.median_max import MedianMax
-from provlab.statistics.phi_h import PhiH
-from provlab.statistics.phi_jsd import PhiJSD
-from provlab.statistics.phi_l2 import PhiL2
-from provlab.statistics.phi_match import PhiMatch, PhiMatchUnsigned
-from provlab.statistics.phi_u import PhiU
-from provlab.statistics.phi_views import PhiViews, PhiViewsOuter
 
-REGISTRY: dict[str, Statistic] = {
-    s.name: s
-    for s in (
-        PhiU(),
-        PhiH(),
-        PhiL2(),
-        PhiJSD(),
-        PhiMatch(),
-        HuRefA(),
-        HuRefB(),
-        HuRefC(),
-        MedianMax(),
-        PhiMatchUnsigned(),
-        PhiViews(),
-        PhiViewsOuter(),
-    )
+if TYPE_CHECKING:
+    from provlab.statistics.base import Statistic
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a statistic is, and how it is written.
+
+    Attributes
+    ----------
+    module, kind : str
+        Of this package, and the class in it.
+    symbol : str
+        In a picture, as TeX where it is mathematics.
+    usual : bool
+        Run if no statistic is named.
+    """
+
+    module: str
+    kind: str
+    symbol: str
+    usual: bool = False
+
+    @property
+    def word(self) -> str:
+        """The symbol as plain text: ``φ_U``."""
+        plain = self.symbol.replace(r"\phi", "φ").replace(r"\ell_", "ℓ")
+        return plain.translate(str.maketrans("", "", "${}"))
+
+
+REGISTRY = {
+    "phi_u": Entry("phi_u", "PhiU", r"$\phi_U$", usual=True),
+    "phi_h": Entry("phi_h", "PhiH", r"$\phi_H$", usual=True),
+    "phi_l2": Entry("phi_l2", "PhiL2", r"$\phi_{\ell_2}$", usual=True),
+    "phi_jsd": Entry("phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True),
+    "phi_match": Entry("phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True),
+    "huref_a": Entry("huref", "HuRefA", "$M_a$"),
+    "huref_b": Entry("huref", "HuRefB", "$M_b$"),
+    "huref_c": Entry("huref", "HuRefC", "$M_c$"),
+    "median_max": Entry("median_max", "MedianMax", "median-max"),
+    "phi_match_unsigned": Entry("phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$"),
+    "phi_views": Entry("phi_views", "PhiViews", r"$\phi_{VIEWS}$"),
+    "phi_views_outer": Entry("phi_views", "PhiViewsOuter", r"outer $\phi_{VIEWS}$"),
 }
 #: what runs if no statistic is named
-USUAL = tuple(name for name, statistic in REGISTRY.items() if not statistic.on_request)
+USUAL = tuple(name for name, entry in REGISTRY.items() if entry.usual)
 
 
-def get(name: str) -> Statistic:
+@cache
+def get(name: str) -> "Statistic":
     """Return a registered statistic by name.
 
     Raises
@@ -44,7 +67,9 @@ def get(name: str) -> Statistic:
     """
     if name not in REGISTRY:
         raise ParameterError(f"no statistic is called {name!r}; there are {', '.join(REGISTRY)}")
-    return REGISTRY[name]
+    entry = REGISTRY[name]
+    statistic: Statistic = getattr(import_module(f"provlab.statistics.{entry.module}"), entry.kind)()
+    return statistic
 
 
 def checked_names(names: Sequence[str] | None) -> list[str]:

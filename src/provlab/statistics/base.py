@@ -14,29 +14,25 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.models import anatomy
-from provlab.models.activations import sample_positions
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.weights import itemsize
+
+if TYPE_CHECKING:
+    import torch
 
 Array = NDArray[np.float32]
 
 BATCH = 16  # sequences that run through a model at a time
 
-DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
-
+DTYPES = ("float32", "float64", "bfloat16", "float16")  # in which models run, by torch's names
 
 _elsewhere: ContextVar[bool] = ContextVar("provlab_elsewhere", default=False)
 
@@ -55,6 +51,10 @@ def _check_device(device: str) -> None:
     """Raise ParameterError unless torch can compute on `device` here."""
     if not isinstance(device, str):
         raise ParameterError(f"device must be text such as cpu or cuda:0, not {device!r}")
+    if device == "cpu":
+        return
+    import torch  # slow to import, and statistics on weights do without
+
     try:
         torch.zeros(1, device=device).tolist()  # the device "meta" makes tensors and holds no numbers
     except (RuntimeError, AssertionError, ImportError) as error:
@@ -117,9 +117,12 @@ class Options:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
-    def torch_dtype(self) -> torch.dtype:
+    def torch_dtype(self) -> "torch.dtype":
         """The dtype as torch knows it."""
-        return DTYPES[self.dtype]
+        import torch
+
+        found: torch.dtype = getattr(torch, self.dtype)
+        return found
 
     @property
     def kept_tokens(self) -> int:
@@ -128,6 +131,8 @@ class Options:
 
     def kept_positions(self) -> NDArray[np.int64] | None:
         """Which positions these are, the same for every model; None for all."""
+        from provlab.models.activations import sample_positions
+
         return sample_positions(self.n_sequences * self.sequence_length, self.activation_tokens, seed=self.seed)
 
     def sampled(self) -> dict[str, Any]:
@@ -236,27 +241,23 @@ class Statistic(ABC):
 
     Class attributes
     ----------------
-    name, symbol : str
-        Key in commands and records, and the symbol for a reader.
+    name : str
+        Key in commands and records.
     version : int
         Raised whenever the same inputs would give other numbers: stored records of older versions are not used.
     reads : str
         One line: what it reads of each model.
     assumptions : str
         Under which its p-value is one; empty for a raw value.
-    on_request : bool
-        Run only when it is named, not among "all statistics".
     recorded : type of Features, or None
         What one pass of the model over its inputs leaves for all blocks: a dataclass whose fields are an array, or a
         list of arrays, or the `Model` itself. None where each block is read on its own.
     """
 
     name: ClassVar[str]
-    symbol: ClassVar[str]
     version: ClassVar[int] = 1
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
-    on_request: ClassVar[bool] = False
     recorded: ClassVar[type[Features] | None] = None
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -308,14 +309,14 @@ def reading(model: Model, tensors: Sequence[str], *, copies: int = 1) -> Need:
 
 def tensor_bytes(model: Model, name: str) -> int:
     """Bytes of a tensor in its file."""
-    return _numel(model, name) * model.checkpoint.dtype(name).itemsize
+    return _numel(model, name) * itemsize(model.checkpoint.dtype(name))
 
 
 def loaded_bytes(model: Model, options: Options) -> int:
     """Bytes of a model that is loaded to be run, with what flows through it."""
     weights = sum(_numel(model, part.name) for part in model.anatomy.parts)
     flowing = BATCH * options.sequence_length * (4 * model.anatomy.width + 3 * model.anatomy.mlp_width)
-    return options.torch_dtype.itemsize * (weights + flowing)
+    return itemsize(options.dtype) * (weights + flowing)
 
 
 def _numel(model: Model, name: str) -> int:

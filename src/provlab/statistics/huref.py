@@ -74,7 +74,7 @@ class Cores(Features):
         return Invariant(self.embedding, core)
 
     def _read(self, role: str, block: int | None) -> Matrix:
-        return self.model.anatomy.read(self.model.checkpoint, role, block).numpy().astype(np.float64)
+        return self.model.anatomy.read(self.model.checkpoint, role, block).astype(np.float64)
 
     def _per_key_head(self, role: str, block: int | None) -> Matrix:
         """Rows of the query heads that share a key head, added up: each meets the same keys or values."""
@@ -93,7 +93,6 @@ class HuRef(Statistic):
     """Mean cosine, over blocks, of one of the three invariants; no p-value."""
 
     way: ClassVar[str]
-    on_request = True
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """Blocks of equal index; both models must have one vocabulary."""
@@ -137,19 +136,19 @@ class HuRef(Statistic):
 class HuRefA(HuRef):
     """M_a, through queries and keys."""
 
-    way, name, symbol = "a", "huref_a", "M_a"
+    way, name = "a", "huref_a"
     reads = "embedding, query and key projections"
 
 
 class HuRefB(HuRef):
     """M_b, through values and the attention's output."""
 
-    way, name, symbol = "b", "huref_b", "M_b"
+    way, name = "b", "huref_b"
     reads = "embedding, value and output projections"
 
 
 class HuRefC(HuRef):
     """M_c, through the MLP."""
 
-    way, name, symbol = "c", "huref_c", "M_c"
+    way, name = "c", "huref_c"
     reads = "embedding, gate and down projections"

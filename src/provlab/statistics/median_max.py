@@ -16,11 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from provlab.inference.matching import cosine_similarity, match_shuffled
 from provlab.models.activations import mlp_activations
-from provlab.models.evasion import gains, norm_before
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -35,6 +33,7 @@ from provlab.statistics.base import (
     require_positions,
 )
 from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.phi_views import through_norm
 from provlab.statistics.text import encode
 
 N_INPUTS = 2048  # random inputs
@@ -50,22 +49,15 @@ class Gates(Features):
     def block(self, block: int | None) -> tuple[Array, Array]:
         """Activations ``(h, tokens)`` and inner products of the rows ``(h, h)`` of one block, float32."""
         assert block is not None
-        anatomy, checkpoint = self.model.anatomy, self.model.checkpoint
-        rows = anatomy.read(checkpoint, "gate", block).double()
-        norm = norm_before(anatomy, "gate")
-        if norm is not None:
-            name = anatomy.tensor_name(norm, block)
-            rows = rows * gains(anatomy, norm, block, {name: checkpoint.tensor(name)})
-        return self.activations[block], (rows @ rows.T).to(torch.float32).numpy()
+        rows = through_norm(self.model, "gate", block)
+        return self.activations[block], (rows @ rows.T).astype(np.float32)
 
 
 class MedianMax(Statistic):
     """One minus the median, over units, of the largest cosine; mean over blocks."""
 
     name = "median_max"
-    symbol = "median-max"
     reads = "gate projections, and gate activations on held-out text"
-    on_request = True
     recorded = Gates
 
     def parameters(self, options: Options) -> dict[str, Any]:

@@ -44,7 +44,6 @@ class PhiH(Statistic):
     """phi_H over all blocks, aggregated by Fisher's method (Sections 3.2 and 4.1)."""
 
     name = "phi_h"
-    symbol = "φ_H"
     reads = "hidden activations of the MLPs on uniformly random tokens"
     assumptions = PERMUTATION_ASSUMPTIONS
     version = 2  # 1 let the order of the rows break ties

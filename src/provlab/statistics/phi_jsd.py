@@ -78,7 +78,6 @@ class PhiJSD(Statistic):
     """Mean Jensen-Shannon divergence of next-token distributions over held-out text, in nats; no p-value."""
 
     name = "phi_jsd"
-    symbol = "φ_JSD"
     reads = "next-token distributions on held-out text"
     recorded = NextTokens
 

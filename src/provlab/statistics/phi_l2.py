@@ -12,16 +12,15 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference import permtest, pvalues
 from provlab.models.anatomy import Anatomy
 from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations
-from provlab.statistics.base import BlockResult, Features, Model, Need, Options, Outcome, Statistic
+from provlab.statistics.base import Array, BlockResult, Features, Model, Need, Options, Outcome, Statistic
 
-Weights = dict[str, torch.Tensor]
+Weights = dict[str, Array]
 IN_CACHE = 2**18  # weights worked on at a time: with their float64 squares they stay in a processor's cache
 COPIES_IN_MEMORY = 2**26  # bytes of the permuted copies of one block
 MLP_ROLES = ("gate", "up", "down", "gate_bias", "up_bias")  # what moves with a block's hidden units
@@ -35,13 +34,13 @@ class BlockWeights:
     anatomy: Anatomy
     block: int
     tensors: Weights
-    _copies: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict, repr=False)
+    _copies: dict[tuple[int, int], Array] = field(default_factory=dict, repr=False)
 
-    def flat(self) -> torch.Tensor:
+    def flat(self) -> Array:
         """All weights of the block in one row."""
         return _flat(self.tensors)
 
-    def copies(self, options: Options) -> Iterator[torch.Tensor]:
+    def copies(self, options: Options) -> Iterator[Array]:
         """T permuted copies as rows, some at a time; kept for the next pair if they are small.
 
         The t-th copy permutes the embedding dimension and the block's hidden units; the permutation of the embedding
@@ -50,14 +49,16 @@ class BlockWeights:
         key = (options.seed, options.n_permutations)
         flat = self.flat()
         if key not in self._copies and flat.nbytes * options.n_permutations <= COPIES_IN_MEMORY:
-            self._copies[key] = torch.stack([self._copy(t, options) for t in range(options.n_permutations)])
+            self._copies[key] = np.stack([self._copy(t, options) for t in range(options.n_permutations)])
         if key in self._copies:
-            yield from self._copies[key].split(max(1, IN_CACHE // len(flat)))
+            at_once = max(1, IN_CACHE // len(flat))
+            for first in range(0, options.n_permutations, at_once):
+                yield self._copies[key][first : first + at_once]
         else:
             for t in range(options.n_permutations):
                 yield self._copy(t, options)[None]
 
-    def _copy(self, t: int, options: Options) -> torch.Tensor:
+    def _copy(self, t: int, options: Options) -> Array:
         # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
         embedding = EmbeddingPermutations(self.anatomy).sample(stream(options, t, 0, EMBEDDING))
         units = MlpPermutations(self.anatomy, blocks=[self.block])
@@ -72,7 +73,7 @@ class BlockWeights:
             for role, piece in part.split(self.tensors[part.name]).items():
                 if role in MLP_ROLES:
                     by_unit = piece.mT if role == "down" else piece
-                    rows.append(by_unit.reshape(len(by_unit), -1).double().numpy())
+                    rows.append(by_unit.reshape(len(by_unit), -1).astype(np.float64))
         return rows
 
 
@@ -87,8 +88,7 @@ class AllWeights(Features):
         assert block is not None
         anatomy = self.model.anatomy
         names = [part.name for part in anatomy.parts if part.block == block]
-        read = self.model.checkpoint.tensor
-        return BlockWeights(anatomy, block, {name: read(name).to(torch.float32) for name in names})
+        return BlockWeights(anatomy, block, {name: self.model.checkpoint.array(name) for name in names})
 
 
 def stream(options: Options, copy: int, block: int, purpose: int) -> np.random.Generator:
@@ -100,16 +100,15 @@ def stream(options: Options, copy: int, block: int, purpose: int) -> np.random.G
     return np.random.default_rng([options.seed, copy, block, purpose])
 
 
-def _flat(tensors: Weights) -> torch.Tensor:
-    return torch.cat([tensors[name].reshape(-1) for name in sorted(tensors)])
+def _flat(tensors: Weights) -> Array:
+    return np.concatenate([tensors[name].reshape(-1) for name in sorted(tensors)])
 
 
 def block_distances(a: BlockWeights, b: BlockWeights, options: Options) -> list[float]:
     """Euclidean distance of one block and, behind it, of T permuted copies of `a`; summed in float64."""
     other = b.flat()
     rows = chain([a.flat()[None]], a.copies(options))
-    # summed by numpy: torch splits a sum among its threads, and the last digit would depend on their number
-    return [float(d) for some in rows for d in np.sqrt(np.square((some - other).double().numpy()).sum(axis=1))]
+    return [float(d) for some in rows for d in np.sqrt(np.square((some - other).astype(np.float64)).sum(axis=1))]
 
 
 def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Options) -> permtest.PermTest:
@@ -137,7 +136,6 @@ class PhiL2(Statistic):
     """phi_l2 with PERMTEST over hidden units and embedding dimensions; per block with Fisher besides."""
 
     name = "phi_l2"
-    symbol = "φ_ℓ2"
     version = 3  # 1 permuted block 0 in step with the embedding; 2 summed in an order that threads decided
     reads = "all weights of the blocks"
     assumptions = (

@@ -74,7 +74,6 @@ class PhiMatch(Statistic):
     """phi_MATCH over blocks of equal index, aggregated by Fisher's method (Section 3.3.1)."""
 
     name = "phi_match"
-    symbol = "φ_MATCH"
     reads = "gate and up activations of the MLPs on held-out text"
     version = 2  # 1 let the order of the rows break ties
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
@@ -150,6 +149,4 @@ class PhiMatchUnsigned(PhiMatch):
     """phi_MATCH by the size of the cosine, whatever its sign: an extension that no sign in T6 evades."""
 
     name = "phi_match_unsigned"
-    symbol = "φ_|MATCH|"
-    on_request = True
     unsigned = True

@@ -40,7 +40,7 @@ class UpProjections(Features):
 
     def block(self, block: int | None) -> UnitRows:
         """Read the up projection of one block."""
-        rows = self.model.anatomy.read(self.model.checkpoint, "up", block).numpy()
+        rows = self.model.anatomy.read(self.model.checkpoint, "up", block)
         return unit_rows(rows, name="the up projection")
 
 
@@ -66,7 +66,6 @@ class PhiU(Statistic):
     """phi_U over all blocks, aggregated by Fisher's method (Sections 3.2 and 4.1)."""
 
     name = "phi_u"
-    symbol = "φ_U"
     reads = "up projections of the MLPs"
     assumptions = PERMUTATION_ASSUMPTIONS
     version = 2  # 1 let the order of the rows break ties

@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference.matching import unit_rows
 from provlab.models.activations import mlp_activations
 from provlab.models.architectures import ARCHITECTURES
-from provlab.models.evasion import gains, norm_before
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -45,32 +43,36 @@ from provlab.statistics.phi_match import PhiMatch, Views
 from provlab.statistics.text import encode
 
 _MATCH = PhiMatch()  # two views of a unit are compared as its two are
+Matrix = NDArray[np.float64]
 _NO_TOKENS = np.zeros((0, 0), dtype=np.int64)
 
 
-def reads(model: Model, block: int | None) -> torch.Tensor:
+def reads(model: Model, block: int | None) -> Matrix:
     """Rows that read the stream, ``(h, width)`` float64, with the norm before them multiplied in."""
-    return _through_norm(model, "up", block)
+    return _centred(model, through_norm(model, "up", block))
 
 
-def writes(model: Model, block: int | None) -> torch.Tensor:
+def writes(model: Model, block: int | None) -> Matrix:
     """Columns that write to the stream, as rows ``(h, width)`` float64."""
-    return _centred(model, model.anatomy.read(model.checkpoint, "down", block).double().T)
+    return _centred(model, model.anatomy.read(model.checkpoint, "down", block).astype(np.float64).T)
 
 
-def _through_norm(model: Model, role: str, block: int | None) -> torch.Tensor:
-    """Rows of a matrix that reads the stream through a norm, as they act on the normalised stream."""
+def through_norm(model: Model, role: str, block: int | None) -> Matrix:
+    """Rows ``(units, width)`` of a matrix that reads the stream through a norm, as they act on the normalised stream.
+
+    That is W diag(g), with what the norm multiplies by: its weights, plus 1 in Gemma.
+    """
     anatomy, checkpoint = model.anatomy, model.checkpoint
-    rows = anatomy.read(checkpoint, role, block).double()
-    if (norm := norm_before(anatomy, "head" if role == "embedding" else role)) is not None:
-        name = anatomy.tensor_name(norm, None if norm == "final_norm" else block)
-        rows = rows * gains(anatomy, norm, block, {name: checkpoint.tensor(name)})
-    return _centred(model, rows)
+    rows = anatomy.read(checkpoint, role, block).astype(np.float64)
+    if (norm := anatomy.norm_before("head" if role == "embedding" else role)) is not None:
+        weights = anatomy.read(checkpoint, norm, None if norm == "final_norm" else block).astype(np.float64)
+        rows *= weights + ARCHITECTURES[anatomy.architecture].norm_offset
+    return rows
 
 
-def _centred(model: Model, rows: torch.Tensor) -> torch.Tensor:
+def _centred(model: Model, rows: Matrix) -> Matrix:
     if ARCHITECTURES[model.anatomy.architecture].centred:
-        return rows - rows.mean(1, keepdim=True)
+        return rows - rows.mean(axis=1, keepdims=True)
     return rows
 
 
@@ -83,7 +85,7 @@ class Ends(Features):
     def block(self, block: int | None) -> Views:
         """Rows and columns of one block."""
         ends = reads(self.model, block), writes(self.model, block)
-        inner, outer = (unit_rows(end.float().numpy(), name=f"an MLP of {self.model.name}") for end in ends)
+        inner, outer = (unit_rows(end.astype(np.float32), name=f"an MLP of {self.model.name}") for end in ends)
         return inner, outer, _NO_TOKENS
 
 
@@ -91,10 +93,8 @@ class PhiViews(Statistic):
     """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
 
     name = "phi_views"
-    symbol = "φ_VIEWS"
     reads = "up and down projections of the MLPs"
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
-    on_request = True
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """The order in which ties are broken."""
@@ -153,9 +153,10 @@ class EndsFromOutside(Features):
     def block(self, block: int | None) -> Views:
         """Pre-activations, and what each unit adds to the logits, ``(h, vocabulary)``, of one block."""
         assert block is not None
-        head = _through_norm(self.model, "head" if self.model.anatomy.has("head") else "embedding", None).float()
+        role = "head" if self.model.anatomy.has("head") else "embedding"
+        head = _centred(self.model, through_norm(self.model, role, None)).astype(np.float32)
         name = f"an MLP of {self.model.name}"
-        outer = unit_rows((writes(self.model, block).float() @ head.T).numpy(), name=name)
+        outer = unit_rows(writes(self.model, block).astype(np.float32) @ head.T, name=name)
         return unit_rows(self.activations[block], name=name), outer, self.tokens
 
 
@@ -163,9 +164,7 @@ class PhiViewsOuter(Statistic):
     """phi_VIEWS by text and logits: the mean correlation over blocks, a score without a p-value."""
 
     name = "phi_views_outer"
-    symbol = "outer φ_VIEWS"
     reads = "pre-activations of the MLPs on held-out text, down projections, and the head"
-    on_request = True
     recorded = EndsFromOutside
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:

@@ -96,7 +96,7 @@ def fused_rows(source: str, *, allow_pickle: bool) -> Matrix | None:
     parts = anatomy.of(checkpoint)
     if not parts.has("gate") or parts.tensor_name("gate", 0) != parts.tensor_name("up", 0):
         return None
-    rows: Matrix = checkpoint.tensor(parts.tensor_name("gate", 0)).float().numpy()
+    rows: Matrix = checkpoint.array(parts.tensor_name("gate", 0))
     return rows
 
 

@@ -39,7 +39,7 @@ def up_projections(source: str, *, allow_pickle: bool = False) -> list[Matrix]:
     """Up projection of every block, ``(hidden units, width)`` each."""
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
     parts = anatomy.of(checkpoint)
-    return [parts.read(checkpoint, "up", block).numpy() for block in range(parts.n_blocks)]
+    return [parts.read(checkpoint, "up", block) for block in range(parts.n_blocks)]
 
 
 def one_block_of_weights(weights: Matrix) -> dict[str, pd.DataFrame]:

@@ -258,8 +258,7 @@ class Units:
         tokens = random_tokens(parts.vocab_size, 32, 32, seed=seed)
         active = mlp_activations(checkpoint, tokens, kinds=("hidden", "gate"), device=device)
         weights = {
-            role: [parts.read(checkpoint, role, block).numpy() for block in range(parts.n_blocks)]
-            for role in ("gate", "up")
+            role: [parts.read(checkpoint, role, block) for block in range(parts.n_blocks)] for role in ("gate", "up")
         }
         return cls(active, weights)
 

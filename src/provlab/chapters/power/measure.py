@@ -160,7 +160,7 @@ def up_projections(source: str) -> list[Matrix]:
     """The up projection of every block."""
     checkpoint = Checkpoint.open(source)
     parts = anatomy.of(checkpoint)
-    return [parts.read(checkpoint, "up", block).numpy() for block in range(parts.n_blocks)]
+    return [parts.read(checkpoint, "up", block) for block in range(parts.n_blocks)]
 
 
 def reserve(

@@ -428,7 +428,7 @@ def moved(parent: Model, child: Model, kept: Kept) -> NDArray[np.float64]:
     changes = []
     for new, old in enumerate(kept.blocks):
         begun, ended = (
-            np.concatenate([model.anatomy.read(model.checkpoint, role, block).numpy() for role in ("gate", "up")])
+            np.concatenate([model.anatomy.read(model.checkpoint, role, block) for role in ("gate", "up")])
             for model, block in ((parent, old), (child, new))
         )
         rows = np.concatenate([np.array(kept.mlp[new]) + side * parent.anatomy.mlp_width for side in (0, 1)])

@@ -127,7 +127,7 @@ def block_mlp(checkpoint: Checkpoint, block: int) -> BlockMlp:
     roles = [
         role for role in ("gate", "up", "down", "gate_bias", "up_bias") if role in ("up", "down") or parts.has(role)
     ]
-    weights = {role: parts.read(checkpoint, role, block) for role in roles}
+    weights = {role: torch.from_numpy(parts.read(checkpoint, role, block)) for role in roles}
     for key in ("hidden_activation", "hidden_act", "activation_function"):  # in the order of transformers
         if isinstance(name := checkpoint.config.get(key), str):
             return BlockMlp(f"{checkpoint.name}, block {block}", weights, name)
@@ -183,7 +183,9 @@ def in_place(
     path, _, _ = parts.module("down", block).rpartition(".")
     if path != parts.module("up", block).rpartition(".")[0]:
         raise InputError(f"the MLP of {parts.architecture} is no module of its own: nothing can take its place")
-    constant = parts.read(checkpoint, "down_bias", block) if parts.has("down_bias") else torch.zeros(())
+    constant = torch.zeros(())
+    if parts.has("down_bias"):
+        constant = torch.from_numpy(parts.read(checkpoint, "down_bias", block))
 
     def instead(_: nn.Module, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
         return (student(given[0].to("cpu", torch.float32)) + constant).to(output)

@@ -242,7 +242,7 @@ def between_bases(bases: Sequence[str], *, seed: int) -> list[dict[str, Any]]:
     opened = {source: Checkpoint.open(source) for source in bases}
     rows = []
     for name in (HEAD, EMBEDDING, TABLE_10["attention query matrix"], TABLE_10["MLP up projection"]):
-        matrix = {source: checkpoint.tensor(name).float().numpy() for source, checkpoint in opened.items()}
+        matrix = {source: checkpoint.array(name) for source, checkpoint in opened.items()}
         for axis in tensors.AXES:
             turned = {source: one if axis == "rows" else one.T for source, one in matrix.items()}
             log10_p = np.array(
@@ -286,7 +286,7 @@ def residual_axis(checkpoint: Checkpoint) -> dict[str, NDArray[np.float32]]:
     turned = {}
     for names in tensors.matrices(checkpoint).values():
         for name in names:
-            matrix = checkpoint.tensor(name).float().numpy()
+            matrix = checkpoint.array(name)
             writes = "o_proj" in name or "down_proj" in name  # (model, units); all others are (units, model)
             turned[name] = matrix if writes else matrix.T
     return turned

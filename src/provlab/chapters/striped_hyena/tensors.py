@@ -121,8 +121,7 @@ def matrices(checkpoint: Checkpoint) -> dict[tuple[int, ...], list[str]]:
 
 
 def _read(checkpoint: Checkpoint, name: str) -> NDArray[np.float32]:
-    matrix: NDArray[np.float32] = checkpoint.tensor(name).float().numpy()
-    return matrix
+    return checkpoint.array(name)
 
 
 def _test(first: str, second: str, a: NDArray[np.float32], b: NDArray[np.float32], axis: str, seed: int) -> TensorTest:
