@@ -24,14 +24,13 @@ SILENT = {
     tokenize.DEDENT,
     tokenize.ENDMARKER,
 }
-# compare two folders by phi_u as a user does, then say which of our modules were loaded
-LOADED = """
-import sys, warnings
-warnings.simplefilter("ignore")
+#: libraries that take long to import
+LARGE = ("huggingface_hub", "matplotlib", "numba", "pandas", "scipy", "seaborn", "torch", "transformers")
+#: compare two folders by phi_u as a user does
+COMPARE = """
+import sys
 from provlab import cli
 cli.main(["compare", *sys.argv[1:], "--statistic", "phi_u"])
-print("LOADED", *sorted(name for name in sys.modules if name.partition(".")[0] == "provlab"))
-print("OUTSIDE", *sorted({"torch", "transformers", "matplotlib", "pandas", "scipy", "numba"} & set(sys.modules)))
 """
 
 
@@ -55,18 +54,23 @@ def of_file(path: Path) -> int:
     return sum(lines_of_code(source) for source in cells)
 
 
-def loaded() -> tuple[list[Path], list[str]]:
-    """Files of ours that a comparison of two folders by phi_u loads, and the large libraries that come with them."""
+def loaded(code: str, *arguments: str) -> tuple[list[Path], list[str]]:
+    """Files of ours that a program loads, and the large libraries; the program runs in a process of its own."""
+    code += "\nimport sys\nprint()\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    names = set(done.stdout.splitlines()[-1].split())
+    paths = [SRC.parent / name.replace(".", "/") for name in sorted(names) if name.partition(".")[0] == "provlab"]
+    files = [path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in paths]
+    return files, [name for name in LARGE if name in names]
+
+
+def loaded_by_compare() -> tuple[list[Path], list[str]]:
+    """What a comparison of two folders by phi_u loads."""
     with tempfile.TemporaryDirectory() as folder:
-        for seed in (1, 2):
-            write_model(Path(folder) / str(seed), seed)
         pair = [str(Path(folder) / str(seed)) for seed in (1, 2)]
-        done = subprocess.run([sys.executable, "-c", LOADED, *pair], capture_output=True, text=True, check=True)
-    found = {
-        line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.startswith(("LOADED", "OUTS"))
-    }
-    paths = [SRC.parent / name.replace(".", "/") for name in found["LOADED"]]
-    return [path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in paths], found["OUTSIDE"]
+        for seed, model in enumerate(pair):
+            write_model(Path(model), seed)
+        return loaded(COMPARE, *pair)
 
 
 def write_model(folder: Path, seed: int) -> None:
@@ -91,7 +95,7 @@ def main() -> None:
     total = sum(counts.values())
     print(f"{'all of src':<24}{total:>8,}")
     print(f"{'outside chapters, zoo':<24}{total - rooms['chapters'] - rooms['zoo']:>8,}")
-    paths, outside = loaded()
+    paths, outside = loaded_by_compare()
     lines = sum(of_file(path) for path in paths)
     print(f"{'compare by phi_u':<24}{lines:>8,}  in {len(paths)} modules; with {', '.join(outside) or 'numpy alone'}")
     for path in sorted((PROJECT / "notebooks").glob("*.ipynb")):

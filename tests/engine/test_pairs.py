@@ -57,13 +57,13 @@ def compared(monkeypatch):
 def tensors_read(monkeypatch):
     """Count the reads of each tensor of each model."""
     reads = Counter()
-    real = Checkpoint.tensor
+    real = Checkpoint.array
 
     def counted(self, name):
         reads[Path(self.source).name, name] += 1
         return real(self, name)
 
-    monkeypatch.setattr(Checkpoint, "tensor", counted)
+    monkeypatch.setattr(Checkpoint, "array", counted)
     return reads
 
 

@@ -21,7 +21,6 @@ from types import ModuleType
 import numpy as np
 from filelock import FileLock
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 from provlab.files import cache_dir
 from provlab.inference.matching.cosine import (
@@ -171,6 +170,8 @@ def _match(
 
 def _by_scipy(similarity: NDArray[np.floating]) -> Assignment:
     """The library way, on shape (n, m) with n <= m: scipy solves it with rows in order, so `columns` is by row."""
+    from scipy.optimize import linear_sum_assignment  # as slow to import as numba, whose place it takes
+
     _, columns = linear_sum_assignment(similarity, maximize=True)
     indices = columns.astype(np.int64, copy=False)
     return Assignment(indices, _total(similarity, indices))

@@ -1,0 +1,54 @@
+"""What a comparison of weights loads: little of ours, and nothing that it does not use."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SPEC = importlib.util.spec_from_file_location("size", Path(__file__).parents[1] / "benchmarks" / "size.py")
+size = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(size)
+
+LINES, MODULES = 4500, 55  # at most
+USED = {"numba", "scipy"}  # by MATCH and its p-value
+
+
+@pytest.fixture(scope="module")
+def compare():
+    return size.loaded_by_compare()
+
+
+def test_comparing_weights_imports_no_library_that_it_does_not_use(compare):
+    assert set(compare[1]) <= USED
+
+
+def test_comparing_weights_loads_little_of_ours(compare):
+    files, _ = compare
+    assert size.SRC / "statistics" / "phi_u.py" in files
+    assert len(files) <= MODULES
+    assert sum(map(size.of_file, files)) <= LINES
+
+
+def test_planted_imports_are_seen():
+    planted = ["torch", "transformers", "matplotlib", "seaborn", "pandas", "huggingface_hub"]
+    files, libraries = size.loaded(f"import {', '.join(planted)}")
+    assert set(planted) <= set(libraries)
+    assert files == []
+
+
+def test_a_planted_module_is_counted():
+    files, libraries = size.loaded("import provlab.zoo.kinds")
+    assert {size.SRC / "zoo" / "kinds.py", size.SRC / "zoo" / "__init__.py", size.SRC / "__init__.py"} <= set(files)
+    assert not set(libraries) & {"pandas", "matplotlib"}
+
+
+def test_help_imports_no_large_library():
+    code = "from provlab import cli\ntry:\n    cli.main(['--help'])\nexcept SystemExit:\n    pass"
+    files, libraries = size.loaded(code)
+    assert libraries == []
+    assert size.SRC / "cli" / "study.py" not in files  # only the command that is given is loaded
+
+
+def test_lines_of_code_are_code():
+    text = '"""Docstring."""\n\n# a comment\nx = 1  # one\n\n\ndef f():\n    """Another."""\n    return (\n        x\n    )'
+    assert size.lines_of_code(text) == 5
