@@ -73,7 +73,7 @@ WAIT = {
     "__init__",
 }
 MAY_WAIT = {
-    "models": {"activations", "disguise", "evasion", "examples", "hub", "precision"},
+    "models": {"activations", "disguise", "evasion", "examples", "hub", "loading", "pickled", "precision"},
     "report": {"study_report"},
     "plots": {"blocks", "figure", "modeldiff", "pairs", "style", "tables"},
 }

@@ -50,5 +50,6 @@ def test_help_imports_no_large_library():
 
 
 def test_lines_of_code_are_code():
-    text = '"""Docstring."""\n\n# a comment\nx = 1  # one\n\n\ndef f():\n    """Another."""\n    return (\n        x\n    )'
-    assert size.lines_of_code(text) == 5
+    docstring, call = '"""Docstring."""', "f(\n    1\n)"
+    text = f"{docstring}\n\n# a comment\nx = 1  # one\n\n\ndef f(x):\n    {docstring}\n    return x\n\n\n{call}\n"
+    assert size.lines_of_code(text) == 6

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, InputError, InvalidWeightsError
+from provlab.errors import CheckpointError, first_line
 from provlab.models.counting import count_bytes
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 SCHEMES = "provlab.schemes"  # the entry points that say who resolves ``scheme:name``
 _schemes: dict[str, Callable[[str], Path]] = {}
-# transformers replaces functions of its classes while it loads a model, and puts back what it found: two loads at once
-# in one process leave a replacement there for good, and no head is tied to its embedding any more
-_loading = Lock()
 
 
 def register_scheme(scheme: str, resolver: Callable[[str], Path]) -> None:
@@ -56,7 +52,7 @@ class Checkpoint:
         self.source = source
         self.name = name
         self._files = files
-        self._kept: dict[tuple[torch.dtype, str], PreTrainedModel] | None = None  # see `loaded_once`
+        self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
         if CONFIG not in files.names():
             raise CheckpointError(f"{files.label} has no {CONFIG}; give the folder that holds it")
         self.config: dict[str, Any] = read_json(files, CONFIG)
@@ -91,7 +87,7 @@ class Checkpoint:
             path = Path(text).expanduser()
             local = isinstance(source, Path) or text[0] in "./~" or path.exists()
         except (OSError, RuntimeError) as error:  # too long a name, or the home of an unknown user
-            raise CheckpointError(f"{text[:80]} is no path: {_first_line(error)}; give a folder that exists") from error
+            raise CheckpointError(f"{text[:80]} is no path: {first_line(error)}; give a folder that exists") from error
         if local:
             files = LocalFiles(path)
             return cls(str(files.root), files.root.name, files, allow_pickle=allow_pickle)
@@ -207,14 +203,15 @@ class Checkpoint:
         InputError
             There is no such device.
         """
-        import torch
+        from provlab.models import loading
 
-        dtype = dtype or torch.float32
-        if self._kept is not None and (dtype, device) in self._kept:
-            return self._kept[dtype, device]
-        model = self._loaded(dtype, device)
+        key = str(dtype or "torch.float32"), device
+        if self._kept is not None and key in self._kept:
+            return self._kept[key]
+        model = loading.load_model(self, dtype, device)
+        count_bytes("tensors", self._weights.nbytes)
         if self._kept is not None:
-            self._kept[dtype, device] = model
+            self._kept[key] = model
         return model
 
     @contextmanager
@@ -226,52 +223,6 @@ class Checkpoint:
         finally:
             self._kept = None
 
-    def _loaded(self, dtype: "torch.dtype", device: str) -> "PreTrainedModel":
-        import transformers
-
-        self._refuse_custom_code()
-        model_class = getattr(transformers, self.architecture, None)
-        if not (isinstance(model_class, type) and issubclass(model_class, transformers.PreTrainedModel)):
-            raise CheckpointError(
-                f"{self.source}: transformers {transformers.__version__} has no model {self.architecture}"
-            )
-        settings: dict[str, Any] = {
-            "dtype": dtype,
-            "local_files_only": True,
-            "use_safetensors": not self._weights.pickled,
-            "trust_remote_code": False,
-            "output_loading_info": True,
-            "ignore_mismatched_sizes": True,  # reported below in one line instead
-        }
-        try:
-            with _loading, _quiet_transformers():
-                loaded: Any = model_class.from_pretrained(self.folder(), **settings)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
-            raise CheckpointError(f"{self.source} cannot be loaded: {_first_line(error)}") from error
-        count_bytes("tensors", self._weights.nbytes)
-        model, report = loaded
-        if wrong := sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])):
-            raise InvalidWeightsError(
-                f"{self.source} has no {wrong[0]} of the shape that its config.json says; copy it again"
-            )
-        try:
-            return model.to(device).eval()
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(f"device {device!r} cannot be used here ({_first_line(error)}); try cpu") from error
-
-    def _refuse_custom_code(self) -> None:
-        """Accept ``auto_map`` only where it names classes that transformers ships itself (Phi-3 does so)."""
-        import transformers
-
-        auto_map = self.config.get("auto_map")
-        targets = auto_map.values() if isinstance(auto_map, dict) else [auto_map] if auto_map else []
-        for target in targets:
-            if not hasattr(transformers, str(target).rpartition(".")[2]):
-                raise CheckpointError(
-                    f"{self.source}: config.json asks for code of its own (auto_map: {target}), which is "
-                    "never run; only architectures that transformers ships can be loaded"
-                )
-
     def tokenizer(self) -> "PreTrainedTokenizerBase":
         """Make the tokenizer.
 
@@ -280,33 +231,6 @@ class Checkpoint:
         CheckpointError
             There is none, or it needs code of its own.
         """
-        import transformers
+        from provlab.models import loading
 
-        try:
-            with _quiet_transformers():
-                return transformers.AutoTokenizer.from_pretrained(
-                    self.folder(), local_files_only=True, trust_remote_code=False
-                )
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-            raise CheckpointError(f"{self.source} has no usable tokenizer: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    """Shorten another library's message to something that fits in one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:160]
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Silence transformers' progress bar and its table of keys, which `load_model` judges itself."""
-    from transformers.utils import logging as log
-
-    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(verbosity)
-        if bars:
-            log.enable_progress_bar()
+        return loading.tokenizer(self)

@@ -7,9 +7,7 @@ for torch tensors, and for pickles, which only torch reads.
 
 import json
 import math
-import pickle
 import re
-import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
@@ -136,7 +134,7 @@ class WeightFiles:
         self._source = source
         self._lock = Lock()
         self._headers: dict[str, dict[str, TensorInfo]] = {}
-        self._pickles: dict[str, dict[str, torch.Tensor]] = {}
+        self._pickles: dict[str, dict[str, tuple[NDArray[np.uint8], str, tuple[int, ...]]]] = {}
         names = source.names()
         single, index = _SAFETENSORS, _SAFETENSORS_INDEX
         self.pickled = not {single, index} & names
@@ -237,9 +235,7 @@ class WeightFiles:
         path = self._source.path(file)
         info = self.header(file)[name]
         if self.pickled:
-            import torch
-
-            content = self._pickles[file][name].contiguous().reshape(-1).view(torch.uint8).numpy()
+            content = self._pickles[file][name][0]
         else:
             try:
                 content = np.fromfile(path, np.uint8, info.nbytes, offset=info.start)
@@ -275,34 +271,17 @@ class WeightFiles:
         return header
 
     def _pickle_header(self, file: str) -> dict[str, TensorInfo]:
-        """Unpickle tensors and nothing else, mapped instead of read where the format allows it."""
-        import torch
+        from provlab.models import pickled  # imports torch
 
-        path = self._source.path(file)
-        label = self._source.label
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what cannot be read is refused below
-                try:
-                    content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-                except RuntimeError:  # the old format without a zip archive cannot be mapped
-                    content = torch.load(path, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:
-            raise CheckpointError(
-                f"{label}: {file} holds more than weights and is not loaded; convert it to safetensors"
-            ) from error
+            self._pickles[file] = pickled.load(self._source.path(file), f"{self._source.label}: {file}")
         except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
             raise CheckpointError(self._damaged(file, error)) from error
-        if not isinstance(content, dict) or not all(
-            isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in content.items()
-        ):
-            raise CheckpointError(f"{label}: {file} is no table of tensors by name")
-        self._pickles[file] = content
         header = {}
-        for name, value in content.items():
-            header[name] = TensorInfo(tuple(value.shape), str(value.dtype).removeprefix("torch."))
-            if header[name].dtype not in DTYPES:
-                raise CheckpointError(f"{label}: {name} has the unsupported dtype {header[name].dtype}")
+        for name, (_, dtype, shape) in self._pickles[file].items():
+            if dtype not in DTYPES:
+                raise CheckpointError(f"{self._source.label}: {name} has the unsupported dtype {dtype}")
+            header[name] = TensorInfo(shape, dtype)
         return header
 
     def _check_covered(self, file: str, header: dict[str, TensorInfo]) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from provlab import provenance
 from provlab import statistics as registry
 from provlab.engine.ledger import PairRecord
 from provlab.plots.numbers import format_log10_p
@@ -153,6 +152,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines (see the README for the keys)."""
+        from provlab import provenance
+
         return {
             "schema": "provlab.compare/1",
             "models": list(self.models),

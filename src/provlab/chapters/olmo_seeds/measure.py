@@ -296,7 +296,7 @@ def nearest_partners(stages: Sequence[Budget], n_pairs: int, *, seed: int, devic
                 # gate activations are G x, and G (h, d) has more rows than columns: its pseudoinverse gives x back
                 entered = np.linalg.pinv(gate) @ run.active["gate"][block]
                 active = run.active["gate"][block]
-                views = {
+                views: dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]] = {
                     "up projection": (run.weights["up"][block], rerun.weights["up"][block]),
                     "gate activations": (active, rerun.active["gate"][block]),
                     "gate activations on one input": (active, rerun.weights["gate"][block] @ entered),
