@@ -263,7 +263,7 @@ class Units:
         return cls(active, weights)
 
 
-def partners(first: NDArray[np.float32], second: NDArray[np.float32]) -> dict[str, float]:
+def partners(first: NDArray[np.floating], second: NDArray[np.floating]) -> dict[str, float]:
     """How often the unit at the same place is nearest; median of its cosine, and of the largest with another unit.
 
     Parameters
@@ -296,7 +296,7 @@ def nearest_partners(stages: Sequence[Budget], n_pairs: int, *, seed: int, devic
                 # gate activations are G x, and G (h, d) has more rows than columns: its pseudoinverse gives x back
                 entered = np.linalg.pinv(gate) @ run.active["gate"][block]
                 active = run.active["gate"][block]
-                views: dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]] = {
+                views: dict[str, tuple[NDArray[np.floating], NDArray[np.floating]]] = {
                     "up projection": (run.weights["up"][block], rerun.weights["up"][block]),
                     "gate activations": (active, rerun.active["gate"][block]),
                     "gate activations on one input": (active, rerun.weights["gate"][block] @ entered),
