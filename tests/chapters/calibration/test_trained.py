@@ -7,28 +7,29 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.chapters.calibration import trained as null_training
 from provlab.chapters.calibration.trained import train_residual_pairs
+from provlab.chapters.shared.small_networks import gradient_descent
 from provlab.errors import InputError
 from provlab.inference.matching import match
 
-SHAPE = (5, 2, 6, 3)  # pairs, blocks, hidden units, width
+NETWORK = null_training.Residual(6)
 
 
 def start_and_task(seed=0):
     generator = torch.Generator().manual_seed(seed)
-    task = null_training._task(SHAPE, 10, generator)
-    return null_training._initialisation(SHAPE, generator), task
+    task = NETWORK.task(5, generator)
+    return NETWORK.start(5, generator), task
 
 
 def test_training_is_gradient_descent_on_each_network_alone():
     """The third network of the batch, trained again on its own in float64: the same weights to rounding."""
     start, (x, y) = start_and_task()
-    together = null_training._gradient_descent(start, (x, y), 30, 0.02)
+    together = gradient_descent(NETWORK, start, (x, y), 30, 0.02)
     up, down, readout = (
         part.double().clone().requires_grad_() for part in (start[0][:, 2], start[1][:, 2], start[2][2])
     )
     for _ in range(30):
         stream = x[2].double()
-        for block in range(2):
+        for block in range(3):
             stream = stream + down[block] @ torch.tanh(up[block] @ stream)
         loss = (readout @ stream - y[2].double()).square().mean()
         gradients = torch.autograd.grad(loss, (up, down, readout))
@@ -43,7 +44,7 @@ def test_training_is_gradient_descent_on_each_network_alone():
 def test_training_commutes_with_renumbering_each_block_on_its_own():
     """Definition 2 for several blocks, which Theorem 2 rests on: one permutation a block, before or after training."""
     (up, down, readout), task = start_and_task(1)
-    orders = [torch.tensor([3, 1, 5, 0, 2, 4]), torch.tensor([1, 0, 2, 5, 4, 3])]
+    orders = [torch.tensor(order) for order in ([3, 1, 5, 0, 2, 4], [1, 0, 2, 5, 4, 3], [5, 4, 3, 2, 1, 0])]
 
     def renumber(theta):
         return (
@@ -52,18 +53,18 @@ def test_training_commutes_with_renumbering_each_block_on_its_own():
             theta[2],
         )
 
-    after = null_training._gradient_descent(renumber((up, down, readout)), task, 30, 0.02)
-    before = renumber(null_training._gradient_descent((up, down, readout), task, 30, 0.02))
+    after = gradient_descent(NETWORK, renumber((up, down, readout)), task, 30, 0.02)
+    before = renumber(gradient_descent(NETWORK, (up, down, readout), task, 30, 0.02))
     for a, b in zip(after, before, strict=True):
         assert_allclose(a, b, atol=1e-5)
 
 
 def test_networks_learn_and_their_activations_are_theirs():
-    pairs = train_residual_pairs(20, seed=2, blocks=2, hidden_units=8, n_inputs=7)
+    pairs = train_residual_pairs(20, seed=2, hidden_units=8, n_inputs=7)
     assert len(pairs) == 20
     assert pairs.final_loss < 0.2 * pairs.initial_loss
-    assert pairs.up1.shape == pairs.up2.shape == (20, 2, 8, 4)
-    assert pairs.hidden1.shape == pairs.hidden2.shape == (20, 2, 8, 7)
+    assert pairs.up1.shape == pairs.up2.shape == (20, 3, 8, 4)
+    assert pairs.hidden1.shape == pairs.hidden2.shape == (20, 3, 8, 7)
     # the first block reads the inputs themselves, so activations of both networks belong to one input
     first, second = (np.arctanh(h[3, 0].astype(float)) for h in (pairs.hidden1, pairs.hidden2))
     x = np.linalg.lstsq(pairs.up1[3, 0].astype(float), first, rcond=None)[0]
@@ -99,7 +100,7 @@ def test_same_seed_same_networks():
     ("call", "message"),
     [
         (lambda: train_residual_pairs(0, seed=0), "n_pairs is 0"),
-        (lambda: train_residual_pairs(2, seed=0, blocks=0), "blocks is 0"),
+        (lambda: train_residual_pairs(2, seed=0, hidden_units=0), "hidden_units is 0"),
         (lambda: train_residual_pairs(2, seed=0, learning_rate=1e9), "diverged"),
         (lambda: null_training.matchings(np.ones((2, 3)), np.ones((3, 3)), seed=0), "shapes"),
     ],

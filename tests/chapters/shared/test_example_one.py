@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.chapters.shared import example_one
 from provlab.chapters.shared.calibration import discrete_uniform_excess
-from provlab.chapters.shared.example_one import permtest_phi_l2, train_pairs
+from provlab.chapters.shared.example_one import TwoLayers, permtest_phi_l2, train_pairs
+from provlab.chapters.shared.small_networks import gradient_descent
 from provlab.errors import InputError
 from provlab.inference.permtest import permtest
 
@@ -35,9 +36,10 @@ def test_networks_learn_their_task(independent):
 def test_training_is_gradient_descent_on_each_network_alone():
     """One pair of the batch, trained again by the textbook: the same weights to rounding."""
     generator = torch.Generator().manual_seed(3)
-    x, y = example_one._task(4, 6, 3, 10, generator)
-    start = example_one._initialisation(4, 6, 3, generator)
-    together = example_one._gradient_descent(start, (x, y), 50, 0.1)
+    network = TwoLayers(6)
+    x, y = network.task(4, generator)
+    (start,) = network.start(4, generator)
+    (together,) = gradient_descent(network, (start,), (x, y), 50, 0.1)
     W1, W2 = (w.clone().double().requires_grad_() for w in (start[2, :, :-1], start[2, :, -1:].T))
     for _ in range(50):
         loss = ((W2 @ torch.tanh(W1 @ x[2].double().T)).T - y[2].double()).square().mean()
@@ -57,13 +59,12 @@ def test_training_commutes_with_renumbering():
 def test_training_that_minds_the_numbering_shows_a_gap(monkeypatch):
     """The planted fault: hidden unit 0 is never trained."""
 
-    def freeze_first(theta, task, steps, learning_rate):
-        trained = honest(theta, task, steps, learning_rate)
-        trained[:, 0] = theta[:, 0]
-        return trained
+    def freeze_first(network, theta, task, steps, learning_rate):
+        (trained,) = gradient_descent(network, theta, task, steps, learning_rate)
+        trained[:, 0] = theta[0][:, 0]
+        return (trained,)
 
-    honest = example_one._gradient_descent
-    monkeypatch.setattr(example_one, "_gradient_descent", freeze_first)
+    monkeypatch.setattr(example_one, "gradient_descent", freeze_first)
     assert example_one.equivariance_gap(20, seed=4) > 0.01
 
 

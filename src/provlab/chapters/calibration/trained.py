@@ -6,7 +6,7 @@ through an up projection and add to it through a down projection,
     x <- x + D_l tanh(U_l x),   l = 1, ..., L,   f(x) = r . x.
 
 Each block has hidden units of its own to renumber, so each gives a p-value, and by Theorem 2 those of different blocks
-are independent. All pairs are trained as one batch of matrices, as in `example_one`, whose networks have one block.
+are independent. They are trained like the networks of `example_one`, which have one block.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
+from provlab.chapters.shared.small_networks import Parameters, Task, check_positive, train
 from provlab.errors import InputError
 from provlab.inference.matching import cosine_similarity, match_shuffled
 
-Parameters = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+_BLOCKS, _WIDTH, _EXAMPLES = 3, 4, 24  # L and d of each network, and examples of each task
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,18 +58,12 @@ def train_residual_pairs(
     *,
     seed: int,
     shared_initialisation: bool = False,
-    blocks: int = 3,
     hidden_units: int = 16,
-    width: int = 4,
-    examples: int = 24,
     steps: int = 100,
     learning_rate: float = 0.02,
     n_inputs: int = 32,
 ) -> ResidualPairs:
-    """Train disjoint pairs of residual networks by full-batch gradient descent.
-
-    Each pair has a regression task of its own, a random teacher of the same shape, which both networks learn from the
-    same examples: a shared task is not a shared origin.
+    """Train disjoint pairs of residual networks, each pair on a task of its own.
 
     Parameters
     ----------
@@ -78,10 +73,8 @@ def train_residual_pairs(
         Everything random follows from it.
     shared_initialisation
         A planted fault: both networks start from the same random numbers and learn different tasks.
-    blocks, hidden_units, width
-        L, m and d.
-    examples, steps, learning_rate
-        Training examples of each pair, gradient steps and their size.
+    hidden_units, steps, learning_rate
+        m, gradient steps and their size.
     n_inputs
         Gaussian inputs on which activations are kept.
 
@@ -90,33 +83,21 @@ def train_residual_pairs(
     InputError
         If a size is below 1 or training diverges.
     """
-    sizes = {"n_pairs": n_pairs, "blocks": blocks, "hidden_units": hidden_units, "width": width}
-    sizes |= {"examples": examples, "steps": steps, "n_inputs": n_inputs}
-    for name, size in sizes.items():
-        if size < 1:
-            raise InputError(f"{name} is {size}; it must be at least 1")
-    generator = torch.Generator().manual_seed(seed)
-    shape = (n_pairs, blocks, hidden_units, width)
-    task = _task(shape, examples, generator)
-    start = _initialisation(shape, generator)
-    first = _gradient_descent(start, task, steps, learning_rate)
-    if shared_initialisation:
-        second = _gradient_descent(start, _task(shape, examples, generator), steps, learning_rate)
-    else:
-        second = _gradient_descent(_initialisation(shape, generator), task, steps, learning_rate)
-    if not all(torch.isfinite(part).all() for part in (*first, *second)):
-        raise InputError(f"training diverged at learning_rate = {learning_rate}; choose a smaller one")
-    inputs = torch.randn(n_pairs, width, n_inputs, generator=generator)
-    hidden = [torch.stack(_forward(theta, inputs)[1], dim=1).numpy() for theta in (first, second)]
-    return ResidualPairs(
-        up1=first[0].transpose(0, 1).numpy(),
-        up2=second[0].transpose(0, 1).numpy(),
-        hidden1=hidden[0],
-        hidden2=hidden[1],
-        shared_initialisation=shared_initialisation,
-        initial_loss=float(_loss(start, task).mean()),
-        final_loss=float(_loss(first, task).mean()),
+    check_positive(hidden_units=hidden_units, n_inputs=n_inputs)
+    network, generator = Residual(hidden_units), torch.Generator().manual_seed(seed)
+    trained = train(
+        network,
+        n_pairs,
+        "shared start" if shared_initialisation else "independent",
+        steps=steps,
+        learning_rate=learning_rate,
+        generator=generator,
     )
+    inputs = torch.randn(n_pairs, _WIDTH, n_inputs, generator=generator)
+    both = (trained.first, trained.second)
+    up1, up2 = (theta[0].transpose(0, 1).numpy() for theta in both)
+    hidden1, hidden2 = (torch.stack(network.forward(theta, inputs)[1], dim=1).numpy() for theta in both)
+    return ResidualPairs(up1, up2, hidden1, hidden2, shared_initialisation, trained.initial_loss, trained.final_loss)
 
 
 def matchings(first: ArrayLike, second: ArrayLike, *, seed: int, shuffled: bool = True) -> NDArray[np.int64]:
@@ -152,49 +133,38 @@ def matchings(first: ArrayLike, second: ArrayLike, *, seed: int, shuffled: bool 
     return found
 
 
-def _initialisation(shape: tuple[int, int, int, int], generator: torch.Generator) -> Parameters:
-    """Gaussian up (L, n, m, d), down (L, n, d, m) and readout (n, 1, d); all blocks together add terms of order one.
+@dataclass(frozen=True)
+class Residual:
+    """x <- x + D_l tanh(U_l x) for each block l, f(x) = r . x.
 
-    Blocks come first, so that the matrices of one block lie together: strided ones make the products 50 times slower.
+    The parameters are up, ``(L, n, m, d)``, down, ``(L, n, d, m)``, and readout, ``(n, 1, d)``. Blocks come first, so
+    that the matrices of one block lie together: strided ones make the products 50 times slower.
     """
-    n_pairs, blocks, hidden_units, width = shape
-    up = torch.randn(blocks, n_pairs, hidden_units, width, generator=generator) / width**0.5
-    down = torch.randn(blocks, n_pairs, width, hidden_units, generator=generator) / (hidden_units * blocks) ** 0.5
-    return up, down, torch.randn(n_pairs, 1, width, generator=generator) / width**0.5
 
+    hidden_units: int
 
-def _task(
-    shape: tuple[int, int, int, int], examples: int, generator: torch.Generator
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Examples x, (n, d, N), and the answers, (n, 1, N), of a random teacher for each pair."""
-    x = torch.randn(shape[0], shape[3], examples, generator=generator)
-    return x, _forward(_initialisation(shape, generator), x)[0]
+    def start(self, n: int, generator: torch.Generator) -> Parameters:
+        """Gaussian parameters; all blocks together add terms of order one."""
+        m = self.hidden_units
+        up = torch.randn(_BLOCKS, n, m, _WIDTH, generator=generator) / _WIDTH**0.5
+        down = torch.randn(_BLOCKS, n, _WIDTH, m, generator=generator) / (m * _BLOCKS) ** 0.5
+        return up, down, torch.randn(n, 1, _WIDTH, generator=generator) / _WIDTH**0.5
 
+    def task(self, n: int, generator: torch.Generator) -> Task:
+        """Examples x, ``(n, d, N)``, and answers, ``(n, 1, N)``."""
+        x = torch.randn(n, _WIDTH, _EXAMPLES, generator=generator)
+        return x, self.outputs(self.start(n, generator), x)
 
-def _forward(theta: Parameters, x: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Outputs (n, 1, N), and the hidden activations (n, m, N) of each block."""
-    up, down, readout = theta
-    kept = []
-    for one_up, one_down in zip(up, down, strict=True):
-        hidden = torch.tanh(torch.bmm(one_up, x))
-        kept.append(hidden)
-        x = x + torch.bmm(one_down, hidden)
-    return torch.bmm(readout, x), kept
+    def outputs(self, theta: Parameters, x: torch.Tensor) -> torch.Tensor:
+        """Outputs, ``(n, 1, N)``."""
+        return self.forward(theta, x)[0]
 
-
-def _loss(theta: Parameters, task: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    x, y = task
-    return (_forward(theta, x)[0] - y).square().mean(dim=(1, 2))
-
-
-def _gradient_descent(
-    theta: Parameters, task: tuple[torch.Tensor, torch.Tensor], steps: int, learning_rate: float
-) -> Parameters:
-    """Plain gradient descent; pairs do not interact, so the sum of their losses trains each of them."""
-    up, down, readout = (part.clone().requires_grad_() for part in theta)
-    for _ in range(steps):
-        gradients = torch.autograd.grad(_loss((up, down, readout), task).sum(), (up, down, readout))
-        with torch.no_grad():
-            for part, gradient in zip((up, down, readout), gradients, strict=True):
-                part -= learning_rate * gradient
-    return up.detach(), down.detach(), readout.detach()
+    def forward(self, theta: Parameters, x: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Outputs, and the hidden activations ``(n, m, N)`` of each block."""
+        up, down, readout = theta
+        kept = []
+        for one_up, one_down in zip(up, down, strict=True):
+            hidden = torch.tanh(torch.bmm(one_up, x))
+            kept.append(hidden)
+            x = x + torch.bmm(one_down, hidden)
+        return torch.bmm(readout, x), kept

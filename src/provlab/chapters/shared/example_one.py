@@ -5,7 +5,7 @@ descent: renumbering the hidden units commutes with every step of that training 
 distribution as it was. So PERMTEST with phi = -||theta1 - theta2||_2 must give p-values uniform on
 {1/(T+1), ..., 1} for networks trained apart, here on the same data, and 1/(T+1) for fine-tunes.
 
-All pairs are trained at once, as one batch of matrices. Source: paper, Section 3.1, Example 1.
+Source: paper, Section 3.1, Example 1.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from provlab.chapters.shared.small_networks import Parameters, Task, check_positive, gradient_descent, train
 from provlab.errors import InputError
 from provlab.inference.permtest import p_value
 
+_INPUTS, _EXAMPLES = 4, 32  # of each network, and of each task
 # Hidden-unit permutations drawn at a time, (n_pairs, m, chunk) each.
 _CHUNK = 64
 
@@ -71,16 +73,10 @@ def train_pairs(
     seed: int,
     shared_initialisation: bool = False,
     hidden_units: int = 16,
-    inputs: int = 4,
-    examples: int = 32,
     steps: int = 200,
     learning_rate: float = 0.05,
 ) -> NetworkPairs:
-    """Train disjoint pairs of two-layer networks by full-batch gradient descent.
-
-    Each pair has a regression task of its own (a random teacher of the same shape). Two independent
-    networks of a pair learn from the same examples: the test must not mistake a shared task for a
-    shared origin.
+    """Train disjoint pairs of two-layer networks, each pair on a task of its own.
 
     Parameters
     ----------
@@ -94,8 +90,8 @@ def train_pairs(
     shared_initialisation
         A planted fault, for independent pairs only: both networks start from the same random numbers
         and are trained apart, on different tasks. A test of independence must find them.
-    hidden_units, inputs, examples, steps, learning_rate
-        Width m, input dimension d, training examples, gradient steps and their size.
+    hidden_units, steps, learning_rate
+        Width m, gradient steps and their size.
 
     Returns
     -------
@@ -107,52 +103,27 @@ def train_pairs(
     InputError
         If a size is below 1, if the fault is planted on fine-tunes, or if training diverges.
     """
-    sizes = {
-        "n_pairs": n_pairs,
-        "hidden_units": hidden_units,
-        "inputs": inputs,
-        "examples": examples,
-        "steps": steps,
-    }
-    for name, size in sizes.items():
-        if size < 1:
-            raise InputError(f"{name} is {size}; it must be at least 1")
+    check_positive(hidden_units=hidden_units)
     if dependent and shared_initialisation:
         raise InputError("shared_initialisation is for independent pairs; a fine-tune has no initialisation of its own")
-
-    generator = torch.Generator().manual_seed(seed)
-    task = _task(n_pairs, hidden_units, inputs, examples, generator)
-    start = _initialisation(n_pairs, hidden_units, inputs, generator)
-    first = _gradient_descent(start, task, steps, learning_rate)
-    if dependent or shared_initialisation:
-        second_start = first if dependent else start
-        second_task = _task(n_pairs, hidden_units, inputs, examples, generator)
-    else:
-        second_start, second_task = _initialisation(n_pairs, hidden_units, inputs, generator), task
-    second = _gradient_descent(second_start, second_task, steps, learning_rate)
-
-    final_loss = float(_loss(first, task).mean())
-    if not (torch.isfinite(first).all() and torch.isfinite(second).all()):
-        raise InputError(f"training diverged at learning_rate = {learning_rate}; choose a smaller one")
+    trained = train(
+        TwoLayers(hidden_units),
+        n_pairs,
+        "fine-tune" if dependent else "shared start" if shared_initialisation else "independent",
+        steps=steps,
+        learning_rate=learning_rate,
+        generator=torch.Generator().manual_seed(seed),
+    )
     return NetworkPairs(
-        theta1=first.double().numpy(),
-        theta2=second.double().numpy(),
+        theta1=trained.first[0].double().numpy(),
+        theta2=trained.second[0].double().numpy(),
         dependent=dependent or shared_initialisation,
-        initial_loss=float(_loss(start, task).mean()),
-        final_loss=final_loss,
+        initial_loss=trained.initial_loss,
+        final_loss=trained.final_loss,
     )
 
 
-def equivariance_gap(
-    n_networks: int = 100,
-    *,
-    seed: int,
-    hidden_units: int = 16,
-    inputs: int = 4,
-    examples: int = 32,
-    steps: int = 200,
-    learning_rate: float = 0.05,
-) -> float:
+def equivariance_gap(n_networks: int = 100, *, seed: int, steps: int = 200) -> float:
     """Train renumbered starts and renumber trained networks: how far apart are the two?
 
     Definition 2 says that they are the same network, here exactly so, since gradient descent draws no
@@ -163,13 +134,12 @@ def equivariance_gap(
     float
         Largest |A(pi(theta0)) - pi(A(theta0))| over all parameters of all networks.
     """
-    generator = torch.Generator().manual_seed(seed)
-    task = _task(n_networks, hidden_units, inputs, examples, generator)
-    start = _initialisation(n_networks, hidden_units, inputs, generator)
-    order = torch.randperm(hidden_units, generator=generator)
-    trained_after = _gradient_descent(start[:, order], task, steps, learning_rate)
-    trained_before = _gradient_descent(start, task, steps, learning_rate)[:, order]
-    return float((trained_after - trained_before).abs().max())
+    network, generator = TwoLayers(16), torch.Generator().manual_seed(seed)
+    task, (start,) = network.task(n_networks, generator), network.start(n_networks, generator)
+    order = torch.randperm(network.hidden_units, generator=generator)
+    (trained_after,) = gradient_descent(network, (start[:, order],), task, steps, 0.05)
+    (trained,) = gradient_descent(network, (start,), task, steps, 0.05)
+    return float((trained_after - trained[:, order]).abs().max())
 
 
 def permtest_phi_l2(pairs: NetworkPairs, *, n_permutations: int = 99, seed: int) -> PairTests:
@@ -221,39 +191,25 @@ def _phi_l2(squared: NDArray[np.float64], permutations: NDArray[np.int64]) -> ND
     return np.asarray(-np.sqrt(squared[pair, permutations, unit].sum(axis=-1)))
 
 
-def _initialisation(n_pairs: int, hidden_units: int, inputs: int, generator: torch.Generator) -> torch.Tensor:
-    """Isotropic Gaussian parameters, (n_pairs, m, d + 1), scaled so that outputs are of order one."""
-    first_layer = torch.randn(n_pairs, hidden_units, inputs, generator=generator) / inputs**0.5
-    second_layer = torch.randn(n_pairs, hidden_units, 1, generator=generator) / hidden_units**0.5
-    return torch.cat([first_layer, second_layer], dim=2)
+@dataclass(frozen=True)
+class TwoLayers:
+    """f(x) = W2 tanh(W1 x); the parameters are one tensor, ``(n, m, d + 1)``, a row for each hidden unit."""
 
+    hidden_units: int
 
-def _task(
-    n_pairs: int, hidden_units: int, inputs: int, examples: int, generator: torch.Generator
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Examples x, (n_pairs, N, d), and answers y, (n_pairs, N, 1), of a random teacher for each pair."""
-    x = torch.randn(n_pairs, examples, inputs, generator=generator)
-    teacher = _initialisation(n_pairs, hidden_units, inputs, generator)
-    return x, 2.0 * _forward(teacher, x)
+    def start(self, n: int, generator: torch.Generator) -> Parameters:
+        """Isotropic Gaussian parameters."""
+        first_layer = torch.randn(n, self.hidden_units, _INPUTS, generator=generator) / _INPUTS**0.5
+        second_layer = torch.randn(n, self.hidden_units, 1, generator=generator) / self.hidden_units**0.5
+        return (torch.cat([first_layer, second_layer], dim=2),)
 
+    def task(self, n: int, generator: torch.Generator) -> Task:
+        """Examples x, ``(n, N, d)``, and answers y, ``(n, N, 1)``."""
+        x = torch.randn(n, _EXAMPLES, _INPUTS, generator=generator)
+        return x, 2.0 * self.outputs(self.start(n, generator), x)
 
-def _forward(theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    hidden = torch.tanh(torch.bmm(x, theta[:, :, :-1].transpose(1, 2)))
-    return torch.bmm(hidden, theta[:, :, -1:])
-
-
-def _loss(theta: torch.Tensor, task: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    x, y = task
-    return (_forward(theta, x) - y).square().mean(dim=(1, 2))
-
-
-def _gradient_descent(
-    theta: torch.Tensor, task: tuple[torch.Tensor, torch.Tensor], steps: int, learning_rate: float
-) -> torch.Tensor:
-    """Plain gradient descent; pairs do not interact, so the sum of their losses trains each of them."""
-    theta = theta.clone().requires_grad_()
-    for _ in range(steps):
-        (gradient,) = torch.autograd.grad(_loss(theta, task).sum(), theta)
-        with torch.no_grad():
-            theta -= learning_rate * gradient
-    return theta.detach()
+    def outputs(self, theta: Parameters, x: torch.Tensor) -> torch.Tensor:
+        """Outputs, ``(n, N, 1)``."""
+        (rows,) = theta
+        hidden = torch.tanh(torch.bmm(x, rows[:, :, :-1].transpose(1, 2)))  # (n, N, m)
+        return torch.bmm(hidden, rows[:, :, -1:])
