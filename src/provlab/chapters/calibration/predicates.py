@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from provlab.chapters.calibration.measure import Blocks
 from provlab.chapters.shared import calibration
 from provlab.publishing.evidence import Evidence, Verdict, judge
 
@@ -9,12 +10,11 @@ from provlab.publishing.evidence import Evidence, Verdict, judge
 def blocks_calibrated(evidence: Evidence, measurement: str, level: float, min_pairs: Mapping[str, int]) -> Verdict:
     """The calibration check flags no table of block p-values that Theorem 2 covers, and does flag one that it does not.
 
-    The measurement holds `valid`, log10 p by pair and block for each set of disjoint pairs, and `dependent`, p-values
-    of parameters that share a renumbering. The largest valid set must have the pairs that `min_pairs` asks for.
+    The measurement is a `Blocks`. Its largest valid set must have the pairs that `min_pairs` asks for.
     """
-    measured = evidence.measurement(measurement)
-    reports = {name: calibration.check(table, level=level) for name, table in measured["valid"].items()}
-    control = calibration.check(measured["dependent"], level=level)
+    measured = Blocks(**evidence.measurement(measurement))
+    reports = {name: calibration.check(table, level=level) for name, table in measured.valid.items()}
+    control = calibration.check(measured.dependent, level=level)
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
     most = max(report.n for report in reports.values())
     words = [
