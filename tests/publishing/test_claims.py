@@ -186,13 +186,18 @@ def tree(planted):
             "n_permutations": 9,
         },
         "roles": {"base": "a", "leak": "a1", "controls": ["b", "c"]},
-        "tail": {
-            "log10_p_t": np.log10([0.2, 0.5, 0.9]).tolist(),
-            "log10_p_permtest": np.log10([2001 / 10000, 4990 / 10000, 9010 / 10000]).tolist(),
-            "T": [9999] * 3,
-        },
+        "tail": tails([2001 / 10000, 4990 / 10000, 9010 / 10000]),
     }
     return planted
+
+
+def tails(permtest):
+    """Three matchings whose t tail is 0.2, 0.5 and 0.9, with these p-values by PERMTEST."""
+    where = {"a": "a", "b": "b", "block": 0, "statistic": "phi_u", "T": 9999}
+    return [
+        {**where, "log10_p_t": np.log10(t), "log10_p_permtest": np.log10(p)}
+        for t, p in zip((0.2, 0.5, 0.9), permtest, strict=True)
+    ]
 
 
 ARGUMENTS = {
@@ -291,7 +296,7 @@ FAULTS = [
     ("permtest_uniform", measure("example_one", dependent=[0.1] * 49 + [0.2]), "1 fine-tunes above 1/10"),
     (
         "tail_agrees",
-        measure("tail", log10_p_permtest=np.log10([0.1, 0.5, 0.9]).tolist()),
+        lambda planted: planted.measurements.update(tail=tails([0.1, 0.5, 0.9])),
         "PERMTEST and the t-tail differ by more than chance",
     ),
 ]
@@ -309,7 +314,7 @@ NOT_RUN = [
     ("long_training_found", only("a", "b", "a2"), "was not compared"),
     ("derives_from", only("a", "a1"), "a control were not compared"),
     ("derives_from", measure("roles", controls=[]), "a control were not compared"),
-    ("tail_agrees", lambda planted: planted.measurements.update(tail={}), "no pair was run through PERMTEST"),
+    ("tail_agrees", lambda planted: planted.measurements.update(tail=[]), "no pair was run through PERMTEST"),
 ]
 
 
