@@ -18,6 +18,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.publishing.published import published_table
 
 Pair = tuple[str, str]
+Matrix = NDArray[np.float32]
 Matchings = Mapping[Pair, Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]]  # by gate and by up, block by block
 OWN_SEEDS, SAME_START = "own seeds", "same initialisation"  # what the two kinds of pairs share
 # columns of the paper's Table 9
@@ -247,8 +248,8 @@ class Units:
         "gate" and "up" -> for each block ``(h, d)``.
     """
 
-    active: Mapping[str, Sequence[NDArray[np.float32]]]
-    weights: Mapping[str, Sequence[NDArray[np.float32]]]
+    active: Mapping[str, Sequence[Matrix]]
+    weights: Mapping[str, Sequence[Matrix]]
 
     @classmethod
     def of(cls, source: str, *, seed: int, device: str = "cpu") -> "Units":

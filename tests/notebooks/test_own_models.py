@@ -1,0 +1,189 @@
+"""Pages run on unrelated models of a reader's own: no sentence there claims what was found on the default zoo.
+
+What a page finds is written from its records, or stands in a paragraph that begins with the words "On the default zoo".
+Every page that takes models as parameters is run here, all in one kernel, with the smallest parameters that it accepts.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
+
+from provlab import zoo
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+# parameters of each page, of the reader's models by number and a pattern of their folders
+PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
+    "llama_tree": lambda mine, _: {
+        "models": mine[:2], "n_permutations": 19, "n_sequences": 4, "sequence_length": 16, "n_copies": 19,
+    },
+    "audit": lambda mine, _: {"suspect": mine[0], "base": mine[1], "control": mine[2]},
+    "miqu": lambda mine, _: {
+        "base": mine[0], "leak": mine[1], "controls": [mine[2]], "tuned": mine[1], "block_sizes": [32],
+    },
+    "encoders_and_fused": lambda mine, _: {
+        "encoder": mine[0], "classifier": mine[1], "other_encoders": [mine[2]],
+        "fused": mine[3], "fused_tuned": mine[4], "other_fused": [mine[5]],
+    },
+}  # fmt: skip
+
+# Reading a page -------------------------------------------------------------------------------------------------------
+
+# how a paragraph or a sentence about the study's own run begins
+ZOO = ("On the default zoo", "With the default parameters", "With these models")
+# paragraphs about something else than the numbers of the page, by how they begin; and sections of such paragraphs
+OTHERS = ("What the paper", "What you will learn", "Where the models come from", "Needs")
+SECTIONS = ("What this does not show", "Exercises", "References", "On the default zoo")
+FINDINGS = re.compile(
+    r"\b(is|are|was|were) (still |never |all )?(found|lost|missed|rejected)\b"
+    r"|\bfinds? (every|all|each|none|the base|its base|a descendant|an encoder|that)\b"
+    r"|\b(every|each|no|all) (dependent |independent |related |unrelated )?pairs?"
+    r"( (with|without|across|of|from) [^.,]*)? (is|are|looks?|stays?|reach(es)?|gives?|has|have)\b"
+    r"|\b(holds|fails) (here|on)\b|\bthese toys\b|\bzoo results\b"
+    r"|\bnever (loses|finds|misses)\b|\b(loses|misses) (the trail|pairs|every|none)\b"
+    r"|\bstays? (at|near) (chance|its floor|the floor)\b|\bstill stands\b|\bholds on\b"
+    r"|\b(does not|cannot|do not) (tell|separate)\b|\bnone of them\b|\blook like strangers\b",
+    flags=re.IGNORECASE,
+)
+CONDITION = re.compile(r"(if|where|when|whether|suppose)\b", flags=re.IGNORECASE)  # such a sentence claims nothing
+
+
+def paragraphs(text: str) -> Iterator[tuple[str, str]]:
+    """Section and text of each paragraph of a page's words; boxes of exercises, code and formulas are left out."""
+    text = re.sub(r"(?ms)^(`{3,})[^\n]*\n.*?^\1$", "", text)
+    text = re.sub(r"(?s)\$\$.*?\$\$", "", text)
+    section = ""
+    for paragraph in re.split(r"\n\s*\n", text):
+        if heading := re.match(r"#+ (.*)", paragraph.strip()):
+            section = heading[1]
+        elif paragraph.strip():
+            yield section, " ".join(paragraph.replace("*", "").split())
+
+
+def shown(page: NotebookNode) -> Iterator[str]:
+    """What the cells wrote, but for the last, which shows the papers' claims with their verdicts."""
+    for cell in page.cells[:-1]:
+        for output in cell.get("outputs", []):
+            if output.output_type == "stream" and output.name == "stdout":
+                yield output.text
+            for kind in ("text/html", "text/markdown", "text/plain"):
+                if kind in output.get("data", {}):
+                    yield unescape(re.sub(r"(?s)<style.*?</style>|<[^>]+>", " ", output.data[kind]))
+                    break
+
+
+def claimed(page: NotebookNode) -> list[str]:
+    """Sentences of a page that claim a finding of the zoo's, in its words or in what its cells wrote."""
+    words = "\n\n".join(cell.source for cell in page.cells if cell.cell_type == "markdown")
+    said = [
+        text for section, text in paragraphs(words) if section not in SECTIONS and not text.startswith((*ZOO, *OTHERS))
+    ]
+    found = [
+        sentence
+        for text in [*said, *shown(page)]
+        for sentence in re.split(r"(?<=[.:;])\s", text)
+        if FINDINGS.search(sentence) and not CONDITION.match(sentence) and "default zoo" not in sentence
+    ]
+    names = re.compile(rf"\bzoo:|\b({'|'.join(sorted(zoo.families('default'), key=len, reverse=True))})\b")
+    return found + [text for text in shown(page) if names.search(text)]
+
+
+# The pages ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel in which pages run one after the other, each in a namespace of its own."""
+
+    manager: KernelManager
+    client: BlockingKernelClient
+    models: list[str]
+    pattern: str
+
+    def run(self, name: str) -> NotebookNode:
+        """Execute a page on the reader's models."""
+        notebook = load_notebook_node(str(NOTEBOOKS / f"{name}.ipynb"))
+        page = parameterize_notebook(notebook, {"profile": "own", **PAGES[name](self.models, self.pattern)})
+        page.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+        notebook_client = NotebookClient(page, km=self.manager, timeout=120)
+        notebook_client.kc = self.client
+        notebook_client.execute()
+        return page
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory, new_model, save_model) -> Iterator[Kernel]:
+    """Six models that share nothing, and a kernel."""
+    root = tmp_path_factory.mktemp("own")
+    folders = [str(save_model(new_model(100 + n), root / f"mine-{n:02d}")) for n in range(6)]
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(extra_arguments=["--log-level=ERROR"], cwd=str(NOTEBOOKS.parent))
+    client = manager.blocking_client()
+    client.start_channels()
+    client.wait_for_ready(timeout=120)
+    yield Kernel(manager, client, folders, str(root / "mine-{:02d}"))
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_on_ones_own_models_claims_nothing_of_the_zoo(name: str, kernel: Kernel) -> None:
+    page = kernel.run(name)
+    assert claimed(page) == []
+    (last,) = (cell for cell in page.cells if cell.source.strip() == "run.finish()")
+    verdicts = str(last.outputs)
+    assert "✓ holds" not in verdicts
+    assert "✗ fails" not in verdicts
+
+
+PLANTED = [
+    "On a tree of 21 models every pair with a common origin is found.",
+    "The claim fails on these toys.",
+    "Block-wise quantisation never loses the trail.",
+    "$\\phi_U$ finds every dependent pair, siblings included.",
+    "What follows are *zoo results*.",
+]
+
+
+@pytest.mark.parametrize("sentence", PLANTED)
+@pytest.mark.parametrize("where", ["words", "output", "table"])
+def test_a_planted_finding_is_seen(sentence: str, where: str) -> None:
+    page = nbformat.read(NOTEBOOKS / "audit.ipynb", as_version=4)
+    assert claimed(page) == []
+    plant(page, sentence, where)
+    assert claimed(page) != []
+
+
+def test_a_planted_model_of_the_zoo_is_seen() -> None:
+    page = nbformat.read(NOTEBOOKS / "audit.ipynb", as_version=4)
+    plant(page, "the smallest p-value is that of oak-chat", "output")
+    assert claimed(page) != []
+
+
+@pytest.mark.parametrize("start", ZOO)
+def test_findings_of_the_zoo_may_stand_under_their_words(start: str) -> None:
+    page = nbformat.read(NOTEBOOKS / "audit.ipynb", as_version=4)
+    plant(page, f"{start}, every pair with a common origin is found.", "words")
+    assert claimed(page) == []
+
+
+def plant(page: NotebookNode, sentence: str, where: str) -> None:
+    """Add a sentence to the words of a page, to what a cell prints, or to a table that it shows."""
+    if where == "words":
+        page.cells.insert(3, nbformat.v4.new_markdown_cell(f"Some words before.\n\n{sentence}"))
+        return
+    cell = nbformat.v4.new_code_cell("print()")
+    data = {"text/html": f"<table><tr><td>{sentence}</td></tr></table>", "text/plain": ""}
+    kind = {"output": ("stream", {"text": sentence}), "table": ("display_data", {"data": data})}[where]
+    cell.outputs = [nbformat.v4.new_output(kind[0], **kind[1])]
+    page.cells.insert(3, cell)
