@@ -24,9 +24,6 @@ from provlab import zoo
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 # parameters of each page, of the reader's models by number and a pattern of their folders
 PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
-    "llama_tree": lambda mine, _: {
-        "models": mine[:2], "n_permutations": 19, "n_sequences": 4, "sequence_length": 16, "n_copies": 19,
-    },
     "audit": lambda mine, _: {"suspect": mine[0], "base": mine[1], "control": mine[2]},
     "miqu": lambda mine, _: {
         "base": mine[0], "leak": mine[1], "controls": [mine[2]], "tuned": mine[1], "block_sizes": [32],
@@ -34,6 +31,14 @@ PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
     "encoders_and_fused": lambda mine, _: {
         "encoder": mine[0], "classifier": mine[1], "other_encoders": [mine[2]],
         "fused": mine[3], "fused_tuned": mine[4], "other_fused": [mine[5]],
+    },
+    "pruning_forensics": lambda mine, _: {
+        "parents": [mine[0]], "children": [mine[1]], "strangers": [mine[2]], "shown": mine[1], "healed": "",
+        "snapshots": [], "hot": [], "n_sequences": 4,
+    },
+    "mlp_retraining": lambda mine, _: {
+        "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "variants": False,
+        "narrow": [], "n_sequences": 4,
     },
 }  # fmt: skip
 
@@ -45,16 +50,18 @@ ZOO = ("On the default zoo", "With the default parameters", "With these models")
 OTHERS = ("What the paper", "What you will learn", "Where the models come from", "Needs")
 SECTIONS = ("What this does not show", "Exercises", "References", "On the default zoo")
 FINDINGS = re.compile(
-    r"\b(is|are|was|were) (still |never |all )?(found|lost|missed|rejected)\b"
+    r"(?<!what )\b(is|are|was|were) (still |never |all )?(found|missed|rejected)\b"
     r"|\bfinds? (every|all|each|none|the base|its base|a descendant|an encoder|that)\b"
-    r"|\b(every|each|no|all) (dependent |independent |related |unrelated )?pairs?"
+    r"|\b(every|each|all) (dependent |independent |related |unrelated )?pairs?"
     r"( (with|without|across|of|from) [^.,]*)? (is|are|looks?|stays?|reach(es)?|gives?|has|have)\b"
     r"|\b(holds|fails) (here|on)\b|\bthese toys\b|\bzoo results\b"
     r"|\bnever (loses|finds|misses)\b|\b(loses|misses) (the trail|pairs|every|none)\b"
     r"|\bstays? (at|near) (chance|its floor|the floor)\b|\bstill stands\b|\bholds on\b"
-    r"|\b(does not|cannot|do not) (tell|separate)\b|\bnone of them\b|\blook like strangers\b",
+    r"|\b(does not|cannot|do not) (tell|separate)\b|\bnone of them\b|\blook like strangers\b|\bis told (apart )?from\b"
+    r"|\bstrangers\b[^.]* (alone|at chance)\b",
     flags=re.IGNORECASE,
 )
+COUNTED = re.compile(r"\d\W* of \W*\d")  # what a cell counted in its records: "**0 of 3** are found"
 CONDITION = re.compile(r"(if|where|when|whether|suppose)\b", flags=re.IGNORECASE)  # such a sentence claims nothing
 
 
@@ -82,16 +89,21 @@ def shown(page: NotebookNode) -> Iterator[str]:
                     break
 
 
+def sentences(text: str) -> list[str]:
+    """Cut a text behind full stops, colons and semicolons."""
+    return re.split(r"(?<=[.:;])\s", text)
+
+
 def claimed(page: NotebookNode) -> list[str]:
     """Sentences of a page that claim a finding of the zoo's, in its words or in what its cells wrote."""
     words = "\n\n".join(cell.source for cell in page.cells if cell.cell_type == "markdown")
     said = [
         text for section, text in paragraphs(words) if section not in SECTIONS and not text.startswith((*ZOO, *OTHERS))
     ]
+    written = [sentence for text in shown(page) for sentence in sentences(text) if not COUNTED.search(sentence)]
     found = [
         sentence
-        for text in [*said, *shown(page)]
-        for sentence in re.split(r"(?<=[.:;])\s", text)
+        for sentence in [one for text in said for one in sentences(text)] + written
         if FINDINGS.search(sentence) and not CONDITION.match(sentence) and "default zoo" not in sentence
     ]
     names = re.compile(rf"\bzoo:|\b({'|'.join(sorted(zoo.families('default'), key=len, reverse=True))})\b")
