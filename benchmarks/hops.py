@@ -84,9 +84,9 @@ def watching() -> Iterator[Watch]:
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
         watch(frame, event, argument)
-        if event == "return" and watch.reading and (name := watch.name(frame.f_code)):
-            if (Path(name[0]).name, name[1]) == END:
-                sys.setprofile(None)
+        name = watch.name(frame.f_code)
+        if event == "return" and watch.reading and name and (Path(name[0]).name, name[1]) == END:
+            sys.setprofile(None)
 
     sys.setprofile(profile)
     try:

@@ -13,11 +13,12 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 
 import pytest
 
-from provlab import api
+from provlab import api, machine
 from provlab.engine import executors, pairs, units
 from provlab.engine.executors import Processes, Workers, cluster, completed, parse_resources
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.schedule import Group
+from provlab.engine.shelf import Shelf
 from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError, WorkerError
 from provlab.models.counting import counting
@@ -54,8 +55,8 @@ def after_first(monkeypatch):
     def plant(happens):
         seen = []
 
-        def watched(tasks, crew, *, ready):
-            for task, done in completed(tasks, crew, ready=ready):
+        def watched(tasks, crew):
+            for task, done in completed(tasks, crew):
                 if not seen:
                     happens(crew)
                 seen.append((task, done))
@@ -112,13 +113,13 @@ class Doomed(Workers):
 
 
 def task(block=0):
-    return units.UnitTask("phi_u", block, Group(("a", "b"), ()), (("a", "b"),), {}, {}, Options())
+    return units.UnitTask("phi_u", block, Group(("a", "b"), ()), (("a", "b"),), {}, {}, Shelf(), Options())
 
 
 def test_workers_that_die_again_and_again_end_in_one_line():
     doomed = Doomed()
     with pytest.raises(WorkerError, match=r"died 4 times in a row, the last at phi_u on block 0, .* is kept") as error:
-        list(completed([task(0), task(1)], doomed, ready=lambda *_: True))
+        list(completed([task(0), task(1)], doomed))
     assert "\n" not in str(error.value)
     assert doomed.renewed == executors.BREAKDOWNS
     assert doomed.stopped == 1
@@ -139,7 +140,7 @@ def test_breakdowns_are_counted_anew_after_each_piece_that_is_finished():
             return future
 
     frail = Frail()
-    assert len(list(completed([task(i) for i in range(4)], frail, ready=lambda *_: True))) == 4
+    assert len(list(completed([task(i) for i in range(4)], frail))) == 4
     assert frail.renewed > executors.BREAKDOWNS
 
 
@@ -181,7 +182,7 @@ def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial
     with Counting(1) as threads:
         assert run(models.values(), options, store, executor=threads) == serial[0]
     again = [task for task in handed[8:] if isinstance(task, units.PassTask)]
-    assert sum(len(task.statistics) for task in again) == 2 * len(models) - len(left)
+    assert sum(len(task.features) for task in again) == 2 * len(models) - len(left)
     assert not (tmp_path / "features").exists()
     assert files(store) == serial[1]
     handed.clear()
@@ -213,6 +214,7 @@ def test_a_worker_with_other_weights_says_so(models, options):
         ((models["base"], models["other"]),),
         {models["base"]: reference, models["other"]: units.Reference(models["other"], "0" * 64)},
         {},
+        Shelf(),
         options,
     )
     ((_, failed),) = units.do(piece).found
@@ -228,7 +230,8 @@ def test_a_worker_that_does_not_see_the_features_says_so(models, options, tmp_pa
         Group(sources, ()),
         (sources,),
         {source: units.Reference(source, digest) for source, digest in references.items()},
-        {source: str(tmp_path / "elsewhere") for source in sources},
+        dict.fromkeys(sources, "elsewhere"),
+        Shelf(tmp_path),
         options,
     )
     ((_, failed),) = units.do(piece).found
@@ -277,7 +280,7 @@ def test_numbers_of_workers_that_are_none(workers, models, options):
 
 
 def test_threads_are_divided_among_processes(monkeypatch):
-    monkeypatch.setattr(executors, "threads_here", lambda: 8)
+    monkeypatch.setattr(machine, "cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("MKL_NUM_THREADS", "3")
     seen = []

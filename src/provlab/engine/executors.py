@@ -1,27 +1,29 @@
-"""Who does the pieces of a study: processes on this machine, a Dask cluster, or any executor of the standard library.
+"""Who does the pieces of a study: this process, others of this machine, a Dask cluster, or any executor.
 
-Each piece is sent as a description (`provlab.engine.units`) and answered with results, which the caller writes into
-the store as they come: one writer, and whoever dies loses only the piece in hand.
+`completed` is the one loop. Each piece is handed out as a description (`provlab.engine.units`) and answered with
+results, which the caller writes into the store as they come: one writer, and whoever dies loses only the piece in hand.
 """
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from concurrent.futures import ProcessPoolExecutor as Pool
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from provlab.engine.units import Done, PassTask, UnitTask, do
+from provlab import machine
+from provlab.engine.schedule import Pair
+from provlab.engine.units import Done, PassTask, Task, UnitTask, do, results
 from provlab.errors import ParameterError, WorkerError
-
-Task = PassTask | UnitTask
+from provlab.models.counting import Count
+from provlab.statistics.base import Features, Model
 
 BREAKDOWNS = 3  # in a row, with no piece finished in between: then the next try would end the same way
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 RETRIES = 2  # of a piece that ended in an error on a cluster's worker: another may be in better health
 CONNECT = 10  # seconds for a scheduler to answer, and for a first worker to be there
 #: what numbers may depend on: must be equal wherever the pieces of one study are done
@@ -35,7 +37,14 @@ class Workers:
     ----------
     executor
         Its workers must be able to import provlab and to open the models.
+
+    Attributes
+    ----------
+    at_once : float
+        Pieces that are handed out before the first is done.
     """
+
+    at_once = float("inf")
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
@@ -60,6 +69,40 @@ class Workers:
             future.cancel()
 
 
+class InPlace(Workers):
+    """One piece after the other in this process; each result is computed when it is asked for, and is there at once.
+
+    Parameters
+    ----------
+    models
+        Open already, by source.
+    failed
+        Statistic -> pairs that failed, growing as they do: they are not tried on further blocks.
+    """
+
+    at_once = 1
+
+    def __init__(self, models: Mapping[str, Model], failed: Mapping[str, Container[Pair]]) -> None:
+        self._models, self._failed = models, failed
+        self._prepared: dict[tuple[str, str], Features] = {}
+
+    def submit(self, task: Task) -> "Future[Done]":
+        """Promise the results of one piece."""
+        if isinstance(task, UnitTask):
+            failed = self._failed[task.statistic]
+            task = replace(task, pairs=tuple(pair for pair in task.pairs if pair not in failed))
+            # what was prepared for other blocks is kept as long as its model is met
+            met = {(task.statistic, source) for source in task.models}
+            self._prepared = {key: features for key, features in self._prepared.items() if key in met}
+        found = results(task, lambda reference: self._models[reference.source], self._prepared)
+        future: Future[Done] = Future()
+        future.set_result(Done(found, Count(), "this process"))
+        return future
+
+    def stop(self) -> None:
+        """Nothing has begun that is not asked for."""
+
+
 class Processes(Workers):
     """Processes on this machine, started afresh (never forked: torch and forks do not go together).
 
@@ -69,7 +112,7 @@ class Processes(Workers):
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._threads = max(1, threads_here() // workers)
+        self._threads = max(1, machine.cores() // workers)
         super().__init__(self._pool())
 
     def _pool(self) -> Pool:
@@ -77,7 +120,7 @@ class Processes(Workers):
 
     def submit(self, task: Task) -> "Future[Done]":
         """Hand out one piece; processes start with the first pieces, and with few threads each."""
-        with _environment(dict.fromkeys(THREADS, str(self._threads))):
+        with _environment(dict.fromkeys(machine.THREADS, str(self._threads))):
             return super().submit(task)
 
     def renew(self) -> bool:
@@ -96,11 +139,6 @@ class Processes(Workers):
         for process in processes:
             process.terminate()
         self.executor.shutdown(wait=True, cancel_futures=True)
-
-
-def threads_here() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _begin() -> None:
@@ -128,10 +166,8 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def completed(
-    tasks: Sequence[Task], workers: Workers, *, ready: Callable[[Task, set[str]], bool]
-) -> Generator[tuple[Task, Done], None, None]:
-    """Hand out all tasks and yield each with its result as it comes.
+def completed(tasks: Sequence[Task], workers: Workers) -> Generator[tuple[Task, Done], None, None]:
+    """Hand out all tasks and yield each with its results as it comes; a unit waits for the passes that it reads from.
 
     Parameters
     ----------
@@ -139,8 +175,6 @@ def completed(
         In the order in which they should be done.
     workers
         Who does them.
-    ready
-        Whether a task can be done, given the sources of the models whose passes are finished.
 
     Raises
     ------
@@ -149,13 +183,17 @@ def completed(
     """
     waiting = dict(enumerate(tasks))
     running: dict[Future[Done], int] = {}
-    passed: set[str] = set()
+    missing = {key for task in tasks if isinstance(task, PassTask) for key in task.features.values()}
     breakdowns = 0
     try:
         while waiting or running:
             lost: list[int] = []
-            for i in [i for i, task in waiting.items() if ready(task, passed)]:
-                task = waiting.pop(i)
+            for i, task in list(waiting.items()):
+                if len(running) >= workers.at_once:
+                    break
+                if isinstance(task, UnitTask) and not missing.isdisjoint(task.features.values()):
+                    continue
+                del waiting[i]
                 try:
                     running[workers.submit(task)] = i
                 except BrokenExecutor:
@@ -171,10 +209,9 @@ def completed(
                     raise _explained(error, tasks[i]) from error
                 else:
                     breakdowns = 0
-                    task = tasks[i]
-                    if isinstance(task, PassTask):
-                        passed.add(task.model.source)
-                    yield task, result
+                    yield tasks[i], result
+                    if isinstance(tasks[i], PassTask):
+                        missing -= set(tasks[i].features.values())
             if lost:
                 wait(running)  # a broken pool fails all that it had, at once
                 for future in [future for future in running if isinstance(_error(future), BrokenExecutor)]:

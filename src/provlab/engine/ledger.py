@@ -1,11 +1,11 @@
 """What a study knows of its pairs: found in the store, missing, failed; and how a finished unit is kept."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from provlab.engine.schedule import Pair, Place, by_block, places
 from provlab.engine.store import Store
-from provlab.engine.units import PAIR_FAILURES, Failed, comparable, reason
+from provlab.engine.units import PAIR_FAILURES, Failed, reason
 from provlab.errors import MissingRoleError, NotComparableError
 from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
 
@@ -46,159 +46,104 @@ class Bench:
     allow_pickle: bool = False
 
 
-def unit_key(statistic: Statistic, a: Model, b: Model, block: Place, options: Options) -> str:
-    """Key of one finished unit: the statistic and its version, both digests, what it read of the options."""
-    return Store.key(
-        statistic=statistic.name,
-        version=statistic.version,
-        a=a.checkpoint.digest,
-        b=b.checkpoint.digest,
-        block=block,
-        parameters=statistic.parameters(options),
-    )
+@dataclass(frozen=True)
+class Finished:
+    """Finished units of one statistic, found again by all that their numbers depend on; none without a store.
 
-
-def finished_unit(
-    statistic: Statistic,
-    sources: Pair,
-    models: tuple[Model, Model],
-    block: Place,
-    options: Options,
-    store: Store | None,
-    compare: Callable[[], BlockResult],
-) -> BlockResult:
-    """Return one unit from the store, or compute it by `compare` and store it.
-
-    Raises
-    ------
-    NotComparableError
-        The arrays that were to be compared do not fit; the message says whose they are.
+    A key is the hash of the statistic, its version and what it reads of the options, of both digests, and the block.
     """
-    key = unit_key(statistic, *models, block, options)
-    found = stored(store, key)
-    if found is None:
-        found = comparable(statistic, *models, block, compare)
-        keep(store, key, statistic, sources, models, block, options, found)
-    return found
 
+    store: Store | None
+    statistic: Statistic
+    options: Options
 
-def stored(store: Store | None, key: str) -> BlockResult | None:
-    """Return a finished unit, or None."""
-    found = store.get(key) if store else None
-    if store is None or found is None:
-        return None
-    block = found["block"] if isinstance(found["block"], int) else None
-    return BlockResult(block, found["value"], found["log10_p"], found["detail"], store.matching(key))
+    def key(self, models: Sequence[Model], block: Place) -> str:
+        """Key of one unit, whether it is finished or not."""
+        a, b = (model.checkpoint.digest for model in models)
+        return Store.key(**self._about(a, b), block=block)
 
+    def get(self, key: str) -> BlockResult | None:
+        """Return a finished unit, or None."""
+        if not self.store or (found := self.store.get(key)) is None:
+            return None
+        block = found["block"] if isinstance(found["block"], int) else None
+        return BlockResult(block, found["value"], found["log10_p"], found["detail"], self.store.matching(key))
 
-def keep(
-    store: Store | None,
-    key: str,
-    statistic: Statistic,
-    sources: Pair,
-    models: tuple[Model, Model],
-    block: Place,
-    options: Options,
-    result: BlockResult,
-) -> None:
-    """Write a finished unit, if there is a store."""
-    if not store:
-        return
-    a, b = (
-        {"source": source, "digest": model.checkpoint.digest, "commit": model.checkpoint.commit}
-        for source, model in zip(sources, models, strict=True)
-    )
-    unit = {
-        "statistic": statistic.name,
-        "version": statistic.version,
-        "a": a,
-        "b": b,
-        "parameters": statistic.parameters(options),
-        "block": block,
-        "value": result.value,
-        "log10_p": result.log10_p,
-        "detail": result.detail,
-    }
-    store.put(key, unit, result.matching)
+    def put(self, key: str, sources: Pair, models: Sequence[Model], block: Place, result: BlockResult) -> None:
+        """Write a finished unit."""
+        if not self.store:
+            return
+        sides = (
+            {"source": source, "digest": model.checkpoint.digest, "commit": model.checkpoint.commit}
+            for source, model in zip(sources, models, strict=True)
+        )
+        found = {"block": block, "value": result.value, "log10_p": result.log10_p, "detail": result.detail}
+        self.store.put(key, self._about(*sides) | found, result.matching)
+
+    def _about(self, a: object, b: object) -> dict[str, object]:
+        statistic = self.statistic
+        parameters = statistic.parameters(self.options)
+        return {"statistic": statistic.name, "version": statistic.version, "a": a, "b": b, "parameters": parameters}
 
 
 class Ledger:
-    """One statistic over the pairs of a study: what is known, what is missing, what failed."""
+    """One statistic over the pairs of a study: what is known, what is missing, what failed.
+
+    Attributes
+    ----------
+    errors : dict
+        Pair -> the first block that failed, in their order (-1 before any), and why.
+    """
 
     def __init__(
-        self,
-        bench: Bench,
-        statistic: Statistic,
-        options: Options,
-        store: Store | None,
-        wanted: Sequence[Pair],
-        only: Sequence[int] | None,
-        strict: bool,
+        self, bench: Bench, finished: Finished, wanted: Sequence[Pair], only: Sequence[int] | None, *, strict: bool
     ) -> None:
-        self.bench, self.statistic, self.options, self.store = bench, statistic, options, store
+        self.bench, self.finished, self.statistic = bench, finished, finished.statistic
         self.wanted, self.strict = wanted, strict
-        self.errors: dict[Pair, tuple[int, str]] = {}  # the first block that failed, in their order, and why
-        self.found: dict[tuple[Pair, int | None], BlockResult] = {}
-        self.keys: dict[tuple[Pair, int | None], str] = {}
-        opened = []
+        self.errors: dict[Pair, tuple[int, str]] = {}
+        self._found: dict[tuple[Pair, int | None], BlockResult] = {}
+        self._keys: dict[tuple[Pair, int | None], str] = {}
         for pair in wanted:
-            refused = [bench.refused[source] for source in pair if source in bench.refused]
-            if refused:
+            if refused := [bench.refused[source] for source in pair if source in bench.refused]:
                 self.errors[pair] = -1, refused[0]
-            else:
-                opened.append(pair)
-        self.places, errors = places(statistic, bench.models, opened, only)
+        opened = [pair for pair in wanted if pair not in self.errors]
+        self._places, errors = places(self.statistic, bench.models, opened, only)
         for pair, error in errors.items():
-            self.failed(pair, None, error)
-
-    def models(self, pair: Pair) -> tuple[Model, Model]:
-        """Both models of a pair."""
-        return self.bench.models[pair[0]], self.bench.models[pair[1]]
+            self.take(pair, None, error)
 
     def missing(self) -> dict[int | None, list[Pair]]:
         """Look up the store, and return the pairs of each block that are not in it."""
         left: dict[Pair, list[int | None]] = {}
-        for pair, blocks in self.places.items():
+        for pair, blocks in self._places.items():
             try:
                 for block in blocks:
-                    key = unit_key(self.statistic, *self.models(pair), block, self.options)
-                    self.keys[pair, block] = key
-                    found = stored(self.store, key)
-                    if found is not None:
-                        self.found[pair, block] = found
-                left[pair] = [block for block in blocks if (pair, block) not in self.found]
+                    key = self._keys[pair, block] = self.finished.key([self.bench.models[s] for s in pair], block)
+                    if (found := self.finished.get(key)) is not None:
+                        self._found[pair, block] = found
+                left[pair] = [block for block in blocks if (pair, block) not in self._found]
             except PAIR_FAILURES as error:
-                self.failed(pair, None, error)
+                self.take(pair, None, error)
         return by_block(left)
 
-    def take(self, pair: Pair, block: int | None, result: BlockResult | Failed | BaseException) -> None:
-        """Enter what came out for one pair on one block, and keep it if it is a result."""
-        if isinstance(result, BlockResult):
-            self.found[pair, block] = result
-            keep(
-                self.store,
-                self.keys[pair, block],
-                self.statistic,
-                pair,
-                self.models(pair),
-                block,
-                self.options,
-                result,
-            )
-        else:
-            self.failed(pair, block, result.reason if isinstance(result, Failed) else result)
+    def take(self, pair: Pair, block: int | None, result: BlockResult | BaseException | Failed) -> None:
+        """Enter what came out for one pair on one block (None: on all): keep a result, or note why there is none.
 
-    def failed(self, pair: Pair, block: int | None, why: BaseException | str) -> None:
-        """Note why a pair failed, or let a strict run fail with it."""
-        if (
-            self.strict
-            and isinstance(why, BaseException)
-            and not isinstance(why, (NotComparableError, MissingRoleError))
-        ):
-            raise why
-        place = -1 if block is None else block
-        if pair not in self.errors or place < self.errors[pair][0]:
-            self.errors[pair] = place, why if isinstance(why, str) else reason(why)
+        Raises
+        ------
+        BaseException
+            What befell the pair, if the study is strict, except that the statistic does not apply to it.
+        """
+        if isinstance(result, BlockResult):
+            self._found[pair, block] = result
+            models = [self.bench.models[source] for source in pair]
+            self.finished.put(self._keys[pair, block], pair, models, block, result)
+            return
+        applies = not isinstance(result, NotComparableError | MissingRoleError)
+        if self.strict and applies and isinstance(result, BaseException):
+            raise result
+        at = -1 if block is None else block
+        if pair not in self.errors or at < self.errors[pair][0]:
+            self.errors[pair] = at, result.reason if isinstance(result, Failed) else reason(result)
 
     def records(self) -> Iterator[PairRecord]:
         """One record per pair, aggregated over its blocks."""
@@ -206,7 +151,6 @@ class Ledger:
             if pair in self.errors:
                 yield PairRecord(*pair, self.statistic.name, None, self.errors[pair][1])
                 continue
-            blocks = self.places[pair]
-            outcome = self.statistic.aggregate([self.found[pair, block] for block in blocks])
-            keys = tuple(self.keys[pair, block] for block in blocks)
-            yield PairRecord(*pair, self.statistic.name, outcome, None, keys)
+            units = [(pair, block) for block in self._places[pair]]
+            outcome = self.statistic.aggregate([self._found[unit] for unit in units])
+            yield PairRecord(*pair, self.statistic.name, outcome, None, tuple(self._keys[unit] for unit in units))

@@ -9,13 +9,16 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from provlab.engine.pairs import BAR, finished_unit
+from provlab.engine.ledger import Finished
+from provlab.engine.pairs import BAR
 from provlab.engine.store import Store
+from provlab.engine.units import place, said_of
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.models import room
@@ -204,21 +207,17 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     # a block of a is at hand while it meets all blocks of b, and these wait normalised
     first = functools.lru_cache(maxsize=1)(lambda i: prepare(0).block(i))
     second = functools.cache(lambda j: keep_views(prepare(1).block(j), room.IN_MEMORY // shape[1]))
-    sources = a.checkpoint.source, b.checkpoint.source
+    finished = Finished(store, _STATISTIC, options)
     results: dict[tuple[int, int], BlockResult] = {}
     with tqdm(total=shape[0] * shape[1], disable=not progress, leave=False, bar_format=BAR, desc="blocks") as bar:
-        for i in range(shape[0]):
-            for j in range(shape[1]):
-                results[i, j] = finished_unit(
-                    _STATISTIC,
-                    sources,
-                    (a, b),
-                    (i, j),
-                    options,
-                    store,
-                    lambda i=i, j=j: _STATISTIC.compare_block(first(i), second(j), i, options),  # type: ignore[misc]
-                )
-                bar.update()
+        for i, j in product(*map(range, shape)):
+            key = finished.key((a, b), (i, j))
+            if (result := finished.get(key)) is None:
+                with said_of(place(_STATISTIC.name, (i, j)), a.name, b.name):
+                    result = _STATISTIC.compare_block(first(i), second(j), i, options)
+                finished.put(key, (a.checkpoint.source, b.checkpoint.source), (a, b), (i, j), result)
+            results[i, j] = result
+            bar.update()
     log10_p, rho = np.empty(shape), np.empty(shape)
     for pair, result in results.items():
         log10_p[pair], rho[pair] = result.log10_p, result.value

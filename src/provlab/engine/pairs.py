@@ -1,32 +1,35 @@
 """All pairs of a list of models: resumable, each tensor read once per statistic, here or by workers.
 
 The unit of work is (statistic, block) over all models: features of one block are made for every model, every pair is
-compared, and the features are dropped before the next block (`schedule` lays this out, `units` does it). What is
-finished goes to the store at once. What fails for one pair becomes a record with its reason, and the rest goes on.
+compared, and the features are dropped before the next block. `schedule` lays this out, `units` says how one piece is
+done, `executors` who does it, and here is the one way through: what is missing is laid out as tasks, and what comes of
+them goes to the store at once. What fails for one pair becomes a record with its reason, and the rest goes on.
 """
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tqdm import tqdm
 
-from provlab.engine.executors import Processes, Task, Workers, completed
-from provlab.engine.ledger import Bench, Ledger, PairRecord, finished_unit
+from provlab.engine.executors import InPlace, Processes, Workers, completed
+from provlab.engine.ledger import Bench, Finished, Ledger, PairRecord
 from provlab.engine.memory import budget_for
 from provlab.engine.schedule import Pair, Schedule, lay_out
 from provlab.engine.shelf import Shelf
 from provlab.engine.store import Store
-from provlab.engine.units import PAIR_FAILURES, PassTask, Reference, UnitTask, compare_group, reason, run_pass
+from provlab.engine.units import PAIR_FAILURES, Failed, PassTask, Reference, Task, UnitTask, reason
 from provlab.errors import InputError
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.base import Model, Options
 
-__all__ = ["BAR", "Bench", "PairRecord", "finished_unit", "open_models", "run_pairs", "with_common_vocabulary"]
+__all__ = ["BAR", "Bench", "PairRecord", "open_models", "run_pairs", "with_common_vocabulary"]
 
 BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
 
@@ -129,17 +132,28 @@ def run_pairs(
     budget = budget_for(memory, workers)
     wanted = list(pairs) if pairs is not None else list(combinations(bench.sources, 2))
     options = with_common_vocabulary(options, bench.models)
-    ledgers = {name: Ledger(bench, get_statistic(name), options, store, wanted, blocks, strict) for name in statistics}
+    ledgers = {}
+    for name in statistics:
+        finished = Finished(store, get_statistic(name), options)
+        ledgers[name] = Ledger(bench, finished, wanted, blocks, strict=strict)
     todo = {name: ledger.missing() for name, ledger in ledgers.items()}
-    elsewhere = executor is not None or workers > 1
-    schedule = lay_out(todo, bench.models, options, budget, spill=elsewhere)
+    alone = executor is None and workers == 1
+    schedule = lay_out(todo, bench.models, options, budget, spill=not alone)
     for one in schedule.refused:
         for pair in one.pairs:
-            ledgers[one.statistic].failed(pair, None, one.reason)
+            ledgers[one.statistic].take(pair, None, Failed(one.reason))
     with ExitStack() as stack:
+        shelf = Shelf()
+        if schedule.spilled:
+            root = store.root / "features" if store else stack.enter_context(TemporaryDirectory(prefix="provlab-"))
+            shelf = Shelf(Path(root).resolve())
+        tasks = _tasks(schedule, bench, options, shelf, passes_first=not alone)
+        crew: Workers = InPlace(bench.models, {name: ledger.errors for name, ledger in ledgers.items()})
+        if not alone:
+            crew = Workers(executor) if executor is not None else Processes(workers)
         bar = stack.enter_context(
             tqdm(
-                total=schedule.comparisons + len(schedule.passes),
+                total=schedule.comparisons + sum(isinstance(task, PassTask) for task in tasks),
                 unit="pair",
                 disable=not progress,
                 leave=False,
@@ -147,99 +161,60 @@ def run_pairs(
                 bar_format=BAR,
             )
         )
-        shelf = Shelf.of(schedule, bench.models, options, store, stack)
-        if elsewhere and schedule.steps:
-            crew = Workers(executor) if executor is not None else Processes(workers)
-            _run_elsewhere(schedule, ledgers, shelf, crew, bar)
-        else:
-            _run_here(schedule, ledgers, shelf, bar)
-        shelf.clear()
+        # closed at once, also if we are stopped between two results
+        for task, done in stack.enter_context(closing(completed(tasks, crew))):
+            counting.add(done.count)
+            if isinstance(task, PassTask):
+                bar.set_description(f"pass of {bench.models[task.model.source].name}")
+                for name, failure in done.found:
+                    for pair in schedule.pairs(name, task.model.source):
+                        ledgers[name].take(pair, None, failure)
+                bar.update()
+            else:
+                bar.set_description(task.statistic)
+                for pair, result in done.found:
+                    ledgers[task.statistic].take(pair, task.block, result)
+                    bar.update()
+        shelf.clear(key for task in tasks for key in task.features.values())
     return [record for ledger in ledgers.values() for record in ledger.records()]
 
 
-def _run_here(schedule: Schedule, ledgers: Mapping[str, Ledger], shelf: Shelf, bar: Any) -> None:
-    """Do all work in this process; the passes come before the first unit that reads what they left."""
-    prepared: dict[tuple[str, str], Features] = {}
-    models = next(iter(ledgers.values())).bench.models
-    passed = False
-    for unit in schedule.units:
-        ledger = ledgers[unit.statistic]
-        statistic = ledger.statistic
-        if statistic.recorded and not passed:
-            passed = True
-            for step in schedule.passes:
-                bar.set_description(f"pass of {models[step.model].name}")
-                chosen = [get_statistic(name) for name in shelf.lacks(step)]
-                for name, features in run_pass(models[step.model], chosen, ledger.options):
-                    try:
-                        shelf.put(name, step.model, features)
-                    except OSError as error:
-                        shelf.put(name, step.model, error)
-                bar.update()
+def _tasks(schedule: Schedule, bench: Bench, options: Options, shelf: Shelf, *, passes_first: bool) -> list[Task]:
+    """Describe all pieces of a schedule, the passes before the first unit that reads what they leave, or before all."""
 
-        def features(source: str, statistic: Statistic = statistic, options: Options = ledger.options) -> Features:
-            if statistic.recorded:
-                return shelf.get(statistic, source, models[source])
-            if (statistic.name, source) not in prepared:
-                prepared[statistic.name, source] = statistic.prepare(models[source], options)
-            return prepared[statistic.name, source]
+    @cache
+    def reference(source: str) -> Reference:
+        return Reference(source, bench.models[source].checkpoint.digest, bench.allow_pickle)
 
-        bar.set_description(unit.statistic)
-        for group in unit.groups:
-            pairs = [pair for pair in group.pairs(unit.pairs) if pair not in ledger.errors]
-            found = compare_group(statistic, unit.block, group, pairs, models, features, ledger.options)
-            for pair, result in found:
-                ledger.take(pair, unit.block, result)
-                bar.update()
-            if len(unit.groups) > 1:
-                prepared.clear()
+    @cache
+    def key(name: str, source: str) -> str:
+        """Of all that recorded features depend on."""
+        statistic = get_statistic(name)
+        parameters, model = statistic.parameters(options), reference(source).digest
+        return Store.key(statistic=name, version=statistic.version, model=model, parameters=parameters)
 
-
-def _run_elsewhere(schedule: Schedule, ledgers: Mapping[str, Ledger], shelf: Shelf, crew: Workers, bar: Any) -> None:
-    """Hand all work out; only results come back, and are kept here."""
-    tasks: list[Task] = []
-    bench = next(iter(ledgers.values())).bench
-    options = next(iter(ledgers.values())).options
-    references = {
-        source: Reference(source, model.checkpoint.digest, bench.allow_pickle) for source, model in bench.models.items()
-    }
+    passes: list[Task] = []
     for step in schedule.passes:
-        if names := shelf.lacks(step):
-            folders = tuple(str(shelf.folders[name, step.model]) for name in names)
-            tasks.append(PassTask(references[step.model], names, folders, options))
-    awaited = {task.model.source for task in tasks if isinstance(task, PassTask)}
+        keys = {name: key(name, step.model) for name in step.statistics}
+        if left := {name: key for name, key in keys.items() if key not in shelf}:
+            passes.append(PassTask(reference(step.model), left, shelf, options))
+    units: list[Task] = []
     for unit in schedule.units:
-        ledger = ledgers[unit.statistic]
-        reads_text = "text_sha256" in ledger.statistic.parameters(options)
+        recorded = get_statistic(unit.statistic).recorded
+        reads_text = "text_sha256" in get_statistic(unit.statistic).parameters(options)
         for group in unit.groups:
             met = (*group.held, *group.passing)
-            tasks.append(
+            units.append(
                 UnitTask(
                     unit.statistic,
                     unit.block,
                     group,
                     group.pairs(unit.pairs),
-                    {source: references[source] for source in met},
-                    {s: str(shelf.folders[unit.statistic, s]) for s in met} if ledger.statistic.recorded else {},
+                    {source: reference(source) for source in met},
+                    {source: key(unit.statistic, source) for source in met} if recorded else {},
+                    shelf,
                     options if reads_text else replace(options, text=""),
                 )
             )
-
-    def ready(task: Task, passed: set[str]) -> bool:
-        return isinstance(task, PassTask) or not task.folders or not (awaited & set(task.models)) - passed
-
-    with closing(completed(tasks, crew, ready=ready)) as results:  # at once, also if we are stopped between two results
-        for task, done in results:
-            counting.add(done.count)
-            for what, result in done.found:
-                if isinstance(task, UnitTask):
-                    assert result is not None
-                    ledgers[task.statistic].take(what, task.block, result)
-                    bar.update()
-                elif result is not None:  # a pass that failed, for all pairs that need it
-                    for unit in schedule.units:
-                        for pair in unit.pairs:
-                            if unit.statistic == what and task.model.source in pair:
-                                ledgers[what].take(pair, None, result)
-            if isinstance(task, PassTask):
-                bar.update()
+    first = 0 if passes_first else next((i for i, task in enumerate(units) if task.features), 0)
+    return units[:first] + passes + units[first:]

@@ -142,6 +142,10 @@ class Schedule:
         """All work, passes first."""
         return (*self.passes, *self.units)
 
+    def pairs(self, statistic: str, source: str) -> set[Pair]:
+        """Pairs in which one model is to be compared under one statistic."""
+        return {pair for unit in self.units if unit.statistic == statistic for pair in unit.pairs if source in pair}
+
     @property
     def tensors(self) -> int:
         """Tensors to read."""

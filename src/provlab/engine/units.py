@@ -1,9 +1,9 @@
-"""The pieces that a study is done in, and how one is done: here, or by a worker that is sent a description of it.
+"""The pieces that a study is done in, and how one is done, by whoever does it.
 
-A `PassTask` runs one model over the inputs of several statistics and leaves their features in a folder. A `UnitTask` is
-one statistic on one block for one group of models. Both are small: names, pairs and options. A worker opens the
-checkpoints itself, holds their digests against those that the study began with, and sends back results; no tensor
-travels.
+A `PassTask` runs one model over the inputs of several statistics and leaves their features on the shelf. A `UnitTask`
+is one statistic on one block for one group of models. Both are small descriptions: names, pairs and options. `results`
+does a piece, given who opens the checkpoints: in the caller's process they are open already; a worker opens them
+itself, holds their digests against those that the study began with, and sends back results (`do`). No tensor travels.
 
 Activation statistics are cut in these two because one forward pass gives all blocks: a unit that ran the models itself
 would run each of them once a block.
@@ -11,21 +11,20 @@ would run each of them once a block.
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from provlab.engine import shelf
 from provlab.engine.schedule import Group, Pair, Place
+from provlab.engine.shelf import Shelf
 from provlab.errors import CheckpointError, InputError, NotComparableError, ProvlabError
 from provlab.models.counting import Count, counting
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import BlockResult, Features, Model, Options, Statistic
+from provlab.statistics.base import BlockResult, Features, Model, Options
 
 # what may befall one pair without being a fault of the study: refusals, and the machine's own limits
 PAIR_FAILURES = (ProvlabError, MemoryError, OSError, RuntimeError)
@@ -42,11 +41,17 @@ class Reference:
 
 @dataclass(frozen=True)
 class PassTask:
-    """Run one model and leave the features of `statistics` in `folders`, in the same order."""
+    """Run one model, and leave the features of some statistics on the shelf.
+
+    Attributes
+    ----------
+    features : mapping
+        Statistic -> key on the shelf.
+    """
 
     model: Reference
-    statistics: tuple[str, ...]
-    folders: tuple[str, ...]
+    features: Mapping[str, str]
+    shelf: Shelf
     options: Options
 
     @property
@@ -61,8 +66,8 @@ class UnitTask:
 
     Attributes
     ----------
-    folders : mapping
-        Source -> folder of its features, for statistics that a pass records.
+    features : mapping
+        Source -> key on the shelf, for statistics that a pass records; empty for others.
     """
 
     statistic: str
@@ -70,13 +75,19 @@ class UnitTask:
     group: Group
     pairs: tuple[Pair, ...]
     models: Mapping[str, Reference]
-    folders: Mapping[str, str]
+    features: Mapping[str, str]
+    shelf: Shelf
     options: Options
 
     @property
     def place(self) -> str:
         """Say for a reader what this is."""
-        return self.statistic if self.block is None else f"{self.statistic} on block {self.block}"
+        return place(self.statistic, self.block)
+
+
+Task = PassTask | UnitTask
+#: of a pair; errors are also those of a pass
+Result = BlockResult | BaseException
 
 
 @dataclass(frozen=True)
@@ -88,24 +99,108 @@ class Failed:
 
 @dataclass(frozen=True)
 class Done:
-    """What a worker sends back: a result or failure for each pair or statistic, what it read, and who it was."""
+    """What comes of a piece.
 
-    found: tuple[tuple[Any, BlockResult | Failed | None], ...]
+    Attributes
+    ----------
+    found : iterable
+        A result, or what befell it, for each pair of a unit; each statistic of a pass that failed. In the caller's own
+        process the work is done as they are asked for.
+    count : Count
+        What was read elsewhere.
+    worker : str
+        Who did it.
+    """
+
+    found: Iterable[tuple[Any, Result | Failed]]
     count: Count
     worker: str
 
 
-def do(task: PassTask | UnitTask) -> Done:
-    """Do one piece of work in this process, from nothing but its description."""
+def do(task: Task) -> Done:
+    """Do one piece as a worker, from nothing but its description."""
     with counting() as count:
-        found: list[tuple[Any, BlockResult | Failed | None]] = []
-        if isinstance(task, PassTask):
-            for name, features in _pass_of(task):
-                found.append((name, Failed(reason(features)) if isinstance(features, BaseException) else None))
-        else:
-            for pair, result in _unit_of(task):
-                found.append((pair, Failed(reason(result)) if isinstance(result, BaseException) else result))
-    return Done(tuple(found), count, f"{socket.gethostname()}:{os.getpid()}")
+        found = tuple(
+            (what, Failed(reason(result)) if isinstance(result, BaseException) else result)
+            for what, result in results(task, _opened, {})
+        )
+    return Done(found, count, f"{socket.gethostname()}:{os.getpid()}")
+
+
+def results(
+    task: Task, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features]
+) -> Iterator[tuple[Any, Result]]:
+    """Do one piece, and yield each result as it comes.
+
+    Parameters
+    ----------
+    task
+        A unit yields (pair, result or error); a pass (statistic, error) where it has left no features.
+    opened
+        Opens a model, or has it open.
+    prepared
+        Features by (statistic, source) that were made before, on their own, for other blocks; added to.
+    """
+    return _passed(task, opened) if isinstance(task, PassTask) else _compared(task, opened, prepared)
+
+
+def _passed(task: PassTask, opened: Callable[[Reference], Model]) -> Iterator[tuple[str, Result]]:
+    """Load one model once, and run it for each statistic."""
+    try:
+        model = opened(task.model)
+    except PAIR_FAILURES as error:
+        yield from ((name, error) for name in task.features)
+        return
+    with model.checkpoint.loaded_once():
+        for name, key in task.features.items():
+            try:
+                with said_of(f"{name} of {model.name}"):
+                    task.shelf.put(key, get_statistic(name).prepare(model, task.options))
+            except PAIR_FAILURES as error:
+                yield name, error
+
+
+def _compared(
+    task: UnitTask, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features]
+) -> Iterator[tuple[Pair, Result]]:
+    """Compare the pairs of a group: those held first, then those of each model that comes by, which is then let go."""
+    statistic = get_statistic(task.statistic)
+    at_hand: dict[str, Any] = {}  # features of this block by source, or why there are none: no tensor is read twice
+
+    def of_all_blocks(source: str, model: Model) -> Features:
+        if statistic.recorded:
+            return task.shelf.get(task.features[source], statistic.recorded, model)
+        if (statistic.name, source) not in prepared:
+            prepared[statistic.name, source] = statistic.prepare(model, task.options)
+        return prepared[statistic.name, source]
+
+    def features(source: str) -> Any:
+        if source not in at_hand:
+            try:
+                model = opened(task.models[source])
+                with said_of(f"{task.place} of {model.name}"):
+                    at_hand[source] = of_all_blocks(source, model).block(task.block)
+            except PAIR_FAILURES as error:
+                at_hand[source] = error
+        if isinstance(at_hand[source], BaseException):
+            raise at_hand[source]
+        return at_hand[source]
+
+    def compare(a: str, b: str) -> BlockResult:
+        of_a, of_b = features(a), features(b)
+        names = [opened(task.models[source]).name for source in (a, b)]
+        with said_of(task.place, *names):
+            return statistic.compare_block(of_a, of_b, task.block, task.options)
+
+    for passing in (None, *task.group.passing):
+        for pair in task.pairs:
+            if (passing in pair) if passing else not set(pair) & set(task.group.passing):
+                try:
+                    result: Result = compare(*pair)
+                except PAIR_FAILURES as error:
+                    result = error
+                yield pair, result
+        at_hand.pop(passing or "", None)
 
 
 def reason(error: BaseException) -> str:
@@ -114,130 +209,25 @@ def reason(error: BaseException) -> str:
     return text if isinstance(error, ProvlabError) else f"{type(error).__name__}: {text}"
 
 
-def run_pass(model: Model, statistics: Sequence[Statistic], options: Options) -> Iterator[tuple[str, Any]]:
-    """Load one model once and yield each statistic's name with its features, or with the error in their place."""
-    with model.checkpoint.loaded_once():
-        for statistic in statistics:
-            try:
-                with _said_of(f"{statistic.name} of {model.name}"):
-                    features = statistic.prepare(model, options)
-                yield statistic.name, features
-            except PAIR_FAILURES as error:
-                yield statistic.name, error
+def place(statistic: str, block: Place) -> str:
+    """Where a unit lies, for a reader: ``phi_u on block 3``."""
+    return statistic if block is None else f"{statistic} on block {' and '.join(map(str, np.atleast_1d(block)))}"
 
 
-def compare_group(
-    statistic: Statistic,
-    block: int | None,
-    group: Group,
-    pairs: Sequence[Pair],
-    models: Mapping[str, Model],
-    features: Callable[[str], Features],
-    options: Options,
-) -> Iterator[tuple[Pair, BlockResult | BaseException]]:
-    """Yield each pair of a group with its result, or with what befell it.
-
-    Parameters
-    ----------
-    features
-        Gives the features of a source, or raises; asked once for each.
-    """
-    at_hand: dict[str, Any] = {}
-
-    def get(source: str) -> Any:
-        """One model's features, made once; a failure is kept, so that no damaged tensor is read again."""
-        if source not in at_hand:
-            try:
-                with _said_of(f"{statistic.name}{_where(block)} of {models[source].name}"):
-                    at_hand[source] = features(source).block(block)
-            except PAIR_FAILURES as error:
-                at_hand[source] = error
-        if isinstance(at_hand[source], BaseException):
-            raise at_hand[source]
-        return at_hand[source]
-
-    def compared(a: str, b: str) -> BlockResult:
-        compare = partial(statistic.compare_block, get(a), get(b), block, options)
-        return comparable(statistic, models[a], models[b], block, compare)
-
-    for passing in (None, *group.passing):
-        for a, b in pairs:
-            if (passing in (a, b)) if passing else not {a, b} & set(group.passing):
-                try:
-                    yield (a, b), compared(a, b)
-                except PAIR_FAILURES as error:
-                    yield (a, b), error
-        if passing:
-            at_hand.pop(passing, None)
-
-
-def comparable(
-    statistic: Statistic, a: Model, b: Model, block: Place, compare: Callable[[], BlockResult]
-) -> BlockResult:
-    """Compare, and say whose arrays they are if they do not fit: inference sees arrays only and calls them W1 and W2.
+@contextmanager
+def said_of(what: str, *pair: str) -> Iterator[None]:
+    """Say whose arrays they are if they do not fit: inference sees arrays only and calls those of a pair W1 and W2.
 
     Raises
     ------
     NotComparableError
         In place of an `InputError`.
     """
-    with _said_of(f"{statistic.name}{_where(block)} of {a.name} (W1) and {b.name} (W2)"):
-        return compare()
-
-
-@contextmanager
-def _said_of(what: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise NotComparableError(f"{what}: {error}") from error
-
-
-def _where(block: Place) -> str:
-    return "" if block is None else f" on block {' and '.join(map(str, np.atleast_1d(block)))}"
-
-
-def _pass_of(task: PassTask) -> Iterator[tuple[str, Any]]:
-    statistics = [get_statistic(name) for name in task.statistics]
-    try:
-        model = _opened(task.model)
-    except PAIR_FAILURES as error:
-        yield from ((name, error) for name in task.statistics)
-        return
-    folders = dict(zip(task.statistics, task.folders, strict=True))
-    for name, features in run_pass(model, statistics, task.options):
-        if isinstance(features, BaseException):
-            yield name, features
-            continue
-        try:
-            shelf.save(features, Path(folders[name]))
-            yield name, None
-        except OSError as error:
-            yield name, error
-
-
-def _unit_of(task: UnitTask) -> Iterator[tuple[Pair, BlockResult | BaseException]]:
-    statistic = get_statistic(task.statistic)
-    models: dict[str, Model] = {}
-    shut: dict[str, BaseException] = {}
-    for source, reference in task.models.items():
-        try:
-            models[source] = _opened(reference)
-        except PAIR_FAILURES as error:
-            shut[source] = error
-    pairs = []
-    for pair in task.pairs:
-        if closed := [shut[source] for source in pair if source in shut]:
-            yield pair, closed[0]
-        else:
-            pairs.append(pair)
-
-    def features(source: str) -> Features:
-        if statistic.recorded:
-            return shelf.load(statistic.recorded, Path(task.folders[source]), models[source])
-        return statistic.prepare(models[source], task.options)
-
-    yield from compare_group(statistic, task.block, task.group, pairs, models, features, task.options)
+        whose = " of {} (W1) and {} (W2)".format(*pair) if pair else ""
+        raise NotComparableError(f"{what}{whose}: {error}") from error
 
 
 @lru_cache(maxsize=1024)

@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from provlab.errors import InputError
+from provlab.fullsize.cost import measure
 from provlab.inference.matching import assign, match
 
 Matrix = NDArray[np.float32]
@@ -166,22 +167,8 @@ def _peak(way: str, rows: int, others: int, columns: int) -> int:
     """Of this process, above what it holds when the two matrices are there."""
     first, second = pair("independent", rows, others, columns, rng=np.random.default_rng(0))
     warm_up()
-    before = _resident(start=True)
-    (match if way == "match" else reference_way)(first, second)
-    return _resident(start=False) - before
-
-
-def _resident(*, start: bool) -> int:
-    """Bytes in memory now, from where peaks are counted afresh, or at the peak since; outside Linux, at any time."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        import resource  # not on Windows
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    if start:
-        Path("/proc/self/clear_refs").write_text("5")
-    name = "VmRSS:" if start else "VmHWM:"
-    return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith(name))
+    work: Callable[[], object] = partial(match if way == "match" else reference_way, first, second)
+    return measure(work)[1].memory
 
 
 if __name__ == "__main__":

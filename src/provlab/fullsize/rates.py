@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab import statistics
+from provlab import machine, statistics
 from provlab.fullsize import matching_speed, shapes, synthetic
 from provlab.fullsize.cost import Cost
 from provlab.inference import pvalues
@@ -32,7 +32,6 @@ from provlab.statistics.phi_jsd import jensen_shannon
 _SIZES = (256, 512, 1024, 2048, 4096)
 _ENOUGH = 0.33  # CPU seconds after which no larger assignment is tried
 _COLUMNS = 128
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _BLOCK = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8}
 _FILE = 2**26  # bytes written and read back
 
@@ -112,7 +111,7 @@ def measure_rates(*, seed: int = 0) -> Rates:
     read, hashed = _file_rates()
     return Rates(
         product=2 * 2048**3 / product,
-        threads=float(np.clip(threads, 1.0, cores())),
+        threads=float(np.clip(threads, 1.0, machine.cores())),
         prepared=matrix.size / _fastest(lambda: unit_rows(matrix), 2),
         read=read,
         hashed=hashed,
@@ -121,14 +120,9 @@ def measure_rates(*, seed: int = 0) -> Rates:
         divergence=_divergence(rng),
         easy=fit(_assignments("independent", rng)),
         hard=fit(_assignments("shared directions", rng)),
-        cores=cores(),
+        cores=machine.cores(),
         took=time.perf_counter() - began,
     )
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def fit(times: dict[int, float]) -> Law:
@@ -164,7 +158,7 @@ def with_threads(counts: Sequence[int], n: int, columns: int) -> dict[int, Cost]
     )
     found = {}
     for count in counts:
-        limits = dict.fromkeys(_THREADS, str(count))
+        limits = dict.fromkeys(machine.THREADS, str(count))
         command = [sys.executable, "-c", code, str(n), str(columns)]
         answer = subprocess.run(command, env=os.environ | limits, capture_output=True, text=True, check=True)
         found[count] = Cost(**json.loads(answer.stdout.splitlines()[-1]))

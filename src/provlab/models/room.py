@@ -1,13 +1,21 @@
-"""Room for arrays that are filled piece by piece: memory while they are small, temporary files beyond that."""
+"""Room for large arrays: memory while they are small, files beyond that, and one way back from files.
+
+A file is a ``.npy`` named after its array, and a folder holds the arrays of one thing. Files are mapped, not read: an
+array costs what is looked at, and any process may have it. `Room` takes arrays that are made piece by piece and `keep`
+whole ones, both in a temporary folder that vanishes with the last of them; `save` writes a folder that stays.
+"""
 
 import os
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from provlab.files import atomic_folder
 
 Array = NDArray[np.float32]
 
@@ -65,21 +73,45 @@ class Room:
         """Return the matrices: plain arrays, or read-only maps whose files vanish with the last of them."""
         if self._folder is None:
             return self._arrays
-        folder = self._folder
-        maps: list[Array] = [np.load(path, mmap_mode="r") for path in self._paths]
-        alive = {id(one) for one in maps}
+        folder, maps = self._folder, load(Path(self._folder.name))
+        left = set(maps)
 
-        def gone(which: int) -> None:
-            alive.discard(which)
-            if not alive:
+        def gone(name: str) -> None:
+            left.discard(name)
+            if not left:
                 folder.cleanup()
 
-        for one in maps:
-            weakref.finalize(one, gone, id(one))
-        return maps
+        for name, one in maps.items():
+            weakref.finalize(one, gone, name)
+        return [maps[path.stem] for path in self._paths]
 
     def discard(self) -> None:
         """Give the room back before it is filled."""
         self._arrays, self._paths = [], []
         if self._folder is not None:
             self._folder.cleanup()
+
+
+def keep(array: Array, limit: int | None = None) -> Array:
+    """Return a matrix as it is, or as a read-only map of a temporary file if it passes `limit` bytes.
+
+    The file vanishes with the array, at the latest when the process ends. What is made piece by piece should be
+    written into a `Room` from the start, as activations are.
+    """
+    if array.nbytes <= (IN_MEMORY if limit is None else limit):
+        return array
+    room = Room([(array.shape[0], array.shape[1])], in_memory=0)
+    room.write(0, 0, array)
+    return room.arrays()[0]
+
+
+def save(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays by name into a folder of their own, all or none."""
+    with atomic_folder(folder) as temporary:
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", array)
+
+
+def load(folder: Path) -> dict[str, NDArray[Any]]:
+    """Map the arrays of a folder, read-only, by name."""
+    return {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}

@@ -9,10 +9,10 @@ tensor twice.
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -234,6 +234,28 @@ class Features(ABC):
     @abstractmethod
     def block(self, block: int | None) -> Any:
         """Features of one block, as `Statistic.compare_block` wants them."""
+
+    def as_arrays(self) -> dict[str, NDArray[Any]]:
+        """Arrays of a recorded one by name: of a field ``gate`` that is a list, ``gate.0``, ``gate.1``, ..."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        named = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        lists = {name: value for name, value in values.items() if isinstance(value, list)}
+        return named | {f"{name}.{i}": array for name, value in lists.items() for i, array in enumerate(value)}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], model: "Model") -> "Features":
+        """Put together again what `as_arrays` took apart, for the same model."""
+        values: dict[str, Any] = {}
+        for one in fields(cls):  # type: ignore[arg-type]
+            if one.type in (Model, "Model"):
+                values[one.name] = model
+            elif one.name in arrays:
+                values[one.name] = arrays[one.name]
+            else:
+                values[one.name] = [
+                    arrays[f"{one.name}.{i}"] for i in range(len(arrays)) if f"{one.name}.{i}" in arrays
+                ]
+        return cls(**values)
 
 
 class Statistic(ABC):

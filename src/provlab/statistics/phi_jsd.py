@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.models.activations import next_token_log_probs
+from provlab.models.room import keep
 from provlab.statistics.base import (
     BATCH,
     Array,
@@ -26,7 +27,6 @@ from provlab.statistics.base import (
     loaded_bytes,
     require_positions,
 )
-from provlab.statistics.spill import keep
 from provlab.statistics.text import encode
 
 ROWS = 256  # distributions compared at once, in float64
@@ -100,7 +100,7 @@ class PhiJSD(Statistic):
         require_positions(self, model, options)
         tokens = encode(model.checkpoint, options)
         chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
-        return NextTokens(tokens, keep([np.concatenate(list(chunks))])[0])
+        return NextTokens(tokens, keep(np.concatenate(list(chunks))))
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """All distributions."""

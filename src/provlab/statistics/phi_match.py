@@ -12,7 +12,7 @@ matches by the size of the cosine.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, unit_rows
 from provlab.models.activations import mlp_activations
+from provlab.models.room import keep
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -36,7 +37,6 @@ from provlab.statistics.base import (
     require_positions,
     unit_rows_bytes,
 )
-from provlab.statistics.spill import keep_units
 from provlab.statistics.text import encode
 
 Views = tuple[UnitRows, UnitRows, NDArray[np.int64]]  # gate, up, and the tokens at which both were seen
@@ -67,7 +67,8 @@ class GateAndUp(Features):
 
 def keep_views(views: Views, limit: int) -> Views:
     """Return a block's normalised activations, in temporary files if each half of them passes half of `limit` bytes."""
-    return keep_units(views[0], limit // 2), keep_units(views[1], limit // 2), views[2]
+    gate, up = (replace(view, held=keep(view.unit, limit // 2)) for view in views[:2])
+    return gate, up, views[2]
 
 
 class PhiMatch(Statistic):

@@ -15,6 +15,7 @@ from numba.core.dispatcher import Dispatcher
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linear_sum_assignment
 
+from provlab import machine
 from provlab.errors import InputError
 from provlab.inference import matching
 from provlab.inference.matching import (
@@ -388,7 +389,7 @@ def test_where_no_lock_can_be_made_it_goes_without(monkeypatch, tmp_path):
 @pytest.mark.parametrize("value", ["1", "2", "3"])
 def test_threads_change_nothing(monkeypatch, value):
     monkeypatch.setenv("NUMBA_NUM_THREADS", value)
-    assert compiled.threads() == int(value)
+    assert machine.threads() == int(value)
     monkeypatch.setattr(compiled, "ENTRIES", 1000)
     rng = np.random.default_rng(13)
     A, B = rng.normal(size=(200, 30)), rng.normal(size=(230, 30))

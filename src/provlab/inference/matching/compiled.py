@@ -8,7 +8,6 @@ numba takes machine code from its cache as long as the file of the kernel that i
 look into other files. So a kernel calls kernels of its own file alone, and a few short loops stand in two files.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -16,6 +15,8 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from provlab import machine
 
 # what kernels take: for readers and the type checker, as numba looks at the arrays themselves
 Reals = NDArray[np.float32] | NDArray[np.float64]
@@ -39,14 +40,6 @@ def kernel(**options: Any) -> Callable[[Function], Function]:
     return decorate
 
 
-def threads() -> int:
-    """Threads that a pass over a large matrix may use: ``NUMBA_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all."""
-    for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
-        if (value := os.environ.get(name, "")).isdigit():
-            return max(1, int(value))
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def over_rows(work: Callable[[int, int], Any], n_rows: int, cost: int) -> list[Any]:
     """Run ``work(start, stop)`` over all rows, in threads if there is much to do; returns the results in order.
 
@@ -61,7 +54,7 @@ def over_rows(work: Callable[[int, int], Any], n_rows: int, cost: int) -> list[A
     cost : int
         Entries that are read for all rows.
     """
-    n_threads = min(threads(), n_rows, 1 + cost // ENTRIES)
+    n_threads = min(machine.threads(), n_rows, 1 + cost // ENTRIES)
     if n_threads == 1:
         return [work(0, n_rows)]
     bounds = [n_rows * part // n_threads for part in range(n_threads + 1)]

@@ -1,0 +1,19 @@
+"""What this machine offers."""
+
+import os
+
+#: environment variables that say how many threads a library uses, read when it is loaded
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """Threads that this process should use: ``NUMBA_NUM_THREADS``, else ``OMP_NUM_THREADS``, else one a core."""
+    for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
+        if (value := os.environ.get(name, "")).isdigit():
+            return max(1, int(value))
+    return cores()
