@@ -1,17 +1,17 @@
 """The way of a tensor: the functions of provlab that it passes from the command line to its record.
 
-``provlab compare A B --statistic phi_u`` is run on two tiny models with Python's own profiler watching. A function
-counts, once, if it stands on the stack when a tensor is read, or if it is afterwards given the tensor, or what was
-computed from it, or returns that: tensors, arrays, real numbers, and anything of ours or any container that holds one.
-A function inside another belongs to the other; loops compiled by numba belong to who calls them. What happens before a
-model is opened and after the records are complete is not on the way. ``python benchmarks/hops.py``
+``provlab compare A B --statistic phi_u`` is run on two tiny models with Python's own profiler watching, from the first
+tensor that is read until the records are there. A function counts, once, if it hands the tensor on, or what was
+computed from it: if it returns or yields a tensor, an array or a real number (or something of ours, or a container,
+that holds one), or changes one that it was given, or calls a function that does. Whoever only looks, and raises or
+says yes or no, is no hop. A function inside another belongs to the other, and loops that numba compiled to who calls
+them. ``python benchmarks/hops.py``
 """
 
 import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import CodeType, FrameType
@@ -34,7 +34,7 @@ def carries(value: Any, depth: int = DEPTH) -> bool:
     if depth == 0:
         return False
     if isinstance(value, dict):
-        return any(carries(one, depth - 1) for one in list(value.values()))
+        return any(carries(one, depth - 1) for one in value.values())
     if isinstance(value, list | tuple | set):
         return any(carries(one, depth - 1) for one in value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -45,11 +45,26 @@ def carries(value: Any, depth: int = DEPTH) -> bool:
     return False
 
 
+def contents(value: Any, depth: int = DEPTH) -> Any:
+    """What a value holds of tensors and numbers, to see whether it was changed."""
+    if isinstance(value, np.ndarray) or type(value).__name__ == "Tensor":
+        return np.asarray(value).tobytes()
+    if isinstance(value, float) or depth == 0:
+        return value if isinstance(value, float) else None
+    if isinstance(value, dict | list | tuple | set):
+        return [contents(one, depth - 1) for one in (value.values() if isinstance(value, dict) else value)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [contents(value.__dict__.get(field.name), depth - 1) for field in fields(value)]
+    return [contents(one, depth - 1) for one in vars(value).values()] if type(value).__name__ == "Ledger" else None
+
+
 class Watch:
-    """A profile function: notes who is on the way, in the order in which the tensor meets them."""
+    """A profile function: notes who hands a tensor on, in the order in which they are called."""
 
     def __init__(self) -> None:
-        self.met: dict[tuple[str, str], None] = {}
+        self.calls: list[tuple[tuple[str, str] | None, list[Any], Any]] = []  # open ones of ours: who, given, contents
+        self.called: dict[tuple[str, str], None] = {}
+        self.on_the_way: set[tuple[str, str]] = set()
         self.reading = False
 
     def name(self, code: CodeType) -> tuple[str, str] | None:
@@ -60,39 +75,25 @@ class Watch:
         return str(path.relative_to(SRC)), code.co_qualname.partition(".<locals>")[0]
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        """Look at one call or return."""
+        """Look at one call or return; a generator is called and returns with each value."""
         if event not in ("call", "return") or (name := self.name(frame.f_code)) is None:
             return
-        if event == "call" and (Path(name[0]).name, name[1]) == SOURCE and not self.reading:
-            self.reading = True
-            stack = []
-            caller: FrameType | None = frame
-            while caller is not None:
-                stack.append(self.name(caller.f_code))
-                caller = caller.f_back
-            self.met |= dict.fromkeys(one for one in reversed(stack) if one)
-        if not self.reading or name in self.met:
+        code = frame.f_code
+        if event == "call":
+            if (Path(name[0]).name, name[1]) == SOURCE:
+                self.reading = True
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            given = [frame.f_locals[one] for one in names if one in frame.f_locals]
+            self.calls.append((name, given, contents(given)))
+            self.called[name] = None
             return
-        if carries(argument) if event == "return" else any(carries(v) for v in list(frame.f_locals.values())):
-            self.met[name] = None
-
-
-@contextlib.contextmanager
-def watching() -> Iterator[Watch]:
-    """Watch all calls within, of this thread."""
-    watch = Watch()
-
-    def profile(frame: FrameType, event: str, argument: Any) -> None:
-        watch(frame, event, argument)
-        name = watch.name(frame.f_code)
-        if event == "return" and watch.reading and name and (Path(name[0]).name, name[1]) == END:
+        if not self.calls:  # begun before the watch
+            return
+        _, given, before = self.calls.pop()
+        if self.reading and (carries(argument) or contents(given) != before):
+            self.on_the_way |= {name, *(one for one, _, _ in self.calls if one)}
+        if self.reading and (Path(name[0]).name, code.co_qualname) == END:
             sys.setprofile(None)
-
-    sys.setprofile(profile)
-    try:
-        yield watch
-    finally:
-        sys.setprofile(None)
 
 
 def hops() -> list[tuple[str, str]]:
@@ -106,9 +107,14 @@ def hops() -> list[tuple[str, str]]:
         pair = [str(Path(folder) / str(seed)) for seed in (1, 2)]
         for seed, path in enumerate(pair):
             write_model(Path(path), seed)
-        with watching() as watch, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-            cli.main(["compare", *pair, "--statistic", "phi_u"])
-    return list(watch.met)
+        watch = Watch()
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            sys.setprofile(watch)
+            try:
+                cli.main(["compare", *pair, "--statistic", "phi_u"])
+            finally:
+                sys.setprofile(None)
+    return [name for name in watch.called if name in watch.on_the_way]
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from provlab import api, machine
 from provlab.engine import executors, pairs, units
-from provlab.engine.executors import Processes, Workers, cluster, completed, parse_resources
+from provlab.engine.cluster import _check_workers, cluster, parse_resources
+from provlab.engine.executors import Processes, Workers, completed
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.schedule import Group
 from provlab.engine.shelf import Shelf
@@ -218,7 +219,7 @@ def test_a_worker_with_other_weights_says_so(models, options):
         options,
     )
     ((_, failed),) = units.do(piece).found
-    assert f"{models['base']} holds other weights on {socket.gethostname()} than where the study began" in failed.reason
+    assert f"{models['base']} holds other weights on {socket.gethostname()} than where the study began" in str(failed)
 
 
 def test_a_worker_that_does_not_see_the_features_says_so(models, options, tmp_path):
@@ -235,7 +236,7 @@ def test_a_worker_that_does_not_see_the_features_says_so(models, options, tmp_pa
         options,
     )
     ((_, failed),) = units.do(piece).found
-    assert f"the features of base are not in {tmp_path / 'elsewhere'}; let all workers see" in failed.reason
+    assert f"the features of base are not in {tmp_path / 'elsewhere'}; let all workers see" in str(failed)
 
 
 def test_a_fault_of_the_program_is_not_hidden_elsewhere(models, options, monkeypatch):
@@ -385,7 +386,7 @@ def test_other_versions_are_refused(monkeypatch):
             return {"tcp://w:1": {**function(), "torch": "1.0"}}
 
     with pytest.raises(WorkerError, match=r"worker tcp://w:1 has torch 1.0 and this machine \d.*; numbers may depend"):
-        executors._check_workers(Client(), "tcp://s:1", {}, 1, 1)
+        _check_workers(Client(), "tcp://s:1", {}, 1, 1)
 
 
 def test_without_distributed_the_extra_is_named(monkeypatch):

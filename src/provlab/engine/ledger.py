@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from provlab.engine.schedule import Pair, Place, by_block, places
 from provlab.engine.store import Store
-from provlab.engine.units import PAIR_FAILURES, Failed, reason
+from provlab.engine.units import PAIR_FAILURES, Failed, Result, reason
 from provlab.errors import MissingRoleError, NotComparableError
 from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
 
@@ -125,25 +125,24 @@ class Ledger:
                 self.take(pair, None, error)
         return by_block(left)
 
-    def take(self, pair: Pair, block: int | None, result: BlockResult | BaseException | Failed) -> None:
+    def take(self, pair: Pair, block: int | None, result: Result) -> None:
         """Enter what came out for one pair on one block (None: on all): keep a result, or note why there is none.
 
         Raises
         ------
         BaseException
-            What befell the pair, if the study is strict, except that the statistic does not apply to it.
+            What befell the pair, if the study is strict; not that the statistic does not apply, or the memory is short.
         """
         if isinstance(result, BlockResult):
             self._found[pair, block] = result
             models = [self.bench.models[source] for source in pair]
             self.finished.put(self._keys[pair, block], pair, models, block, result)
             return
-        applies = not isinstance(result, NotComparableError | MissingRoleError)
-        if self.strict and applies and isinstance(result, BaseException):
+        if self.strict and not isinstance(result, NotComparableError | MissingRoleError | Failed):
             raise result
         at = -1 if block is None else block
         if pair not in self.errors or at < self.errors[pair][0]:
-            self.errors[pair] = at, result.reason if isinstance(result, Failed) else reason(result)
+            self.errors[pair] = at, reason(result)
 
     def records(self) -> Iterator[PairRecord]:
         """One record per pair, aggregated over its blocks."""

@@ -79,8 +79,8 @@ class Unit:
         One if all features fit into memory.
     tensors : int
         Read, those read again for a later group counted again.
-    bytes_read, bytes_needed : int
-        Of these tensors; and of each of them once.
+    bytes_read, bytes_needed, bytes_apart : int
+        Of these tensors; of each of them once; and once for each pair that it is in.
     peak : int
         Bytes of arrays held at once.
     """
@@ -92,6 +92,7 @@ class Unit:
     tensors: int
     bytes_read: int
     bytes_needed: int
+    bytes_apart: int
     peak: int
 
 
@@ -124,8 +125,6 @@ class Schedule:
         Bytes of features kept on disk between the passes and the units; 0 if they stay in memory.
     bytes_to_hash : int
         Of weight files whose SHA-256 is not remembered on this machine yet: each is read once for it.
-    bytes_pair_by_pair : int
-        What would be read if each pair were tested on its own.
     """
 
     models: tuple[str, ...]
@@ -135,7 +134,6 @@ class Schedule:
     budget: Budget
     spilled: int
     bytes_to_hash: int
-    bytes_pair_by_pair: int
 
     @property
     def steps(self) -> tuple[Pass | Unit, ...]:
@@ -160,6 +158,12 @@ class Schedule:
     def bytes_needed(self) -> int:
         """Bytes of the tensors that each pass and each unit needs, counted once."""
         return sum(step.bytes_read for step in self.passes) + sum(unit.bytes_needed for unit in self.units)
+
+    @property
+    def bytes_pair_by_pair(self) -> int:
+        """Bytes that would be read if each pair were tested on its own."""
+        runs = ((len(self.pairs(name, step.model)), step) for step in self.passes for name in step.statistics)
+        return sum(n * step.bytes_read for n, step in runs) + sum(unit.bytes_apart for unit in self.units)
 
     @property
     def comparisons(self) -> int:
@@ -244,37 +248,22 @@ def lay_out(todo: Todo, models: Mapping[str, Model], options: Options, budget: B
         Features of passes go to disk, because other processes will read them; otherwise only if they are too large.
     """
     refused: list[Refused] = []
-    passes = list(_passes(todo, models, options, budget, refused))
+    passes = tuple(_passes(todo, models, options, budget, refused))
     kept = sum(step.features for step in passes)
     most = max((step.peak for step in passes), default=0)
     on_disk = spill or max(2 * kept, kept + most) > budget.process
     room = budget.process - (0 if on_disk else kept)
     unmade = {(one.statistic, pair) for one in refused for pair in one.pairs}
     units: list[Unit] = []
-    apart = 0
     for name, blocks in todo.items():
-        statistic = get_statistic(name)
         for block, pairs in blocks.items():
             left = [pair for pair in pairs if (name, pair) not in unmade]
-            unit = _unit(statistic, block, left, models, options, room, budget, refused)
+            unit = _unit(get_statistic(name), block, left, models, options, room, budget, refused)
             if unit.pairs:
                 units.append(unit)
-            read = {source: _bytes(statistic, models[source], block, options)[1] for pair in left for source in pair}
-            apart += sum(read[a] + read[b] for a, b in unit.pairs)
-        if statistic.recorded:
-            met = {pair for pairs in blocks.values() for pair in pairs if (name, pair) not in unmade}
-            apart += sum(_model_bytes(models[source]) for pair in met for source in pair)
     checkpoints: list[object] = [model.checkpoint for model in models.values()]
-    return Schedule(
-        models=tuple(models),
-        passes=tuple(passes),
-        units=tuple(units),
-        refused=tuple(refused),
-        budget=budget,
-        spilled=kept if on_disk else 0,
-        bytes_to_hash=sum(one.bytes_to_hash() for one in checkpoints if isinstance(one, Checkpoint)),
-        bytes_pair_by_pair=apart,
-    )
+    to_hash = sum(one.bytes_to_hash() for one in checkpoints if isinstance(one, Checkpoint))
+    return Schedule(tuple(models), passes, tuple(units), tuple(refused), budget, kept if on_disk else 0, to_hash)
 
 
 def _passes(
@@ -313,47 +302,37 @@ def _unit(
     refused: list[Refused],
 ) -> Unit:
     """Cut one unit into groups that fit into `room`."""
-    needs = {
-        source: statistic.need(models[source], block, options)
-        for source in models
-        if any(source in pair for pair in pairs)
-    }
+    needs = {s: statistic.need(models[s], block, options) for s in models if any(s in pair for pair in pairs)}
     working = {
         (a, b): max(needs[a].making, needs[b].making, statistic.comparing(models[a], models[b], block, options))
         for a, b in pairs
     }
     if budget.given:
-        fits = []
-        for a, b in pairs:
-            least = needs[a].features + needs[b].features + working[a, b]
-            if least <= room:
-                fits.append((a, b))
-            else:
-                names = f"{models[a].name} and {models[b].name}"
-                refused.append(Refused(statistic.name, ((a, b),), _too_large(statistic.name, names, least, budget)))
-        pairs = fits
-    groups = tuple(_groups(pairs, {s: need.features for s, need in needs.items()}, working, room))
-    peak = max(
-        (
-            sum(needs[s].features for s in group.held)
-            + max((needs[s].features for s in group.passing), default=0)
-            + max(working[pair] for pair in group.pairs(pairs))
-            for group in groups
-        ),
-        default=0,
+        least = {(a, b): needs[a].features + needs[b].features + working[a, b] for a, b in pairs}
+        for a, b in (pair for pair in pairs if least[pair] > room):
+            names = f"{models[a].name} and {models[b].name}"
+            refused.append(Refused(statistic.name, ((a, b),), _too_large(statistic.name, names, least[a, b], budget)))
+        pairs = [pair for pair in pairs if least[pair] <= room]
+    features = {source: need.features for source, need in needs.items()}
+    groups = tuple(_groups(pairs, features, working, room))
+    peaks = (
+        sum(features[s] for s in group.held)
+        + max((features[s] for s in group.passing), default=0)
+        + max(working[pair] for pair in group.pairs(pairs))
+        for group in groups
     )
-    tensors = {source: _bytes(statistic, models[source], block, options) for source in needs}
-    met = {source for pair in pairs for source in pair}
-    read = [tensors[source] for group in groups for source in (*group.held, *group.passing)]
+    sizes = {s: sum(tensor_bytes(models[s], name) for name in need.tensors) for s, need in needs.items()}
+    read = [source for group in groups for source in (*group.held, *group.passing)]
     return Unit(
         statistic.name,
         block,
         tuple(pairs),
         groups,
-        sum(n for n, _ in read),
-        sum(size for _, size in read),
-        sum(tensors[source][1] for source in met),
-        peak,
+        tensors=sum(len(needs[source].tensors) for source in read),
+        bytes_read=sum(sizes[source] for source in read),
+        bytes_needed=sum(sizes[source] for source in {source for pair in pairs for source in pair}),
+        bytes_apart=sum(sizes[a] + sizes[b] for a, b in pairs),
+        peak=max(peaks, default=0),
     )
 
 
@@ -381,12 +360,6 @@ def _groups(
             # one whose partners were all in earlier groups is not read again
             wanted = tuple(s for s in held if any(s in pair and not set(pair) & (seen - set(held)) for pair in pairs))
             yield Group(wanted, passing)
-
-
-def _bytes(statistic: Statistic, model: Model, block: int | None, options: Options) -> tuple[int, int]:
-    """Number and bytes of the tensors that one model's features are made from."""
-    names = statistic.need(model, block, options).tensors
-    return len(names), sum(tensor_bytes(model, name) for name in names)
 
 
 def _model_bytes(model: Model) -> int:

@@ -86,15 +86,11 @@ class UnitTask:
 
 
 Task = PassTask | UnitTask
-#: of a pair; errors are also those of a pass
 Result = BlockResult | BaseException
 
 
-@dataclass(frozen=True)
-class Failed:
-    """Why there is no result, in one line."""
-
-    reason: str
+class Failed(ProvlabError):
+    """Why there is no result, in one line: an error as it travels."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,7 @@ class Done:
         Who did it.
     """
 
-    found: Iterable[tuple[Any, Result | Failed]]
+    found: Iterable[tuple[Any, Result]]
     count: Count
     worker: str
 
@@ -121,7 +117,7 @@ def do(task: Task) -> Done:
     """Do one piece as a worker, from nothing but its description."""
     with counting() as count:
         found = tuple(
-            (what, Failed(reason(result)) if isinstance(result, BaseException) else result)
+            (what, result if isinstance(result, BlockResult) else Failed(reason(result)))
             for what, result in results(task, _opened, {})
         )
     return Done(found, count, f"{socket.gethostname()}:{os.getpid()}")
