@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from provlab import cli, zoo
-from provlab.engine import executors
+from provlab.engine import cluster
 from provlab.engine.store import Store
 
 PHI_U = ["--statistic", "phi_u"]
@@ -33,7 +33,7 @@ def inside(tmp_path, monkeypatch, text):
         monkeypatch.setenv(variable, os.environ.get(variable, ""))
     monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr(zoo, "held_out_text", lambda domain: text)
-    monkeypatch.setattr(executors, "CONNECT", 0.5)
+    monkeypatch.setattr(cluster, "CONNECT", 0.5)
     monkeypatch.chdir(tmp_path)
 
 
