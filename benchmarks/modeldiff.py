@@ -90,7 +90,7 @@ def plain_chain(subject: Subject) -> int:
 def exchange(subject: Subject) -> int:
     """Eight temperatures of 32 chains."""
     samples = replica_exchange(
-        nll.of(subject.network),
+        nll.sequence_nll(subject.network),
         vocabulary=subject.vocabulary,
         length=subject.length,
         temperatures=[math.inf, *np.geomspace(1, 0.05, 7)],
@@ -142,7 +142,7 @@ def enumeration(free: int) -> None:
     tokens = torch.from_numpy(np.concatenate([np.tile(head, (len(below), 1)), below], axis=1))
     print(f"{'enumeration':<16}{'prefixes/s':>11}{'tree/s':>11}{'batch/s':>9}{'plain/s':>9}{'ratio':>8}  same NLL")
     for name, network in (("toy, 6 layers", toy(6, 4)), ("toy, 8 layers", toy(8, 8))):
-        measured = nll.of(network)
+        measured = nll.sequence_nll(network)
         many = tokens.repeat(8, 1)
         found = rates(
             {

@@ -325,9 +325,7 @@ def test_a_store_that_is_damaged_is_named(run, models, monkeypatch, tmp_path):
     provlab.compare(*pair, statistics=["phi_u"], store=store, progress=False)
     path = sorted(store.root.rglob("*.json"))[0]
     path.write_text("{")
-    with pytest.raises(
-        provlab.ProvlabError, match=f"stored result {path} is damaged .*; delete that file and run again"
-    ):
+    with pytest.raises(provlab.ProvlabError, match=f"kept file {path} is damaged .*; delete that file and run again"):
         provlab.compare(*pair, statistics=["phi_u"], store=store, progress=False)
     path.unlink()
     assert provlab.compare(*pair, statistics=["phi_u"], store=store, progress=False)

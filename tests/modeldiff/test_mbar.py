@@ -24,7 +24,7 @@ def drawn(seed=0, betas=BETAS, chains=10, draws=2000):
 
 @pytest.fixture(scope="module")
 def found():
-    return solve(drawn(), BETAS, np.ones(3), 20_000)
+    return solve(drawn(), BETAS, np.ones(3))
 
 
 def test_free_energies_are_logarithms_of_rates(found):
@@ -50,23 +50,21 @@ def test_overlaps_are_integrals(found):
     assert_allclose(found.overlap, exact, atol=0.01)
 
 
-def test_scores_sum_to_nothing_and_differ_between_chains(found):
-    assert_allclose(found.score.sum(axis=0), 0, atol=1e-4)
-    assert (found.score.std(axis=0) > 1).all()
-    assert found.information.shape == (10, 3, 3)
-    assert_allclose(found.information.sum(axis=2), 0, atol=1e-8)  # a shift of all free energies changes nothing
+def test_the_equations_hold_over_all_draws_though_pymbar_is_given_few(found, monkeypatch):
+    """Newton's steps take in what pymbar did not see."""
+    monkeypatch.setattr(mbar, "_MOST_SOLVED", 200)
+    assert_allclose(solve(drawn(), BETAS, np.ones(3)).free_energies, found.free_energies, atol=1e-6)
 
 
 def test_draws_that_come_twice_count_once():
     """Each draw repeated, with a statistical inefficiency of 2: the solution stays, to the last digits."""
-    once = solve(drawn(draws=300), BETAS, np.ones(3), 10**6)
-    twice = solve(np.repeat(drawn(draws=300), 2, axis=2), BETAS, np.full(3, 2.0), 10**6)
+    once = solve(drawn(draws=300), BETAS, np.ones(3))
+    twice = solve(np.repeat(drawn(draws=300), 2, axis=2), BETAS, np.full(3, 2.0))
     assert_allclose(twice.free_energies, once.free_energies, atol=1e-8)
-    assert_allclose(twice.information, once.information, rtol=1e-6)
 
 
 def test_levels_too_far_apart_show_no_overlap():
-    far = solve(drawn(betas=np.array([0.0, 1e6]), draws=50), np.array([0.0, 1e6]), np.ones(2), 10**6)
+    far = solve(drawn(betas=np.array([0.0, 1e6]), draws=50), np.array([0.0, 1e6]), np.ones(2))
     assert far.overlap[0] < 0.01
 
 
@@ -76,6 +74,6 @@ def test_a_long_ladder_is_solved_from_its_steps():
     energies = 3 + drawn(betas=betas, draws=400)  # a bound below them adds 3 beta
     exact = np.log1p(betas) + 3 * betas
     assert_allclose(mbar._step_by_step([level.reshape(-1) for level in energies], betas), exact, atol=0.3)
-    found = solve(energies, betas, np.ones(7), 20_000)
+    found = solve(energies, betas, np.ones(7))
     assert found.solved
     assert_allclose(found.free_energies, exact, atol=0.1)

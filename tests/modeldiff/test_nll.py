@@ -26,11 +26,12 @@ def by_definition(model, tokens, start_token):
 
 
 @pytest.mark.parametrize("start_token", [None, 3])
-@pytest.mark.parametrize("batch_tokens", [None, 11])
-def test_nll_is_that_of_the_definition(gpt2, start_token, batch_tokens):
+@pytest.mark.parametrize("at_once", [1 << 14, 11])
+def test_nll_is_that_of_the_definition(gpt2, start_token, at_once, monkeypatch):
+    monkeypatch.setattr(nll, "_TOKENS", at_once)
     model = gpt2()
     tokens = RNG.integers(0, 4, (9, 5))
-    measured = nll.of(model, start_token=start_token, batch_tokens=batch_tokens)
+    measured = nll.sequence_nll(model, start_token=start_token)
     expected = [by_definition(model, row, start_token) for row in tokens]
     np.testing.assert_allclose(measured(tokens), expected, atol=2e-6)
     assert measured(tokens).dtype == np.float64
@@ -38,8 +39,9 @@ def test_nll_is_that_of_the_definition(gpt2, start_token, batch_tokens):
 
 
 @pytest.mark.parametrize("start_token", [None, 3])
-def test_conditionals_are_log_probabilities_whose_picks_are_the_nll(gpt2, start_token):
-    measured = nll.of(gpt2(), start_token=start_token, batch_tokens=10)
+def test_conditionals_are_log_probabilities_whose_picks_are_the_nll(gpt2, start_token, monkeypatch):
+    monkeypatch.setattr(nll, "_TOKENS", 10)
+    measured = nll.sequence_nll(gpt2(), start_token=start_token)
     tokens = RNG.integers(0, 4, (7, 5)).astype(np.uint8)
     log_probs = measured.conditionals(tokens)
     assert log_probs.shape == (7, 5, 4)
@@ -52,16 +54,16 @@ def test_conditionals_are_log_probabilities_whose_picks_are_the_nll(gpt2, start_
 
 
 def test_one_token_has_conditionals_but_no_nll_of_its_own(gpt2):
-    measured = nll.of(gpt2())
+    measured = nll.sequence_nll(gpt2())
     assert measured.conditionals(np.array([[1]])).shape == (1, 1, 4)
     with pytest.raises(InputError, match="at least 2 tokens, not 1"):
         measured(np.array([[1]]))
-    assert nll.of(gpt2(), start_token=0)(np.array([[1]])).shape == (1,)
+    assert nll.sequence_nll(gpt2(), start_token=0)(np.array([[1]])).shape == (1,)
 
 
 def test_no_sequence_is_no_error(gpt2):
-    assert nll.of(gpt2())(np.empty((0, 5), dtype=int)).shape == (0,)
-    assert nll.of(gpt2()).conditionals(np.empty((0, 5), dtype=int)).shape == (0, 5, 4)
+    assert nll.sequence_nll(gpt2())(np.empty((0, 5), dtype=int)).shape == (0,)
+    assert nll.sequence_nll(gpt2()).conditionals(np.empty((0, 5), dtype=int)).shape == (0, 5, 4)
 
 
 @pytest.mark.parametrize(
@@ -76,23 +78,23 @@ def test_no_sequence_is_no_error(gpt2):
 )
 def test_bad_tokens_are_named(gpt2, tokens, said):
     with pytest.raises(InputError, match=said):
-        nll.of(gpt2())(tokens)
+        nll.sequence_nll(gpt2())(tokens)
 
 
 def test_the_start_token_takes_a_place_in_the_context(gpt2):
-    assert nll.of(gpt2(), start_token=0).context == 5
+    assert nll.sequence_nll(gpt2(), start_token=0).context == 5
     with pytest.raises(InputError, match="start_token must be from 0 to 3"):
-        nll.of(gpt2(), start_token=4)
+        nll.sequence_nll(gpt2(), start_token=4)
 
 
 def test_no_causal_model_and_damaged_weights_are_refused(gpt2):
     model = gpt2()
     with pytest.raises(InputError, match="no causal language model"):
-        nll.of(model.transformer)
+        nll.sequence_nll(model.transformer)
     with torch.no_grad():
         model.transformer.wte.weight[2] = float("nan")
     with pytest.raises(InvalidWeightsError, match="NaN or Inf"):
-        nll.of(model)(np.array([[0, 1, 2, 3]]))
+        nll.sequence_nll(model)(np.array([[0, 1, 2, 3]]))
 
 
 def spoil_tokenizer(folder):

@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from provlab.errors import CheckpointError, InputError
+from provlab.errors import InputError
+from provlab.kept import Kept
 from provlab.modeldiff import pipeline
 from provlab.modeldiff.comparison import from_enumeration
 
@@ -31,7 +32,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture
 def kept(tmp_path):
-    return pipeline.Kept(tmp_path / "kept")
+    return Kept(tmp_path / "kept")
 
 
 @pytest.fixture(scope="module")
@@ -44,46 +45,37 @@ def truth(models):
 
 def test_generation_finds_what_the_enumeration_knows(models, kept, truth):
     """All four terms, by R3 and by counts, within 10%; |X| and |R3| too."""
-    diff = pipeline.model_diff(*models, truth.z, pipeline.Generation(20_000, LENGTH), kept, progress=False)
-    np.testing.assert_allclose(diff.by_r3.ratio().value, truth.ratio().value, rtol=0.1)
-    np.testing.assert_allclose(diff.by_count.ratio().value, truth.ratio().value, rtol=0.1)
-    summary = diff.summary()
+    diff = pipeline.model_diff(*models, truth.z, pipeline.Generation(20_000, LENGTH), kept)
+    np.testing.assert_allclose(diff.ratio().value, truth.ratio().value, rtol=0.1)
+    np.testing.assert_allclose(diff.ratio("count").value, truth.ratio().value, rtol=0.1)
+    summary = pipeline.summary(diff)
     np.testing.assert_allclose(summary["log10_inputs"], [truth.a.log10_number, truth.b.log10_number], atol=0.04)
     common = np.log10(truth.a.weight[truth.a.common].sum())
     np.testing.assert_allclose(summary["log10_common"], common, atol=0.05)
     assert summary["by_r3"]["reference"] == "PD_AB"
     assert summary["below_a"][1] <= truth.a.share_below()[0] <= summary["below_a"][2]
-    value, low, high = diff.by_count.log10_more()
+    value, low, high = diff.log10_more()
     assert low <= value <= high
     assert value == pytest.approx(truth.log10_more()[0], abs=0.04)
 
 
 def test_replica_exchange_finds_the_same(models, kept, truth):
     settings = pipeline.Exchange(LENGTH, (np.inf, 0.5, 0.25), n_chains=8, n_steps=600, thin=2)
-    diff = pipeline.model_diff(*models, truth.z, settings, kept, progress=False)
-    np.testing.assert_allclose(diff.by_r3.ratio().value, truth.ratio().value, rtol=0.2)
-    np.testing.assert_allclose(diff.by_count.ratio().value, truth.ratio().value, rtol=0.2)
+    diff = pipeline.model_diff(*models, truth.z, settings, kept)
+    np.testing.assert_allclose(diff.ratio().value, truth.ratio().value, rtol=0.2)
+    np.testing.assert_allclose(diff.ratio("count").value, truth.ratio().value, rtol=0.2)
 
 
 def test_a_second_run_reads_what_the_first_kept(models, kept, truth):
     settings = pipeline.Generation(400, LENGTH, n_chains=4)
-    first = pipeline.model_diff(*models, truth.z, settings, kept, progress=False)
+    first = pipeline.model_diff(*models, truth.z, settings, kept)
     before = [model.nll.evaluations for model in models]
-    second = pipeline.model_diff(*models, truth.z, settings, kept, progress=False)
+    second = pipeline.model_diff(*models, truth.z, settings, kept)
     assert [model.nll.evaluations for model in models] == before
-    np.testing.assert_array_equal(first.a.tokens, second.a.tokens)
-    np.testing.assert_array_equal(first.b.other, second.b.other)
-    other = pipeline.generated(models[0], pipeline.Generation(400, LENGTH, n_chains=4, seed=1), kept, progress=False)
-    assert (other.tokens != pipeline.generated(models[0], settings, kept, progress=False).tokens).any()
-
-
-def test_damaged_files_are_named(models, kept):
-    settings = pipeline.Generation(40, LENGTH, n_chains=2)
-    pipeline.generated(models[0], settings, kept, progress=False)
-    for path in kept.folder.iterdir():
-        path.write_bytes(b"no archive")
-    with pytest.raises(CheckpointError, match="are damaged; delete that file"):
-        pipeline.generated(models[0], settings, kept, progress=False)
+    np.testing.assert_array_equal(first.a.draws.tokens, second.a.draws.tokens)
+    np.testing.assert_array_equal(first.b.difference, second.b.difference)
+    other = pipeline.generated(models[0], pipeline.Generation(400, LENGTH, n_chains=4, seed=1), kept)
+    assert (other.tokens != pipeline.generated(models[0], settings, kept).tokens).any()
 
 
 def test_judging_keeps_the_order_and_judges_once(models, kept):

@@ -46,7 +46,10 @@ class Autoregressive:
         return self.table[tokens @ CODE]
 
 
-def run(model, moves=None, *, steps=1500, **settings):
+SINGLE = SingleSite()
+
+
+def run(model, moves=SINGLE, *, steps=1500, **settings):
     settings = {"n_chains": 24, "seed": 0, "temperatures": LADDER} | settings
     return replica_exchange(model, vocabulary=V, length=L, n_steps=steps, moves=moves, **settings)
 
@@ -123,7 +126,7 @@ def test_energies_and_conditionals_follow_the_sequences(monkeypatch):
 
 
 def test_a_network_is_sampled_as_its_listed_law(gpt2):
-    model = nll.of(gpt2(3, vocab_size=V, n_embd=8, n_layer=1))
+    model = nll.sequence_nll(gpt2(3, vocab_size=V, n_embd=8, n_layer=1))
     samples = run(model, Mixture((SingleSite(), Conditional())), steps=400, n_chains=16)
     assert misfit(samples, model(STATES)) < LIMIT
     np.testing.assert_allclose(samples.nll[1, 2], model(samples.tokens[1, 2]), atol=1e-6)
@@ -159,7 +162,8 @@ def test_round_trips_are_counted_along_the_replicas():
 
 
 @pytest.mark.parametrize("moves", [MIXED, Conditional()], ids=["mixture", "conditional"])
-def test_stopped_and_resumed_is_the_same_bit_by_bit(tmp_path, moves):
+def test_stopped_and_resumed_is_the_same_bit_by_bit(tmp_path, moves, monkeypatch):
+    monkeypatch.setattr(sampler, "_SAVE_EVERY", 25)
     whole = run(Autoregressive(), moves, steps=120, n_chains=5, thin=2)
     model, path = Autoregressive(), tmp_path / "state.npz"
 
@@ -181,7 +185,7 @@ def test_stopped_and_resumed_is_the_same_bit_by_bit(tmp_path, moves):
             if self.left == 0:
                 raise KeyboardInterrupt
 
-    settings = {"steps": 120, "n_chains": 5, "thin": 2, "checkpoint": path, "checkpoint_every": 25}
+    settings = {"steps": 120, "n_chains": 5, "thin": 2, "checkpoint": path}
     with pytest.raises(KeyboardInterrupt):
         run(Stops(), moves, **settings)
     before = model.calls
@@ -267,6 +271,7 @@ def test_tokens_are_kept_in_the_smallest_type():
         temperatures=[math.inf, 1.0],
         n_chains=2,
         n_steps=20,
+        moves=SingleSite(),
         seed=0,
     )
     assert samples.tokens.dtype == np.uint16

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError
 from provlab.files import atomic_file, digest, write_json
+from provlab.kept import reading
 
 UNIT = ("value", "log10_p", "detail")
 EXPERIMENT = ("name", "profile", "pairs", "measurements")
@@ -23,12 +23,10 @@ EXPERIMENT = ("name", "profile", "pairs", "measurements")
 
 def read_json(path: Path, keys: tuple[str, ...] = ()) -> Any:
     """Read a stored result, a mapping with `keys` if there are any; a damaged file is named with the way out."""
-    try:
+    with reading(path):
         content = json.loads(path.read_text(encoding="utf-8"))
         if keys and not (isinstance(content, dict) and set(keys) <= content.keys()):
             raise ValueError(f"it must hold {', '.join(keys)}")
-    except ValueError as error:
-        raise CheckpointError(f"stored result {path} is damaged ({error}); delete that file and run again") from error
     return content
 
 
@@ -68,10 +66,10 @@ class Store:
     def matching(self, key: str) -> NDArray[np.int64] | None:
         """Return the matching kept with a unit, ``(h,)`` int64, or None."""
         path = self._unit(key).with_suffix(".npy")
-        try:
-            return np.load(path).astype(np.int64) if path.exists() else None
-        except (ValueError, EOFError) as error:
-            raise CheckpointError(f"stored matching {path} is damaged; delete that file and run again") from error
+        if not path.exists():
+            return None
+        with reading(path):
+            return np.load(path).astype(np.int64)
 
     def put_experiment(self, name: str, experiment: dict[str, Any]) -> Path:
         """Keep what a notebook run left, under the notebook's name."""

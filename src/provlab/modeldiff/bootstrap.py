@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import InputError
+LEVEL = 0.95  # of every interval
 
 
 def chain_counts(n_chains: int, n_resamples: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -11,11 +11,9 @@ def chain_counts(n_chains: int, n_resamples: int, rng: np.random.Generator) -> N
     return rng.multinomial(n_chains, np.full(n_chains, 1 / n_chains), size=n_resamples)
 
 
-def percentiles(draws: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of the interval that holds a share `level` of the resamples; an undefined one counts as infinite."""
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, not {level}")
-    tail = (1 - level) / 2
+def percentiles(draws: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the 95% interval of resamples ``(n_resamples, ...)``; an undefined one counts as infinite."""
+    tail = (1 - LEVEL) / 2
     filled = np.where(np.isnan(draws), np.inf, draws)
     # at the order statistics themselves: between a finite value and infinity there is nothing to interpolate
     return (

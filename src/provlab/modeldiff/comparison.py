@@ -3,11 +3,11 @@
 The inputs of model A are those whose mean token loss (NLL) under A lies in a range Z; model B judges them as well, and
 the difference is always D = NLL_A - NLL_B. Sampled inputs carry weights that make each input of the space count
 equally, enumerated inputs count one each, and everything below is one arithmetic over weighted differences: what is
-computed from samples can be held against the enumeration term by term.
+computed from samples can be compared with the enumeration term by term.
 
 The two directions are sampled apart, so their totals cannot be compared as they are. Both see the same region R3,
 where the losses of *both* models lie in Z: divided by the (weighted) number of inputs there, they can (Equations 5 to
-7, 12, 13).
+7, 12, 13). Where the weights are numbers of inputs, the totals can also be compared directly.
 """
 
 from dataclasses import dataclass
@@ -18,62 +18,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
 from provlab.modeldiff.bootstrap import chain_counts, percentiles
-from provlab.modeldiff.representative import (
-    Direction,
-    RepresentativeInputs,
-    Side,
-    as_direction,
-    bin_of,
-    checked_edges,
-    checked_range,
-    within,
-)
+from provlab.modeldiff.representative import Direction, Side, bin_of, checked_edges, checked_range, within
 
-__all__ = [
-    "TERMS",
-    "Comparison",
-    "Direction",
-    "Histogram",
-    "Ratio",
-    "RepresentativeInputs",
-    "compare",
-    "from_enumeration",
-    "total_variation",
-]
-
-#: what the two directions are divided by before they are compared
+#: what the two directions are divided by before they are compared: "R3", the paper's way, divides each by its own sum
+#: over R3; "count" divides both by the number of A's inputs, which needs weights that are numbers of inputs, and no R3
 Normalisation = Literal["R3", "count"]
 #: the four terms of Equations 3 and 7, in their order
 TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
-# a term that is empty cannot be the unit of the others; then the next of these is
 _LEAST_COMMON = 3.0  # effective draws in R3: with fewer, one draw decides what everything is divided by
+# a term that is empty cannot be the unit of the others; then the next of these is
 _REFERENCES = ("PD_AB", "PD_BA", "PA_AB", "PA_BA")
+_RATIO_RESAMPLES, _RHO_RESAMPLES = 2000, 1000  # of the chain bootstrap
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """rho(D) of one direction over bins, in the unit of the comparison (by default inputs in R3, Equations 5, 6).
-
-    Attributes
-    ----------
-    edges
-        ``(k + 1,)`` of D; a bin holds its left edge, the last one both.
-    value
-        ``(k,)`` inputs in the bin for each one of the unit.
-    low, high
-        ``(k,)`` interval by chain bootstrap at `level`; both equal `value` if the direction is exact.
-    level
-        Of the interval, for each bin alone.
-    """
-
-    edges: NDArray[np.float64]
-    value: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    level: float
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ratio:
     """The ratio PD_A->B : PA_A->B : PA_B->A : PD_B->A (Equation 7), in the order of `TERMS`.
 
@@ -82,14 +40,12 @@ class Ratio:
     terms
         ``(4,)``, in the unit of the comparison's normalisation.
     value, low, high
-        ``(4,)``: the terms relative to the one named in `reference`, and their interval by chain bootstrap.
+        ``(4,)``: the terms relative to the one named in `reference`, and their 95% interval by chain bootstrap.
         An end is infinite where the reference vanishes in resamples.
     reference
-        Name of the term that is 1: PD_AB, unless that is 0 or another was asked for.
+        Name of the term that is 1: PD_AB, as in Table 2; if that is 0, the first of PD_BA, PA_AB, PA_BA that is not.
     neither
-        ``(2,)``: share of A's and of B's inputs with D no further from 0 than the threshold, which count as neither.
-    threshold, level
-        As asked.
+        ``(2,)``: share of A's and of B's inputs with D = 0, which count as neither.
     """
 
     terms: NDArray[np.float64]
@@ -98,16 +54,14 @@ class Ratio:
     high: NDArray[np.float64]
     reference: str
     neither: NDArray[np.float64]
-    threshold: float
-    level: float
 
     def __str__(self) -> str:
         return " : ".join(f"{value:.2f}" for value in self.value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two models, each judging the other's inputs; made by `compare` or `from_enumeration`.
+    """Two models, each judging the other's inputs.
 
     Attributes
     ----------
@@ -115,9 +69,6 @@ class Comparison:
         The inputs of model A, and those of model B.
     z
         The range of NLL that makes an input one of a model's.
-    normalisation
-        "R3", the paper's: each direction is divided by its own sum over R3. "count": both are divided by the number of
-        A's inputs, which needs weights that are numbers of inputs, and no R3.
 
     Examples
     --------
@@ -135,16 +86,15 @@ class Comparison:
     a: Direction
     b: Direction
     z: tuple[float, float]
-    normalisation: Normalisation = "R3"
 
-    def terms(self, threshold: float = 0.0) -> NDArray[np.float64]:
-        """Return the four terms of Equation 7, each in the unit of `normalisation`.
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "z", checked_range(self.z))
 
-        Parameters
-        ----------
-        threshold
-            The size of lambda, at least 0: D < -threshold counts as below and D > threshold as above, strictly, as in
-            Table 1. An input with D = 0 exactly is thus neither disagreement nor agreement.
+    def terms(self, by: Normalisation = "R3") -> NDArray[np.float64]:
+        """Return the four terms of Equation 7, in the unit of a normalisation.
+
+        D < 0 and D > 0 are strict: an input with D = 0 exactly is neither disagreement nor agreement (Table 1 with
+        lambda = 0).
 
         Returns
         -------
@@ -156,15 +106,15 @@ class Comparison:
         NotComparableError
             By "R3": no draws of a model are in Z for the other too, or too few. By "count": the weights are no counts.
         """
-        sums = [_shares(direction, threshold).sum(axis=0) for direction in (self.a, self.b)]
-        units = [self._unit(direction) for direction in (self.a, self.b)]
+        sums = [_shares(direction).sum(axis=0) for direction in (self.a, self.b)]
+        units = [self._unit(direction, by) for direction in (self.a, self.b)]
         return np.concatenate(
             [of[:2] / (of[3] if unit is None else unit) for of, unit in zip(sums, units, strict=True)]
         )
 
-    def _unit(self, direction: Direction) -> float | None:
+    def _unit(self, direction: Direction, by: Normalisation) -> float | None:
         """What sums of a direction's weights are divided by; None stands for its own sum over R3."""
-        if self.normalisation == "count":
+        if by == "count":
             if self.a.log_unit is None or direction.log_unit is None:
                 raise NotComparableError(
                     f"the weights of model {direction.side} are known up to a factor only; compare by R3, or draw with "
@@ -178,7 +128,7 @@ class Comparison:
                 "other model as well (R3 is empty), so the directions share no measure; widen Z, draw more, or compare "
                 "counts"
             )
-        effective = float(common.sum() ** 2 / (common**2).sum())
+        effective = float(common.sum() ** 2 / (common**2).sum())  # Kish's effective number of draws
         if not direction.exact and effective < _LEAST_COMMON:
             raise NotComparableError(
                 f"R3 holds {len(common)} draws of model {direction.side}, worth {effective:.1f} equal ones, too few "
@@ -186,89 +136,85 @@ class Comparison:
             )
         return None
 
-    def ratio(
-        self,
-        threshold: float = 0.0,
-        *,
-        reference: str | None = None,
-        level: float = 0.95,
-        n_resamples: int = 2000,
-        seed: int = 0,
-    ) -> Ratio:
+    def ratio(self, by: Normalisation = "R3", *, seed: int = 0) -> Ratio:
         """Return the ratio of Equation 7 with intervals by chain bootstrap.
-
-        Parameters
-        ----------
-        threshold
-            As in `terms`.
-        reference
-            The term that is 1. By default PD_AB, as in Table 2; if that is 0, the first of PD_BA, PA_AB, PA_BA that
-            is not.
-        level
-            Of the intervals.
-        n_resamples, seed
-            Whole chains are drawn with replacement, those of A and of B apart, as often.
 
         Raises
         ------
         NotComparableError
-            The reference asked for is 0, or all terms are.
+            All terms are 0, or there is no unit (see `terms`).
         InputError
             Only one chain: its draws say nothing of how far another would have come out.
         """
-        terms = self.terms(threshold)
-        unit = _reference(terms, reference, threshold)
-        if self.a.exact and self.b.exact:
-            value = low = high = terms / terms[unit]
-        else:
-            value = terms / terms[unit]
-            draws = self._resampled_terms(threshold, n_resamples, np.random.default_rng(seed))
+        terms = self.terms(by)
+        unit = _reference(terms)
+        value = low = high = terms / terms[unit]
+        if not (self.a.exact and self.b.exact):
+            draws = self._resampled_terms(by, np.random.default_rng(seed))
             with np.errstate(divide="ignore", invalid="ignore"):
-                low, high = percentiles(draws / draws[:, [unit]], level)
-        neither = np.array([_neither(direction, threshold) for direction in (self.a, self.b)])
-        return Ratio(terms, value, low, high, TERMS[unit], neither, threshold, level)
+                low, high = percentiles(draws / draws[:, [unit]])
+        neither = np.array([float(_shares(one).sum(axis=0)[2] / one.weight.sum()) for one in (self.a, self.b)])
+        return Ratio(terms, value, low, high, TERMS[unit], neither)
 
-    def _resampled_terms(self, threshold: float, n_resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Terms of resampled chains, ``(n_resamples, 4)``; NaN where a resample has nothing in R3."""
+    def _resampled_terms(self, by: Normalisation, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Terms of resampled chains, ``(n_resamples, 4)``; NaN where a resample has nothing in R3.
+
+        Whole chains are drawn with replacement, those of A and of B apart.
+        """
         columns = []
         for direction in (self.a, self.b):
-            unit = self._unit(direction)
+            unit = self._unit(direction, by)
+            sums = _shares(direction)  # (n_chains, 4)
             if direction.exact:
-                counts = np.ones((n_resamples, 1), dtype=np.int64)
-                sums = _shares(direction, threshold).sum(axis=0, keepdims=True)
+                counts = np.ones((_RATIO_RESAMPLES, 1), dtype=np.int64)
+                sums = sums.sum(axis=0, keepdims=True)
             else:
-                _several(direction)
-                counts = chain_counts(direction.n_chains, n_resamples, rng)
-                sums = _shares(direction, threshold)
+                _require_chains(direction)
+                counts = chain_counts(direction.n_chains, _RATIO_RESAMPLES, rng)
             drawn = counts @ sums  # (n_resamples, 4)
             with np.errstate(divide="ignore", invalid="ignore"):
                 columns.append(drawn[:, :2] / (drawn[:, [3]] if unit is None else unit))
         return np.concatenate(columns, axis=1)
 
-    def rho(
-        self, side: Side, edges: ArrayLike, *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0
-    ) -> Histogram:
-        """Return rho_A->B(D) (`side` "A") or rho_B->A(D) over bins, in the unit of `normalisation`.
+    def rho(self, side: Side, edges: ArrayLike, by: Normalisation = "R3", *, seed: int = 0) -> NDArray[np.float64]:
+        """Return rho_A->B(D) (`side` "A") or rho_B->A(D) over bins (Equations 5, 6).
 
-        D outside the edges is left out, so that bins of any range can be laid. Intervals as in `ratio`, bin by bin.
+        D outside the edges is left out, so that bins of any range can be laid.
+
+        Parameters
+        ----------
+        side
+            Whose inputs.
+        edges
+            ``(k + 1,)`` of D; a bin holds its left edge, the last one both.
+        by
+            The unit, as in `terms`.
+        seed
+            Of the bootstrap.
+
+        Returns
+        -------
+        ndarray
+            ``(3, k)``: inputs in the bin for each one of the unit, and the ends of the 95% interval by chain bootstrap,
+            each bin alone; both ends equal the value if the direction is exact.
         """
         direction = self.a if side == "A" else self.b
         edges = checked_edges(edges)
         inside = bin_of(direction.difference, edges)
         columns = np.stack([*(inside == k for k in range(len(edges) - 1)), direction.common], axis=1)
-        sums = direction.sums(columns)
-        unit = self._unit(direction)
+        sums = direction.sums(columns)  # (n_chains, k + 1), the last column R3
+        unit = self._unit(direction, by)
         value = sums[:, :-1].sum(axis=0) / (sums[:, -1].sum() if unit is None else unit)
         if direction.exact:
-            return Histogram(edges, value, value, value, level)
-        _several(direction)
-        drawn = chain_counts(direction.n_chains, n_resamples, np.random.default_rng(seed)) @ sums
+            return np.stack([value, value, value])
+        _require_chains(direction)
+        drawn = chain_counts(direction.n_chains, _RHO_RESAMPLES, np.random.default_rng(seed)) @ sums
         with np.errstate(divide="ignore", invalid="ignore"):
-            low, high = percentiles(drawn[:, :-1] / (drawn[:, [-1]] if unit is None else unit), level)
-        return Histogram(edges, value, low, high, level)
+            low, high = percentiles(drawn[:, :-1] / (drawn[:, [-1]] if unit is None else unit))
+        return np.stack([value, low, high])
 
-    def log10_more(self, *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0) -> tuple[float, float, float]:
-        """Return log10 of how many times more inputs B has in Z than A, and its interval by chain bootstrap.
+    def log10_more(self, *, seed: int = 0) -> tuple[float, float, float]:
+        """Return log10 of how many times more inputs B has in Z than A, and its 95% interval by chain bootstrap.
 
         Raises
         ------
@@ -282,72 +228,55 @@ class Comparison:
                 raise NotComparableError(f"the weights of model {direction.side} are known up to a factor only")
             sums = np.bincount(direction.chain, direction.weight, minlength=direction.n_chains)
             counts = (
-                np.ones((n_resamples, 1)) if direction.exact else chain_counts(direction.n_chains, n_resamples, rng)
+                np.ones((_RHO_RESAMPLES, 1))
+                if direction.exact
+                else chain_counts(direction.n_chains, _RHO_RESAMPLES, rng)
             )
             drawn = np.concatenate([[sums.sum()], counts @ sums])
             with np.errstate(divide="ignore"):
                 logs.append((direction.log_unit + np.log(drawn)) / np.log(10))
         more = logs[1] - logs[0]
-        low, high = percentiles(more[1:], level)
+        low, high = percentiles(more[1:])
         return float(more[0]), float(low), float(high)
 
-    def in_units_of_reference(self, threshold: float = 0.0) -> NDArray[np.float64]:
+    @property
+    def log10_common(self) -> tuple[float, float]:
+        """Log10 of the number of inputs in R3, estimated from A's draws and from B's: two estimates of one number."""
+        found = []
+        for direction in (self.a, self.b):
+            if direction.log10_number is None:
+                raise NotComparableError(f"the weights of model {direction.side} are known up to a factor only")
+            with np.errstate(divide="ignore"):
+                found.append(float(direction.log10_number + np.log10(direction.common_share)))
+        return found[0], found[1]
+
+    def in_units_of_reference(self) -> NDArray[np.float64]:
         """Return the four terms in units of ``|X_A|``, the number of A's inputs (Appendix B, Equations 14 to 17).
 
         Two models B and C that were each compared with A can be compared with each other in these units: the two last
         terms are the sums over rho_B->A and over rho_C->A, divided by the same ``|X_A|``.
         """
-        return self.terms(threshold) * (self.a.common_share if self.normalisation == "R3" else 1.0)
+        return self.terms() * self.a.common_share
 
 
-def _shares(direction: Direction, threshold: float) -> NDArray[np.float64]:
-    """Weight below, above, in between, and in R3, of each chain: ``(n_chains, 4)``."""
-    if not threshold >= 0:
-        raise InputError(f"threshold must be at least 0 (it is |lambda|, for both signs of D), not {threshold}")
+def _shares(direction: Direction) -> NDArray[np.float64]:
+    """Weight with D below 0, above 0, equal to 0, and in R3, of each chain: ``(n_chains, 4)``."""
     d = direction.difference
-    return direction.sums(np.stack([d < -threshold, d > threshold, np.abs(d) <= threshold, direction.common], axis=1))
+    return direction.sums(np.stack([d < 0, d > 0, d == 0, direction.common], axis=1))
 
 
-def _neither(direction: Direction, threshold: float) -> float:
-    return float(_shares(direction, threshold).sum(axis=0)[2] / direction.weight.sum())
+def _reference(terms: NDArray[np.float64]) -> int:
+    for name in _REFERENCES:
+        if terms[TERMS.index(name)] > 0:
+            return TERMS.index(name)
+    raise NotComparableError("no input has another loss under the other model: the two answer alike, there is no ratio")
 
 
-def _reference(terms: NDArray[np.float64], name: str | None, threshold: float) -> int:
-    if name is not None and name not in TERMS:
-        raise InputError(f"reference must be one of {', '.join(TERMS)}, not {name!r}")
-    for one in _REFERENCES if name is None else (name,):
-        if terms[TERMS.index(one)] > 0:
-            return TERMS.index(one)
-    if name is None:
-        raise NotComparableError(f"no input differs by more than {threshold:g}: there is no ratio; lower the threshold")
-    raise NotComparableError(
-        f"{name} is 0, so nothing can be given relative to it; leave reference out, or take one of "
-        + ", ".join(one for one, value in zip(TERMS, terms, strict=True) if value > 0)
-    )
-
-
-def _several(direction: Direction) -> None:
+def _require_chains(direction: Direction) -> None:
     if direction.n_chains < 2:
         raise InputError(
             f"model {direction.side} was sampled by one chain; intervals need at least two independent ones, better 16"
         )
-
-
-def compare(
-    a: RepresentativeInputs,
-    b: RepresentativeInputs,
-    z: tuple[float, float],
-    *,
-    normalisation: Normalisation = "R3",
-) -> Comparison:
-    """Compare two models by the inputs sampled from each; arguments as of `Comparison`.
-
-    Raises
-    ------
-    NotComparableError
-        A model has no input in Z.
-    """
-    return Comparison(as_direction(a, "A", z), as_direction(b, "B", z), checked_range(z), normalisation)
 
 
 def from_enumeration(

@@ -11,6 +11,8 @@ from provlab.errors import InputError
 from provlab.modeldiff.bootstrap import chain_counts
 from provlab.modeldiff.representative import Direction, bin_of, checked_edges
 
+_RESAMPLES = 1000  # of the chain bootstrap
+
 
 @dataclass(frozen=True)
 class Bin:
@@ -42,17 +44,17 @@ def composition(
     direction: Direction,
     edges: ArrayLike,
     *,
-    labels: dict[str, ArrayLike] | None = None,
-    distinct: Sequence[object] | None = None,
-    n_examples: int = 3,
+    labels: dict[str, ArrayLike],
+    distinct: Sequence[object],
+    n_examples: int,
     seed: int = 0,
 ) -> list[Bin]:
-    """Tell what inputs lie in each bin of D: how many, which, and the mean of labels such as "is code".
+    """Describe the inputs in each bin of D: how many, which, and the mean of labels such as "is code".
 
     Parameters
     ----------
     direction
-        Of `as_direction`, whose rows are those of the sampled inputs.
+        Of one model's inputs.
     edges
         ``(k + 1,)`` of D.
     labels
@@ -66,7 +68,7 @@ def composition(
     edges = checked_edges(edges)
     rng = np.random.default_rng(seed)
     place = bin_of(direction.difference, edges)
-    columns = {name: np.asarray(values, dtype=float) for name, values in (labels or {}).items()}
+    columns = {name: np.asarray(values, dtype=float) for name, values in labels.items()}
     for name, values in columns.items():
         if values.shape != direction.difference.shape:
             raise InputError(f"label {name} must hold one number for each of {len(direction.difference)} inputs")
@@ -82,7 +84,7 @@ def composition(
 
 
 def label_share(
-    direction: Direction, label: ArrayLike, rows: NDArray[np.bool_], *, n_resamples: int = 1000, seed: int = 0
+    direction: Direction, label: ArrayLike, rows: NDArray[np.bool_], *, seed: int = 0
 ) -> NDArray[np.float64]:
     """Return the weighted mean of a label over some rows, and after it what resampled chains would have given.
 
@@ -98,13 +100,13 @@ def label_share(
     Returns
     -------
     ndarray
-        ``(1 + n_resamples,)``, NaN where a resample has none of the rows.
+        ``(1 + resamples,)``, NaN where a resample has none of the rows.
     """
     values = np.asarray(label, dtype=float)
     if values.shape != direction.difference.shape or not direction.weight[rows].sum() > 0:
         raise InputError(f"label must hold one number for each of {len(direction.difference)} inputs, and rows some")
     sums = direction.sums(np.stack([rows * values, rows], axis=1))
-    counts = chain_counts(direction.n_chains, n_resamples, np.random.default_rng(seed))
+    counts = chain_counts(direction.n_chains, _RESAMPLES, np.random.default_rng(seed))
     drawn = np.concatenate([np.ones((1, direction.n_chains), dtype=np.int64), counts]) @ sums
     with np.errstate(invalid="ignore"):
         return np.asarray(drawn[:, 0] / drawn[:, 1])
@@ -113,7 +115,7 @@ def label_share(
 def _draw(
     rows: NDArray[np.int64],
     weight: NDArray[np.float64],
-    distinct: Sequence[object] | None,
+    distinct: Sequence[object],
     n: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
@@ -123,9 +125,8 @@ def _draw(
     chosen: list[int] = []
     seen: set[object] = set()
     for row in order:
-        name = int(row) if distinct is None else distinct[row]
-        if name not in seen:
-            seen.add(name)
+        if distinct[row] not in seen:
+            seen.add(distinct[row])
             chosen.append(int(row))
         if len(chosen) == n:
             break

@@ -5,16 +5,19 @@ ArviZ; swap rates and round trips of a tempered ladder as in Syed et al. (2022).
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from arviz_stats.base.array import array_stats
 from numpy.typing import NDArray
 
 from provlab.errors import ProvlabError
+from provlab.modeldiff.sampler import Samples
 
-if TYPE_CHECKING:
-    from provlab.modeldiff.sampler import Samples
+_MOST_RHAT = 1.05  # of the NLL at any temperature
+_LEAST_ESS = 100.0  # effective draws at any temperature, all chains together
+_LEAST_SWAP_RATE = 0.05  # mean acceptance of swaps between neighbours
+_LEAST_ACCEPTANCE = 0.005  # over all moves, at any temperature
+_LEAST_ROUND_TRIPS = 1.0  # journeys through the ladder and back, mean over chains
 
 
 class NotConverged(ProvlabError):
@@ -22,43 +25,21 @@ class NotConverged(ProvlabError):
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnostics:
-    """How well chains moved.
+class Convergence:
+    """How well the chains mixed, and whether that is enough.
 
     Attributes
     ----------
-    acceptance
-        ``(temperature, move)`` share of proposals accepted, NaN where none was made.
-    swap_rate
-        ``(temperature - 1,)`` mean acceptance probability between neighbouring levels.
-    round_trips
-        ``(chain,)`` journeys from the hottest level to the coldest and back.
     ess
         ``(temperature,)`` effective number of draws of the NLL, bulk, over all chains.
     rhat
         ``(temperature,)`` R-hat of the NLL over chains, rank-normalised and split. NaN for a single short chain.
-    outlier
-        ``(temperature,)`` the chain whose mean NLL lies furthest from the others.
-    """
-
-    acceptance: NDArray[np.float64]
-    swap_rate: NDArray[np.float64]
-    round_trips: NDArray[np.int64]
-    ess: NDArray[np.float64]
-    rhat: NDArray[np.float64]
-    outlier: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Convergence:
-    """The gate's answer.
-
-    Attributes
-    ----------
     failures
         One line for each criterion that fails, with the remedy; empty if all hold.
     """
 
+    ess: NDArray[np.float64]
+    rhat: NDArray[np.float64]
     failures: tuple[str, ...]
 
     @property
@@ -69,91 +50,55 @@ class Convergence:
     def require(self) -> None:
         """Raise `NotConverged` unless every criterion holds."""
         if self.failures:
-            raise NotConverged("not converged: " + "; ".join(self.failures))
+            raise NotConverged(str(self))
 
     def __str__(self) -> str:
         return "converged" if self.ok else "not converged: " + "; ".join(self.failures)
 
 
-def diagnose(samples: "Samples") -> Diagnostics:
-    """Compute the diagnostics of chains from their draws."""
-    nll = samples.nll
-    attempted = samples.attempted
-    means = nll.mean(axis=2)
-    return Diagnostics(
-        acceptance=np.divide(samples.accepted, attempted, out=np.full(attempted.shape, np.nan), where=attempted > 0),
-        swap_rate=samples.swap_rate,
-        round_trips=samples.round_trips,
-        ess=np.array([_ess(level) for level in nll]),
-        rhat=np.array([_rhat(level) for level in nll]),
-        outlier=np.abs(means - np.median(means, axis=1, keepdims=True)).argmax(axis=1),
-    )
-
-
-def converged(
-    samples: "Samples",
-    *,
-    max_rhat: float = 1.05,
-    min_ess: float = 100.0,
-    min_swap_rate: float = 0.05,
-    min_acceptance: float = 0.005,
-    min_round_trips: float = 1.0,
-) -> Convergence:
-    """Judge whether the chains may be used.
-
-    Parameters
-    ----------
-    samples
-        Of `sampler.replica_exchange`.
-    max_rhat
-        Largest R-hat of the NLL at any temperature.
-    min_ess
-        Fewest effective draws at any temperature, all chains together.
-    min_swap_rate
-        Least mean acceptance of swaps between neighbours.
-    min_acceptance
-        Least acceptance, over all moves, at any temperature.
-    min_round_trips
-        Fewest journeys through the ladder and back, mean over chains.
+def converged(samples: Samples) -> Convergence:
+    """Judge whether the chains of `sampler.replica_exchange` may be used.
 
     Returns
     -------
     Convergence
         With `require()`, which raises `NotConverged`.
     """
-    found = samples.diagnostics
+    ess, rhat = (np.array([measure(level) for level in samples.nll]) for measure in (_ess, _rhat))
     hot = [f"{value:.3g}" for value in samples.temperatures]
     failures = []
-    for k in np.flatnonzero(found.swap_rate < min_swap_rate):
+    for k in np.flatnonzero(samples.swap_rate < _LEAST_SWAP_RATE):
         failures.append(
-            f"levels {hot[k]} and {hot[k + 1]} swap in {found.swap_rate[k]:.1%} of tries "
-            f"({min_swap_rate:.0%} is needed): add a temperature between, such as "
+            f"levels {hot[k]} and {hot[k + 1]} swap in {samples.swap_rate[k]:.1%} of tries "
+            f"({_LEAST_SWAP_RATE:.0%} is needed): add a temperature between, such as "
             f"{between(samples.temperatures[k], samples.temperatures[k + 1]):.3g}"
         )
     tried = samples.attempted.sum(axis=1)
-    for k in np.flatnonzero((tried > 0) & (samples.accepted.sum(axis=1) < min_acceptance * tried)):
+    for k in np.flatnonzero((tried > 0) & (samples.accepted.sum(axis=1) < _LEAST_ACCEPTANCE * tried)):
         failures.append(
             f"temperature {hot[k]} accepts {samples.accepted[k].sum() / tried[k]:.2%} of its moves "
-            f"({min_acceptance:.1%} is needed): use smaller or informed moves, or leave that temperature out"
+            f"({_LEAST_ACCEPTANCE:.1%} is needed): use smaller or informed moves, or leave that temperature out"
         )
-    worst = int(np.nanargmax(np.where(np.isnan(found.rhat), np.inf, found.rhat)))
-    if not found.rhat[worst] <= max_rhat:
+    worst = int(np.nanargmax(np.where(np.isnan(rhat), np.inf, rhat)))
+    if not rhat[worst] <= _MOST_RHAT:
+        means = samples.nll[worst].mean(axis=1)  # (chain,)
+        outlier = np.abs(means - np.median(means)).argmax()
         failures.append(
-            f"R-hat is {found.rhat[worst]:.2f} at temperature {hot[worst]} (at most {max_rhat:g}; chain "
-            f"{found.outlier[worst]} stands furthest out): run more steps"
+            f"R-hat is {rhat[worst]:.2f} at temperature {hot[worst]} (at most {_MOST_RHAT:g}; chain "
+            f"{outlier} stands furthest out): run more steps"
         )
-    least = int(np.argmin(found.ess))
-    if not found.ess[least] >= min_ess:
+    least = int(np.argmin(ess))
+    if not ess[least] >= _LEAST_ESS:
         failures.append(
-            f"temperature {hot[least]} has {found.ess[least]:.0f} effective draws ({min_ess:.0f} are needed): run more "
+            f"temperature {hot[least]} has {ess[least]:.0f} effective draws ({_LEAST_ESS:.0f} are needed): run more "
             f"steps or chains"
         )
-    if len(hot) > 1 and found.round_trips.mean() < min_round_trips:
+    if len(hot) > 1 and samples.round_trips.mean() < _LEAST_ROUND_TRIPS:
         failures.append(
-            f"a chain went through the ladder and back {found.round_trips.mean():.1f} times ({min_round_trips:g} are "
-            "needed): run more steps, or lay the ladder anew with tune_ladder"
+            f"a chain went through the ladder and back {samples.round_trips.mean():.1f} times ({_LEAST_ROUND_TRIPS:g} "
+            "are needed): run more steps, or lay the ladder anew with tune_ladder"
         )
-    return Convergence(tuple(failures))
+    return Convergence(ess, rhat, tuple(failures))
 
 
 def between(hotter: float, colder: float) -> float:

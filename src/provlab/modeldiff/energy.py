@@ -36,7 +36,7 @@ class Energy:
         self.evaluations = 0
         self._skip: int | None = None
         if informed and not isinstance(nll, HasConditionals):
-            raise InputError("an informed move needs an nll that has .conditionals; make one with nll.of(model)")
+            raise InputError("an informed move needs an nll that has .conditionals; make one with sequence_nll(model)")
         self.informed = informed
 
     def __call__(self, tokens: Tokens) -> tuple[NDArray[np.float64], NDArray[np.float32] | None]:

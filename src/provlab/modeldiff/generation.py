@@ -12,75 +12,52 @@ lower losses; all draws together are weighted by the mixture they came from (the
 importance sampling, Veach and Guibas 1995).
 
 This is no part of the paper, which has Markov chains only. It needs no convergence and shares nothing with a chain but
-the model, so that each can be held against the other.
+the model, so that each checks the other.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from provlab.errors import InputError
+from provlab.kept import Arrays
 from provlab.modeldiff.nll import SequenceNll
-from provlab.modeldiff.representative import bin_of, checked_edges
+from provlab.modeldiff.representative import Draws
 
 _AT_ONCE = 512  # sequences written side by side: with a cache of keys and values more at once gains little
 
 
-@dataclass(frozen=True)
-class Generated:
-    """Sequences that a model wrote.
+def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], seed: int) -> Arrays:
+    """Let a model write one chain of about `n` sequences, a like number at each temper.
 
-    Attributes
+    Parameters
     ----------
-    tokens
-        ``(n, length)`` token ids.
     nll
-        ``(n,)`` mean token NLL (nats) under the model, by the convention of its `SequenceNll`.
-    log_weight
-        ``(n,)``: log of 1 / (n q(x)), q the mixture of all temperatures. The weights of the draws with some
-        property sum to the number of inputs that have it, in expectation.
-    temper
-        ``(n,)`` exponent under which each was written: 1 is the model's own distribution, above is colder.
-    chain
-        ``(n,)`` independent groups of equal make, for intervals.
+        The model, with its convention: without a start token the first token is uniform.
+    n, length
+        Sequences, rounded up to as many of each temper, and tokens in each.
+    tempers
+        Exponents of the model's conditional distributions, normalised at each position: 1 is the model's own, above is
+        colder. One must be at most 1, so that no part of the space is left out but by chance.
+    seed
+        Of the draws.
+
+    Returns
+    -------
+    dict of ndarray
+        ``tokens`` ``(n, length)``, ``nll`` ``(n,)``, the mean token NLL (nats), and ``log_q`` ``(n,)``, the log
+        probability under the mixture of tempers; `join` weighs those of several chains together.
+
+    Raises
+    ------
+    InputError
+        A parameter is out of range, or `length` exceeds the model's context.
     """
-
-    tokens: NDArray[np.int64]
-    nll: NDArray[np.float64]
-    log_weight: NDArray[np.float64]
-    temper: NDArray[np.float64]
-    chain: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.nll)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What one chain wrote: the draws of all tempers, which `join` weighs together with those of other chains.
-
-    Attributes
-    ----------
-    tokens, nll, temper
-        As in `Generated`.
-    log_q
-        ``(n,)`` log probability under the mixture of tempers.
-    """
-
-    tokens: NDArray[np.int64]
-    nll: NDArray[np.float64]
-    log_q: NDArray[np.float64]
-    temper: NDArray[np.float64]
-
-
-def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float] = (1.0,), seed: int = 0) -> Batch:
-    """Let a model write one chain of `n` sequences; arguments as of `generate`, `n` rounded up to whole tempers."""
     exponents = np.array(sorted(set(map(float, tempers))))
     if not len(exponents) or not (exponents > 0).all() or exponents[0] > 1:
         raise InputError(f"tempers must be positive and the least of them at most 1, not {list(tempers)}")
@@ -96,51 +73,16 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float] = (
     ]
     tokens, losses, log_q = (np.concatenate(part) for part in zip(*parts, strict=True))
     # every temper wrote a like number, so the mixture is their plain mean
-    return Batch(tokens, losses, logsumexp(log_q, axis=1) - math.log(len(exponents)), exponents[temper])
+    return {"tokens": tokens, "nll": losses, "log_q": logsumexp(log_q, axis=1) - math.log(len(exponents))}
 
 
-def join(batches: Sequence[Batch]) -> Generated:
-    """Weigh the draws of several chains of one model together."""
-    if len(batches) < 2 or len({len(batch.nll) for batch in batches}) > 1:
+def join(chains: Sequence[Arrays]) -> Draws:
+    """Weigh what several chains of one model wrote: each draw stands for 1 / (n q(x)) inputs, n of all chains."""
+    if len(chains) < 2 or len({len(chain["nll"]) for chain in chains}) > 1:
         raise InputError("join needs two or more chains of equally many draws")
-    tokens, nll, log_q, temper = (
-        np.concatenate([getattr(batch, name) for batch in batches]) for name in ("tokens", "nll", "log_q", "temper")
-    )
-    chain = np.repeat(np.arange(len(batches)), len(batches[0].nll))
-    return Generated(tokens, nll, -log_q - math.log(len(nll)), temper, chain)
-
-
-def generate(
-    nll: SequenceNll,
-    n: int,
-    length: int,
-    *,
-    tempers: Sequence[float] = (1.0,),
-    n_chains: int = 20,
-    seed: int = 0,
-) -> Generated:
-    """Let a model write about `n` sequences, a like number at each temper.
-
-    Parameters
-    ----------
-    nll
-        The model, with its convention: without a start token the first token is uniform.
-    n, length
-        Sequences, and tokens in each. `n` is rounded up so that each chain has as many of each temper.
-    tempers
-        Exponents of the model's conditional distributions, normalised at each position; one must be at most 1, so
-        that no part of the space is left out but by chance.
-    n_chains
-        Groups of draws for intervals, each from a seed of its own.
-    seed
-        Of the draws.
-
-    Raises
-    ------
-    InputError
-        A parameter is out of range, or `length` exceeds the model's context.
-    """
-    return join([write(nll, -(-n // n_chains), length, tempers=tempers, seed=s) for s in chain_seeds(seed, n_chains)])
+    tokens, nll, log_q = (np.concatenate([chain[name] for chain in chains]) for name in ("tokens", "nll", "log_q"))
+    chain = np.repeat(np.arange(len(chains)), len(chains[0]["nll"]))
+    return Draws(tokens, nll, -log_q - math.log(len(nll)), chain, len(chains))
 
 
 def chain_seeds(seed: int, n_chains: int) -> list[int]:
@@ -173,7 +115,7 @@ def _write(
     for position in range(first, length):
         out = nll.network(input_ids=read.to(device), past_key_values=past, use_cache=True)
         past = out.past_key_values
-        logits = out.logits[:, -1, : nll.vocabulary].float().cpu()
+        logits = out.logits[:, -1, : nll.vocabulary].float().cpu()  # (n, vocabulary)
         tempered = torch.log_softmax(logits[:, None, :] * power[None, :, None], dim=-1)  # (n, exponents, vocabulary)
         probabilities = tempered[torch.arange(n), own].exp()
         read = torch.multinomial(probabilities, 1, generator=generator)
@@ -182,61 +124,3 @@ def _write(
         log_p += torch.log_softmax(logits, dim=-1).gather(1, read).squeeze(1).double()
     nll.evaluations += n
     return tokens.numpy(), (-log_p / (length - first)).numpy(), log_q.numpy()
-
-
-@dataclass(frozen=True)
-class Density:
-    """How many inputs of the whole space a model gives a loss in each bin: its density of states.
-
-    Attributes
-    ----------
-    edges
-        ``(k + 1,)`` of NLL (nats a token).
-    log10_count, log10_low, log10_high
-        ``(k,)`` inputs in the bin, and the interval by bootstrap over chains; -inf where none was met.
-    n
-        ``(k,)`` draws behind each.
-    """
-
-    edges: NDArray[np.float64]
-    log10_count: NDArray[np.float64]
-    log10_low: NDArray[np.float64]
-    log10_high: NDArray[np.float64]
-    n: NDArray[np.int64]
-
-
-def density_of_states(
-    drawn: Generated, edges: ArrayLike, *, level: float = 0.95, n_resamples: int = 500, seed: int = 0
-) -> Density:
-    """Count the inputs of the whole space in bins of loss.
-
-    Parameters
-    ----------
-    drawn
-        Of one model.
-    edges
-        ``(k + 1,)`` of NLL.
-    level, n_resamples, seed
-        Of the interval by bootstrap over chains.
-    """
-    edges = checked_edges(edges)
-    place = bin_of(drawn.nll, edges)
-    k, n_chains = len(edges) - 1, int(drawn.chain.max()) + 1
-    log_sums = np.full((n_chains, k), -np.inf)
-    for bin_ in range(k):
-        for one in range(n_chains):
-            rows = (place == bin_) & (drawn.chain == one)
-            if rows.any():
-                log_sums[one, bin_] = logsumexp(drawn.log_weight[rows])
-    drawn_chains = np.random.default_rng(seed).integers(n_chains, size=(n_resamples, n_chains))
-    resampled = logsumexp(log_sums[drawn_chains], axis=1) / math.log(10)
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=0, method="nearest")
-    count = logsumexp(log_sums, axis=0) / math.log(10)
-    return Density(edges, count, low, high, np.bincount(place[place >= 0], minlength=k))
-
-
-def log10_number(drawn: Generated, where: NDArray[np.bool_]) -> float:
-    """Return the log10 of the number of inputs of the whole space for which `where` (``(n,)`` over draws) holds."""
-    if not where.any():
-        return -math.inf
-    return float(logsumexp(drawn.log_weight[where]) / math.log(10))

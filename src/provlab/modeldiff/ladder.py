@@ -22,6 +22,10 @@ from provlab.modeldiff.sampler import Samples, replica_exchange
 
 _FIRST = 8  # levels of the first ladder
 _LEAST = 1e-3  # a rejection rate below this is not told from zero by a pilot run
+_SWAP_RATE = 0.3  # mean acceptance of swaps to aim at
+_ROUNDS = 4  # pilot runs, each of which begins where the last one ended
+_CHAINS, _STEPS = 8, 200  # of each pilot run; the first half of its steps is left out
+_MOST_LEVELS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,122 +35,82 @@ class Ladder:
     Attributes
     ----------
     temperatures
-        ``(level,)`` hottest first.
+        ``(level,)`` hottest first, infinity.
     swap_rate
         The rate expected between any two neighbours.
     barrier
         Sum of the rejection rates from end to end: with N levels, a round trip takes about ``2 + 2 barrier`` steps
         for each sequence in the best case, divided among N.
-    evaluations
-        Sequences that the pilots sent to the model.
     """
 
     temperatures: NDArray[np.float64]
     swap_rate: float
     barrier: float
-    evaluations: int
 
 
-def tune_ladder(
-    nll: Nll,
-    *,
-    vocabulary: int,
-    length: int,
-    coldest: float,
-    hottest: float = math.inf,
-    swap_rate: float = 0.3,
-    moves: Move | Mixture | None = None,
-    n_chains: int = 8,
-    n_steps: int = 200,
-    rounds: int = 4,
-    max_levels: int = 40,
-    seed: int,
-    progress: bool | str = False,
-) -> Ladder:
-    """Lay a ladder between two temperatures such that neighbours swap at least as often as asked.
+def tune_ladder(nll: Nll, *, vocabulary: int, length: int, coldest: float, moves: Move | Mixture, seed: int) -> Ladder:
+    """Lay a ladder from infinity down to a temperature such that neighbours swap in three of ten tries at least.
 
     Parameters
     ----------
-    nll, vocabulary, length, moves, n_chains
+    nll, vocabulary, length, moves
         As for `sampler.replica_exchange`.
-    coldest, hottest
-        The ends, kept as they are.
-    swap_rate
-        Mean acceptance of swaps to aim at.
-    n_steps
-        Steps of each pilot run; the first half is left out.
-    rounds
-        Pilot runs. Each begins where the last one ended.
-    max_levels
-        Most temperatures.
+    coldest
+        The last temperature, kept as it is.
     seed
         Everything random follows from it.
-    progress
-        Show bars.
 
     Raises
     ------
     NotConverged
-        The rate needs more than `max_levels` temperatures.
+        The rate needs more than 40 temperatures.
     InputError
-        A parameter does not fit.
+        `coldest` is not above 0.
     """
-    if not 0 < coldest < hottest:
-        raise InputError(f"coldest must lie between 0 and hottest = {hottest:g}, not {coldest:g}")
-    if not 0 < swap_rate < 1:
-        raise InputError(f"swap_rate must lie between 0 and 1, not {swap_rate:g}")
-    if rounds < 1 or n_steps < 4:
-        raise InputError(f"rounds must be at least 1 and n_steps at least 4, not {rounds} and {n_steps}")
-    betas = _first(nll, vocabulary, length, coldest, hottest, seed)
-    start, evaluations = None, 0
-    for k in range(rounds):
+    if not 0 < coldest < math.inf:
+        raise InputError(f"coldest must lie between 0 and infinity, not {coldest:g}")
+    betas = _first(nll, vocabulary, length, coldest, seed)
+    start = None
+    for k in range(_ROUNDS):
         pilot = replica_exchange(
             nll,
             vocabulary=vocabulary,
             length=length,
-            temperatures=_temperatures(betas, hottest, coldest),
-            n_chains=n_chains,
-            n_steps=n_steps,
-            burn_in=n_steps // 2,
+            temperatures=_temperatures(betas, coldest),
+            n_chains=_CHAINS,
+            n_steps=_STEPS,
+            burn_in=_STEPS // 2,
             moves=moves,
             seed=seed + k,
             start=start,
-            progress=f"pilot run {k + 1} of {rounds}" if progress else False,
         )
-        evaluations += pilot.evaluations
+        # the barrier from the hottest level to each, (levels,)
         reached = np.concatenate([[0.0], np.cumsum(np.maximum(1 - pilot.swap_rate, _LEAST))])
-        levels = max(2, math.ceil(reached[-1] / (1 - swap_rate)) + 1)
-        if levels > max_levels:
+        levels = max(2, math.ceil(reached[-1] / (1 - _SWAP_RATE)) + 1)
+        if levels > _MOST_LEVELS:
             raise NotConverged(
-                f"not converged: {levels} temperatures between {hottest:g} and {coldest:g} are needed for a swap rate "
-                f"of {swap_rate:g}, and max_levels is {max_levels}; take a higher coldest temperature or a lower rate"
+                f"not converged: {levels} temperatures down to {coldest:g} are needed for a swap rate of "
+                f"{_SWAP_RATE:g}, and at most {_MOST_LEVELS} are laid; take a higher coldest temperature"
             )
         old = betas
         # piecewise cubic and monotone: as smooth as the barrier, and never out of order
         betas = PchipInterpolator(reached, old)(np.linspace(0, reached[-1], levels))
         start = _carried(pilot, old, betas)
-    return Ladder(
-        _temperatures(betas, hottest, coldest),
-        float(1 - reached[-1] / (levels - 1)),
-        float(reached[-1]),
-        evaluations,
-    )
+    return Ladder(_temperatures(betas, coldest), float(1 - reached[-1] / (levels - 1)), float(reached[-1]))
 
 
-def _first(nll: Nll, vocabulary: int, length: int, coldest: float, hottest: float, seed: int) -> NDArray[np.float64]:
-    """Inverse temperatures of a geometric ladder; from infinity, the first step is one spread of the NLL."""
-    if math.isfinite(hottest):
-        return np.geomspace(1 / hottest, 1 / coldest, _FIRST)
+def _first(nll: Nll, vocabulary: int, length: int, coldest: float, seed: int) -> NDArray[np.float64]:
+    """Inverse temperatures of a geometric ladder below infinity, whose first step is one spread of the NLL."""
     uniform = np.random.default_rng([seed, 2]).integers(vocabulary, size=(256, length))
     spread = float(np.std(nll(uniform)))
     warm = max(spread, 2 * coldest)
     return np.concatenate([[0.0], np.geomspace(1 / warm, 1 / coldest, _FIRST - 1)])
 
 
-def _temperatures(betas: NDArray[np.float64], hottest: float, coldest: float) -> NDArray[np.float64]:
+def _temperatures(betas: NDArray[np.float64], coldest: float) -> NDArray[np.float64]:
     with np.errstate(divide="ignore"):
         temperatures = 1 / betas
-    temperatures[0], temperatures[-1] = hottest, coldest  # exactly as asked
+    temperatures[0], temperatures[-1] = math.inf, coldest  # exactly, whatever the interpolation rounded
     return np.asarray(temperatures)
 
 

@@ -1,7 +1,6 @@
 """The multistate Bennett acceptance ratio (Shirts and Chodera 2008) for draws at several temperatures, on arrays.
 
-Pymbar solves the equations on draws that are nearly independent; a few steps of Newton's method then take in all draws,
-and leave what a bootstrap over chains needs: each chain's part in the equations and in their derivative.
+Pymbar solves the equations on draws that are nearly independent; a few steps of Newton's method then take in all draws.
 """
 
 import logging
@@ -14,6 +13,7 @@ from scipy.special import logsumexp
 
 _NEWTON_STEPS = 50
 _SOLVED = 1e-9  # largest relative error left in the equations
+_MOST_SOLVED = 20_000  # draws given to pymbar, an even choice from each level; all take part in the last steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +26,6 @@ class Weights:
         ``(level,)``, 0 at the first level.
     log_weight
         ``(n,)``: log weights of the draws under the first level's law; they sum to 1.
-    share
-        ``(n, level)``: which levels would have drawn each, rows sum to 1.
-    score
-        ``(chain, level)``: what each chain contributes to the equations, which sum to 0 over chains.
-    information
-        ``(chain, level, level)``: what it contributes to their derivative by minus the free energies.
     overlap
         ``(level - 1,)`` of each level with the next one: the integral of p q / (p + q), from 0 to 1/2. That is the
         off-diagonal of the overlap matrix of two levels with equally many draws (Klimovich, Shirts and Mobley 2015);
@@ -42,17 +36,16 @@ class Weights:
 
     free_energies: NDArray[np.float64]
     log_weight: NDArray[np.float64]
-    share: NDArray[np.float64]
-    score: NDArray[np.float64]
-    information: NDArray[np.float64]
     overlap: NDArray[np.float64]
     solved: bool
 
 
-def solve(
-    energies: NDArray[np.float64], betas: NDArray[np.float64], inefficiency: NDArray[np.float64], most: int
-) -> Weights:
+def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficiency: NDArray[np.float64]) -> Weights:
     """Solve the equations.
+
+    Level k has the law exp(-beta_k E) / Z_k and n_k effective draws; with f_k = -log Z_k, a draw of energy E belongs
+    to level k with the share s_k(E) = n_k exp(f_k - beta_k E) / sum_l n_l exp(f_l - beta_l E), and the equations say
+    that the shares of level k sum to n_k over all draws. That fixes f up to a constant, which f_0 = 0 takes away.
 
     Parameters
     ----------
@@ -62,34 +55,33 @@ def solve(
         ``(level,)`` inverse temperatures.
     inefficiency
         ``(level,)`` statistical inefficiency g: a level's draws count as its number of draws divided by g.
-    most
-        Most draws given to pymbar.
     """
     levels, chains, draws = energies.shape
-    flat = energies.reshape(-1)
-    chain = np.tile(np.repeat(np.arange(chains), draws), levels)
-    multiplicity = np.repeat(1.0 / inefficiency, chains * draws)
-    n = chains * draws / inefficiency
-    free = _by_pymbar(energies, betas, inefficiency, most)
+    flat = energies.reshape(-1)  # (n,)
+    chain = np.tile(np.repeat(np.arange(chains), draws), levels)  # (n,)
+    multiplicity = np.repeat(1.0 / inefficiency, chains * draws)  # (n,) effective draws that each draw counts for
+    n = chains * draws / inefficiency  # (level,)
+    free = _by_pymbar(energies, betas, inefficiency)
     solved = False
     for _ in range(_NEWTON_STEPS):
-        log_share = np.log(n) + free - betas * flat[:, None]
+        log_share = np.log(n) + free - betas * flat[:, None]  # (n, level), not yet normalised
+        # the mixture of all levels' laws at each draw is the denominator, and its inverse the weight of the draw
         log_weight = -logsumexp(log_share, axis=1)
-        share = np.exp(log_share + log_weight[:, None])
-        score, information = _equations(share, multiplicity, chain, n / chains, chains)
-        total = score.sum(axis=0)
-        solved = bool(np.abs(total / n).max() < _SOLVED)
+        share = np.exp(log_share + log_weight[:, None])  # (n, level), rows sum to 1
+        residual, derivative = _equations(share, multiplicity, chain, n / chains)
+        solved = bool(np.abs(residual / n).max() < _SOLVED)
         if solved:
             break
-        free[1:] += np.linalg.lstsq(information.sum(axis=0)[1:, 1:], total[1:], rcond=None)[0]
+        # f_0 stays 0; levels that hardly overlap make the derivative nearly singular, hence least squares
+        free[1:] += np.linalg.lstsq(derivative[1:, 1:], residual[1:], rcond=None)[0]
     log_weight += np.log(multiplicity)
     log_weight -= logsumexp(log_weight)
     overlap = _overlap(flat, share * multiplicity[:, None] / n, free, betas)
-    return Weights(free, log_weight, share, score, information, overlap, solved)
+    return Weights(free, log_weight, overlap, solved)
 
 
 def _by_pymbar(
-    energies: NDArray[np.float64], betas: NDArray[np.float64], inefficiency: NDArray[np.float64], most: int
+    energies: NDArray[np.float64], betas: NDArray[np.float64], inefficiency: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Free energies by pymbar, from draws far enough apart to be nearly independent."""
     logger = logging.getLogger("pymbar")
@@ -98,7 +90,7 @@ def _by_pymbar(
     from pymbar import MBAR  # type: ignore[import-untyped]
 
     _, chains, draws = energies.shape
-    budget = max(1, most // (len(inefficiency) * chains))
+    budget = max(1, _MOST_SOLVED // (len(inefficiency) * chains))
     picked = []
     for level, g in zip(energies, inefficiency, strict=True):
         kept = int(np.clip(np.round(draws / g), 1, min(draws, budget)))
@@ -131,28 +123,31 @@ def _equations(
     multiplicity: NDArray[np.float64],
     chain: NDArray[np.int64],
     expected: NDArray[np.float64],
-    chains: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what each chain contributes to the MBAR equations and to their derivative.
+    """Return how far the equations are from holding, ``(level,)``, and their derivative, ``(level, level)``.
 
-    The equations say that the draws' shares of level k sum to n_k. Returns ``(chain, level)`` n_k minus that sum, and
-    ``(chain, level, level)`` its derivative by minus the free energies.
+    The residual is n_k minus the sum of the draws' shares s_k, and its derivative by minus the free energies the sum of
+    diag(s) - s s'. Both are added up chain by chain (`expected` is n_k of one chain), so that what is held besides
+    `share` is of one chain's size.
     """
-    score = np.empty((chains, share.shape[1]))
-    information = np.empty((chains, share.shape[1], share.shape[1]))
-    for c in range(chains):
+    levels = share.shape[1]
+    residual, derivative = np.zeros(levels), np.zeros((levels, levels))
+    for c in range(chain.max() + 1):
         rows = chain == c
         of_chain, weights = share[rows], multiplicity[rows]
         summed = weights @ of_chain
-        score[c] = expected - summed
-        information[c] = np.diag(summed) - (of_chain * weights[:, None]).T @ of_chain
-    return score, information
+        residual += expected - summed
+        derivative += np.diag(summed) - (of_chain * weights[:, None]).T @ of_chain
+    return residual, derivative
 
 
 def _overlap(
     nll: NDArray[np.float64], weight: NDArray[np.float64], free: NDArray[np.float64], betas: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Overlap of neighbouring levels; `weight` ``(n, level)`` averages over a level's law, columns sum to 1."""
+    """Overlap of neighbouring levels; `weight` ``(n, level)`` averages over a level's law, columns sum to 1.
+
+    The integral of p q / (p + q) is the mean over p of 1 / (1 + p / q), and p / q = exp(f_p - f_q - (b_p - b_q) E).
+    """
     with np.errstate(over="ignore"):  # where a draw is impossible at the next level, that is what exp says
         return np.array(
             [

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import InputError
+from provlab.modeldiff.energy import Tokens
 
-Tokens = NDArray[np.integer[Any]]
 #: Given row numbers and one position for each, ``(n,)``, the log probability of every token there, ``(n, vocabulary)``.
 LeftContext = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.floating[Any]]]
 
@@ -73,7 +73,7 @@ class Move(Protocol):
 class SingleSite:
     """Replace the token at one position by another, both chosen uniformly."""
 
-    name: str = "single site"
+    name: str = field(default="single site", init=False)
     informed: bool = field(default=False, init=False)
     reaches_all: bool = field(default=True, init=False)
 
@@ -113,7 +113,7 @@ class MultiSite:
 
 @dataclass(frozen=True)
 class SumPreserving:
-    """Redraw `sites` tokens so that their sum, modulo `modulus` if that is given, stays what it was.
+    """Redraw `sites` tokens so that their sum modulo `modulus` stays what it was.
 
     The new tokens are drawn uniformly from all others with that sum: a symmetric move inside one class of sequences.
     In a space where a model likes one class best, such as digits that sum to a multiple of 30, it goes from one likely
@@ -124,19 +124,19 @@ class SumPreserving:
     sites
         Positions redrawn, at least 2. With all of them the proposal is uniform over the class.
     modulus
-        None keeps the sum itself.
+        At least 2.
     """
 
-    sites: int = 2
-    modulus: int | None = None
+    sites: int
+    modulus: int
     informed: bool = field(default=False, init=False)
     reaches_all: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         if self.sites < 2:
             raise InputError(f"sites must be at least 2 to keep a sum, not {self.sites}")
-        if self.modulus is not None and self.modulus < 2:
-            raise InputError(f"modulus must be at least 2 or None, not {self.modulus}")
+        if self.modulus < 2:
+            raise InputError(f"modulus must be at least 2, not {self.modulus}")
 
     @property
     def name(self) -> str:
@@ -147,7 +147,7 @@ class SumPreserving:
         self, tokens: Tokens, *, vocabulary: int, rng: np.random.Generator, left_context: LeftContext | None = None
     ) -> Proposal:
         """Draw; see `Move`."""
-        where = _sites(tokens, self.sites, rng)
+        where = _sites(tokens, self.sites, rng)  # (n, sites)
         old = np.take_along_axis(tokens, where, axis=1).astype(np.int64)
         new = self._redrawn(old, vocabulary, rng)
         result = tokens.copy()
@@ -185,7 +185,7 @@ class Conditional:
 
     uniform: float = 0.3
     temper: float = 0.7
-    name: str = "conditional"
+    name: str = field(default="conditional", init=False)
     informed: bool = field(default=True, init=False)
     reaches_all: bool = field(default=True, init=False)
 
@@ -200,12 +200,15 @@ class Conditional:
     ) -> Proposal:
         """Draw; see `Move`."""
         if left_context is None:
-            raise InputError("the conditional move needs an nll that has .conditionals; make one with nll.of(model)")
+            raise InputError(
+                "the conditional move needs an nll that has .conditionals; make one with sequence_nll(model)"
+            )
         n, length = tokens.shape
         rows = np.arange(n)
         site = rng.integers(length, size=(n,))
         old = tokens[rows, site].astype(np.int64)
-        mixed = self._mixture(np.asarray(left_context(rows, site), dtype=np.float64))
+        mixed = self._mixture(np.asarray(left_context(rows, site), dtype=np.float64))  # m, (n, vocabulary)
+        # m without the present token, drawn from by inverting its cumulative sum
         without = mixed.copy()
         without[rows, old] = 0.0
         reached = np.cumsum(without, axis=1)
@@ -214,6 +217,7 @@ class Conditional:
         new = np.minimum(new, vocabulary - 1)
         # rounding at the very end of a row could name the present token or one past the end: then nothing is proposed
         new = np.where(without[rows, new] > 0, new, old)
+        # m(y) and m(x): the present token is left out of both draws, hence the factors 1 - m
         forth, back = mixed[rows, new], mixed[rows, old]
         log_hastings = np.log(back) + np.log1p(-back) - np.log(forth) - np.log1p(-forth)
         result = tokens.copy()
@@ -326,7 +330,7 @@ class _Tuples:
 
 
 @lru_cache(maxsize=8)
-def _tuples(sites: int, vocabulary: int, modulus: int | None) -> _Tuples:
+def _tuples(sites: int, vocabulary: int, modulus: int) -> _Tuples:
     if vocabulary**sites > _TABLE:
         raise InputError(
             f"{sites} sites of {vocabulary} tokens are {vocabulary**sites:,} tuples; SumPreserving lists at most "
@@ -334,9 +338,9 @@ def _tuples(sites: int, vocabulary: int, modulus: int | None) -> _Tuples:
         )
     powers = vocabulary ** np.arange(sites - 1, -1, -1)
     codes = np.arange(vocabulary**sites)
-    tuples = codes[:, None] // powers % vocabulary
+    tuples = codes[:, None] // powers % vocabulary  # (vocabulary ** sites, sites): the digits of each code
     total = tuples.sum(axis=1)
-    kind = total if modulus is None else total % modulus
+    kind = total % modulus
     order = np.argsort(kind, kind="stable")
     count = np.bincount(kind)
     start = np.concatenate([[0], np.cumsum(count)[:-1]])

@@ -15,19 +15,18 @@ import torch
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InputError, InvalidWeightsError, NotComparableError
+from provlab.modeldiff.energy import Tokens
 from provlab.models.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_LOGITS = 1 << 24  # at most so many logits at a time by default: 64 MB in float32
+_LOGITS = 1 << 24  # at most so many logits at a time: 64 MB in float32
 _TOKENS = 1 << 14  # and so many tokens: on a CPU more at a time gains nothing and leaves the caches
-
-Tokens = NDArray[np.integer[Any]]
 
 
 class SequenceNll:
-    """The NLL of token sequences under one model. Make one with `of`.
+    """The NLL of token sequences under one model. Make one with `sequence_nll`.
 
     Attributes
     ----------
@@ -43,9 +42,7 @@ class SequenceNll:
         The model's label, and the model itself in evaluation mode.
     """
 
-    def __init__(
-        self, network: "PreTrainedModel", name: str, *, start_token: int | None, batch_tokens: int | None
-    ) -> None:
+    def __init__(self, network: "PreTrainedModel", name: str, *, start_token: int | None) -> None:
         config = network.config.get_text_config()
         self.name = name
         self.vocabulary = int(config.vocab_size)
@@ -56,9 +53,6 @@ class SequenceNll:
         self.network = network
         if start_token is not None and not 0 <= start_token < self.vocabulary:
             raise InputError(f"start_token must be from 0 to {self.vocabulary - 1} for {name}, not {start_token}")
-        if batch_tokens is not None and batch_tokens < 1:
-            raise InputError(f"batch_tokens must be at least 1, not {batch_tokens}")
-        self._batch_tokens = batch_tokens or min(_TOKENS, max(1, _LOGITS // self.vocabulary))
 
     def __repr__(self) -> str:
         return f"SequenceNll({self.name!r}, start_token={self.start_token})"
@@ -125,7 +119,7 @@ class SequenceNll:
 
     def _batches(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield sequences with the log probabilities that predict their tokens (all but the first, or all)."""
-        at_once = max(1, self._batch_tokens // max(1, ids.shape[1]))
+        at_once = max(1, min(_TOKENS, _LOGITS // self.vocabulary) // max(1, ids.shape[1]))
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
             read = batch
@@ -164,25 +158,19 @@ class SequenceNll:
             raise InvalidWeightsError(f"{self.name}: the NLL is NaN or Inf; its weights are damaged, or need float32")
 
 
-def of(
-    model: "Checkpoint | PreTrainedModel",
-    *,
-    start_token: int | None = None,
-    batch_tokens: int | None = None,
-    device: str | None = None,
+def sequence_nll(
+    model: "Checkpoint | PreTrainedModel", *, start_token: int | None = None, device: str = "cpu"
 ) -> SequenceNll:
-    """Read a model's NLL of token sequences.
+    """Make a model ready to judge token sequences.
 
     Parameters
     ----------
     model
-        A checkpoint of a causal language model, or a model already loaded.
+        A checkpoint of a causal language model, or a model already loaded, which stays where it is.
     start_token
         Id to put before each sequence, so that the first token is predicted too; None for no such token.
-    batch_tokens
-        Most tokens sent through the network at once; bounds the memory. By default at most 64 MB of logits.
     device
-        Where to run; by default where a loaded model is, and "cpu" for a checkpoint.
+        Where to load a checkpoint.
 
     Raises
     ------
@@ -190,16 +178,12 @@ def of(
         The model has no head that predicts tokens, or `start_token` is outside its vocabulary.
     """
     if isinstance(model, Checkpoint):
-        name = model.name
-        network = model.load_model(torch.float32, device or "cpu")
+        name, network = model.name, model.load_model(torch.float32, device)
     else:
-        name = type(model).__name__
-        network = model.eval()
-        if device is not None:
-            torch.nn.Module.to(network, device)
+        name, network = type(model).__name__, model.eval()
     if not network.can_generate():
         raise InputError(f"{name} ({type(network).__name__}) is no causal language model: it predicts no next token")
-    return SequenceNll(network, name, start_token=start_token, batch_tokens=batch_tokens)
+    return SequenceNll(network, name, start_token=start_token)
 
 
 def check_same_tokens(a: Checkpoint, b: Checkpoint) -> None:

@@ -1,68 +1,75 @@
 """The inputs that stand for a model: those whose loss lies in a range Z, weighted so that each counts equally.
 
-`RepresentativeInputs` are what a sampler leaves, `Direction` what the comparison needs of them: the differences
-D = NLL_A - NLL_B of one model's inputs, their weights, and which of them the other model has in Z as well.
+However inputs are drawn, they come as `Draws`: sequences, their loss, and how many inputs of the space each stands for.
+`Direction` is what a comparison needs of those in Z: the differences D = NLL_A - NLL_B of one model's inputs, their
+weights, and which of them the other model has in Z as well.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
-from provlab.modeldiff.bootstrap import chain_counts
+from provlab.modeldiff.bootstrap import LEVEL, chain_counts
 
 Side = Literal["A", "B"]
+_RESAMPLES = 1000  # of the chain bootstrap of a share
 
 
-@dataclass(frozen=True)
-class RepresentativeInputs:
-    """Inputs of one model with NLL in Z, weighted so that each input of the space counts equally.
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Inputs drawn from one model, weighted so that each input of the space counts equally.
 
     Attributes
     ----------
     tokens
-        ``(n, length)`` integer token ids.
-    own, other
-        ``(n,)`` mean token NLL (nats) under the model they were drawn from, and under the other one.
+        ``(n, length)`` integer token ids; a sequence may come more than once.
+    nll
+        ``(n,)`` mean token NLL (nats) under the model they were drawn from.
     log_weight
-        ``(n,)``: log of how many inputs of the space each stands for, up to a common constant.
+        ``(n,)``: log of how many inputs of the space each stands for.
     chain
         ``(n,)``: number of the chain that each was drawn by. Chains are independent of each other, the
         draws of one chain are not: intervals resample chains.
     n_chains
-        How many chains there were, numbered from 0, with those that left no input in Z; by default those seen.
+        How many chains there were, numbered from 0, with those that left no input here.
     counted
         Whether the weights are numbers of inputs, and not numbers up to an unknown factor.
     """
 
-    tokens: NDArray[np.integer]
-    own: NDArray[np.float64]
-    other: NDArray[np.float64]
+    tokens: NDArray[np.integer[Any]]
+    nll: NDArray[np.float64]
     log_weight: NDArray[np.float64]
-    chain: NDArray[np.integer]
-    n_chains: int | None = None
-    counted: bool = False
+    chain: NDArray[np.integer[Any]]
+    n_chains: int
+    counted: bool = True
 
     def __post_init__(self) -> None:
-        n = len(self.own)
+        n = len(self.nll)
         if self.tokens.ndim != 2:
             raise InputError(f"tokens must be (n, length), not {self.tokens.ndim}-dimensional")
-        for name in ("tokens", "other", "log_weight", "chain"):
+        for name in ("tokens", "log_weight", "chain"):
             if len(getattr(self, name)) != n:
                 raise InputError(f"{name} must hold one row for each of the {n} inputs, not {len(getattr(self, name))}")
-        for name in ("own", "other", "log_weight"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise InputError(f"{name} must be finite; an input of infinite loss has no place in a range Z")
-        if self.n_chains is not None and n and not 0 <= self.chain.min() <= self.chain.max() < self.n_chains:
+        for name in ("nll", "log_weight"):
+            _require_finite(name, getattr(self, name))
+        if n and not 0 <= self.chain.min() <= self.chain.max() < self.n_chains:
             raise InputError(f"chain must hold numbers from 0 to {self.n_chains - 1}")
 
     def __len__(self) -> int:
-        return len(self.own)
+        return len(self.nll)
+
+    def within(self, z: tuple[float, float]) -> "Draws":
+        """Keep the draws with NLL in Z, ends included, in their order."""
+        rows = np.flatnonzero(within(self.nll, checked_range(z)))
+        return Draws(
+            self.tokens[rows], self.nll[rows], self.log_weight[rows], self.chain[rows], self.n_chains, self.counted
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Direction:
     """The differences of one model's inputs: what rho_A->B (or rho_B->A) is a histogram of.
 
@@ -71,7 +78,7 @@ class Direction:
     side
         Whose inputs these are.
     difference
-        ``(n,)`` D = NLL_A - NLL_B, in nats a token.
+        ``(n,)`` D = NLL_A - NLL_B, in nats per token.
     weight
         ``(n,)`` positive, up to a common factor the number of inputs that each row stands for.
     common
@@ -84,6 +91,8 @@ class Direction:
         Log of the number of inputs that a weight of 1 stands for; None if that is not known.
     exact
         Whether the rows are all inputs there are, so that nothing is left to chance.
+    draws
+        The draws behind the rows, one each and in their order; None where there are none.
     """
 
     side: Side
@@ -94,6 +103,7 @@ class Direction:
     n_chains: int
     log_unit: float | None = None
     exact: bool = False
+    draws: Draws | None = None
 
     def __post_init__(self) -> None:
         if not len(self.difference):
@@ -103,10 +113,29 @@ class Direction:
         if not (np.isfinite(self.weight).all() and (self.weight >= 0).all() and self.weight.sum() > 0):
             raise InputError("weight must be finite, at least 0, and not 0 everywhere")
 
-    @property
-    def n_effective(self) -> float:
-        """Kish's effective number of rows under the weights, ``(sum w)^2 / sum w^2``: correlation is not counted."""
-        return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+    @classmethod
+    def from_draws(cls, draws: Draws, other: NDArray[np.float64], side: Side, z: tuple[float, float]) -> "Direction":
+        """Differences of a model's draws in Z, given their loss under the other model, ``(n,)``.
+
+        Raises
+        ------
+        InputError
+            A draw's own loss is not in Z, or `other` does not hold one finite loss for each draw.
+        NotComparableError
+            There is no draw.
+        """
+        z = checked_range(z)
+        if len(other) != len(draws):
+            raise InputError(f"other must hold one row for each of the {len(draws)} inputs, not {len(other)}")
+        _require_finite("other", other)
+        if not within(draws.nll, z).all():
+            raise InputError(f"inputs of model {side} must have NLL in Z = [{z[0]:g}, {z[1]:g}]; leave the others out")
+        difference = draws.nll - other if side == "A" else other - draws.nll
+        # weights reach 10^30 and more: they are held relative to the largest, whose log is the unit
+        top = float(draws.log_weight.max(initial=-np.inf))
+        weight = np.exp(draws.log_weight - top)
+        chain, log_unit = draws.chain.astype(np.int64), top if draws.counted else None
+        return cls(side, difference, weight, within(other, z), chain, draws.n_chains, log_unit, draws=draws)
 
     @property
     def log10_number(self) -> float | None:
@@ -130,16 +159,14 @@ class Direction:
         place = np.searchsorted(reached, np.asarray(q, dtype=float) - 1e-12)
         return self.difference[order][np.minimum(place, len(order) - 1)]
 
-    def share_below(
-        self, threshold: float = 0.0, *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0
-    ) -> tuple[float, float, float]:
-        """Return the share of the inputs with D < -threshold, and its interval by chain bootstrap."""
-        sums = self.sums(np.stack([self.difference < -threshold, np.ones(len(self.difference), dtype=bool)], axis=1))
+    def share_below(self, *, seed: int = 0) -> tuple[float, float, float]:
+        """Return the share of the inputs with D < 0, and its 95% interval by chain bootstrap."""
+        sums = self.sums(np.stack([self.difference < 0, np.ones(len(self.difference), dtype=bool)], axis=1))
         share = float(sums[:, 0].sum() / sums[:, 1].sum())
         if self.exact or self.n_chains < 2:
             return share, share, share
-        drawn = chain_counts(self.n_chains, n_resamples, np.random.default_rng(seed)) @ sums
-        tail = (1 - level) / 2
+        drawn = chain_counts(self.n_chains, _RESAMPLES, np.random.default_rng(seed)) @ sums
+        tail = (1 - LEVEL) / 2
         low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [tail, 1 - tail])
         return share, float(low), float(high)
 
@@ -149,26 +176,9 @@ class Direction:
         return np.stack([np.bincount(self.chain, self.weight * column, minlength=n) for column in columns.T], axis=1)
 
 
-def as_direction(inputs: RepresentativeInputs, side: Side, z: tuple[float, float]) -> Direction:
-    """Differences of sampled inputs; rows keep their order, so tokens and D stand side by side.
-
-    Raises
-    ------
-    InputError
-        An input's own loss is not in Z.
-    """
-    z = checked_range(z)
-    if not within(inputs.own, z).all():
-        raise InputError(f"inputs of model {side} must have NLL in Z = [{z[0]:g}, {z[1]:g}]; leave the others out")
-    difference = inputs.own - inputs.other if side == "A" else inputs.other - inputs.own
-    top = float(inputs.log_weight.max(initial=-np.inf))
-    weight = np.exp(inputs.log_weight - top)
-    seen, chain = np.unique(inputs.chain, return_inverse=True)
-    n_chains = len(seen)
-    if inputs.n_chains is not None:
-        chain, n_chains = inputs.chain, inputs.n_chains
-    log_unit = top if inputs.counted else None
-    return Direction(side, difference, weight, within(inputs.other, z), chain.astype(np.int64), n_chains, log_unit)
+def _require_finite(name: str, values: NDArray[np.float64]) -> None:
+    if not np.isfinite(values).all():
+        raise InputError(f"{name} must be finite; an input of infinite loss has no place in a range Z")
 
 
 def checked_edges(edges: ArrayLike) -> NDArray[np.float64]:

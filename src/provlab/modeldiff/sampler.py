@@ -8,11 +8,8 @@ than random pairs do (Syed et al. 2022). A *chain* is one whole ladder. Chains n
 tells how far their common answer can be trusted.
 """
 
-import io
 import json
-import zipfile
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
-from provlab.errors import CheckpointError, InputError
-from provlab.files import atomic_file, digest
-from provlab.modeldiff.diagnostics import Diagnostics, diagnose
-from provlab.modeldiff.energy import SAME, Energy, Nll
-from provlab.modeldiff.moves import Mixture, Move, SingleSite, Tokens
+from provlab.errors import InputError
+from provlab.files import digest
+from provlab.kept import Arrays, read_arrays, reading, write_arrays
+from provlab.modeldiff.energy import SAME, Energy, Nll, Tokens
+from provlab.modeldiff.moves import Mixture, Move
+
+_SAVE_EVERY = 100  # steps between writings of the state
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ class Samples:
     tokens
         ``(temperature, chain, draw, length)`` in the smallest unsigned type.
     nll
-        ``(temperature, chain, draw)`` float64, nats a token.
+        ``(temperature, chain, draw)`` float64, nats per token.
     temperatures
         ``(temperature,)``, hottest first; may begin with infinity.
     vocabulary
@@ -87,11 +86,6 @@ class Samples:
         """Inverse temperatures, ``(temperature,)``, 0 for infinity."""
         return 1.0 / self.temperatures
 
-    @cached_property
-    def diagnostics(self) -> Diagnostics:
-        """Acceptance, swaps, round trips, effective sample sizes and R-hat."""
-        return diagnose(self)
-
 
 def replica_exchange(
     nll: Nll,
@@ -101,21 +95,20 @@ def replica_exchange(
     temperatures: ArrayLike,
     n_chains: int,
     n_steps: int,
-    moves: Move | Mixture | None = None,
+    moves: Move | Mixture,
     seed: int,
     thin: int = 1,
     burn_in: int | None = None,
     start: Tokens | None = None,
     checkpoint: Path | None = None,
-    checkpoint_every: int = 500,
-    progress: bool | str = False,
+    progress: str = "",
 ) -> Samples:
     """Sample sequences at every temperature of a ladder.
 
     Parameters
     ----------
     nll
-        Mean token NLL of ``(n, length)`` tokens. For informed moves also ``.conditionals``, as `nll.of` has it.
+        Mean token NLL of ``(n, length)`` tokens. For informed moves also ``.conditionals``, as `SequenceNll` has it.
     vocabulary, length
         The space: `length` tokens from 0 to ``vocabulary - 1``.
     temperatures
@@ -125,7 +118,7 @@ def replica_exchange(
     n_steps
         Steps; in each, every sequence is proposed one change and every other pair of levels a swap.
     moves
-        One move or a `Mixture`; single sites by default.
+        One move or a `Mixture`.
     seed
         Everything random follows from it.
     thin
@@ -137,10 +130,8 @@ def replica_exchange(
     checkpoint
         A file that the state is written to, and taken up from if it is there: the result is the same, bit by bit,
         as without a stop. A finished run is read from it, and more `n_steps` go on from where it ended.
-    checkpoint_every
-        Steps between writings.
     progress
-        Show a bar, with this text.
+        Show a bar with this text; none if it is empty.
 
     Returns
     -------
@@ -152,7 +143,7 @@ def replica_exchange(
     InputError
         A parameter does not fit, the model answers with NaN or Inf, or the checkpoint is of another run.
     """
-    mixture = moves if isinstance(moves, Mixture) else Mixture((moves or SingleSite(),))
+    mixture = moves if isinstance(moves, Mixture) else Mixture((moves,))
     ladder = check_temperatures(temperatures)
     for name, value, least in (
         ("vocabulary", vocabulary, 2),
@@ -160,7 +151,6 @@ def replica_exchange(
         ("n_chains", n_chains, 1),
         ("n_steps", n_steps, 1),
         ("thin", thin, 1),
-        ("checkpoint_every", checkpoint_every, 1),
     ):
         if value < least:
             raise InputError(f"{name} must be at least {least}, not {value}")
@@ -175,12 +165,11 @@ def replica_exchange(
         run.load(checkpoint, key)
     else:
         run.begin(first)
-    label = progress if isinstance(progress, str) else "replica exchange"
-    with tqdm(total=n_steps, initial=min(run.step, n_steps), desc=label, disable=progress is False, leave=False) as bar:
+    with tqdm(total=n_steps, initial=min(run.step, n_steps), desc=progress, disable=not progress, leave=False) as bar:
         while run.step < n_steps:
             run.advance()
             bar.update()
-            if checkpoint is not None and (run.step % checkpoint_every == 0 or run.step == n_steps):
+            if checkpoint is not None and (run.step % _SAVE_EVERY == 0 or run.step == n_steps):
                 run.save(checkpoint, key)
     return run.samples(n_steps, burn_in)
 
@@ -274,6 +263,7 @@ class _Run:
                 count[...] = 0
 
     def _change(self) -> None:
+        # one row for each replica, whatever its level: (rows,) = (levels * chains,)
         level = np.empty(self.rows, dtype=np.int64)
         level[self.at] = np.arange(len(self.ladder))[:, None]
         beta = self.betas[level]
@@ -288,6 +278,7 @@ class _Run:
         proposed[free] = self.rng.integers(self.vocabulary, size=(int(free.sum()), self.length))
         log_hastings = np.where(free, 0.0, log_hastings)
         energies, new_conditionals = self.energy(proposed)
+        # Metropolis-Hastings: log of p(y) q(x | y) / (p(x) q(y | x)); minus an exponential is the log of a uniform
         log_ratio = beta * (self.energies - energies) + log_hastings
         accepted = -self.rng.standard_exponential(self.rows) < log_ratio
         accepted |= free
@@ -302,6 +293,8 @@ class _Run:
     def _swap(self, parity: int) -> None:
         hot = np.arange(parity, len(self.ladder) - 1, 2)
         if len(hot):
+            # replicas x at the hotter and y at the colder level exchange places with the probability that leaves both
+            # laws as they are, min(1, exp((b_hot - b_cold) (E_x - E_y))); all arrays are (pairs, chains)
             above, below = self.at[hot], self.at[hot + 1]
             gap = (self.betas[hot] - self.betas[hot + 1])[:, None]
             log_ratio = gap * (self.energies[above] - self.energies[below])
@@ -347,21 +340,13 @@ class _Run:
         arrays = {f"state_{name}": getattr(self, name) for name in self.STATE if getattr(self, name) is not None}
         arrays |= {f"record_{name}": np.stack(values) for name, values in self.record.items() if values}
         arrays |= {f"counts_{name}": values for name, values in self.counts.items()}
-        buffer = io.BytesIO()
-        np.savez(buffer, said=np.array(json.dumps(said)), **arrays)
-        with atomic_file(path) as temporary:
-            temporary.write_bytes(buffer.getbuffer())
+        write_arrays(path, {"said": np.array(json.dumps(said)), **arrays})
 
     def load(self, path: Path, key: str) -> None:
         """Take up a state written by `save`."""
-        try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
-                arrays = dict(stored)
+        arrays = read_arrays(path)
+        with reading(path):
             said = json.loads(str(arrays.pop("said")))
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise CheckpointError(
-                f"sampler state {path} is damaged ({error}); delete that file and run again"
-            ) from error
         if said["key"] != key:
             raise InputError(f"sampler state {path} is of other settings; delete that file, or name another")
         self._restore(arrays)
@@ -372,7 +357,7 @@ class _Run:
         self.rng.bit_generator.state = said["rng"]
         self.energy.evaluations = said["evaluations"]
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def _restore(self, arrays: Arrays) -> None:
         """Fill state, records and counts from the arrays of a checkpoint."""
         for name in self.STATE:
             setattr(self, name, arrays.get(f"state_{name}"))

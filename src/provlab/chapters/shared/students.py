@@ -27,8 +27,9 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from provlab.chapters.shared.teachers import BlockMlp, Teacher, block_mlp, in_place, mlp_inputs, tensor_sha256
-from provlab.errors import CheckpointError, InputError, ParameterError
+from provlab.errors import InputError, ParameterError
 from provlab.files import atomic_file, cache_dir, digest
+from provlab.kept import reading
 
 # teachers come along, so that a caller needs one import
 __all__ = [
@@ -387,7 +388,7 @@ def _write(path: Path, student: Student) -> None:
 
 
 def _read(path: Path) -> Student:
-    try:
+    with reading(path, safetensors.SafetensorError):
         with safetensors.safe_open(path, framework="pt") as file:
             curve = tuple(Point(**point) for point in json.loads(file.metadata()["curve"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -395,5 +396,3 @@ def _read(path: Path) -> Student:
         gate, up, down = (tensors[role] for role in _ROLES)
         kept = {n: (tensors[f"gate@{n}"], tensors[f"up@{n}"], tensors[f"down@{n}"]) for n in steps}
         return Student(gate, up, down, curve, kept)
-    except (OSError, ValueError, TypeError, KeyError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"the student kept in {path} is damaged; delete that file and run again") from error

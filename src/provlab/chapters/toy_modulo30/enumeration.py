@@ -1,4 +1,4 @@
-"""All inputs of a small space, exactly: the ground truth that every estimate of Model-diff is held against.
+"""All inputs of a small space, exactly: the ground truth that every estimate of Model-diff is compared with.
 
 The space is cut into units, subtrees of the tree of prefixes. A process takes one unit after the other, sends it
 through all the models, and writes what is kept of it: the joint histogram of each pair of models, some sums, and on
@@ -23,15 +23,18 @@ from tqdm.auto import tqdm
 
 from provlab.chapters.toy_modulo30.joint import WIDTH, Joint
 from provlab.chapters.toy_modulo30.prefix_tree import subtree_nll
-from provlab.errors import CheckpointError, InputError, ProvlabError
-from provlab.files import atomic_file, cache_dir, digest, write_json
+from provlab.errors import InputError, ProvlabError
+from provlab.files import cache_dir, digest
+from provlab.kept import read_arrays, reading, write_arrays
 from provlab.modeldiff import nll
-from provlab.modeldiff.nll import Tokens, check_same_tokens
+from provlab.modeldiff.energy import Tokens
+from provlab.modeldiff.nll import check_same_tokens
 from provlab.models.checkpoint import Checkpoint
 
 #: the largest space that is enumerated: hours on two cores already
 LARGEST = 4_000_000_000
 _UNIT = 1_000_000  # inputs of a unit, at most
+_CELLS = "cells.npz"  # written when every unit is done
 _SCHEME = 1  # raised when the same models and space would leave other numbers
 
 Label = Callable[[Tokens], NDArray[np.bool_]]
@@ -102,7 +105,7 @@ class Space:
 
 @dataclass(frozen=True, eq=False)
 class Enumeration:
-    """What an enumeration left. Make one with `of`.
+    """What an enumeration left. Make one with `enumerate_all`.
 
     Attributes
     ----------
@@ -114,8 +117,7 @@ class Enumeration:
         Joint histogram of each pair of models ``(i, j)``, i < j.
     totals
         ``(models, 2, 3)``, over inputs without and with the label: their number, the sum of their NLLs, and the
-        probability that plain sampling at temperature 1 gives one of them (its first token drawn uniformly where the
-        convention has no start token).
+        probability that plain sampling at temperature 1 gives one of them, its first token drawn uniformly.
     folder
         Where it lies.
     """
@@ -135,9 +137,8 @@ class Enumeration:
     def nll(self, model: int) -> NDArray[np.float32]:
         """Return the NLL of every input, ``(size,)`` in lexicographic order, read from disk as it is needed."""
         path = self.folder / f"nll-{model}.npy"
-        if not path.is_file():
-            raise CheckpointError(f"{self.folder} holds histograms only; enumerate with keep_nll=True for every NLL")
-        array: NDArray[np.float32] = np.load(path, mmap_mode="r")
+        with reading(path):
+            array: NDArray[np.float32] = np.load(path, mmap_mode="r")
         return array
 
     def table(self, model: int) -> "TableNll":
@@ -172,18 +173,10 @@ class TableNll:
         return self.values[self.space.index(tokens)].astype(np.float64)
 
 
-def of(
-    checkpoints: Sequence[Checkpoint],
-    space: Space,
-    *,
-    label: Label | None = None,
-    start_token: int | None = None,
-    keep_nll: bool = False,
-    jobs: int = 2,
-    folder: Path | None = None,
-    progress: bool = True,
-) -> Enumeration:
-    """Send every input of a space through some models, or read what an earlier run left.
+def enumerate_all(checkpoints: Sequence[Checkpoint], space: Space, label: Label, *, jobs: int) -> Enumeration:
+    """Send every input of a space through some models, or read what an earlier run left in provlab's cache.
+
+    Every NLL is kept, 4 bytes for each input and model.
 
     Parameters
     ----------
@@ -192,18 +185,10 @@ def of(
     space
         The inputs.
     label
-        What tells two sorts of inputs apart, such as valid and not: from tokens ``(n, length)`` to ``(n,)`` bool. A
+        What distinguishes two kinds of inputs, such as valid and not: from tokens ``(n, length)`` to ``(n,)`` bool. A
         function of a module, since other processes call it.
-    start_token
-        The convention of the NLL, see `provlab.modeldiff.nll.of`.
-    keep_nll
-        Keep every NLL too, 4 bytes for each input and model.
     jobs
         Processes, each on one thread.
-    folder
-        Where to keep the results; by default below provlab's cache, under a name made of all the above.
-    progress
-        Whether to show the inputs done on standard error.
 
     Raises
     ------
@@ -231,14 +216,12 @@ def of(
         space=space,
         units=tuple(space.units()),
         label=label,
-        start_token=start_token,
-        keep_nll=keep_nll,
-        folder=folder or _folder(checkpoints, space, label, start_token, keep_nll),
+        folder=_folder(checkpoints, space, label),
     )
     task.folder.mkdir(parents=True, exist_ok=True)
     with FileLock(task.folder / ".lock"):
-        if not (task.folder / "manifest.json").is_file():
-            _run(task, jobs, progress)
+        if not (task.folder / _CELLS).is_file():
+            _run(task, jobs)
     return _read(task.folder, space, tuple(checkpoint.name for checkpoint in checkpoints))
 
 
@@ -252,44 +235,37 @@ class _Task:
     sources: tuple[str, ...]
     space: Space
     units: tuple[Space, ...]
-    label: Label | None
-    start_token: int | None
-    keep_nll: bool
+    label: Label
     folder: Path
 
     def unit_file(self, number: int) -> Path:
         return self.folder / "units" / f"{number:06d}.npz"
 
 
-def _folder(
-    checkpoints: Sequence[Checkpoint], space: Space, label: Label | None, start_token: int | None, keep_nll: bool
-) -> Path:
+def _folder(checkpoints: Sequence[Checkpoint], space: Space, label: Label) -> Path:
     key = digest(
         {
             "scheme": _SCHEME,
             "models": [checkpoint.digest for checkpoint in checkpoints],
             "space": [space.vocabulary, space.length, list(space.head)],
-            "label": label and f"{label.__module__}.{label.__qualname__}",
-            "start_token": start_token,
-            "keep_nll": keep_nll,
+            "label": f"{label.__module__}.{label.__qualname__}",
+            "start_token": None,  # what an enumeration could once leave open is part of the key of those kept since
+            "keep_nll": True,
             "width": WIDTH,
         }
     )
     return cache_dir() / "enumerations" / key[:16]
 
 
-def _run(task: _Task, jobs: int, progress: bool) -> None:
+def _run(task: _Task, jobs: int) -> None:
     units = task.units
-    if task.keep_nll:
-        for model in range(len(task.sources)):
-            path = task.folder / f"nll-{model}.npy"
-            if not path.exists():
-                shutil.rmtree(task.folder / "units", ignore_errors=True)  # they were of a file that is gone
-                np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(task.space.size,))
+    for model in range(len(task.sources)):
+        path = task.folder / f"nll-{model}.npy"
+        if not path.exists():
+            shutil.rmtree(task.folder / "units", ignore_errors=True)  # they were of a file that is gone
+            np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(task.space.size,))
     missing = [number for number in range(len(units)) if not task.unit_file(number).is_file()]
-    with tqdm(
-        total=task.space.size, desc="enumerate", unit="input", unit_scale=True, disable=not progress, leave=False
-    ) as bar:
+    with tqdm(total=task.space.size, desc="enumerate", unit="input", unit_scale=True, leave=False) as bar:
         bar.update(task.space.size // len(units) * (len(units) - len(missing)))
         for _ in _done(task, missing, min(jobs, len(missing))):
             bar.update(task.space.size // len(units))
@@ -331,27 +307,23 @@ def _begin(task: _Task) -> None:
     global _task, _models
     torch.set_num_threads(1)
     _task = task
-    _models = [nll.of(Checkpoint.open(source), start_token=task.start_token) for source in task.sources]
+    _models = [nll.sequence_nll(Checkpoint.open(source)) for source in task.sources]
 
 
 def _do(number: int) -> int:
     """Send one unit through all models and write what is kept of it."""
     unit = _task.units[number]
     losses = [subtree_nll(model, unit.length, unit.head) for model in _models]
-    labels = np.zeros(unit.size, dtype=bool)
-    if _task.label is not None:
-        labels = _task.label(unit.tokens(np.arange(unit.size)))
+    labels = _task.label(unit.tokens(np.arange(unit.size)))
     content: dict[str, NDArray[Any]] = {"totals": np.stack([_totals(one, labels, _task) for one in losses])}
     for i, j in _pairs(len(losses)):
         joint = Joint.of(losses[i], losses[j], labels)
         content[f"key-{i}-{j}"], content[f"count-{i}-{j}"] = joint.key, joint.count.astype(np.int32)
-    if _task.keep_nll:
-        for model, values in enumerate(losses):
-            kept = np.load(_task.folder / f"nll-{model}.npy", mmap_mode="r+")
-            kept[number * unit.size : (number + 1) * unit.size] = values
-            kept.flush()
-    with atomic_file(_task.unit_file(number)) as temporary:
-        np.savez_compressed(temporary, **content)  # type: ignore[arg-type]
+    for model, values in enumerate(losses):
+        kept = np.load(_task.folder / f"nll-{model}.npy", mmap_mode="r+")
+        kept[number * unit.size : (number + 1) * unit.size] = values
+        kept.flush()
+    write_arrays(_task.unit_file(number), content)
     return number
 
 
@@ -362,8 +334,7 @@ def _pairs(n_models: int) -> list[tuple[int, int]]:
 
 def _totals(losses: NDArray[np.float32], labels: NDArray[np.bool_], task: _Task) -> NDArray[np.float64]:
     """Number, sum of NLL and probability of the inputs without and with the label, ``(2, 3)``."""
-    predicted = task.space.length - (task.start_token is None)
-    first = 1.0 if task.start_token is not None else 1.0 / task.space.vocabulary
+    predicted, first = task.space.length - 1, 1.0 / task.space.vocabulary  # nothing stands left of the first token
     rows = []
     for sort in (False, True):
         chosen = losses[labels == sort].astype(np.float64)
@@ -373,21 +344,17 @@ def _totals(losses: NDArray[np.float32], labels: NDArray[np.bool_], task: _Task)
 
 def _finish(task: _Task, n_units: int) -> None:
     """Add up the units, and remove them once the sum is written."""
-    parts = [dict(np.load(task.unit_file(number))) for number in range(n_units)]
+    parts = [read_arrays(task.unit_file(number)) for number in range(n_units)]
     content = {"totals": np.sum([part["totals"] for part in parts], axis=0)}
     for i, j in _pairs(len(task.sources)):
         joint = Joint.merged(Joint(part[f"key-{i}-{j}"], part[f"count-{i}-{j}"].astype(np.int64)) for part in parts)
         content[f"key-{i}-{j}"], content[f"count-{i}-{j}"] = joint.key, joint.count
-    with atomic_file(task.folder / "cells.npz") as temporary:
-        np.savez_compressed(temporary, **content)
-    write_json(task.folder / "manifest.json", {"sources": list(task.sources), "inputs": task.space.size})
+    write_arrays(task.folder / _CELLS, content)
     shutil.rmtree(task.folder / "units", ignore_errors=True)
 
 
 def _read(folder: Path, space: Space, names: tuple[str, ...]) -> Enumeration:
-    try:
-        content = dict(np.load(folder / "cells.npz"))
+    content = read_arrays(folder / _CELLS)
+    with reading(folder / _CELLS):
         joints = {(i, j): Joint(content[f"key-{i}-{j}"], content[f"count-{i}-{j}"]) for i, j in _pairs(len(names))}
         return Enumeration(space, names, joints, content["totals"], folder)
-    except (OSError, KeyError, ValueError) as error:
-        raise CheckpointError(f"the enumeration in {folder} is damaged; delete that folder and run again") from error

@@ -45,14 +45,7 @@ class Tree(Protocol):
         """
 
 
-def subtree_nll(
-    measured: SequenceNll,
-    length: int,
-    head: tuple[int, ...] = (),
-    *,
-    on_nodes: Callable[[int], None] | None = None,
-    nodes: int = _NODES,
-) -> NDArray[np.float32]:
+def subtree_nll(measured: SequenceNll, length: int, head: tuple[int, ...] = ()) -> NDArray[np.float32]:
     """Return the mean token NLL (nats) of all sequences that begin with `head`.
 
     Parameters
@@ -63,10 +56,6 @@ def subtree_nll(
         Of the whole sequences (tokens), more than `head` has.
     head
         What all sequences begin with.
-    on_nodes
-        Called with the number of tokens just sent through the network.
-    nodes
-        Tokens sent through the network at once.
 
     Returns
     -------
@@ -92,14 +81,12 @@ def subtree_nll(
             result[written : written + below.numel()] = below.flatten().numpy()
             written += below.numel()
             return
-        at_once = max(1, nodes // vocabulary)
+        at_once = max(1, _NODES // vocabulary)
         for begin in range(0, len(losses), at_once):
             some = slice(begin, begin + at_once)
             parents, children = tree.part(state, some), below[some]
-            for tokens in every.split(nodes):
+            for tokens in every.split(_NODES):
                 logits, grown = tree.extend(parents, tokens, grow=depth + 2 < length)
-                if on_nodes is not None:
-                    on_nodes(len(logits))
                 walk(grown, F.log_softmax(logits, dim=-1), children[:, tokens].flatten(), depth + 1)
 
     with torch.inference_mode():

@@ -1,0 +1,86 @@
+"""Arrays that took long, kept under the digest of all that they depend on: read back whole, or refused in one line."""
+
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import CheckpointError, ProvlabError, first_line
+from provlab.files import atomic_file, digest
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@contextmanager
+def reading(path: Path, error_of_format: type[Exception] = OSError) -> Iterator[None]:
+    """Turn what goes wrong while a kept file is read into one line that names it and the way out.
+
+    Parameters
+    ----------
+    path
+        The file.
+    error_of_format
+        What the reader of its format raises besides Python's and numpy's own errors.
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged.
+    """
+    try:
+        yield
+    except ProvlabError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, error_of_format) as error:
+        reason = first_line(error)
+        raise CheckpointError(f"kept file {path} is damaged ({reason}); delete that file and run again") from error
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Return the arrays that `write_arrays` wrote, by name.
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged.
+    """
+    with reading(path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays under their names, whole or not at all."""
+    with atomic_file(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, **arrays)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A folder of arrays under the hash of all that they depend on.
+
+    Attributes
+    ----------
+    folder
+        Made when the first arrays are written.
+    version
+        Of the arithmetic behind them; another one finds none of what was kept before.
+    """
+
+    folder: Path
+    version: int = 1
+
+    def path(self, what: str, parts: Mapping[str, Any]) -> Path:
+        """Where the arrays of a key are, or will be."""
+        return self.folder / f"{what}-{digest({'version': self.version, **parts})[:24]}.npz"
+
+    def get(self, what: str, parts: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
+        """Return the arrays under a key, made and written first if they are not there."""
+        path = self.path(what, parts)
+        if not path.exists():
+            write_arrays(path, make())
+        return read_arrays(path)

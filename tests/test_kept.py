@@ -1,0 +1,60 @@
+"""Kept arrays: under the digest of what they depend on, read back bit for bit, or refused with the way out."""
+
+import numpy as np
+import pytest
+
+from provlab.errors import CheckpointError, InputError
+from provlab.kept import Kept, read_arrays, reading, write_arrays
+
+PARTS = {"model": "abc", "seed": 0}
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return Kept(tmp_path / "kept")
+
+
+def never():
+    raise AssertionError("made though it is there")
+
+
+def test_what_was_made_is_read(kept):
+    arrays = {"nll": np.random.default_rng(0).normal(size=5), "said": np.array("text")}
+    first = kept.get("draws", PARTS, lambda: arrays)
+    again = kept.get("draws", dict(reversed(PARTS.items())), never)
+    for found in (first, again):
+        assert found.keys() == arrays.keys()
+        np.testing.assert_array_equal(found["nll"], arrays["nll"])
+    assert str(again["said"]) == "text"
+
+
+def test_other_parts_and_another_version_find_nothing(kept):
+    paths = {kept.path("draws", PARTS), kept.path("losses", PARTS), kept.path("draws", {**PARTS, "seed": 1})}
+    assert len(paths | {Kept(kept.folder, version=2).path("draws", PARTS)}) == 4
+
+
+def test_the_suffix_of_a_path_does_not_matter(tmp_path):
+    write_arrays(tmp_path / "state.bin", {"x": np.arange(3)})
+    np.testing.assert_array_equal(read_arrays(tmp_path / "state.bin")["x"], [0, 1, 2])
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b"no archive", lambda b: b"", lambda b: b[:-100], lambda b: b"PK" + b])
+def test_a_damaged_file_is_named_with_the_way_out(kept, spoil):
+    kept.get("draws", PARTS, lambda: {"nll": np.arange(100.0)})
+    path = kept.path("draws", PARTS)
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=rf"{path} is damaged \(.*\); delete that file and run again$"):
+        kept.get("draws", PARTS, never)
+
+
+def test_what_is_refused_for_another_reason_keeps_its_words(tmp_path):
+    with pytest.raises(InputError, match="of another model"), reading(tmp_path):
+        raise InputError("of another model")
+    with pytest.raises(CheckpointError, match=r"is damaged \(first\); delete"), reading(tmp_path):
+        raise ValueError("first\nsecond")
+
+
+def test_a_stop_while_writing_leaves_nothing(kept):
+    with pytest.raises(KeyboardInterrupt):
+        kept.get("draws", PARTS, lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert not kept.folder.exists()
