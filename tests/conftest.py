@@ -180,7 +180,7 @@ def tiny_gpt2(seed=0, **settings):
     return GPT2LMHeadModel(GPT2Config(**config)).eval()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def gpt2():
     """Make a tiny untrained GPT-2 over few tokens, as the toy's are: ``gpt2(seed, n_layer=3)``."""
     return tiny_gpt2

@@ -48,7 +48,7 @@ def test_generation_finds_what_the_enumeration_knows(models, kept, truth):
     diff = pipeline.model_diff(*models, truth.z, pipeline.Generation(20_000, LENGTH), kept)
     np.testing.assert_allclose(diff.ratio().value, truth.ratio().value, rtol=0.1)
     np.testing.assert_allclose(diff.ratio("count").value, truth.ratio().value, rtol=0.1)
-    summary = pipeline.summary(diff)
+    summary = vars(diff.summary())
     np.testing.assert_allclose(summary["log10_inputs"], [truth.a.log10_number, truth.b.log10_number], atol=0.04)
     common = np.log10(truth.a.weight[truth.a.common].sum())
     np.testing.assert_allclose(summary["log10_common"], common, atol=0.05)

@@ -11,7 +11,7 @@ where the losses of *both* models lie in Z: divided by the (weighted) number of 
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,6 +57,41 @@ class Ratio:
 
     def __str__(self) -> str:
         return " : ".join(f"{value:.2f}" for value in self.value)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a table or a verdict needs of a comparison, as plain data.
+
+    Attributes
+    ----------
+    z
+        The range of NLL.
+    n, n_common
+        Draws of A and of B in Z, and how many of them are in R3.
+    log10_inputs, log10_common
+        Log10 of the number of A's inputs and of B's, and of the number in R3 estimated from either; None where that
+        cannot be estimated.
+    extent_a, extent_b
+        Smallest and largest D.
+    below_a, below_b
+        Share of inputs with D below 0, and its 95% interval.
+    by_r3, by_count
+        The ratio by each normalisation as value, low, high (four each; None for an infinite end) and reference, or an
+        error.
+    """
+
+    z: list[float]
+    n: list[int]
+    n_common: list[int]
+    log10_inputs: list[float | None]
+    log10_common: list[float | None]
+    extent_a: list[float]
+    extent_b: list[float]
+    below_a: list[float]
+    below_b: list[float]
+    by_r3: dict[str, Any]
+    by_count: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +285,31 @@ class Comparison:
                 found.append(float(direction.log10_number + np.log10(direction.common_share)))
         return found[0], found[1]
 
+    def summary(self, *, seed: int = 0) -> Summary:
+        """Return the numbers of this comparison as plain data, the weights being numbers of inputs."""
+        a, b = self.a, self.b
+        return Summary(
+            z=list(self.z),
+            n=[len(a.difference), len(b.difference)],
+            n_common=[int(a.common.sum()), int(b.common.sum())],
+            log10_inputs=[a.log10_number, b.log10_number],
+            log10_common=[_plain(value) for value in self.log10_common],
+            extent_a=list(a.extent),
+            extent_b=list(b.extent),
+            below_a=list(a.share_below(seed=seed)),
+            below_b=list(b.share_below(seed=seed)),
+            by_r3=self._plain_ratio("R3", seed),
+            by_count=self._plain_ratio("count", seed),
+        )
+
+    def _plain_ratio(self, by: Normalisation, seed: int) -> dict[str, Any]:
+        try:
+            ratio = self.ratio(by, seed=seed)
+        except NotComparableError as error:
+            return {"error": str(error)}
+        ends = {end: [_plain(value) for value in getattr(ratio, end)] for end in ("value", "low", "high")}
+        return {"reference": ratio.reference, **ends}
+
     def in_units_of_reference(self) -> NDArray[np.float64]:
         """Return the four terms in units of ``|X_A|``, the number of A's inputs (Appendix B, Equations 14 to 17).
 
@@ -257,6 +317,11 @@ class Comparison:
         terms are the sums over rho_B->A and over rho_C->A, divided by the same ``|X_A|``.
         """
         return self.terms() * self.a.common_share
+
+
+def _plain(value: float) -> float | None:
+    """Return a number that JSON can hold."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _shares(direction: Direction) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """What the inputs at each difference are: shares, examples, and the mean of labels, bin by bin of D."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -44,7 +44,7 @@ def composition(
     direction: Direction,
     edges: ArrayLike,
     *,
-    labels: dict[str, ArrayLike],
+    labels: Mapping[str, ArrayLike],
     distinct: Sequence[object],
     n_examples: int,
     seed: int = 0,

@@ -5,18 +5,18 @@ was stopped goes on where it was and a second run reads. Draws of one model serv
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
-from provlab.errors import InputError, NotComparableError
+from provlab.errors import InputError
 from provlab.files import digest
 from provlab.kept import Arrays, Kept
 from provlab.modeldiff import generation, reweighting, sampler
-from provlab.modeldiff.comparison import Comparison, Normalisation
+from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.moves import Conditional
 from provlab.modeldiff.nll import SequenceNll, check_same_tokens, sequence_nll
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range
@@ -187,43 +187,6 @@ def pieces(ids: ArrayLike, length: int, n: int, *, seed: int = 0) -> NDArray[np.
         raise InputError(f"the text has {len(text)} tokens, too few for pieces of {length}")
     begin = np.random.default_rng(seed).integers(len(text) - length, size=n)
     return np.asarray(text[begin[:, None] + np.arange(length)])
-
-
-def summary(comparison: Comparison, *, seed: int = 0) -> dict[str, Any]:
-    """Return what a table or a verdict needs, as plain data; what cannot be estimated is None, with the reason.
-
-    Keys: z, n (draws in Z), n_common, log10_inputs, log10_common, extent_a, extent_b, below_a and below_b (share of
-    inputs with D below 0, with its 95% interval), and by_r3 and by_count: each the ratio as value, low, high (four
-    each) and reference, or an error.
-    """
-    a, b = comparison.a, comparison.b
-    found: dict[str, Any] = {
-        "z": list(comparison.z),
-        "n": [len(a.difference), len(b.difference)],
-        "n_common": [int(a.common.sum()), int(b.common.sum())],
-        "log10_inputs": [a.log10_number, b.log10_number],
-        "log10_common": [_plain(value) for value in comparison.log10_common],
-        "extent_a": list(a.extent),
-        "extent_b": list(b.extent),
-        "below_a": list(a.share_below(seed=seed)),
-        "below_b": list(b.share_below(seed=seed)),
-    }
-    for by in get_args(Normalisation):
-        try:
-            ratio = comparison.ratio(by, seed=seed)
-        except NotComparableError as error:
-            found[f"by_{by.lower()}"] = {"error": str(error)}
-            continue
-        found[f"by_{by.lower()}"] = {
-            "reference": ratio.reference,
-            **{end: [_plain(value) for value in getattr(ratio, end)] for end in ("value", "low", "high")},
-        }
-    return found
-
-
-def _plain(value: float) -> float | None:
-    """Return a number that JSON can hold."""
-    return float(value) if np.isfinite(value) else None
 
 
 def model_diff(a: Model, b: Model, z: tuple[float, float], settings: Generation | Exchange, kept: Kept) -> Comparison:

@@ -23,18 +23,29 @@ def ratio(value, spread=0.1):
 
 def comparison(value):
     return {
+        "z": [2.0, 3.0],
+        "n": [900, 800],
+        "n_common": [30, 20],
+        "log10_inputs": [20.1, 20.2],
+        "log10_common": [18.5, None],
         "extent_a": [-1.5, 0.2],
         "extent_b": [-0.2, 1.4],
+        "below_a": [0.98, 0.97, 0.99],
+        "below_b": [0.01, 0.0, 0.02],
         "by_r3": ratio(value, 0.5),
         "by_count": ratio(value),
     }
 
 
+def side(pair, kind, below_a, below_b):
+    return comparison([1.0, 0.5, 0.5, 1.0]) | {"pair": pair, "kind": kind, "below_a": below_a, "below_b": below_b}
+
+
 def copies():
     return [
-        {"pair": "noise 0.001", "kind": "noise", "below_a": [0.9, 0.8, 0.95], "below_b": [0.8, 0.7, 0.9]},
-        {"pair": "noise 1e-05", "kind": "noise", "below_a": [0.7, 0.6, 0.8], "below_b": [0.7, 0.6, 0.8]},
-        {"pair": "stranger", "kind": "stranger", "below_a": [0.99, 0.98, 1.0], "below_b": [0.02, 0.0, 0.1]},
+        side("noise 0.001", "noise", [0.9, 0.8, 0.95], [0.8, 0.7, 0.9]),
+        side("noise 1e-05", "noise", [0.7, 0.6, 0.8], [0.7, 0.6, 0.8]),
+        side("stranger", "stranger", [0.99, 0.98, 1.0], [0.02, 0.0, 0.1]),
     ]
 
 

@@ -22,13 +22,17 @@ def term(name):
 
 
 RECORDS = {
-    "space": {"inputs": 100_000_000},
+    "space": {"inputs": 100_000_000, "valid": 3_785_821, "prefixes": 11_111_110},
     "generation": [generated("small"), generated("large")],
     "sampling": {
         "exact": EXACT,
         "reference": "PD_AB",
-        "runs": [{"ratio": [1.0, 0.73, 0.55, 0.74], "total_variation": [0.01, 0.012]} for _ in range(3)],
+        "runs": [
+            {"ratio": [1.0, 0.73, 0.55, 0.74], "low": EXACT, "high": EXACT, "total_variation": [0.01, 0.012]}
+            for _ in range(3)
+        ],
         "repeats": [{"ratio": EXACT, "low": [1, 0.7, 0.5, 0.7], "high": [1, 0.75, 0.6, 0.8]} for _ in range(40)],
+        "edges": [-1.0, 0.0, 1.0],
     },
     "naive": {"naive": [[0.2, 0.3]] * 3, "weighted": [[0.01, 0.02]] * 3, "temperature": 0.056},
     "bias": [{"temperature": t, "A": 0.01 / t, "B": 0.012 / t} for t in (0.02, 0.056, 0.1)],

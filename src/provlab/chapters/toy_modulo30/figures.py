@@ -1,10 +1,12 @@
 """rho(D) of two models, sampled and enumerated: the picture that a ground truth makes possible."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.chapters.toy_modulo30.measure import SIDES, LongRun, Truth
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
@@ -28,6 +30,25 @@ class Differences:
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     naive: NDArray[np.float64] | None = None
+
+
+def sampled_against_truth(truth: Truth, run: LongRun, names: Sequence[str]) -> Figure:
+    """Draw one long run, with weights and without, over the enumeration."""
+    directions = []
+    for side, name in zip(SIDES, names, strict=False):
+        exact, (naive, _, _) = truth.rho[side], run.naive.rho(side, truth.edges)
+        sampled, low, high = run.weighted.rho(side, truth.edges)
+        naive = naive * (exact.sum() / naive.sum())
+        directions.append(Differences(f"inputs of {name}", exact, sampled, low, high, naive))
+    weighted, unweighted = (max(truth.distances(one)) for one in (run.weighted, run.naive))
+    return differences_against_truth(
+        truth.edges,
+        (directions[0], directions[1]),
+        xlabel="D = NLL of A - NLL of B (nats per token)",
+        caption="One long run and the enumeration. Heights are inputs in a bin for each input that both models have in "
+        "Z; bands are 95% intervals by chain bootstrap; samples without weights are scaled to the same area. Total "
+        f"variation distance to the enumeration: at most {weighted:.4f} with weights, {unweighted:.4f} without.",
+    )
 
 
 @styled
@@ -60,8 +81,8 @@ def differences_against_truth(
     panels[1].set_xlabel(xlabel)
     off = max(0.5 * np.abs(one.sampled / one.sampled.sum() - one.truth / one.truth.sum()).sum() for one in directions)
     alt = (
-        f"Two histograms of D from {edges[0]:.2f} to {edges[-1]:.2f}. In both the sampled steps follow the enumerated "
-        f"line; their total variation distance is at most {off:.3f}. {caption}"
+        f"Two histograms of D from {edges[0]:.2f} to {edges[-1]:.2f}. The total variation distance between "
+        f"sampled steps and enumerated line is at most {off:.3f}. {caption}"
     )
     return Figure(figure, caption, alt)
 

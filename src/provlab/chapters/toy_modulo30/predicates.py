@@ -1,10 +1,19 @@
 """Predicates about the toy of Model-diff, where every input was enumerated and so every estimate has a truth."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from provlab.chapters.toy_modulo30.records import (
+    BiasRecord,
+    GenerationRecord,
+    NaiveRecord,
+    NormalisationRecord,
+    OracleRecord,
+    SamplingRecord,
+    SpaceRecord,
+    ThroughReferenceRecord,
+)
 from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge
 
 TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
@@ -16,7 +25,7 @@ def _ratio(values: Iterable[float]) -> str:
 
 def _whole(evidence: Evidence, inputs: int) -> Verdict | None:
     """Without all the inputs asked for there is nothing to judge."""
-    found = evidence.measurement("space")["inputs"]
+    found = SpaceRecord(**evidence.measurement("space")).inputs
     if found < inputs:
         return Verdict(NOT_RUN, "", f"{found:,} inputs were enumerated; {inputs:,} are asked for")
     return None
@@ -26,21 +35,20 @@ def generates_valid(evidence: Evidence, measurement: str, share: float, n: int, 
     """Each model's generations must be valid by at least `share`, drawn plainly and by the papers' law."""
     if missing := _whole(evidence, inputs):
         return missing
-    rows = evidence.measurement(measurement)
     problems: list[tuple[bool, str]] = []
-    told = []
-    for row in rows:
-        plain = row["valid"] / row["n"]
-        told.append(
-            f"{row['model']}: {plain:.2%} of {row['n']:,} plain samples ({row['exact']:.3%} of all by enumeration), "
-            f"{row['papers']:.3%} by Equation 4 at T = {row['temperature']:g}"
+    words = []
+    for row in evidence.records(measurement, GenerationRecord):
+        plain = row.valid / row.n
+        words.append(
+            f"{row.model}: {plain:.2%} of {row.n:,} plain samples ({row.exact:.3%} of all by enumeration), "
+            f"{row.papers:.3%} by Equation 4 at T = {row.temperature:g}"
         )
         problems += [
-            (row["n"] < n, f"{row['model']} wrote {row['n']:,} sequences only"),
-            (plain < share, f"{row['model']} reaches {plain:.2%} in plain samples"),
-            (row["papers"] < share, f"{row['model']} reaches {row['papers']:.3%} by Equation 4"),
+            (row.n < n, f"{row.model} wrote {row.n:,} sequences only"),
+            (plain < share, f"{row.model} reaches {plain:.2%} in plain samples"),
+            (row.papers < share, f"{row.model} reaches {row.papers:.3%} by Equation 4"),
         ]
-    return judge("; ".join(told), f"all are at least {share:.2%}, which rounds to 100.0%", problems)
+    return judge("; ".join(words), f"all are at least {share:.2%}, which rounds to 100.0%", problems)
 
 
 def sampled_matches_enumeration(
@@ -53,26 +61,21 @@ def sampled_matches_enumeration(
     min_repeats: Mapping[str, int],
     inputs: int,
 ) -> Verdict:
-    """Each term of each run near the enumeration's, rho(D) too, and intervals that cover as often as they say.
-
-    `measurement` holds ``exact`` (the enumerated ratio), ``runs`` (long runs: ratio, total variation of both
-    directions) and ``repeats`` (short runs: ratio with the ends of its intervals).
-    """
+    """Each term of each run near the enumeration's, rho(D) too, and intervals that cover as often as they say."""
     if missing := _whole(evidence, inputs):
         return missing
-    found: Mapping[str, Any] = evidence.measurement(measurement)
-    runs, repeats, exact = found["runs"], found["repeats"], np.array(found["exact"])
+    found = SamplingRecord.read(evidence.measurement(measurement))
+    runs, repeats, exact = found.runs, found.repeats, np.array(found.exact)
     least = min_repeats.get(evidence.profile, max(min_repeats.values()))
     if len(runs) < min_runs or len(repeats) < least:
         return Verdict(
             NOT_RUN, "", f"{len(runs)} runs and {len(repeats)} repeats; {min_runs} and {least} are asked for"
         )
-    ratios = np.array([run["ratio"] for run in runs])
+    ratios = np.array([run.ratio for run in runs])
     off = np.abs(ratios - exact)
-    apart = np.array([run["total_variation"] for run in runs])
-    free = [k for k in range(4) if TERMS[k] != found["reference"]]  # the term that is 1 by definition covers nothing
-    low, high = (np.array([repeat[end] for repeat in repeats])[:, free] for end in ("low", "high"))
-    covered = float(((low <= exact[free]) & (exact[free] <= high)).mean())
+    apart = np.array([run.total_variation for run in runs])
+    free = [k for k in range(4) if TERMS[k] != found.reference]  # the term that is 1 by definition covers nothing
+    covered = float(np.mean([found.coverage[k] for k in free]))
     ours = (
         f"enumerated {_ratio(exact)}; {len(runs)} runs, mean {_ratio(ratios.mean(axis=0))}, furthest term "
         f"{off.max():.3f} off; total variation of rho(D) at most {apart.max():.4f}; 95% intervals cover in "
@@ -94,16 +97,16 @@ def naive_misses(evidence: Evidence, measurement: str, bias: str, times: float, 
     """
     if missing := _whole(evidence, inputs):
         return missing
-    found = evidence.measurement(measurement)
-    if len(found["naive"]) < min_runs:
-        return Verdict(NOT_RUN, "", f"{len(found['naive'])} runs; {min_runs} are asked for")
-    naive, weighted = np.mean(found["naive"]), np.mean(found["weighted"])
+    found = NaiveRecord(**evidence.measurement(measurement))
+    if len(found.naive) < min_runs:
+        return Verdict(NOT_RUN, "", f"{len(found.naive)} runs; {min_runs} are asked for")
+    naive, weighted = np.mean(found.naive), np.mean(found.weighted)
     ours = (
-        f"total variation of rho(D) {naive:.4f} without weights at T = {found['temperature']:.3g}, {weighted:.4f} "
-        f"with: {naive / weighted:.1f} times, over {len(found['naive'])} runs and both directions"
+        f"total variation of rho(D) {naive:.4f} without weights at T = {found.temperature:.3g}, {weighted:.4f} "
+        f"with: {naive / weighted:.1f} times, over {len(found.naive)} runs and both directions"
     )
-    exact = [row for row in evidence.measurement(bias) if row["temperature"] == found["temperature"]]
-    left = np.mean([row[side] for row in exact for side in "AB"])
+    exact = [row for row in evidence.records(bias, BiasRecord) if row.temperature == found.temperature]
+    left = np.mean([(row.A, row.B) for row in exact])
     reason = (
         f"only {naive / weighted:.1f} times as far from the truth as with weights: over so narrow a range Z the law "
         f"without weights is {left:.4f} off, however many draws are made"
@@ -113,16 +116,16 @@ def naive_misses(evidence: Evidence, measurement: str, bias: str, times: float, 
 
 def normalisation_holds(evidence: Evidence, measurement: str, example: Sequence[float], tolerance: float) -> Verdict:
     """The worked example to the digit, R3 the same from both sides, and Equations 12 and 13 on uneven samples."""
-    found = evidence.measurement(measurement)
-    off = float(np.abs(np.array(found["sampled"]) - found["exact"]).max())
-    crude = float(np.abs(np.array(found["unnormalised"]) - found["exact"]).max())
-    common = found["common"]
+    found = NormalisationRecord(**evidence.measurement(measurement))
+    off = float(np.abs(np.array(found.sampled) - found.exact).max())
+    crude = float(np.abs(np.array(found.unnormalised) - found.exact).max())
+    common = found.common
     ours = (
-        f"example {':'.join(f'{value:g}' for value in found['example'])}; R3 holds {common[0]:,} of A's inputs and "
+        f"example {':'.join(f'{value:g}' for value in found.example)}; R3 holds {common[0]:,} of A's inputs and "
         f"{common[1]:,} of B's; terms of uneven samples at most {off:.3f} off, {crude:.3f} by the plain totals"
     )
     problems = [
-        (list(found["example"]) != list(example), "the worked example comes out differently"),
+        (list(found.example) != list(example), "the worked example comes out differently"),
         (common[0] != common[1], "R3 has another size from either side"),
         (off > tolerance, f"a term of the uneven samples is {off:.3f} off; {tolerance} is allowed"),
         (crude <= tolerance, "without the normalisation the terms come out as well, so nothing is shown"),
@@ -132,32 +135,32 @@ def normalisation_holds(evidence: Evidence, measurement: str, example: Sequence[
 
 def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float) -> Verdict:
     """Precision and recall of each term from samples and the oracle, against the enumeration's."""
-    rows = evidence.measurement(measurement)
+    rows = evidence.records(measurement, OracleRecord)
     if len(rows) < len(TERMS):
         return Verdict(NOT_RUN, "", f"{len(rows)} of {len(TERMS)} terms have precision and recall")
-    told = ", ".join(f"{row['term']} {row['precision']:.3f} / {row['recall']:.3f}" for row in rows)
+    words = ", ".join(f"{row.term} {row.precision:.3f} / {row.recall:.3f}" for row in rows)
     worst = max(rows, key=_distance)
     return judge(
-        f"precision / recall {told}; at most {_distance(worst):.3f} off the enumeration",
+        f"precision / recall {words}; at most {_distance(worst):.3f} off the enumeration",
         f"all are within {tolerance} of the enumeration's",
-        [(_distance(worst) > tolerance, f"{worst['term']} is {_distance(worst):.3f} off the enumeration")],
+        [(_distance(worst) > tolerance, f"{worst.term} is {_distance(worst):.3f} off the enumeration")],
     )
 
 
-def _distance(row: Mapping[str, Any]) -> float:
-    return max(abs(row[name] - row[f"exact_{name}"]) for name in ("precision", "recall"))
+def _distance(row: OracleRecord) -> float:
+    return max(abs(row.precision - row.exact_precision), abs(row.recall - row.exact_recall))
 
 
 def three_models_agree(evidence: Evidence, measurement: str, tolerance: float, min_runs: int) -> Verdict:
     """The terms of both comparisons in units of the reference's inputs (Equations 14 to 17), against enumeration."""
-    found = evidence.measurement(measurement)
-    if len(found) < 2 or any(len(pair["runs"]) < min_runs for pair in found):
+    found = evidence.records(measurement, ThroughReferenceRecord)
+    if len(found) < 2 or any(len(pair.runs) < min_runs for pair in found):
         return Verdict(NOT_RUN, "", f"two pairs with {min_runs} runs each are asked for")
-    told, problems = [], []
+    words, problems = [], []
     for pair in found:
-        off = float(np.abs(np.array(pair["runs"]) - pair["exact"]).max())
-        mean = np.mean(pair["runs"], axis=0)
-        told.append(f"{pair['pair']}: {_ratio(mean)} sampled, {_ratio(pair['exact'])} enumerated")
-        problems.append((off > tolerance, f"a term of {pair['pair']} is {off:.3f} off; {tolerance} is allowed"))
-    ours = "; ".join(told) + ", in units of the reference's inputs"
+        off = float(np.abs(np.array(pair.runs) - pair.exact).max())
+        mean = np.mean(pair.runs, axis=0)
+        words.append(f"{pair.pair}: {_ratio(mean)} sampled, {_ratio(pair.exact)} enumerated")
+        problems.append((off > tolerance, f"a term of {pair.pair} is {off:.3f} off; {tolerance} is allowed"))
+    ours = "; ".join(words) + ", in units of the reference's inputs"
     return judge(ours, f"every term of every run is within {tolerance}", problems)

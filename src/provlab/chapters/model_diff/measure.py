@@ -1,0 +1,209 @@
+"""What the page on language models measures: pairs compared, densities of states, and what their inputs are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from provlab.chapters.model_diff.labels import TextKinds, repetition
+from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord, RepetitionRecord
+from provlab.chapters.shared.likely_inputs import HeldOut, Range
+from provlab.modeldiff import pipeline, reweighting
+from provlab.modeldiff.comparison import Comparison
+from provlab.modeldiff.composition import Bin, composition, label_share
+from provlab.modeldiff.pipeline import Model
+from provlab.modeldiff.representative import Direction, Draws
+from provlab.zoo import corpus
+
+_BINS = 25  # of loss
+_LEAST_DRAWS = 30  # in a bin whose inputs are described
+_EXAMPLES = 4  # of each bin of D
+_QUARTERS = (0, 0.25, 0.5, 0.75, 1)
+
+Pair = tuple[str, str]
+
+
+def open_pairs(pairs: Sequence[Pair], *, device: str, allow_pickle: bool) -> dict[str, Model]:
+    """Open the models of several pairs, each once; the models of a pair must have one tokenizer."""
+    models: dict[str, Model] = {}
+    for pair in pairs:
+        missing = [source for source in pair if source not in models]
+        models |= pipeline.open_models(missing or list(pair), device=device, allow_pickle=allow_pickle)
+    return models
+
+
+def short_names(models: Mapping[str, Model]) -> dict[str, str]:
+    """Name of each source without its revision."""
+    return {source: model.checkpoint.name.partition("@")[0] for source, model in models.items()}
+
+
+def sides_finding(compared: Mapping[str, Comparison]) -> str:
+    """Say on which side of zero the differences lie, from the comparisons."""
+    shares = [
+        f"{name}: D is below 0 on {one.a.share_below()[0]:.1%} of A's inputs and above 0 on "
+        f"{1 - one.b.share_below()[0]:.1%} of B's"
+        for name, one in compared.items()
+    ]
+    return "; ".join(shares) + "."
+
+
+def capability(
+    pairs: Sequence[Pair], compared: Sequence[Comparison], models: Mapping[str, Model], text: HeldOut, length: int
+) -> list[CapabilityRecord]:
+    """Number of inputs in Z of two models, beside their losses on held-out text."""
+    short = short_names(models)
+    return [
+        CapabilityRecord(
+            [short[source] for source in pair],
+            [text.loss(models[source], length) for source in pair],
+            list(one.log10_more(seed=text.seed)),
+        )
+        for pair, one in zip(pairs, compared, strict=True)
+    ]
+
+
+def capability_finding(records: Sequence[CapabilityRecord]) -> str:
+    """Say which model of each pair has more inputs in Z, from the records."""
+    words = []
+    for row in records:
+        value, low, high = row.log10_more
+        more, fewer = (1, 0) if value > 0 else (0, 1)
+        sure = low > 0 or high < 0
+        lower = row.held_out[more] < row.held_out[fewer]
+        words.append(
+            f"{row.models[more]}, the model of {'lower' if lower else 'higher'} held-out loss, has "
+            f"{10 ** abs(value):.2f} times the inputs of {row.models[fewer]} in Z"
+            + ("" if sure else " (the interval includes equality)")
+        )
+    return "; ".join(words) + "."
+
+
+def bins_of_loss(drawn: Mapping[str, Draws], z: Range) -> NDArray[np.float64]:
+    """Edges of bins from the lowest losses of any model to one nat above Z."""
+    low = min(np.quantile(one.nll, 0.002) for one in drawn.values())
+    return np.linspace(max(low, 0.0), z[1] + 1.0, _BINS + 1)
+
+
+def densities(drawn: Mapping[str, Draws], edges: NDArray[np.float64], *, seed: int) -> dict[str, pd.DataFrame]:
+    """Log10 of the number of inputs by loss, with 95% intervals, as frames x, y, low, high."""
+    frames = {}
+    for name, one in drawn.items():
+        states = reweighting.density_of_states(one, edges, seed=seed)
+        columns = {"y": states.log10_count, "low": states.log10_low, "high": states.log10_high}
+        frames[name] = pd.DataFrame({"x": (edges[1:] + edges[:-1]) / 2, **columns})
+    return frames
+
+
+def repetitions(
+    drawn: Mapping[str, Draws], edges: NDArray[np.float64], z: Range, text: NDArray[np.int64]
+) -> tuple[list[RepetitionRecord], dict[str, pd.DataFrame]]:
+    """Mean repetition of the inputs by loss, every input of the space counted equally.
+
+    Returns
+    -------
+    list of RepetitionRecord
+        One a model.
+    dict of DataFrame
+        Its curve: columns x, the bins' middles up to Z's end that hold enough draws, and y.
+    """
+    middle = (edges[1:] + edges[:-1]) / 2
+    records, curves = [], {}
+    for name, one in drawn.items():
+        score, place = repetition(one.tokens), np.digitize(one.nll, edges) - 1
+        least = min(_LEAST_DRAWS, len(one) // 100)
+
+        def mean(rows: NDArray[np.bool_], score: NDArray[np.float64] = score, one: Draws = one) -> float:
+            weight = np.exp(one.log_weight[rows] - one.log_weight[rows].max())
+            return float(np.average(score[rows], weights=weight))
+
+        bins = [k for k in np.flatnonzero(middle <= z[1]) if (place == k).sum() >= least]
+        curve = pd.DataFrame({"x": middle[bins], "y": [mean(place == k) for k in bins]})
+        in_z = (one.nll >= z[0]) & (one.nll <= z[1])
+        nll, lowest = float(curve["x"].iloc[0]), float(curve["y"].iloc[0])
+        records.append(RepetitionRecord(name, nll, lowest, mean(in_z), float(repetition(text).mean())))
+        curves[name] = curve
+    return records, curves
+
+
+@dataclass(frozen=True, eq=False)
+class Domains:
+    """Two tunes compared by kinds of text.
+
+    Attributes
+    ----------
+    compared
+        The model tuned on code (A) and the one tuned on prose (B).
+    bins
+        Quarters of each model's inputs by D, with examples.
+    texts
+        Each model's inputs as text.
+    record
+        What is kept.
+    """
+
+    compared: Comparison
+    bins: tuple[list[Bin], list[Bin]]
+    texts: tuple[list[str], list[str]]
+    record: DomainsRecord
+
+
+def domains(compared: Comparison, models: tuple[Model, Model], held_out: HeldOut, length: int) -> Domains:
+    """Label each model's inputs as code or prose, and ask what the inputs are that it prefers most.
+
+    Labels are by pairs of tokens, learned from the zoo's training text; they know neither model.
+
+    Parameters
+    ----------
+    compared
+        The model tuned on code, and the one tuned on prose.
+    models
+        These two.
+    held_out
+        Text on which the labels are tested.
+    length
+        Of its pieces.
+    """
+    seed, train = held_out.seed, corpus.load()
+    judge = TextKinds.fit(train.tokens("code"), train.tokens("prose"), models[0].nll.vocabulary)
+    pieces = {kind: pipeline.pieces(ids, length, held_out.n_pieces, seed=seed) for kind, ids in held_out.ids.items()}
+    right = [(judge.score(pieces["code"]) > 0).mean(), (judge.score(pieces["prose"]) <= 0).mean()]
+    bins, texts, shares = [], [], []
+    for direction, model in zip((compared.a, compared.b), models, strict=True):
+        shown = texts_of(model, _draws(direction).tokens)
+        is_code = (judge.score(_draws(direction).tokens) > 0).astype(float)
+        ends = np.unique(direction.quantile(_QUARTERS))
+        # D = NLL_A - NLL_B: A prefers its lowest quarter most, B its highest
+        preferred = direction.difference <= ends[1] if direction.side == "A" else direction.difference >= ends[-2]
+        shares.append(label_share(direction, is_code, preferred, seed=seed))
+        texts.append(shown)
+        labels = {"code": is_code}
+        bins.append(composition(direction, ends, labels=labels, distinct=shown, n_examples=_EXAMPLES, seed=seed))
+    gap = shares[0] - shares[1]
+    low, high = np.nanquantile(gap[1:], [0.025, 0.975])
+    record = DomainsRecord(
+        float(shares[0][0]), float(shares[1][0]), [float(gap[0]), float(low), float(high)], float(np.mean(right))
+    )
+    return Domains(compared, (bins[0], bins[1]), (texts[0], texts[1]), record)
+
+
+def domains_finding(record: DomainsRecord) -> str:
+    """Say how the two sides differ, from the record."""
+    gap, low, high = record.gap
+    return (
+        f"Of the quarter of inputs that each model prefers most, {record.code_side:.0%} look like code on the code "
+        f"model's side and {record.prose_side:.0%} on the prose model's (difference {gap:.2f}, 95% interval {low:.2f} "
+        f"to {high:.2f}). The labels are right on {record.accuracy:.0%} of held-out pieces."
+    )
+
+
+def texts_of(model: Model, tokens: NDArray[np.integer], limit: int = 90) -> list[str]:
+    """Inputs as text of at most `limit` characters, line ends made visible."""
+    tokenizer = model.checkpoint.tokenizer()
+    return [repr(tokenizer.decode(row))[1:-1][:limit] for row in tokens]
+
+
+def _draws(direction: Direction) -> Draws:
+    assert direction.draws is not None  # only an enumeration has none
+    return direction.draws

@@ -1,0 +1,55 @@
+"""What the page on language models measures besides summaries of comparisons: the form that is kept and judged."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CapabilityRecord:
+    """Two models, their held-out losses, and log10 of B's inputs in Z for one of A's, with its 95% interval."""
+
+    models: Sequence[str]
+    held_out: Sequence[float]
+    log10_more: Sequence[float]
+
+
+@dataclass(frozen=True)
+class RepetitionRecord:
+    """How repetitive the inputs of one model are.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    nll
+        Middle of the lowest bin of loss that holds enough draws.
+    lowest, in_z, text
+        Mean share of repeated pairs of tokens: there, in Z, and in held-out text.
+    """
+
+    model: str
+    nll: float
+    lowest: float
+    in_z: float
+    text: float
+
+
+@dataclass(frozen=True)
+class DomainsRecord:
+    """What two tunes disagree about.
+
+    Attributes
+    ----------
+    code_side, prose_side
+        Share of code among the quarter of inputs that each model prefers most, of the model tuned on code and of the
+        one tuned on prose.
+    gap
+        Their difference and its 95% interval.
+    accuracy
+        Share of held-out pieces that the labels get right.
+    """
+
+    code_side: float
+    prose_side: float
+    gap: Sequence[float]
+    accuracy: float

@@ -1,0 +1,134 @@
+"""The tables of the page on language models."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from provlab.chapters.model_diff.measure import Domains, Pair, short_names, texts_of
+from provlab.chapters.model_diff.records import CapabilityRecord
+from provlab.chapters.shared.likely_inputs import HeldOut, Range
+from provlab.modeldiff.comparison import TERMS, Summary
+from provlab.modeldiff.pipeline import Model
+from provlab.modeldiff.representative import Draws
+from provlab.publishing.published import published_table
+
+# comparisons of this page to experiments of Table 2
+_EXPERIMENTS = {"sizes": "2", "long": "3", "generations": "4"}
+
+
+def models(opened: Mapping[str, Model], text: HeldOut, length: int) -> pd.DataFrame:
+    """Size and held-out loss of each model."""
+    return pd.DataFrame(
+        {
+            "model": name,
+            "parameters": sum(p.numel() for p in opened[source].nll.network.parameters()),
+            f"held-out loss, {length} tokens": text.loss(opened[source], length),
+            "SHA-256 of its files": opened[source].checkpoint.digest[:16],
+        }
+        for source, name in short_names(opened).items()
+    )
+
+
+def ranges(found: Mapping[str, Range]) -> pd.DataFrame:
+    """Z of each comparison."""
+    columns = {name: [f"{low:.2f} to {high:.2f}"] for name, (low, high) in found.items()}
+    return pd.DataFrame(columns, index=["Z (nats per token)"])
+
+
+def ratio_text(ratio: Mapping[str, Any]) -> str:
+    """Write a ratio with its intervals, or why there is none."""
+    if "error" in ratio:
+        return "none: R3 holds too few draws" if "R3" in ratio["error"] else str(ratio["error"])
+    shown = [
+        f"{v:.2f}"
+        if low is not None and low == high
+        else f"{v:.2f} ({low:.2f} to {'∞' if high is None else f'{high:.2f}'})"
+        for v, low, high in zip(ratio["value"], ratio["low"], ratio["high"], strict=True)
+    ]
+    return " : ".join(shown) + ("" if ratio["reference"] == "PD_AB" else f" relative to {ratio['reference']}")
+
+
+def published_and_ours(
+    found: Mapping[str, Summary], pairs: Mapping[str, Pair], short: Mapping[str, str]
+) -> pd.DataFrame:
+    """Rows of Table 2 beside the comparisons that stand in their places."""
+    lines = {(row["experiment"], row["representative_inputs"][0]): row for row in published_table("modeldiff_table2")}
+    rows = []
+    for name, experiment in _EXPERIMENTS.items():
+        ours = found[name]
+        for side, source, extent in zip("AB", pairs[name], (ours.extent_a, ours.extent_b), strict=True):
+            line, first = lines[experiment, side], side == "A"
+            rows.append(
+                {
+                    "published inputs": line["representative_inputs"],
+                    "published D": f"{line['D_min']} to {line['D_max']}",
+                    "published ratio": " : ".join(line[term] for term in TERMS) if first else "",
+                    "our inputs": f"{side}: {short[source]}",
+                    "our D": f"{extent[0]:.2f} to {extent[1]:.2f}",
+                    "ours by R3": ratio_text(ours.by_r3) if first else "",
+                    "ours by count": ratio_text(ours.by_count) if first else "",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def numbers(found: Mapping[str, Summary]) -> pd.DataFrame:
+    """Inputs that there are, and that were drawn."""
+    return pd.DataFrame(
+        {
+            "comparison": name,
+            "draws of A, of B in Z": " and ".join(f"{k:,}" for k in row.n),
+            "of these in R3": " and ".join(f"{k:,}" for k in row.n_common),
+            "log10 |X_A|": row.log10_inputs[0],
+            "log10 |X_B|": row.log10_inputs[1],
+            "log10 |R3| by A": row.log10_common[0],
+            "log10 |R3| by B": row.log10_common[1],
+        }
+        for name, row in found.items()
+    )
+
+
+def capability(records: Sequence[CapabilityRecord]) -> pd.DataFrame:
+    """Held-out loss and number of inputs in Z."""
+    rows = []
+    for pair in records:
+        more, low, high = (10**value for value in pair.log10_more)
+        rows.append(
+            {
+                "A": pair.models[0],
+                "B": pair.models[1],
+                "held-out loss of A": pair.held_out[0],
+                "of B": pair.held_out[1],
+                "B's inputs in Z for one of A's": more,
+                "95% interval": f"{low:.2f} to {high:.2f}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def from_low_to_high(opened: Mapping[str, Model], drawn: Mapping[str, Draws], n: int = 8) -> pd.DataFrame:
+    """Inputs of some models from the lowest loss to the highest; `drawn` by short names."""
+    rows = []
+    for source, name in short_names(opened).items():
+        one = drawn[name]
+        ranks = np.argsort(one.nll)[:: max(1, len(one) // n)][:n]
+        texts = texts_of(opened[source], one.tokens[ranks])
+        rows += [{"model": name, "NLL": one.nll[rank], "input": text} for rank, text in zip(ranks, texts, strict=True)]
+    return pd.DataFrame(rows)
+
+
+def by_difference(found: Domains, side: int) -> pd.DataFrame:
+    """Quarters of one model's inputs by D, with examples."""
+    rows = []
+    for one in found.bins[side]:
+        for place, row in enumerate(one.examples):
+            rows.append(
+                {
+                    "D": "" if place else f"{one.low:.2f} to {one.high:.2f}",
+                    "looks like code": "" if place else f"{one.labels['code']:.0%}",
+                    "for example": found.texts[side][row],
+                }
+            )
+    return pd.DataFrame(rows)

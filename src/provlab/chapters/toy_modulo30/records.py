@@ -1,0 +1,163 @@
+"""What the page on the toy measures, row by row: the form in which it is kept and judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Numbers = Sequence[float]  # four of them are a ratio PD_AB : PA_AB : PA_BA : PD_BA
+
+
+@dataclass(frozen=True)
+class SpaceRecord:
+    """Inputs of the space, how many of them are valid, and prefixes that went through each network."""
+
+    inputs: int
+    valid: int
+    prefixes: int
+
+
+@dataclass(frozen=True)
+class GenerationRecord:
+    """What one model generates.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    n, valid
+        Sequences written by plain sampling, and how many of them are valid.
+    exact
+        Share of valid sequences under plain sampling, by the enumeration.
+    papers, temperature
+        Share of valid sequences under Equation 4 at a temperature, by the enumeration.
+    """
+
+    model: str
+    n: int
+    valid: int
+    exact: float
+    papers: float
+    temperature: float
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A sampled ratio with the ends of its 95% intervals; of long runs also how far rho(D) is from the enumeration's.
+
+    Attributes
+    ----------
+    ratio, low, high
+        Four numbers each.
+    total_variation
+        Distance for A's inputs and for B's; empty for a short run.
+    """
+
+    ratio: Numbers
+    low: Numbers
+    high: Numbers
+    total_variation: Numbers = ()
+
+
+@dataclass(frozen=True)
+class SamplingRecord:
+    """Long and short runs of the sampler beside the enumerated ratio, whose unit is the term `reference`."""
+
+    exact: Numbers
+    reference: str
+    runs: Sequence[RunRecord]
+    repeats: Sequence[RunRecord]
+    edges: Numbers
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any]) -> "SamplingRecord":
+        """Read what `plain` left."""
+        runs, repeats = ([RunRecord(**row) for row in kept[name]] for name in ("runs", "repeats"))
+        return cls(**{**kept, "runs": runs, "repeats": repeats})
+
+    def plain(self) -> dict[str, Any]:
+        """Return the record as plain data; a short run holds no distance."""
+        repeats = [{"ratio": one.ratio, "low": one.low, "high": one.high} for one in self.repeats]
+        return {**vars(self), "runs": [vars(one) for one in self.runs], "repeats": repeats}
+
+    @property
+    def coverage(self) -> list[float]:
+        """Share of the short runs whose interval holds the enumerated value, for each term."""
+        each = [[row.low[k] <= self.exact[k] <= row.high[k] for row in self.repeats] for k in range(4)]
+        return [sum(hits) / max(1, len(hits)) for hits in each]
+
+
+@dataclass(frozen=True)
+class NaiveRecord:
+    """Total variation distance of rho(D) to the enumeration's, run by run, for A's inputs and for B's.
+
+    Attributes
+    ----------
+    naive, weighted
+        Of the coldest draws as they come, and of all draws with weights.
+    temperature
+        Of the coldest draws.
+    """
+
+    naive: Sequence[Numbers]
+    weighted: Sequence[Numbers]
+    temperature: float
+
+
+@dataclass(frozen=True)
+class BiasRecord:
+    """Exact distance of rho(D) to the truth if inputs are drawn from Equation 4 at a temperature and not weighted."""
+
+    temperature: float
+    A: float
+    B: float
+
+
+@dataclass(frozen=True)
+class NormalisationRecord:
+    """The worked example, and what Equations 12 and 13 make of uneven draws.
+
+    Attributes
+    ----------
+    example
+        The worked example's ratio, times four.
+    common
+        Inputs in R3, counted from A's side and from B's.
+    exact, sampled, unnormalised
+        Ratio by enumeration; of uneven draws divided by those in R3; of the same draws as they are.
+    """
+
+    example: Numbers
+    common: Sequence[int]
+    exact: Numbers
+    sampled: Numbers
+    unnormalised: Numbers
+
+
+@dataclass(frozen=True)
+class RangeRecord:
+    """The enumerated ratio at another range: a share `tail` left out at either end; None where the range is moved."""
+
+    tail: float | None
+    low: float
+    high: float
+    ratio: Numbers
+
+
+@dataclass(frozen=True)
+class OracleRecord:
+    """Precision and recall of the inputs behind one term, sampled and enumerated."""
+
+    term: str
+    precision: float
+    recall: float
+    exact_precision: float
+    exact_recall: float
+
+
+@dataclass(frozen=True)
+class ThroughReferenceRecord:
+    """Terms of a comparison with A in units of A's inputs (Equations 14 to 17): enumerated, and of each long run."""
+
+    pair: str
+    exact: Numbers
+    runs: Sequence[Numbers]

@@ -1,0 +1,126 @@
+"""What the page on the toy measures, on a space of few inputs: against sums over all of them, with faults planted."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from provlab.chapters.toy_modulo30 import measure
+from provlab.chapters.toy_modulo30.enumeration import Space, enumerate_all
+from provlab.chapters.toy_modulo30.measure import A, C, Sampler, Truth
+from provlab.chapters.toy_modulo30.records import BiasRecord, NaiveRecord, SamplingRecord
+from provlab.modeldiff import pipeline
+from provlab.zoo.toy import is_valid
+
+SPACE = Space(10, 8, (3, 1, 4, 1))
+
+
+@pytest.fixture(scope="module")
+def models(gpt2, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toys")
+    for k, name in enumerate("abc"):  # one model, and two that differ from it a little
+        model = gpt2(0, vocab_size=10, n_positions=8, initializer_range=0.2)
+        generator = torch.Generator().manual_seed(k)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight += 0.02 * k * torch.randn(weight.shape, generator=generator)
+        model.save_pretrained(folder / name)
+    return list(pipeline.open_models([str(folder / name) for name in "abc"]).values())
+
+
+@pytest.fixture(scope="module")
+def found(models):
+    return enumerate_all([model.checkpoint for model in models], SPACE, is_valid, jobs=1)
+
+
+@pytest.fixture(scope="module")
+def z(found):
+    return measure.range_by_rule(found, [0.1, 0.6])
+
+
+@pytest.fixture(scope="module")
+def truth(found, z):
+    return Truth.enumerated(found, z)
+
+
+@pytest.fixture(scope="module")
+def runs(found, z):
+    sampler = Sampler.tuned(found, z, coldest=0.3, n_chains=16, seed=0)
+    return sampler.long_runs(1, 1500, seed=0)
+
+
+def test_the_range_is_of_the_valid_inputs(found, z):
+    losses = found.nll(A)[is_valid(SPACE.tokens(np.arange(SPACE.size)))]
+    assert np.mean(losses <= z[0]) == pytest.approx(0.1, abs=0.02)
+    assert np.mean(losses <= z[1]) == pytest.approx(0.6, abs=0.02)
+
+
+def test_samples_come_out_as_the_enumeration(truth, runs):
+    (run,) = runs
+    assert all(gate.ok for gate in run.gates.values())
+    np.testing.assert_allclose(run.weighted.terms(), truth.compared.terms(), rtol=0.15)
+    weighted, naive = (np.mean(truth.distances(one)) for one in (run.weighted, run.naive))
+    assert weighted < 0.1
+    assert naive > weighted  # the fault that weights mend
+    assert truth.distances(truth.compared) == [0, 0]
+
+
+def test_the_exact_bias_is_what_draws_without_weights_come_to(truth, runs):
+    (bias,) = [row for row in measure.biases(truth, 0.123) if row.temperature == 0.123]
+    a, b = truth.losses
+    inside = (a >= truth.compared.z[0]) & (a <= truth.compared.z[1])
+    weight = np.exp(-a[inside] / 0.123)
+    rho = np.histogram((a - b)[inside], truth.edges, weights=weight)[0]
+    exact = np.histogram((a - b)[inside], truth.edges)[0]
+    assert pytest.approx(0.5 * np.abs(rho / rho.sum() - exact / exact.sum()).sum()) == bias.A
+
+
+def test_precision_and_recall_come_out_as_enumerated(found, truth, runs):
+    for row in measure.oracle_records(found, truth, runs[0], seed=0):
+        assert row.precision == pytest.approx(row.exact_precision, abs=0.02)
+        assert row.recall == pytest.approx(row.exact_recall, abs=0.1)
+
+
+def test_three_models_through_a_reference(found, z, runs):
+    first, second = measure.through_reference(found, z, runs)
+    assert (first.pair, second.pair) == ("B through A", "C through A")
+    a, c = found.nll(A), found.nll(C)
+    both = [(x >= z[0]) & (x <= z[1]) for x in (a, c)]
+    counts = [
+        (both[0] & (a < c)).sum(),
+        (both[0] & (a > c)).sum(),
+        (both[1] & (a < c)).sum(),
+        (both[1] & (a > c)).sum(),
+    ]
+    np.testing.assert_allclose(second.exact, np.array(counts) / both[0].sum(), rtol=1e-3)
+    np.testing.assert_allclose(second.runs[0], second.exact, rtol=0.3)
+
+
+def test_the_normalisation_undoes_uneven_draws_and_totals_do_not(truth):
+    record = measure.normalisation(truth, seed=0)
+    assert record.example == [3, 2, 3, 3]
+    np.testing.assert_allclose(record.sampled, record.exact, rtol=0.1)
+    assert abs(np.array(record.unnormalised) / record.exact - 1).max() > 0.5
+
+
+def test_records_are_read_as_they_were_kept(truth, runs):
+    record = measure.sampling_record(truth, runs, measure_repeats(truth), seed=0)
+    again = SamplingRecord.read(record.plain())
+    assert again == record
+    assert again.coverage == [1, 1, 1, 1]
+    spoilt = replace(record, repeats=[replace(record.repeats[0], low=[2.0] * 4), *record.repeats])
+    assert spoilt.coverage == [2 / 3] * 4
+
+
+def measure_repeats(truth):
+    """Two short runs whose intervals hold everything."""
+    exact = truth.compared.ratio().value.tolist()
+    return [measure.RunRecord(exact, [0.0] * 4, [99.0] * 4)] * 2
+
+
+def test_the_finding_is_of_the_numbers():
+    naive = NaiveRecord([[0.2, 0.4]], [[0.05, 0.1]], 0.1)
+    said = measure.naive_finding(naive, [BiasRecord(0.1, 0.25, 0.35), BiasRecord(1.0, 0.0, 0.0)], (1.0, 1.1))
+    for number in ("bias is 0.3000", "came out 0.3000", "0.0750 off with", "4.0 times", "varies by 2.7"):
+        assert number in said
