@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from provlab.chapters.distillation import figures
-from provlab.chapters.distillation.measure import Groups
+from provlab.chapters.shared.groups import Groups
 from provlab.errors import InputError
 
 

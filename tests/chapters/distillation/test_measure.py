@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from provlab.chapters.distillation import measure as distillation
-from provlab.chapters.distillation.measure import DialRecord, Distilled, Family, Groups
+from provlab.chapters.distillation.measure import DialRecord, Distilled, Family
+from provlab.chapters.shared.groups import Groups
 from provlab.chapters.shared.retraining import as_views
 from provlab.chapters.shared.students import Point, Student
 from provlab.errors import InputError

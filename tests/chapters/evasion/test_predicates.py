@@ -1,12 +1,15 @@
 """The predicates about an adversary hold on good records and fail for each of their reasons."""
 
+from dataclasses import asdict
 from itertools import combinations, pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from provlab.chapters.evasion.measure import PreservedRecord
 from provlab.chapters.evasion.predicates import (
     evaded_but_found,
     invariants_break,
@@ -14,7 +17,9 @@ from provlab.chapters.evasion.predicates import (
     overlaps,
     separates_without_null,
 )
+from provlab.engine.store import Store
 from provlab.publishing import claims
+from provlab.publishing.evidence import Evidence
 
 ROWS = {row["id"]: row for row in claims.load_claims()}
 
@@ -25,7 +30,8 @@ def evidence(pairs=None, **measurements):
         ran = rows[rows["error"].isna()]
         return ran[ran["dependent"].eq(True)], ran[ran["dependent"].eq(False)], int(rows["error"].notna().sum())
 
-    return SimpleNamespace(pairs=pairs, of=of, measurement=measurements.__getitem__)
+    kept = Evidence({"measurements": measurements}, Store(Path("nowhere")))
+    return SimpleNamespace(pairs=pairs, of=of, measurement=kept.measurement, records=kept.records)
 
 
 def test_the_rows_name_them():
@@ -38,11 +44,7 @@ def test_the_rows_name_them():
 
 
 def preserved():
-    return [
-        {"architecture": name, "model": name, "kind": kind, "difference": 1e-13, "refused": None}
-        for name in ("A", "B")
-        for kind in ("T1", "T3")
-    ]
+    return [asdict(PreservedRecord(name, name, kind, 1e-13, None)) for name in ("A", "B") for kind in ("T1", "T3")]
 
 
 def judge_preserved(rows):
@@ -185,3 +187,11 @@ def test_separates_without_null():
     assert status([0.01, 0.2], narrow).status == "holds"
     assert "overlap" in status([0.01, 0.65], narrow).why
     assert "could pass for p-values" in status([1e-9], list((np.arange(40) + 0.5) / 40)).why
+
+
+def test_groups_without_a_pair_decide_nothing():
+    """A run on models of one's own, whose origin nobody knows."""
+    nothing = {"dependent": [], "independent": []}
+    assert invariants_break(evidence(m={}), "m").status == "not run"
+    assert overlaps(evidence(m={"up": nothing}, e={"embedding": nothing}), "m", "e").status == "not run"
+    assert separates_without_null(evidence(m=nothing), "m", ks=0.01).status == "not run"

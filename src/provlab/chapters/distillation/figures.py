@@ -7,7 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from provlab.chapters.distillation.measure import LEVEL, Groups
+from provlab.chapters.distillation.measure import LEVEL
+from provlab.chapters.shared.groups import Groups
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p

@@ -19,6 +19,7 @@ from provlab.chapters.distillation.ridges import (
     without_gate_direction,
 )
 from provlab.chapters.shared.calibration import size_interval
+from provlab.chapters.shared.groups import Groups
 from provlab.chapters.shared.retraining import Retrained, as_views, compare
 from provlab.chapters.shared.students import Settings, Student, distill
 from provlab.chapters.shared.teachers import BlockMlp
@@ -65,8 +66,8 @@ class Family:
         models = {one: Retrained.open(one, options, allow_pickle=allow_pickle) for one in (*bases, *tunes)}
         return cls(models, list(combinations(bases, 2)), list(zip(bases, tunes, strict=False)), options)
 
-    def judge(self, views: Mapping[str, Views], statistic: str = "phi_match") -> "Groups":
-        """Compare all pairs of bases, and those bases and fine-tunes that have views."""
+    def judge(self, views: Mapping[str, Views], statistic: str = "phi_match") -> Groups:
+        """log10 p of all pairs of bases, and those bases and fine-tunes that have views."""
         kin = [pair for pair in self.dependent if pair[1] in views]
         return Groups(
             list(log10_p(views, self.independent, self.options, statistic=statistic)),
@@ -128,16 +129,8 @@ def log10_p(
 
 
 @dataclass(frozen=True)
-class Groups:
-    """log10 p of independent and of dependent pairs, in the order of the pairs."""
-
-    independent: list[float]
-    dependent: list[float]
-
-
-@dataclass(frozen=True)
 class Distilled(Groups):
-    """What a way of distilling and comparing gives.
+    """log10 p that a way of distilling and comparing gives, and how good its students are.
 
     Attributes
     ----------

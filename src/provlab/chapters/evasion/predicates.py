@@ -5,27 +5,28 @@ from typing import Any
 
 import numpy as np
 
+from provlab.chapters.evasion.measure import Invariant, PreservedRecord
 from provlab.chapters.shared import calibration
+from provlab.chapters.shared.groups import Groups
 from provlab.inference import pvalues
 from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge, log10_words
 
 
 def outputs_preserved(evidence: Evidence, measurement: str, tolerance: float, architectures: int) -> Verdict:
     """Each transformation of each architecture leaves every logit within `tolerance`, or is refused with a reason."""
-    rows = evidence.measurement(measurement)
-    tried = [row for row in rows if row["difference"] is not None]
-    refused = [row for row in rows if row["difference"] is None]
-    named = {row["architecture"] for row in rows}
-    largest = max((row["difference"] for row in tried), default=np.inf)
+    rows = evidence.records(measurement, PreservedRecord)
+    tried = [row.difference for row in rows if row.difference is not None]
+    refused = [row for row in rows if row.difference is None]
+    named = {row.architecture for row in rows}
+    largest = max(tried, default=np.inf)
     ours = (
         f"{len(named)} architectures: largest difference of a logit {largest:.1e} over {len(tried)} transformed "
-        f"models; "
-        f"{len(refused)} transformations do not exist there"
+        f"models; {len(refused)} transformations do not exist there"
     )
     problems = [
         (len(named) < architectures, f"only {len(named)} architectures, fewer than {architectures}"),
         (not largest < tolerance, f"a logit differs by {largest:.1e}"),
-        (not all(row["refused"] for row in refused), "a transformation is missing without a reason"),
+        (not all(row.refused for row in refused), "a transformation is missing without a reason"),
     ]
     return judge(
         ours, f"no logit differs by {tolerance:g} or more in float64, and each refusal gives its reason", problems
@@ -45,8 +46,8 @@ def evaded_but_found(
     """`robust` finds each dependent pair and no other; the p-values of `evaded` are uniform, whatever the pair.
 
     Uniformity is judged on the pairs that the measurement names, one for each disguised model: what hides a model
-    is drawn once for it, so that pairs with one disguised model repeat each other. What `robust` finds of an adversary
-    with negative constants in T6, the measurement `negative`, is told and not judged: the paper leaves the sign open.
+    is drawn once for it, so that pairs with one disguised model repeat each other. The measurement `negative`, what
+    `robust` finds where the constants of T6 are negative, is reported and not judged: the paper leaves the sign open.
     """
     dependent, independent, failed = evidence.of(robust)
     if dependent.empty or independent.empty:
@@ -83,7 +84,7 @@ def evaded_but_found(
         problems.append(
             (uniform.p <= ks, f"{statistic} is not uniform on disguised pairs (KS {pvalues.in_words(uniform.p)})")
         )
-    why = f"Holm at {level} rejects exactly the dependent pairs by {robust}; the others take all for strangers"
+    why = f"Holm at {level} rejects exactly the dependent pairs by {robust}; the others find no pair related"
     turned = np.array(evidence.measurement(negative))
     words.append(
         f"with negative constants in T6 {robust} finds {int((turned < np.log10(level)).sum())} of {len(turned)}"
@@ -94,8 +95,11 @@ def evaded_but_found(
 def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
     """Before the transformation some threshold on each cosine separates the groups; after it none does."""
     words, problems = [], []
-    for name, groups in evidence.measurement(measurement).items():
-        plain, hidden, independent = (np.array(groups[key]) for key in ("dependent", "disguised", "independent"))
+    invariants = {name: Invariant(**groups) for name, groups in evidence.measurement(measurement).items()}
+    if not invariants:
+        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
+    for name, found in invariants.items():
+        plain, hidden, independent = map(np.array, (found.dependent, found.disguised, found.independent))
         words.append(
             f"{name}: dependent from {plain.min():.2f}, disguised up to {hidden.max():.2f}, "
             f"independent up to {independent.max():.2f}"
@@ -104,27 +108,32 @@ def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
             (plain.min() <= independent.max(), f"{name} does not separate even undisguised pairs"),
             (hidden.min() > independent.max(), f"{name} still separates the disguised pairs"),
         ]
-    return judge("; ".join(words), "each tells plain pairs apart, and disguised ones no longer", problems)
+    return judge(
+        "; ".join(words), "each separates the groups before the norms are replaced, and none afterwards", problems
+    )
 
 
 def overlaps(evidence: Evidence, measurement: str, exception: str) -> Verdict:
-    """No threshold on any of the measured values separates the groups; an `exception` is told and not judged."""
+    """No threshold on any of the measured values separates the groups; an `exception` is reported and not judged."""
     words, problems = [], []
     for name, groups in evidence.measurement(measurement).items():
-        dependent, independent = np.array(groups["dependent"]), np.array(groups["independent"])
+        dependent, independent = _arrays(groups)
+        if not (dependent.size and independent.size):
+            return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
         words.append(f"{name}: dependent {_range(dependent)}, independent {_range(independent)}")
         problems.append((_apart(dependent, independent), f"{name} tells the groups apart"))
     for name, groups in evidence.measurement(exception).items():
-        dependent, independent = np.array(groups["dependent"]), np.array(groups["independent"])
+        dependent, independent = _arrays(groups)
         told = "but not of the" if _apart(dependent, independent) else "and of the"
         words.append(f"{told} {name}: dependent {_range(dependent)}, independent {_range(independent)}")
-    return judge("; ".join(words), "what is left over after the best map is alike for both groups", problems)
+    return judge("; ".join(words), "the residuals of the best map of both groups overlap", problems)
 
 
 def separates_without_null(evidence: Evidence, measurement: str, ks: float) -> Verdict:
     """A threshold separates the groups, and the values of independent pairs are no p-values."""
-    groups: Mapping[str, Any] = evidence.measurement(measurement)
-    dependent, independent = np.array(groups["dependent"]), np.array(groups["independent"])
+    dependent, independent = _arrays(evidence.measurement(measurement))
+    if not (dependent.size and independent.size):
+        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
     uniform = calibration.ks_uniform(np.log10(np.clip(independent, 1e-300, 1.0)))
     ours = (
         f"{len(dependent)} dependent {_range(dependent)}, {len(independent)} independent {_range(independent)}; "
@@ -134,7 +143,13 @@ def separates_without_null(evidence: Evidence, measurement: str, ks: float) -> V
         (not _apart(dependent, independent), "the groups overlap"),
         (uniform.p > ks, "its values under independence could pass for p-values"),
     ]
-    return judge(ours, "the groups do not overlap, and independent pairs crowd where no p-value would", problems)
+    return judge(ours, "the groups do not overlap, and values of independent pairs are far from uniform", problems)
+
+
+def _arrays(groups: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Values of dependent and of independent pairs."""
+    found = Groups(**groups)
+    return np.array(found.dependent), np.array(found.independent)
 
 
 def _apart(first: np.ndarray, second: np.ndarray) -> bool:
