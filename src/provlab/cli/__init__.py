@@ -22,9 +22,9 @@ COMMANDS = {
     "study": "test all pairs of many models",
     "run": "run a notebook with your own parameters",
     "reproduce": "run the notebooks of a plan, skipping what is up to date",
-    "zoo": "the embedded models of known lineage",
+    "zoo": "list or train the embedded models of known lineage",
     "claims": "judge the papers' claims from stored records",
-    "plan": "tensors, bytes, memory and hours of a study, before anything starts",
+    "plan": "estimate tensors, bytes, memory and hours of a study before it starts",
     "rehearse": "measure some blocks of a full-size pair with synthetic weights, and extrapolate",
     "synthesise": "write a checkpoint of a true shape with synthetic weights",
 }

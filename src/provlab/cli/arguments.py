@@ -26,25 +26,31 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
         "--statistic",
         action="append",
         metavar="NAME[,NAME]",
-        help="which statistics (default: all that apply)",
+        help="statistics to compute (default: all that apply)",
     )
-    parser.add_argument("--blocks", metavar="0,1,4-7", help="which transformer blocks, counted from 0 (default: all)")
+    parser.add_argument(
+        "--blocks", metavar="0,1,4-7", help="transformer blocks to compare, counted from 0 (default: all)"
+    )
     parser.add_argument(
         "--device", default="cpu", help="where activations are computed: cpu, cuda, cuda:1 (default: cpu)"
     )
-    parser.add_argument("--dtype", default="float32", help="in which precision (default: float32)")
-    parser.add_argument("--seed", type=int, default=0, help="of tokens and permutations (default: 0)")
+    parser.add_argument("--dtype", default="float32", help="precision of activations (default: float32)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random tokens and permutations (default: 0)")
     parser.add_argument(
-        "--permutations", type=int, default=99, metavar="T", help="of PERMTEST for phi_l2 (default: 99)"
+        "--permutations", type=int, default=99, metavar="T", help="permutations of PERMTEST for phi_l2 (default: 99)"
     )
-    parser.add_argument("--sequences", type=int, default=32, metavar="N", help="inputs of activations (default: 32)")
-    parser.add_argument("--sequence-length", type=int, default=64, metavar="N", help="tokens in each (default: 64)")
+    parser.add_argument(
+        "--sequences", type=int, default=32, metavar="N", help="input sequences for activations (default: 32)"
+    )
+    parser.add_argument(
+        "--sequence-length", type=int, default=64, metavar="N", help="tokens in each sequence (default: 64)"
+    )
     parser.add_argument(
         "--activation-tokens",
         type=int,
         default=16_384,
         metavar="N",
-        help="positions kept of longer inputs, a fixed sample (default: 16384)",
+        help="token positions kept, a fixed sample if the inputs have more (default: 16384)",
     )
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
 

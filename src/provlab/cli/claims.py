@@ -11,7 +11,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("--json", metavar="FILE", help="write a list of claims as JSON; - is standard output")
     parser.add_argument(
-        "--results", metavar="FOLDER", help="a folder of results (default: that of the last reproduction)"
+        "--results", metavar="FOLDER", help="folder of results (default: that of the last reproduction)"
     )
     parser.set_defaults(command=_claims)
 

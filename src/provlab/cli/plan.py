@@ -15,11 +15,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models",
         nargs="+",
-        help="as for study; shape:llama-2-7b*21 stands for 21 models of that shape that nobody has yet",
+        help="as for study; shape:llama-2-7b*21 stands for 21 models of that shape, which need not exist",
     )
     common.add_statistics(parser)
     parser.add_argument(
-        "--memory", metavar="SIZE", help="that the study may take, such as 8GB (default: most that is free)"
+        "--memory", metavar="SIZE", help="memory that the study may take, such as 8GB (default: most that is free)"
     )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that compute (default: 1)")
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")

@@ -16,29 +16,41 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help="the second model: noisy or pruned (copy of the first), or independent (default: noisy)",
     )
-    parser.add_argument("--other", metavar="SHAPE", help="of the pruned copy (default: llama-3.2-3b of llama-3.1-8b)")
+    parser.add_argument(
+        "--other", metavar="SHAPE", help="shape of the pruned copy (default: llama-3.2-3b of llama-3.1-8b)"
+    )
     parser.add_argument(
         "--statistic", help="phi_u, or phi_match at random tokens (default: phi_u; for a pruned copy phi_match)"
     )
     parser.add_argument("--blocks", default="1", metavar="N", help="how many to write and compare, or all (default: 1)")
-    parser.add_argument("--noise", type=float, default=0.5, help="of a copy, in standard deviations (default: 0.5)")
+    parser.add_argument(
+        "--noise", type=float, default=0.5, help="noise of a copy, in standard deviations (default: 0.5)"
+    )
     parser.add_argument(
         "--vocabulary",
         default="4096",
         metavar="N",
         help="rows of the token tables to write, or all; no statistic here depends on them (default: 4096)",
     )
-    parser.add_argument("--sequences", type=int, default=32, metavar="N", help="inputs of phi_match (default: 32)")
-    parser.add_argument("--sequence-length", type=int, default=64, metavar="N", help="tokens in each (default: 64)")
+    parser.add_argument(
+        "--sequences", type=int, default=32, metavar="N", help="input sequences of phi_match (default: 32)"
+    )
+    parser.add_argument(
+        "--sequence-length", type=int, default=64, metavar="N", help="tokens in each sequence (default: 64)"
+    )
     parser.add_argument(
         "--device", default="cpu", help="where phi_match runs the models: cpu, cuda, cuda:1 (default: cpu)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of everything (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and tokens (default: 0)")
     parser.add_argument(
         "--models", type=int, default=21, metavar="N", help="extrapolate to all pairs of N (default: 21)"
     )
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="on so many like this one (default: 1)")
-    parser.add_argument("--folder", metavar="FOLDER", help="on whose disk to write (default: the temporary folder)")
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="workers like this machine to extrapolate to (default: 1)"
+    )
+    parser.add_argument(
+        "--folder", metavar="FOLDER", help="folder on whose disk to write (default: the temporary folder)"
+    )
     parser.set_defaults(command=_rehearse)
 
 

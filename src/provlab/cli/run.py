@@ -14,7 +14,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="as often as needed; values are YAML, lists may be a,b",
+        help="a parameter; may be repeated; values are YAML, lists may be a,b",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where the executed notebook goes (default: below _results/)"

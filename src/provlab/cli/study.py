@@ -16,23 +16,22 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     common.add_statistics(parser)
     parser.add_argument(
-        "--pairs", action="append", metavar="A,B", help="only these two; as often as needed (default: all pairs)"
+        "--pairs", action="append", metavar="A,B", help="compare only this pair; may be repeated (default: all pairs)"
     )
     parser.add_argument(
         "--memory",
         metavar="SIZE",
-        help="that the study may take, such as 8GB (default: most that is free); with --scheduler, of each worker",
+        help="memory that the study may take, such as 8GB (default: most that is free); with --scheduler, each worker",
     )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes on this machine (default: 1)")
     parser.add_argument(
-        "--scheduler", metavar="tcp://HOST:PORT", help="let the workers of this Dask scheduler do it (provlab[dask])"
+        "--scheduler", metavar="tcp://HOST:PORT", help="compute on the workers of this Dask scheduler (provlab[dask])"
     )
     parser.add_argument("--resources", metavar="GPU=1", help="what each piece of work needs of a Dask worker")
     parser.add_argument(
         "--results",
         metavar="FOLDER",
-        help="where finished units are kept and found again (default: below _results/); with --scheduler, one that "
-        "all workers see",
+        help="folder of finished units of work (default: below _results/); with --scheduler, one that all workers see",
     )
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_study)

@@ -10,12 +10,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shape", help="llama-2-7b, llama-3.1-8b, ... (any other word lists them), or a config.json")
     parser.add_argument("folder", help="a new folder for it")
     parser.add_argument("--blocks", type=int, metavar="N", help="write only the first N blocks (default: all)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights: two seeds, two models (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the weights; another seed gives another model (default: 0)"
+    )
     origin = parser.add_mutually_exclusive_group()
     origin.add_argument("--copy-of", metavar="MODEL", help="copy this model with noise instead, in its own shape")
-    origin.add_argument("--pruned-from", metavar="MODEL", help="keep a part of this larger model, of the shape named")
+    origin.add_argument("--pruned-from", metavar="MODEL", help="keep the part of this larger model that has the shape")
     parser.add_argument(
-        "--noise", type=float, metavar="X", help="of a copy, in standard deviations of each tensor (default: 0.5 or 0)"
+        "--noise",
+        type=float,
+        metavar="X",
+        help="noise of a copy, in standard deviations of each tensor (default: 0.5 or 0)",
     )
     parser.set_defaults(command=_synthesise)
 

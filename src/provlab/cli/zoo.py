@@ -8,9 +8,9 @@ from provlab.cli.arguments import Parser
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     actions = parser.add_subparsers(required=True, metavar="action", parser_class=Parser)
-    listing = actions.add_parser("list", help="names, parents, and what is built")
-    building = actions.add_parser("build", help="train what is not there yet")
-    building.add_argument("names", nargs="*", help="which models, with their ancestors (default: all)")
+    listing = actions.add_parser("list", help="list names, parents, and what is built")
+    building = actions.add_parser("build", help="train the models that are not built yet")
+    building.add_argument("names", nargs="*", help="models to build, with their ancestors (default: all)")
     building.add_argument("--jobs", type=int, default=None, help="processes, one core each (default: all cores)")
     for action in (listing, building):
         action.add_argument(
