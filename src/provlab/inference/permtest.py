@@ -71,7 +71,7 @@ def permtest(
     theta2: Theta,
     transformations: Transformations[Theta],
     *,
-    n_permutations: int = 99,
+    n_permutations: int,
     rng: np.random.Generator | int,
 ) -> PermTest:
     """Test whether two models are independent by transforming the first.

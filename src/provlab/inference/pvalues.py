@@ -14,13 +14,13 @@ Spearman's tail
 
 The floor
     The t distribution is continuous, the permutations are n! in number. The largest correlation is
-    reached by one of them, so its exact p-value is 1/n!, or 2/n! two-sided (the reversal counts
-    too). The t tail goes below that and to zero at rho = 1; no p-value returned here does.
+    reached by one of them, so its exact p-value is 2/n! (the reversal counts too). The t tail goes
+    below that and to zero at rho = 1; no p-value returned here does.
 
 How good the t tail is
-    Exact: n = 1 (one permutation, p = 1), n = 2 (rho is 1 or -1: p = 1 two-sided, 1/2 or 1 for
-    "greater"), and both ends of every n. Between the ends the t tail is the smaller one. For p > 0.01
-    it is short of the exact p by a factor of at most 0.68 at n = 8 and closer to 1 with every n;
+    Exact: n = 1 (one permutation, p = 1), n = 2 (rho is 1 or -1: p = 1), and both ends of every n.
+    Between the ends the t tail is the smaller one. For p > 0.02 it is short of the exact p by a
+    factor of at most 0.68 at n = 8 and closer to 1 with every n;
     further out the gap in log10 p grows as 0.026 n rho^4 up to rho = 0.6 or so (the fourth cumulants
     of the two distributions) and faster after: at n = 256 it reads -32.4 for an exact -30.9, -105.6
     for -96.9. It is the paper's p-value; as evidence it is exact enough wherever a decision turns on
@@ -29,15 +29,13 @@ How good the t tail is
 
 import math
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from provlab.errors import InputError
-
-Alternative = Literal["two-sided", "greater"]
 
 LN10 = math.log(10.0)
 
@@ -68,8 +66,8 @@ class Spearman:
     log10_p: float
 
 
-def spearman(a: ArrayLike, b: ArrayLike | None = None, alternative: Alternative = "two-sided") -> Spearman:
-    """Rank correlation of two index vectors without repeated values.
+def spearman(a: ArrayLike, b: ArrayLike | None = None) -> Spearman:
+    """Rank correlation of two index vectors without repeated values; two-sided: strong anti-correlation rejects too.
 
     Parameters
     ----------
@@ -77,14 +75,12 @@ def spearman(a: ArrayLike, b: ArrayLike | None = None, alternative: Alternative 
         Integers, shape (n,), no value twice. Permutations, or injections into a larger set (the
         matching of a narrow layer into a wide one), which are ranked first. `b` defaults to the
         identity 0, ..., n - 1.
-    alternative
-        "two-sided" (the paper's; strong anti-correlation rejects too) or "greater".
 
     Raises
     ------
     InputError
         If an argument is not one-dimensional, empty, not of integers, or repeats a value; if the
-        lengths differ; if the alternative is unknown.
+        lengths differ.
     """
     ranks = _ranks(a, "a")
     others = np.arange(ranks.size) if b is None else _ranks(b, "b")
@@ -93,7 +89,7 @@ def spearman(a: ArrayLike, b: ArrayLike | None = None, alternative: Alternative 
     n = ranks.size
     distance = int(np.sum((ranks - others) ** 2))
     rho = 1.0 - 6 * distance / (n * (n * n - 1)) if n > 1 else math.nan
-    return Spearman(rho, distance, n, log10_p_spearman(distance, n, alternative))
+    return Spearman(rho, distance, n, log10_p_spearman(distance, n))
 
 
 def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:
@@ -116,15 +112,11 @@ def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:
 
 
 @overload
-def log10_p_spearman(distance: int, n: int, alternative: Alternative = "two-sided") -> float: ...
+def log10_p_spearman(distance: int, n: int) -> float: ...
 @overload
-def log10_p_spearman(
-    distance: NDArray[np.integer], n: int, alternative: Alternative = "two-sided"
-) -> NDArray[np.float64]: ...
-def log10_p_spearman(
-    distance: int | NDArray[np.integer], n: int, alternative: Alternative = "two-sided"
-) -> float | NDArray[np.float64]:
-    """log10 p of the rank correlation with sum of squared rank differences `distance`.
+def log10_p_spearman(distance: NDArray[np.integer], n: int) -> NDArray[np.float64]: ...
+def log10_p_spearman(distance: int | NDArray[np.integer], n: int) -> float | NDArray[np.float64]:
+    """Two-sided log10 p of the rank correlation with sum of squared rank differences `distance`.
 
     Parameters
     ----------
@@ -132,19 +124,16 @@ def log10_p_spearman(
         D, an even integer between 0 (the same order) and (n^3 - n) / 3 (the reverse order), or an array of them.
     n
         Number of ranks, at least 1.
-    alternative
-        "two-sided" or "greater".
 
     Returns
     -------
     float, or ndarray of the shape of `distance`
-        Within 1e-9 of log10 of the t tail, or the floor
-        2/n! (two-sided) or 1/n! (greater), whichever is larger.
+        Within 1e-9 of log10 of the t tail, or the floor 2/n!, whichever is larger.
 
     Raises
     ------
     InputError
-        If no permutation of n ranks has this distance, or if the alternative is unknown.
+        If no permutation of n ranks has this distance.
 
     Notes
     -----
@@ -160,22 +149,15 @@ def log10_p_spearman(
     if np.any(impossible):
         wrong = np.extract(impossible, D)[0]
         raise InputError(f"distance is {wrong}; for n = {n} it must be even and between 0 and {largest}")
-    if alternative not in ("two-sided", "greater"):
-        raise InputError(f"alternative is {alternative!r}; it must be 'two-sided' or 'greater'")
-
-    above_middle = largest >= 2 * D  # rho >= 0
     if n <= 2:
-        log10_p = np.where(above_middle & (n == 2 and alternative == "greater"), math.log10(0.5), 0.0)
+        log10_p = np.zeros(np.shape(D))
     else:
         part, rest = 6 * D, 2 * whole - 6 * D  # 1 - rho and 1 + rho, times whole
         if isinstance(D, int):  # Python's quotient of integers is rounded once
             q, rho_squared = part * rest / whole**2, (whole - part) ** 2 / whole**2
         else:
             q, rho_squared = (part / whole) * (rest / whole), np.square((whole - part) / whole)
-        ln_p = _ln_t_tail(np.asarray(q), np.asarray(rho_squared), n)
-        if alternative == "greater":
-            ln_p = np.where(above_middle, ln_p - math.log(2.0), np.log1p(-0.5 * np.exp(ln_p)))
-        log10_p = np.maximum(ln_p / LN10, log10_floor(n, alternative))
+        log10_p = np.maximum(_ln_t_tail(np.asarray(q), np.asarray(rho_squared), n) / LN10, log10_floor(n))
     return float(log10_p) if isinstance(D, int) else log10_p
 
 
@@ -206,10 +188,9 @@ def in_words(p: float) -> str:
     return f"p = {p:.2g}" if p > 1e-300 else "p < 1e-300"
 
 
-def log10_floor(n: int, alternative: Alternative = "two-sided") -> float:
-    """log10 of the probability that a uniform permutation of n matches perfectly: 2/n! or 1/n!."""
-    ways = 2.0 if alternative == "two-sided" and n > 1 else 1.0
-    return float(math.log(ways) - special.gammaln(n + 1)) / LN10
+def log10_floor(n: int) -> float:
+    """log10 of the probability that a uniform permutation of n is a perfect match or its reversal, 2/n!."""
+    return float((math.log(2.0) if n > 1 else 0.0) - special.gammaln(n + 1)) / LN10
 
 
 def _ln_t_tail(q: NDArray[np.float64], rho_squared: NDArray[np.float64], n: int) -> NDArray[np.float64]:

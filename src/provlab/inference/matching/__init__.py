@@ -64,7 +64,7 @@ class Assignment:
     certified: bool = False
 
 
-def match(W1: Rows, W2: Rows, *, unsigned: bool = False, device: str = "cpu") -> Assignment:
+def match(W1: Rows, W2: Rows, *, device: str = "cpu") -> Assignment:
     """Match the rows of two matrices by cosine similarity.
 
     Parameters
@@ -72,8 +72,6 @@ def match(W1: Rows, W2: Rows, *, unsigned: bool = False, device: str = "cpu") ->
     W1, W2
         Shapes (h1, d) and (h2, d): numpy arrays or torch tensors on the CPU, or the `unit_rows` of either, which spare
         the work of normalising a matrix again for each pair in which it stands.
-    unsigned
-        By the size of the cosine, whatever its sign: not the paper's MATCH, see `provlab.statistics.phi_match`.
     device
         Where the product is computed and candidates are searched, such as "cuda"; the answer is the same.
 
@@ -94,7 +92,7 @@ def match(W1: Rows, W2: Rows, *, unsigned: bool = False, device: str = "cpu") ->
     Where several assignments have the same largest objective, the one returned is the choice of the
     algorithm: compare objectives, not indices, between algorithms.
     """
-    return _match(prepared_pair(W1, W2), unsigned, None, device)
+    return _match(prepared_pair(W1, W2), False, None, device)
 
 
 def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, device: str = "cpu") -> Assignment:
@@ -108,10 +106,12 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, dev
 
     Parameters
     ----------
-    W1, W2, unsigned, device
+    W1, W2, device
         As for `match`.
     seed
         Of the order.
+    unsigned
+        By the size of the cosine, whatever its sign: not the paper's MATCH, see `provlab.statistics.phi_match`.
 
     Raises
     ------

@@ -81,26 +81,6 @@ def room(n_rows: int, n_columns: int) -> Candidates:
     return Candidates(np.empty((n_rows, k), np.int32), np.empty((n_rows, k)), np.empty(n_rows))
 
 
-def fill(candidates: Candidates, similarity: NDArray[np.floating], first: int = 0) -> None:
-    """Find the candidates of some rows.
-
-    Parameters
-    ----------
-    candidates : Candidates
-        Of all rows.
-    similarity : ndarray
-        Shape (some, m), float32 or float64, C-contiguous: rows `first`, `first` + 1, ...
-    """
-    similarity = read_only(similarity)
-    part = slice(first, first + len(similarity))
-    columns, values, bounds = candidates.columns[part], candidates.values[part], candidates.bounds[part]
-
-    def some(start: int, stop: int) -> None:
-        _fill(similarity, columns, values, bounds, start, stop)
-
-    over_rows(some, len(similarity), similarity.size)
-
-
 def solve(similarity: NDArray[np.floating], candidates: Candidates | None = None) -> Solution:
     """Find an assignment of largest total similarity.
 
@@ -109,13 +89,14 @@ def solve(similarity: NDArray[np.floating], candidates: Candidates | None = None
     similarity : ndarray
         Shape (n, m) with n <= m, float32 or float64, C-contiguous, finite. Its values count exactly.
     candidates : Candidates
-        As `fill` finds them; changed here.
+        The lists of all rows, if they are known; changed here.
     """
     similarity = read_only(similarity)
     n, m = similarity.shape
     if candidates is None:
         candidates = room(n, m)
-        fill(candidates, similarity)
+        lists = (candidates.columns, candidates.values, candidates.bounds)
+        over_rows(lambda start, stop: _fill(similarity, *lists, start, stop), n, similarity.size)
     partners, owners, worth = np.full(n, NONE, np.int32), np.full(m, NONE, np.int32), np.empty(n)
     prices = np.zeros(m)
     state = (candidates.columns, candidates.values, candidates.bounds, prices, partners, owners, worth)

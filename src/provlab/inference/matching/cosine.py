@@ -92,7 +92,7 @@ class UnitRows:
 Rows = ArrayLike | UnitRows  # what the doors accept
 
 
-def unit_rows(W: Rows, *, name: str = "W", block_rows: int = BLOCK_ROWS) -> UnitRows:
+def unit_rows(W: Rows, *, name: str = "W") -> UnitRows:
     """Check and normalise the rows of a matrix, once for all the pairs in which it stands.
 
     Parameters
@@ -102,8 +102,6 @@ def unit_rows(W: Rows, *, name: str = "W", block_rows: int = BLOCK_ROWS) -> Unit
         What is prepared already comes back as it is.
     name
         What error messages call it.
-    block_rows
-        Rows that are converted at a time: memory above the result is that of such a block in float64.
 
     Raises
     ------
@@ -112,19 +110,19 @@ def unit_rows(W: Rows, *, name: str = "W", block_rows: int = BLOCK_ROWS) -> Unit
     """
     if isinstance(W, UnitRows):
         return W
-    return _prepare(W, name, block_rows, held=np.empty(real_matrix(W, name).shape, np.float32))
+    return _prepare(W, name, held=np.empty(real_matrix(W, name).shape, np.float32))
 
 
-def measured_rows(W: Rows, *, name: str = "W", block_rows: int = BLOCK_ROWS) -> UnitRows:
+def measured_rows(W: Rows, *, name: str = "W") -> UnitRows:
     """As `unit_rows`, but holding no unit rows: for a matrix that is compared once."""
-    return W if isinstance(W, UnitRows) else _prepare(W, name, block_rows, held=None)
+    return W if isinstance(W, UnitRows) else _prepare(W, name, held=None)
 
 
-def _prepare(W: ArrayLike, name: str, block_rows: int, held: NDArray[np.float32] | None) -> UnitRows:
-    matrix = checked_matrix(W, name, block_rows)
+def _prepare(W: ArrayLike, name: str, held: NDArray[np.float32] | None) -> UnitRows:
+    matrix = checked_matrix(W, name)
     height, columns = matrix.shape
     prepared = UnitRows(held, matrix, np.empty(height), np.empty(height))
-    for rows in blocks(height, min(block_rows, 1 + NORMALISED // columns)):
+    for rows in blocks(height, min(BLOCK_ROWS, 1 + NORMALISED // columns)):
         part = matrix[rows]
         largest = np.maximum(part.max(axis=1).astype(np.float64), -part.min(axis=1).astype(np.float64))
         # A power of two changes no digit; below 2^-1022 the exponent of the scale itself would overflow.
@@ -142,48 +140,41 @@ def _scaled(rows: NDArray[np.generic], scales: NDArray[np.float64]) -> NDArray[n
     return exact
 
 
-def cosine_similarity(W1: Rows, W2: Rows, *, block_rows: int = BLOCK_ROWS) -> NDArray[np.float32]:
+def cosine_similarity(W1: Rows, W2: Rows) -> NDArray[np.float32]:
     """Cosine of the angle between each row of `W1` and each row of `W2`.
 
     Parameters
     ----------
     W1, W2
         Shapes (h1, d) and (h2, d): numpy arrays or torch tensors on the CPU, or the `unit_rows` of either.
-    block_rows
-        Rows of either side that are converted at a time. Memory above the inputs is the result plus
-        one such block of each side.
 
     Returns
     -------
     ndarray
-        float32, shape (h1, h2); each entry is within (d + 16) 2^-24 of the cosine.
+        float32, shape (h1, h2); each entry is within (d + 16) 2^-24 of the cosine. Memory above the inputs is the
+        result plus `BLOCK_ROWS` rows of each side.
 
     Raises
     ------
     InputError
         As `unit_rows`, and if the columns differ in number.
     """
-    if block_rows < 1:
-        raise InputError(f"block_rows is {block_rows}; it must be at least 1")
-    first, second = prepared_pair(W1, W2, block_rows)
+    first, second = prepared_pair(W1, W2)
     similarity = np.empty((len(first), len(second)), dtype=np.float32)
     # Unit rows of an unprepared second matrix are made again for each block of the first: d operations where
-    # the product that follows takes d times block_rows, and no second copy of the whole matrix.
-    for rows in blocks(len(first), block_rows):
+    # the product that follows takes d times BLOCK_ROWS, and no second copy of the whole matrix.
+    for rows in blocks(len(first), BLOCK_ROWS):
         unit = first.some(rows)
-        for columns in blocks(len(second), block_rows):
+        for columns in blocks(len(second), BLOCK_ROWS):
             np.matmul(unit, second.some(columns).T, out=similarity[rows, columns])
     return similarity
 
 
-def prepared_pair(W1: Rows, W2: Rows, block_rows: int = BLOCK_ROWS) -> tuple[UnitRows, UnitRows]:
+def prepared_pair(W1: Rows, W2: Rows) -> tuple[UnitRows, UnitRows]:
     """Both sides, checked; unit rows are held only where they were held before."""
     first, second = (W if isinstance(W, UnitRows) else real_matrix(W, name) for W, name in ((W1, "W1"), (W2, "W2")))
     require_equal_columns(first.shape[1], second.shape[1])
-    return (
-        measured_rows(first, name="W1", block_rows=block_rows),
-        measured_rows(second, name="W2", block_rows=block_rows),
-    )
+    return measured_rows(first, name="W1"), measured_rows(second, name="W2")
 
 
 def blocks(n_rows: int, block_rows: int) -> Iterator[slice]:
@@ -213,11 +204,11 @@ def real_matrix(values: ArrayLike, name: str) -> NDArray[np.generic]:
     return matrix
 
 
-def checked_matrix(values: ArrayLike, name: str, block_rows: int = BLOCK_ROWS) -> NDArray[np.generic]:
+def checked_matrix(values: ArrayLike, name: str) -> NDArray[np.generic]:
     """A real matrix, all entries finite and no row zero."""
     matrix = real_matrix(values, name)
-    refuse_non_finite(matrix, name, block_rows)
-    _refuse_zero_rows(matrix, name, block_rows)
+    refuse_non_finite(matrix, name)
+    _refuse_zero_rows(matrix, name)
     return matrix
 
 
@@ -230,12 +221,12 @@ def require_equal_columns(first: int, second: int) -> None:
         )
 
 
-def refuse_non_finite(matrix: NDArray[np.generic], name: str, block_rows: int = BLOCK_ROWS) -> None:
+def refuse_non_finite(matrix: NDArray[np.generic], name: str) -> None:
     """Raise InputError if there is a NaN or an Inf."""
     if matrix.dtype.kind != "f":
         return
     nans = infinities = 0
-    for rows in blocks(matrix.shape[0], block_rows):
+    for rows in blocks(matrix.shape[0], BLOCK_ROWS):
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(matrix[rows].sum()):  # what is not finite shows in the sum; count only then
                 continue
@@ -245,10 +236,10 @@ def refuse_non_finite(matrix: NDArray[np.generic], name: str, block_rows: int = 
         raise InputError(f"{name} holds {nans} NaN and {infinities} Inf; all entries must be finite")
 
 
-def _refuse_zero_rows(matrix: NDArray[np.generic], name: str, block_rows: int) -> None:
+def _refuse_zero_rows(matrix: NDArray[np.generic], name: str) -> None:
     zero_rows = [
         rows.start + int(index)
-        for rows in blocks(matrix.shape[0], block_rows)
+        for rows in blocks(matrix.shape[0], BLOCK_ROWS)
         for index in np.flatnonzero((matrix[rows].max(axis=1) == 0) & (matrix[rows].min(axis=1) == 0))
     ]
     if zero_rows:

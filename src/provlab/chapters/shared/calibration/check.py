@@ -6,7 +6,6 @@ at most the level, however many questions were asked.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,6 +16,9 @@ from scipy import stats
 from provlab.chapters.shared.calibration.bands import discrete_uniform_excess, ks_uniform, size_interval
 from provlab.errors import InputError
 from provlab.inference import pvalues
+
+#: levels at which the share of p-values is looked at
+SIZES = (0.05, 0.01, 0.001)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,6 @@ def check(
     log10_p: ArrayLike,
     *,
     n_permutations: int | None = None,
-    sizes: Sequence[float] = (0.05, 0.01, 0.001),
     level: float = 0.01,
 ) -> CalibrationReport:
     """Check p-values of pairs that are known to be independent.
@@ -105,27 +106,24 @@ def check(
     n_permutations
         T, for p-values of PERMTEST, multiples of 1/(T + 1): they are held against the uniform on that grid. None for
         continuous p-values.
-    sizes
-        Levels at which the share of p-values is looked at; for PERMTEST those below 1/(T + 1) are left out, as no
-        p-value reaches them.
     level
         Of the whole check.
 
     Raises
     ------
     InputError
-        If there is no pair, a value is NaN or above 0, a p-value is off the grid, or a level is not between 0 and 1.
+        If there is no pair, a value is NaN or above 0, a p-value is off the grid, or `level` is not between 0 and 1.
 
     Notes
     -----
-    Questions, each once and, with blocks, once more of Fisher's aggregate: uniform (two-sided)? At each of `sizes`,
+    Questions, each once and, with blocks, once more of Fisher's aggregate: uniform (two-sided)? At each of `SIZES`,
     too many (one-sided)? With blocks: is any correlation between two of them too large (each with Student's t,
     Bonferroni over pairs of blocks)? And: is any p-value zero?
     Too few small p-values at a level is no fault of validity; where it is gross, the test of uniformity sees it.
     """
     table = _table(log10_p)
-    if not 0.0 < level < 1.0 or not all(0.0 < size < 1.0 for size in sizes):
-        raise InputError(f"level is {level} and sizes are {list(sizes)}; each must lie strictly between 0 and 1")
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level is {level}; it must lie strictly between 0 and 1")
     n, n_blocks = table.shape
     zeros = int(np.isneginf(table).sum())
     finite = np.maximum(table, _SMALLEST)
@@ -133,7 +131,7 @@ def check(
     tests: dict[str, float] = {"zero": _IMPOSSIBLE if zeros else 0.0}
     uniform = _uniformity(pooled[~np.isneginf(table.ravel())], n_permutations)
     tests["uniform"] = _log10(uniform)
-    pooled_sizes = _sizes(pooled, sizes, n_permutations)
+    pooled_sizes = _sizes(pooled, n_permutations)
     tests |= {f"size {size.level:g}": size.log10_p for size in pooled_sizes}
     correlation = fisher_ks = None
     fisher_sizes: tuple[Size, ...] = ()
@@ -142,7 +140,7 @@ def check(
         if n_permutations is None:  # the sum of logarithms on a grid is not quite chi-square
             fisher_ks = ks_uniform(aggregate).p
             tests["Fisher uniform"] = _log10(fisher_ks)
-            fisher_sizes = _sizes(aggregate, sizes, None)
+            fisher_sizes = _sizes(aggregate, None)
             tests |= {f"Fisher size {size.level:g}": size.log10_p for size in fisher_sizes}
         if n >= 3:
             correlation, tests["blocks"] = _between_blocks(10.0**finite)
@@ -197,14 +195,14 @@ def _uniformity(log10_p: NDArray[np.float64], n_permutations: int | None) -> flo
     return discrete_uniform_excess(10.0**log10_p, n_permutations).p_two_sided
 
 
-def _sizes(log10_p: NDArray[np.float64], levels: Sequence[float], n_permutations: int | None) -> tuple[Size, ...]:
+def _sizes(log10_p: NDArray[np.float64], n_permutations: int | None) -> tuple[Size, ...]:
     found = []
     n = log10_p.size
-    for level in levels:
+    for level in SIZES:
         expected = level
         if n_permutations is not None:
             expected = math.floor(level * (n_permutations + 1) + 1e-9) / (n_permutations + 1)
-            if expected == 0.0:
+            if expected == 0.0:  # no p-value of PERMTEST reaches the level
                 continue
         k = int((log10_p <= math.log10(level) + 1e-12).sum())
         log10_tail = float(stats.binom.logsf(k - 1, n, expected)) / pvalues.LN10

@@ -18,6 +18,8 @@ from scipy import stats
 from provlab.chapters.shared.calibration.bands import ks_uniform
 from provlab.errors import InputError
 
+LEVEL = 0.05  # of the share of small p-values
+
 
 @dataclass(frozen=True, eq=False)
 class RoundRobin:
@@ -31,9 +33,7 @@ class RoundRobin:
     rounds
         Shape (n_rounds,): the p-value of each round, each valid on its own.
     share, low, high
-        Share of all pairs with p up to `level`, and its 95% interval by the jackknife over models.
-    level
-        As asked.
+        Share of all pairs with p up to `LEVEL`, and its 95% interval by the jackknife over models.
     n_models, n_pairs
         How many there are.
     """
@@ -43,7 +43,6 @@ class RoundRobin:
     share: float
     low: float
     high: float
-    level: float
     n_models: int
     n_pairs: int
 
@@ -74,7 +73,7 @@ def tournament(models: Sequence[str]) -> list[list[tuple[str, str]]]:
     return rounds
 
 
-def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]], *, level: float = 0.05) -> RoundRobin:
+def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]]) -> RoundRobin:
     """Hold the p-values of all pairs among independent models against the uniform.
 
     Parameters
@@ -82,8 +81,6 @@ def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]], *, l
     log10_p
         For each pair of models one log10 p, or one for each block. Every pair must be there once, and the number of
         models be even.
-    level
-        Of `share`.
 
     Raises
     ------
@@ -102,7 +99,7 @@ def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]], *, l
     if missing:
         raise InputError(f"log10_p has no pair {missing[0]}; give every pair of the {len(models)} models")
     by_round = np.array([ks_uniform(np.concatenate([both_ways[frozenset(p)] for p in pairs])).p for pairs in rounds])
-    small = {(a, b): float(np.mean(both_ways[frozenset((a, b))] <= math.log10(level) + 1e-12)) for a, b in log10_p}
+    small = {(a, b): float(np.mean(both_ways[frozenset((a, b))] <= math.log10(LEVEL) + 1e-12)) for a, b in log10_p}
     share, low, high = jackknife(small)
     return RoundRobin(
         p=min(1.0, 2.0 * float(by_round.mean())),
@@ -110,7 +107,6 @@ def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]], *, l
         share=share,
         low=max(0.0, low),
         high=min(1.0, high),
-        level=level,
         n_models=len(models),
         n_pairs=len(small),
     )
