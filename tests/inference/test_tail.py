@@ -1,0 +1,108 @@
+"""The far tail of Spearman's law, held against all permutations of 11 to 14 ranks and against tilted draws."""
+
+import math
+
+import numpy as np
+import pytest
+
+from provlab.errors import InputError
+from provlab.inference import pvalues, tail
+from provlab.inference.tail import exact_law, log10_tail
+
+
+def counted(n):
+    """Every D, and log10 of the share of permutations with at most that."""
+    law = exact_law(n)
+    below = [math.log10(int(ways) / math.factorial(n)) for ways in np.cumsum(law.count.astype(object))]
+    return law.distance, np.array(below)
+
+
+def test_counts_are_those_of_small_tables():
+    """Rows of OEIS A175929: n = 3 and 4."""
+    assert exact_law(3).count.tolist() == [1, 2, 0, 2, 1]
+    assert exact_law(4).count.tolist() == [1, 3, 1, 4, 2, 2, 2, 4, 1, 3, 1]
+    assert [int(exact_law(n).count.sum()) for n in (5, 9)] == [120, math.factorial(9)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 10])
+def test_narrow_laws_are_counted(n):
+    distance, expected = counted(n)
+    assert log10_tail(distance, n) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [11, 12, 13, 14])
+def test_every_value_is_within_a_fiftieth_of_a_decade(n):
+    distance, expected = counted(n)
+    assert np.abs(log10_tail(distance, n) - expected).max() < 0.02
+
+
+def test_students_t_is_not():
+    """What the bound above would say of the t tail: it fails, by more than a decade at n = 12."""
+    distance, expected = counted(12)
+    t = np.array([pvalues.log10_p_spearman(int(d), 12, "greater") for d in distance])
+    assert np.abs(t - expected).max() > 1.0
+
+
+@pytest.mark.parametrize("n", [11, 48, 256, 11008, 50000])
+def test_it_falls_steadily_to_the_floor(n):
+    largest = (n**3 - n) // 3
+    steps = np.unique(np.concatenate([np.arange(60), np.geomspace(1, largest // 2, 300).astype(np.int64)]))
+    found = log10_tail(2 * steps, n)
+    assert (np.diff(found) >= 0).all()
+    assert found[0] == pytest.approx(pvalues.log10_floor(n, "greater"), abs=1e-9 * abs(found[0]) + 1e-12)
+    assert found[-1] == pytest.approx(0.0, abs=1e-12)
+    # where counting ends, the curve goes on: each next value adds less than the one before
+    growth = np.diff(log10_tail(2 * np.arange(0, 20), n))
+    assert np.all(np.diff(growth)[2:] < 0.03)
+
+
+def test_the_few_nearest_are_counted_for_any_width():
+    """n = 12 by all permutations; n - 1 exchanges of neighbours, C(n - 2, 2) pairs of them, at any n."""
+    _, expected = counted(12)
+    assert tail._near_the_floor(12) / math.log(10) == pytest.approx(expected[:9], abs=1e-12)
+    n = 5000
+    ways = np.exp(tail._near_the_floor(n) + math.lgamma(n + 1))
+    assert ways[:3] == pytest.approx([1, 1 + (n - 1), 1 + (n - 1) + math.comb(n - 2, 2)], rel=1e-6)
+
+
+@pytest.mark.parametrize(("n", "theta"), [(64, 20.0), (64, 100.0), (96, 1500.0)])
+def test_tilted_draws_have_the_mean_that_the_cumulants_say(n, theta):
+    """K' against Metropolis draws of weight exp(-s D / 2), by exchanges of two ranks, in many chains side by side."""
+    rng, s = np.random.default_rng(0), theta / n**2
+    chains = 400
+    rows = np.arange(chains)
+    order = np.broadcast_to(np.arange(n), (chains, n)).copy()
+    half, total, seen = np.zeros(chains), np.zeros(chains), 0
+    for step in range(60 * n):
+        i = rng.integers(n, size=chains)
+        offset = rng.integers(1, n, size=chains) if step % 2 else (n ** rng.random(chains)).astype(int)
+        j = (i + offset) % n
+        change = (order[rows, i] - order[rows, j]) * (i - j)
+        take = np.flatnonzero(rng.random(chains) < np.exp(-s * np.maximum(change, 0)))
+        first, second = order[take, i[take]].copy(), order[take, j[take]].copy()
+        order[take, i[take]], order[take, j[take]] = second, first
+        half[take] += change[take]
+        if step >= 20 * n:
+            total += half
+            seen += 1
+    means = total / seen
+    wide = theta < tail._WIDEST
+    points = (tail._points_where_wide if wide else tail._points_where_narrow)(n, min(tail._WIDEST, 0.6 * n * n))
+    if wide:
+        tilt = np.sinh(np.linspace(0.05, math.asinh(tail._WIDEST), 600))
+    else:
+        s_along = np.exp(np.linspace(math.log(tail._WIDEST / n**2) - 0.1, math.log(tail._NARROWEST), 600))
+        tilt = s_along[s_along * n**2 >= tail._WIDEST] * n**2
+    expected = np.interp(math.log(theta), np.log(tilt), points[0] + 0.5)
+    assert means.mean() == pytest.approx(expected, abs=4 * means.std() / math.sqrt(chains) + 2e-4 * expected)
+
+
+@pytest.mark.parametrize(("distance", "n"), [(3, 12), (-2, 12), (600, 12), (0, 0)])
+def test_what_no_permutation_has_is_refused(distance, n):
+    with pytest.raises(InputError, match="even numbers between 0 and"):
+        log10_tail(distance, n)
+
+
+def test_a_law_too_large_to_count_is_refused():
+    with pytest.raises(InputError, match="1 to 14"):
+        exact_law(15)
