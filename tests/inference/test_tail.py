@@ -1,6 +1,7 @@
 """The far tail of Spearman's law, held against all permutations of 11 to 14 ranks and against tilted draws."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -17,11 +18,26 @@ def counted(n):
     return law.distance, np.array(below)
 
 
-def test_counts_are_those_of_small_tables():
-    """Rows of OEIS A175929: n = 3 and 4."""
-    assert exact_law(3).count.tolist() == [1, 2, 0, 2, 1]
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7])
+def test_counts_against_all_permutations(n):
+    every = np.array(list(permutations(range(n))))
+    d = ((every - np.arange(n)) ** 2).sum(axis=1)
+    found = exact_law(n)
+    assert found.count.tolist() == np.bincount(d, minlength=found.distance[-1] + 1)[::2].tolist()
+
+
+def test_counts_of_four_as_published():
+    """OEIS A175929, row 4."""
     assert exact_law(4).count.tolist() == [1, 3, 1, 4, 2, 2, 2, 4, 1, 3, 1]
-    assert [int(exact_law(n).count.sum()) for n in (5, 9)] == [120, math.factorial(9)]
+
+
+def test_exact_p_by_hand_and_at_the_ends():
+    """n = 4, D = 2: one permutation at 0 and three at 2, and as many at the other end: 8/24."""
+    found = exact_law(4)
+    assert 10 ** found.log10_p([2, 18]) == pytest.approx([1 / 3, 1 / 3])
+    assert found.log10_p([0])[0] == pytest.approx(pvalues.log10_floor(4))
+    assert found.log10_p([10])[0] == 0.0  # the middle
+    assert exact_law(12).count.sum() == math.factorial(12)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10])
@@ -103,6 +119,15 @@ def test_what_no_permutation_has_is_refused(distance, n):
         log10_tail(distance, n)
 
 
-def test_a_law_too_large_to_count_is_refused():
-    with pytest.raises(InputError, match="1 to 14"):
-        exact_law(15)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: exact_law(0), "n is 0"),
+        (lambda: exact_law(15), "1 to 14"),
+        (lambda: exact_law(4).log10_p([3]), "even numbers"),
+        (lambda: exact_law(4).log10_p([22]), "even numbers"),
+    ],
+)
+def test_a_law_that_cannot_be_counted_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

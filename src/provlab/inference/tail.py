@@ -65,6 +65,24 @@ class ExactLaw:
     distance: NDArray[np.int64]
     count: NDArray[np.int64]
 
+    def log10_p(self, distance: ArrayLike) -> NDArray[np.float64]:
+        """Return log10 of the exact two-sided p: the share of permutations with |rho| at least as large.
+
+        Parameters
+        ----------
+        distance
+            Values of D, each even and between 0 and the largest.
+        """
+        d = np.asarray(distance, dtype=np.int64)
+        if d.size and (d.min() < 0 or d.max() > self.distance[-1] or (d % 2).any()):
+            raise InputError(f"distance must hold even numbers between 0 and {self.distance[-1]}")
+        largest = int(self.distance[-1])
+        nearer = np.minimum(d, largest - d)  # the law is symmetric about the middle
+        below = np.cumsum(self.count)[nearer // 2]
+        middle = 2 * nearer >= largest  # rho = 0, which both tails would count
+        total = math.factorial(self.n)
+        return np.asarray(np.where(middle, 0.0, np.log10(np.minimum(2.0 * below, total) / total)))
+
 
 @cache
 def exact_law(n: int) -> ExactLaw:

@@ -1,7 +1,6 @@
 """The law of Spearman's distance: against enumeration, against itself by other ways, and equivariance of MATCH."""
 
 import math
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -11,28 +10,7 @@ from provlab.chapters.calibration import spearman as law
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 7])
-def test_counts_against_all_permutations(n):
-    every = np.array(list(permutations(range(n))))
-    d = ((every - np.arange(n)) ** 2).sum(axis=1)
-    found = law.exact_law(n)
-    assert found.count.tolist() == np.bincount(d, minlength=found.distance[-1] + 1)[::2].tolist()
-
-
-def test_counts_of_four_as_published():
-    """OEIS A175929, row 4."""
-    assert law.exact_law(4).count.tolist() == [1, 3, 1, 4, 2, 2, 2, 4, 1, 3, 1]
-
-
-def test_exact_p_by_hand_and_at_the_ends():
-    """n = 4, D = 2: one permutation at 0 and three at 2, and as many at the other end: 8/24."""
-    found = law.exact_law(4)
-    assert 10 ** found.log10_p([2, 18]) == pytest.approx([1 / 3, 1 / 3])
-    assert found.log10_p([0])[0] == pytest.approx(pvalues.log10_floor(4))
-    assert found.log10_p([10])[0] == 0.0  # the middle
-    assert law.exact_law(12).count.sum() == math.factorial(12)
+from provlab.inference.tail import exact_law
 
 
 def test_renumbering_a_model_renumbers_its_matching():
@@ -51,7 +29,7 @@ def test_draws_have_the_exact_law_whatever_the_matching(start):
     """20,000 draws of 8 units: chi-square over D against the counts; each draw is one of 40,320 permutations."""
     matching = {"identity": np.arange(8), "reversal": np.arange(8)[::-1], "random": np.array([3, 1, 7, 0, 5, 2, 6, 4])}
     drawn = law.relabelled_distances(matching[start], 20_000, seed=1)
-    exact = law.exact_law(8)
+    exact = exact_law(8)
     share = exact.count / exact.count.sum()
     bins = np.digitize(exact.distance, exact.distance[np.searchsorted(np.cumsum(share), np.arange(0.05, 1, 0.05))])
     expected = np.bincount(bins, share) * 20_000
@@ -70,7 +48,7 @@ def test_draws_in_several_chunks_have_the_moments_of_spearman(monkeypatch):
 
 def test_splitting_finds_the_exact_tail():
     """Ten ranks down to the perfect match, one permutation in 3.6 million; the interval, widened by half, holds it."""
-    exact = law.exact_law(10)
+    exact = exact_law(10)
     targets = [0, 10, 40, 100]
     for found in law.tail_by_splitting(10, targets, seed=3):
         truth = exact.log10_p([found.distance])[0]
@@ -91,10 +69,6 @@ def test_splitting_that_never_mixes_is_found_out(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: law.exact_law(0), "n is 0"),
-        (lambda: law.exact_law(15), "1 to 14"),
-        (lambda: law.exact_law(4).log10_p([3]), "even numbers"),
-        (lambda: law.exact_law(4).log10_p([22]), "even numbers"),
         (lambda: law.relabelled_distances([0, 0, 1], 5, seed=0), "must be a permutation"),
         (lambda: law.relabelled_distances([0, 1], 0, seed=0), "n_draws is 0"),
         (lambda: law.tail_by_splitting(10, [165], seed=0), "below the middle"),

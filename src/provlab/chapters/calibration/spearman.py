@@ -5,7 +5,7 @@ renumber the hidden units of one model by a uniform permutation, and by equivari
 dependent or not, becomes uniform. So a null draw from a pair needs no new assignment, only a shuffle of the matching
 at hand, and the law of D depends on the width and on nothing else. Three ways to know it:
 
-- `exact_law`: all n! permutations, counted by a pass over subsets, for n up to 14;
+- `provlab.inference.tail.exact_law`: all n! permutations, counted by a pass over subsets, for n up to 14;
 - `relabelled_distances`: draws, at any width, for the bulk of the law;
 - `tail_by_splitting`: D so small that no draw comes near, reached in steps each of which is likely given the last.
 """
@@ -13,7 +13,6 @@ at hand, and the law of D depends on the width and on nothing else. Three ways t
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,46 +21,8 @@ from scipy import stats
 from provlab.errors import InputError
 from provlab.inference import pvalues
 
-LARGEST_EXACT = 14
 _CHUNK = 2**22  # entries of random permutations held at a time
 _ROUNDS = 2000  # levels of splitting: a factor of five each
-
-
-@dataclass(frozen=True, eq=False)
-class ExactLaw:
-    """Number of permutations of n ranks with each sum of squared rank differences.
-
-    Attributes
-    ----------
-    n
-        Number of ranks.
-    distance
-        Shape (k,): D from the smallest, 0, to the largest, (n^3 - n) / 3, in steps of 2.
-    count
-        Shape (k,), int64: permutations with that D; their sum is n!.
-    """
-
-    n: int
-    distance: NDArray[np.int64]
-    count: NDArray[np.int64]
-
-    def log10_p(self, distance: ArrayLike) -> NDArray[np.float64]:
-        """Return log10 of the exact two-sided p: the share of permutations with |rho| at least as large.
-
-        Parameters
-        ----------
-        distance
-            Values of D, each even and between 0 and the largest.
-        """
-        d = np.asarray(distance, dtype=np.int64)
-        if d.size and (d.min() < 0 or d.max() > self.distance[-1] or (d % 2).any()):
-            raise InputError(f"distance must hold even numbers between 0 and {self.distance[-1]}")
-        largest = int(self.distance[-1])
-        nearer = np.minimum(d, largest - d)  # the law is symmetric about the middle
-        below = np.cumsum(self.count)[nearer // 2]
-        middle = 2 * nearer >= largest  # rho = 0, which both tails would count
-        total = math.factorial(self.n)
-        return np.asarray(np.where(middle, 0.0, np.log10(np.minimum(2.0 * below, total) / total)))
 
 
 @dataclass(frozen=True)
@@ -85,44 +46,6 @@ class TailEstimate:
     low: float
     high: float
     log10_p_t: float
-
-
-def exact_law(n: int) -> ExactLaw:
-    """Count the permutations of n ranks by D.
-
-    Parameters
-    ----------
-    n
-        From 1 to 14; time and memory grow as n^4 2^n.
-
-    Raises
-    ------
-    InputError
-        If n is out of range.
-
-    Notes
-    -----
-    Ranks are placed one by one; what matters of those placed is only which places are taken, so there are 2^n states
-    instead of n! arrangements. The counts are row n of OEIS A175929.
-    """
-    if not 1 <= n <= LARGEST_EXACT:
-        raise InputError(f"n is {n}; the exact law is counted for 1 to {LARGEST_EXACT} ranks, draw it beyond")
-    largest = (n**3 - n) // 3
-    layer = np.ones((1, 1), dtype=np.int64)  # ways[state, D] with the first i ranks placed
-    index = {0: 0}
-    for i in range(n):
-        states = [sum(1 << j for j in taken) for taken in combinations(range(n), i + 1)]
-        following = {state: k for k, state in enumerate(states)}
-        ways = np.zeros((len(states), largest + 1), dtype=np.int64)
-        for j in range(n):
-            free = [state for state in index if not state >> j & 1]
-            if free:
-                step = (i - j) ** 2
-                before = layer[[index[state] for state in free]]
-                room = min(before.shape[1], largest + 1 - step)
-                ways[[following[state | 1 << j] for state in free], step : step + room] += before[:, :room]
-        layer, index = ways, following
-    return ExactLaw(n, np.arange(0, largest + 1, 2), layer[0, ::2])
 
 
 def relabelled_distances(matching: ArrayLike, n_draws: int, *, seed: int) -> NDArray[np.int64]:
