@@ -20,8 +20,8 @@ Against the exact law of n = 11 to 14: within 0.02 in log10 p at every value.
 
 References
 ----------
-Daniels (1987), Int. Stat. Rev. 55:37. Lugannani and Rice (1980), Adv. Appl. Prob. 12:475. McCullagh (2014), arXiv
-1409.4232. The counts are row n of OEIS A175929.
+Daniels (1987), Int. Stat. Rev. 55:37. Lugannani and Rice (1980), Adv. Appl. Prob. 12:475. McCullagh (2014), J. Stat.
+Comput. Simul. 84:404. The counts are row n of OEIS A175929.
 """
 
 import math

@@ -1,5 +1,6 @@
 """What the page on calibration measures: p-values of independent pairs by training and symmetry, planted faults."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from provlab.chapters.shared.joint_null import JointKS
 from provlab.inference import pvalues
 from provlab.inference.matching import match_shuffled
 from provlab.inference.permtest import p_value
+from provlab.inference.tail import exact_law, log10_tail
 from provlab.plots import format_interval, style
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options
@@ -241,7 +243,7 @@ def exact_sizes() -> pd.DataFrame:
     """Actual size of the t tail at nominal levels (columns) for few units (rows), by counting all permutations."""
     rows = {}
     for n in (6, 8, 10, 12, 14):
-        law = null_spearman.exact_law(n)
+        law = exact_law(n)
         t, exact = pvalues.log10_p_spearman(law.distance, n), law.log10_p(law.distance)
         # the largest exact p among the values that the t tail puts up to the level is the actual size there
         rows[n] = {
@@ -252,7 +254,10 @@ def exact_sizes() -> pd.DataFrame:
 
 
 def far_tails(widths: Sequence[int], *, seed: int) -> dict[int, pd.DataFrame]:
-    """Orders of magnitude (y, low, high) by which the exact p exceeds the t tail's (x is its -log10), by width."""
+    """Orders of magnitude (y, low, high) by which the exact p exceeds the t tail's (x is its -log10), by width.
+
+    y is drawn, by splitting; saddlepoint is the same gap as `provlab.inference.tail` computes it.
+    """
     tails = {}
     for n in widths:
         reachable = [depth for depth in (2, 4, 6, 8, 12, 16, 24) if -depth > 0.8 * pvalues.log10_floor(n)]
@@ -264,6 +269,7 @@ def far_tails(widths: Sequence[int], *, seed: int) -> dict[int, pd.DataFrame]:
                     "y": one.log10_p - one.log10_p_t,
                     "low": one.low - one.log10_p_t,
                     "high": one.high - one.log10_p_t,
+                    "saddlepoint": float(log10_tail(one.distance, n)) + math.log10(2.0) - one.log10_p_t,
                 }
                 for one in null_spearman.tail_by_splitting(n, targets, seed=seed + n)
             ]
@@ -273,7 +279,7 @@ def far_tails(widths: Sequence[int], *, seed: int) -> dict[int, pd.DataFrame]:
 
 def exact_tail(n: int = 14) -> pd.DataFrame:
     """The same gap (x, y), counted over all permutations of n units."""
-    law = null_spearman.exact_law(n)
+    law = exact_law(n)
     d = law.distance[(law.distance >= 20) & (law.distance < 200)]
     t = pvalues.log10_p_spearman(d, n)
     return pd.DataFrame({"x": -t, "y": law.log10_p(d) - t})[::3]
