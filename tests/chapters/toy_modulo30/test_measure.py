@@ -122,5 +122,5 @@ def measure_repeats(truth):
 def test_the_finding_is_of_the_numbers():
     naive = NaiveRecord([[0.2, 0.4]], [[0.05, 0.1]], 0.1)
     said = measure.naive_finding(naive, [BiasRecord(0.1, 0.25, 0.35), BiasRecord(1.0, 0.0, 0.0)], (1.0, 1.1))
-    for number in ("bias is 0.3000", "came out 0.3000", "0.0750 off with", "4.0 times", "varies by 2.7"):
+    for number in ("bias is 0.3000", "came out 0.3000", "0.0750 off with", "4.0 times", "a factor of 2.7"):
         assert number in said

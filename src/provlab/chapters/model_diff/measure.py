@@ -104,15 +104,15 @@ def repetitions(
     Returns
     -------
     list of RepetitionRecord
-        One a model.
+        One for each model that has draws in Z.
     dict of DataFrame
-        Its curve: columns x, the bins' middles up to Z's end that hold enough draws, and y.
+        Their curves: columns x, the bins' middles up to Z's end that hold enough draws, and y.
     """
     middle = (edges[1:] + edges[:-1]) / 2
     records, curves = [], {}
     for name, one in drawn.items():
         score, place = repetition(one.tokens), np.digitize(one.nll, edges) - 1
-        least = min(_LEAST_DRAWS, len(one) // 100)
+        least = max(1, min(_LEAST_DRAWS, len(one) // 100))
 
         def mean(rows: NDArray[np.bool_], score: NDArray[np.float64] = score, one: Draws = one) -> float:
             weight = np.exp(one.log_weight[rows] - one.log_weight[rows].max())
@@ -121,6 +121,8 @@ def repetitions(
         bins = [k for k in np.flatnonzero(middle <= z[1]) if (place == k).sum() >= least]
         curve = pd.DataFrame({"x": middle[bins], "y": [mean(place == k) for k in bins]})
         in_z = (one.nll >= z[0]) & (one.nll <= z[1])
+        if curve.empty or not in_z.any():
+            continue
         nll, lowest = float(curve["x"].iloc[0]), float(curve["y"].iloc[0])
         records.append(RepetitionRecord(name, nll, lowest, mean(in_z), float(repetition(text).mean())))
         curves[name] = curve

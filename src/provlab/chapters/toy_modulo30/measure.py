@@ -300,8 +300,8 @@ def naive_finding(naive: NaiveRecord, bias: Sequence[BiasRecord], z: Range) -> s
     return (
         f"At $T = {naive.temperature:g}$ the bias is {left:.4f}, the mean of both directions, however many draws are "
         f"made. The runs above came out {without:.4f} off without weights and {with_:.4f} off with them: "
-        f"{without / with_:.1f} times as far. Over this range $\\mathbb Z$ the factor $e^{{-z/T}}$ varies by "
-        f"{factor:.1f} at most, which bounds the bias."
+        f"{without / with_:.1f} times as far. Over this range $\\mathbb Z$ the weight $e^{{-z/T}}$ varies by "
+        f"a factor of {factor:.1f} at most; the less it varies, the smaller is the bias."
     )
 
 
