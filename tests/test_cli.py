@@ -14,8 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from provlab import zoo
-from provlab.cli.arguments import parse_blocks
+from provlab.cli.arguments import SETTINGS, parse_blocks
 from provlab.engine.store import Store
+from provlab.statistics.base import Options
 
 UP = "model.layers.1.mlp.up_proj.weight"
 PHI_U = ["--statistic", "phi_u"]
@@ -531,3 +532,18 @@ def test_the_executable_compares_and_survives_a_reader_that_leaves(models):
         f"'{path}' claims | head -n 1 >/dev/null", shell=True, capture_output=True, text=True, timeout=120
     )
     assert left.stderr == ""
+
+
+def test_the_defaults_that_help_names_are_those_of_the_options():
+    for flag, (field, kind, _, what) in SETTINGS.items():
+        default = getattr(Options(), field)
+        assert isinstance(default, kind), flag
+        assert what.endswith(f"(default: {default})"), flag
+
+
+def test_an_option_that_is_given_counts(models, run, tmp_path):
+    pair = (models["base"], models["other"], "--statistic", "phi_u")
+    for given, seed in ((), 0), (("--seed", 5), 5):
+        assert run("compare", *pair, *given, "--json", tmp_path / "x.json")[0] == 0
+        parameters = json.loads((tmp_path / "x.json").read_text())["parameters"]
+        assert (parameters["seed"], parameters["n_sequences"]) == (seed, Options().n_sequences)

@@ -53,8 +53,3 @@ class WorkerError(ProvlabError):
 
 class ZooError(ProvlabError):
     """A zoo recipe is wrong, or a model that it describes learned nothing."""
-
-
-def first_line(error: BaseException) -> str:
-    """Shorten another library's message to something that fits in one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:160]

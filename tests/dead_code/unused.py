@@ -11,6 +11,8 @@ from pathlib import Path
 import vulture
 import yaml
 
+from provlab.statistics import REGISTRY
+
 ROOT = Path(__file__).resolve().parents[2]
 ALLOWED = Path(__file__).with_name("allowed.txt")
 
@@ -29,6 +31,8 @@ def callers(root: Path) -> Iterator[tuple[str, str]]:
             f"_.{given['name']}(_, {', '.join(f'{key}=0' for key in given if key != 'name')})" for given in predicates
         )
         yield str(table.relative_to(root)), "\n".join(calls)
+    if root == ROOT:
+        yield "the registry of statistics", "\n".join(f"_.{entry.kind}" for entry in REGISTRY.values())
     for script in sorted([*root.glob("benchmarks/*.py"), *root.glob("book/*.py")]):
         yield str(script.relative_to(root)), script.read_text(encoding="utf-8")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from provlab import engine, zoo
+from provlab.engine import lineage as lineage_module
 from provlab.engine.lineage import LONG_TRAINED, Lineage, published_parents, short_name, short_names, tree_order
 
 # read here without provlab's own reader
@@ -108,7 +109,7 @@ def test_the_long_chain(lineage):
     assert chain["share"] >= 0.375
 
 
-def test_the_long_chain_of_public_models_and_of_too_few():
+def test_the_long_chain_of_public_models_and_of_too_few(monkeypatch):
     chain = Lineage.of(list(TREE)).long_chain()
     assert chain == {
         "base": "meta-llama/Llama-2-7b-hf",
@@ -126,7 +127,8 @@ def test_the_long_chain_of_public_models_and_of_too_few():
         "share": 0.5,
     }
     assert Lineage.of(["/a", "/b"]).long_chain() is None
-    assert Lineage.of(SOURCES).long_chain(share=50.0) is None
+    monkeypatch.setattr(lineage_module, "LONG", 50.0)
+    assert Lineage.of(SOURCES).long_chain() is None
 
 
 def test_mirrors(lineage):

@@ -22,6 +22,19 @@ def opened(folder):
     return checkpoint, anatomy.of(checkpoint)
 
 
+def untried(known, examples):
+    """Architectures of the table that no tiny model stands for."""
+    return set(known) - {name for name, _ in examples.values()}
+
+
+def test_every_architecture_has_its_tiny_model():
+    assert untried(ARCHITECTURES, TINY) == set()
+
+
+def test_an_architecture_without_a_tiny_model_is_seen():
+    assert untried([*ARCHITECTURES, "NovelModel"], TINY) == {"NovelModel"}
+
+
 @pytest.mark.parametrize("label", LABELS)
 def test_every_tensor_is_one_part(label, tiny):
     checkpoint, found = opened(tiny(label))

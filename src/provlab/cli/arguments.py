@@ -11,6 +11,22 @@ from provlab.files import atomic_file
 
 MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill the memory
 
+#: option -> field of `provlab.statistics.base.Options`, which has the defaults; its type, name of its value, and help
+SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
+    "--device": ("device", str, None, "where activations are computed: cpu, cuda, cuda:1 (default: cpu)"),
+    "--dtype": ("dtype", str, None, "precision of activations (default: float32)"),
+    "--seed": ("seed", int, None, "seed of random tokens and permutations (default: 0)"),
+    "--permutations": ("n_permutations", int, "T", "permutations of PERMTEST for phi_l2 (default: 99)"),
+    "--sequences": ("n_sequences", int, "N", "input sequences for activations (default: 32)"),
+    "--sequence-length": ("sequence_length", int, "N", "tokens in each sequence (default: 64)"),
+    "--activation-tokens": (
+        "activation_tokens",
+        int,
+        "N",
+        "token positions kept, a fixed sample if the inputs have more (default: 16384)",
+    ),
+}
+
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
@@ -31,27 +47,8 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--blocks", metavar="0,1,4-7", help="transformer blocks to compare, counted from 0 (default: all)"
     )
-    parser.add_argument(
-        "--device", default="cpu", help="where activations are computed: cpu, cuda, cuda:1 (default: cpu)"
-    )
-    parser.add_argument("--dtype", default="float32", help="precision of activations (default: float32)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of random tokens and permutations (default: 0)")
-    parser.add_argument(
-        "--permutations", type=int, default=99, metavar="T", help="permutations of PERMTEST for phi_l2 (default: 99)"
-    )
-    parser.add_argument(
-        "--sequences", type=int, default=32, metavar="N", help="input sequences for activations (default: 32)"
-    )
-    parser.add_argument(
-        "--sequence-length", type=int, default=64, metavar="N", help="tokens in each sequence (default: 64)"
-    )
-    parser.add_argument(
-        "--activation-tokens",
-        type=int,
-        default=16_384,
-        metavar="N",
-        help="token positions kept, a fixed sample if the inputs have more (default: 16384)",
-    )
+    for flag, (field, kind, metavar, what) in SETTINGS.items():
+        parser.add_argument(flag, dest=field, type=kind, metavar=metavar, default=argparse.SUPPRESS, help=what)
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
 
 
@@ -68,13 +65,7 @@ def statistics(arguments: argparse.Namespace) -> dict[str, Any]:
         "statistics": names if arguments.statistic else None,
         "blocks": parse_blocks(arguments.blocks),
         "allow_pickle": arguments.allow_pickle,
-        "device": arguments.device,
-        "dtype": arguments.dtype,
-        "seed": arguments.seed,
-        "n_permutations": arguments.permutations,
-        "n_sequences": arguments.sequences,
-        "sequence_length": arguments.sequence_length,
-        "activation_tokens": arguments.activation_tokens,
+        **{field: getattr(arguments, field) for field, *_ in SETTINGS.values() if hasattr(arguments, field)},
     }
 
 

@@ -45,7 +45,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         sketch.models,
         names,
         options,
-        measure_rates(seed=arguments.seed),
+        measure_rates(seed=options.seed),
         blocks=blocks,
         memory=arguments.memory,
         workers=arguments.workers,

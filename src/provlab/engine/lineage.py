@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from provlab.zoo import Recipe
 
 LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)
+LONG = 0.375  # share of its base's tokens that makes a training a long one
 _DISGUISED = "disguised:"
 
 
@@ -88,8 +89,8 @@ class Lineage:
         roots = self.root(a), self.root(b)
         return None if None in roots else roots[0] == roots[1]
 
-    def long_chain(self, share: float = 0.375) -> dict[str, Any] | None:
-        """Find a base, a descendant trained on for `share` of the base's tokens in one go, and a child of that one.
+    def long_chain(self) -> dict[str, Any] | None:
+        """Find a base, a descendant trained on for `LONG` of the base's tokens in one go, and a child of that one.
 
         Returns
         -------
@@ -101,7 +102,7 @@ class Lineage:
         # the model in Llemma's place first, if it is there
         for child in sorted(self.models, key=lambda source: mirrors.get(source) != LONG_TRAINED):
             seen = _share_of_base(child)
-            long = mirrors.get(child) == LONG_TRAINED if seen is None else seen >= share
+            long = mirrors.get(child) == LONG_TRAINED if seen is None else seen >= LONG
             grandchild = next((m for m in self.models if self.parents.get(m) == child), None)
             base = self.root(child)
             if long and base in self.models and base != child and grandchild:

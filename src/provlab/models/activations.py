@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: kinds of activations: the input of the down projection, the outputs of gate and up projection, and their input
 KINDS = ("hidden", "gate", "up", "input")
 
+BATCH = 16  # sequences that run through a model at a time
+
 
 def random_tokens(vocab_size: int, n_sequences: int, length: int, *, seed: int) -> NDArray[np.int64]:
     """Draw uniformly random tokens, ``(n_sequences, length)`` (the inputs of phi_H; paper, Sec. 4.1)."""
@@ -64,10 +66,9 @@ def mlp_activations(
     tokens: NDArray[np.integer[Any]],
     *,
     kinds: Sequence[str] = ("hidden",),
-    blocks: Sequence[int] | None = None,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
-    batch_size: int = 16,
+    batch_size: int = BATCH,
     positions: NDArray[np.int64] | None = None,
     in_memory: int | None = None,
 ) -> dict[str, list[NDArray[np.float32]]]:
@@ -85,8 +86,6 @@ def mlp_activations(
     kinds
         Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), and ``"input"`` (what
         enters these two).
-    blocks
-        Block indices, all by default.
     device, dtype, batch_size
         Where and how a checkpoint is run, and how many sequences at a time.
     positions
@@ -98,7 +97,7 @@ def mlp_activations(
     Returns
     -------
     dict
-        kind -> one float32 array ``(hidden units, positions)`` per block, ordered as `blocks`; ``(width, positions)``
+        kind -> one float32 array ``(hidden units, positions)`` per block; ``(width, positions)``
         for inputs.
 
     Raises
@@ -111,13 +110,11 @@ def mlp_activations(
         The disk has no room for the temporary files.
     """
     anatomy = _anatomy(model)
-    wanted = list(range(anatomy.n_blocks)) if blocks is None else list(blocks)
+    blocks = range(anatomy.n_blocks)
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise InputError(f"kinds must be of {', '.join(KINDS)}, not {unknown[0]!r}")
-    if len(set(wanted)) < len(wanted):
-        raise InputError(f"blocks must name each block once, not {wanted}")
     # asked before the model is loaded, so that a refusal comes at once
-    places = {(kind, b): _place(anatomy, kind, b) for kind in kinds for b in wanted}
+    places = {(kind, b): _place(anatomy, kind, b) for kind in kinds for b in blocks}
     ids = _checked_tokens(tokens, anatomy, batch_size)
     kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
     network = _network(model, device, dtype)
@@ -153,7 +150,7 @@ def mlp_activations(
         room.discard()
         raise
     arrays = iter(room.arrays())
-    return {kind: [next(arrays) for _ in wanted] for kind in kinds}
+    return {kind: [next(arrays) for _ in blocks] for kind in kinds}
 
 
 def next_token_log_probs(
@@ -162,7 +159,6 @@ def next_token_log_probs(
     *,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
-    batch_size: int = 16,
 ) -> Iterator[NDArray[np.float32]]:
     """Yield the model's log probabilities, ``(positions, vocabulary)`` float32 for each batch of sequences.
 
@@ -176,9 +172,9 @@ def next_token_log_probs(
     anatomy = _anatomy(model)
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
-    ids = _checked_tokens(tokens, anatomy, batch_size)
+    ids = _checked_tokens(tokens, anatomy, BATCH)
     network = _network(model, device, dtype)
-    for batch in ids.split(batch_size):
+    for batch in ids.split(BATCH):
         with torch.inference_mode():
             logits = network(**_inputs(batch, network)).logits.to("cpu", torch.float32)
             if not bool(torch.isfinite(logits).all()):

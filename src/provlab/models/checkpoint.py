@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, first_line
+from provlab.errors import CheckpointError, one_line
 from provlab.models.counting import count_bytes
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
@@ -87,7 +87,8 @@ class Checkpoint:
             path = Path(text).expanduser()
             local = isinstance(source, Path) or text[0] in "./~" or path.exists()
         except (OSError, RuntimeError) as error:  # too long a name, or the home of an unknown user
-            raise CheckpointError(f"{text[:80]} is no path: {first_line(error)}; give a folder that exists") from error
+            why = getattr(error, "strerror", None) or one_line(error)
+            raise CheckpointError(f"{text[:80]} is no path: {why}; give a folder that exists") from error
         if local:
             files = LocalFiles(path)
             return cls(str(files.root), files.root.name, files, allow_pickle=allow_pickle)

@@ -28,6 +28,7 @@ from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Tran
 
 #: largest difference of two logits, in float64, that still counts as the same outputs
 EXACT = 1e-9
+TOKENS = (4, 16)  # sequences and their length, on which outputs are compared
 _VERSION = 2  # raised whenever the same checkpoint would be disguised otherwise: copies in the cache are made again
 
 #: the paper's name of each transformation -> the class that draws it, from a checkpoint
@@ -78,8 +79,6 @@ def disguise(
     *,
     seed: int,
     kinds: Sequence[str] = ALL,
-    n_sequences: int = 4,
-    length: int = 16,
 ) -> Disguise:
     """Transform a model so that its outputs stay, and prove it on random tokens.
 
@@ -93,8 +92,6 @@ def disguise(
         All random choices and the tokens derive from it.
     kinds
         Of `TRANSFORMATIONS`, applied in this order; those that the architecture has not are listed in the result.
-    n_sequences, length
-        The tokens on which outputs are compared.
 
     Raises
     ------
@@ -116,7 +113,7 @@ def disguise(
     anatomy = anatomy_module.of(checkpoint)
     transformation = compose(*families.values()).sample(np.random.default_rng(seed))
     weights = transformation(read_all(checkpoint, anatomy, torch.float64))
-    tokens = random_tokens(anatomy.vocab_size, n_sequences, length, seed=seed)
+    tokens = random_tokens(anatomy.vocab_size, *TOKENS, seed=seed)
     before = logits(checkpoint, tokens)
     with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
         exact = logits(Checkpoint.open(str(save(weights, checkpoint, Path(scratch) / "float64"))), tokens)

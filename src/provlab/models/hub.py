@@ -37,7 +37,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 )
 from tqdm import tqdm
 
-from provlab.errors import CheckpointError
+from provlab.errors import CheckpointError, one_line
 from provlab.files import atomic_file, cache_dir, write_json
 from provlab.models.local import remembered_sha256
 from provlab.models.weights import side_files
@@ -301,8 +301,7 @@ def _asked(question: Callable[[], T], source: str) -> T:
     except Exception as error:
         # The client's network errors have no common base that it exports, only the module they come from.
         if type(error).__module__.startswith(("httpx", "httpcore")) or isinstance(error, OSError):
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise _Unreachable(f"no connection to {_endpoint()}: {reason[:100]}") from error
+            raise _Unreachable(f"no connection to {_endpoint()}: {one_line(error)}") from error
         raise
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 import transformers
 
-from provlab.errors import CheckpointError, InputError, InvalidWeightsError, first_line
+from provlab.errors import CheckpointError, InputError, InvalidWeightsError, one_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -57,7 +57,7 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
         with _loading, _quiet_transformers():
             loaded: Any = model_class.from_pretrained(checkpoint.folder(), **settings)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
-        raise CheckpointError(f"{checkpoint.source} cannot be loaded: {first_line(error)}") from error
+        raise CheckpointError(f"{checkpoint.source} cannot be loaded: {one_line(error)}") from error
     model, report = loaded
     if wrong := sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])):
         raise InvalidWeightsError(
@@ -66,7 +66,7 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
     try:
         return model.to(device).eval()
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {device!r} cannot be used here ({first_line(error)}); try cpu") from error
+        raise InputError(f"device {device!r} cannot be used here ({one_line(error)}); try cpu") from error
 
 
 def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
@@ -77,7 +77,7 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
                 checkpoint.folder(), local_files_only=True, trust_remote_code=False
             )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise CheckpointError(f"{checkpoint.source} has no usable tokenizer: {first_line(error)}") from error
+        raise CheckpointError(f"{checkpoint.source} has no usable tokenizer: {one_line(error)}") from error
 
 
 def _refuse_custom_code(checkpoint: Loadable) -> None:

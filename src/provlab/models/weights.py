@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from provlab.errors import CheckpointError, InvalidWeightsError
+from provlab.errors import CheckpointError, InvalidWeightsError, one_line
 from provlab.models.counting import count_bytes
 
 if TYPE_CHECKING:
@@ -302,8 +302,7 @@ class WeightFiles:
             )
 
     def _damaged(self, file: str, error: Exception) -> str:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return f"{self._source.label}: {file} is truncated or corrupt ({reason[:120]}); copy it again"
+        return f"{self._source.label}: {file} is truncated or corrupt ({one_line(error)}); copy it again"
 
 
 def _no_weights(source: Files) -> str:

@@ -12,9 +12,7 @@ from provlab.plots.style import require, styled
 
 
 @styled
-def block_bars(
-    blocks: Mapping[str, ArrayLike], floors: Mapping[str, float] | None = None, *, caption: str = ""
-) -> Figure:
+def block_bars(blocks: Mapping[str, ArrayLike], floors: Mapping[str, float] | None = None) -> Figure:
     """Draw -log10 p of every block of one pair, one small panel a statistic.
 
     Parameters
@@ -49,7 +47,7 @@ def block_bars(
     text = "log10 p by block: " + "; ".join(told) + ". Dashed: p = 0.01."
     if floors:
         text += " Dotted: the floor of one block."
-    return Figure(figure, f"{caption} {text}".strip(), f"Bars, one a block. {text}")
+    return Figure(figure, text, f"Bars, one a block. {text}")
 
 
 def _few(n: int) -> list[int]:

@@ -3,12 +3,12 @@
 import math
 
 
-def format_log10_p(log10_p: float, digits: int = 1) -> str:
+def format_log10_p(log10_p: float) -> str:
     """Log10 p with one decimal and thousands separated: ``-7,520.2``; nothing for a missing value."""
     if math.isnan(log10_p):
         return "–"
-    rounded = round(log10_p, digits) + 0.0  # no "-0.0"
-    return f"{rounded:,.{digits}f}"
+    rounded = round(log10_p, 1) + 0.0  # no "-0.0"
+    return f"{rounded:,.1f}"
 
 
 def format_count(count: float) -> str:

@@ -1,5 +1,6 @@
 """Tables of a page: numbers right-aligned and written as everywhere, gaps as a dash."""
 
+from collections.abc import Callable
 from html import escape
 from numbers import Real
 from typing import Any
@@ -26,13 +27,15 @@ class Table:
         index = not isinstance(self.frame.index, pd.RangeIndex)
         names = [name or "" for name in self.frame.index.names] if index else []
         head = "".join(f"<th>{escape(str(name))}</th>" for name in [*names, *self.frame.columns])
+        # log10 p is written as everywhere; columns of it are known by their heading
+        writers = [format_log10_p if holds_log10_p(str(column)) else _three_digits for column in self.frame.columns]
         rows = []
         for label, row in zip(self.frame.index, self.frame.itertuples(index=False, name=None), strict=True):
             labels = (label if isinstance(label, tuple) else (label,)) if index else ()
             cells = [f"<th scope='row'>{escape(str(one))}</th>" for one in labels]
-            for column, value in zip(self.frame.columns, row, strict=True):
+            for write, value in zip(writers, row, strict=True):
                 number = isinstance(value, Real) and not isinstance(value, bool) and not pd.isna(value)
-                cells.append(f"<td{' class=number' * number}>{escape(_text(str(column), value))}</td>")
+                cells.append(f"<td{' class=number' * number}>{escape(_written(value, write))}</td>")
             rows.append(f"<tr>{''.join(cells)}</tr>")
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
         return (
@@ -55,11 +58,21 @@ def table(frame: pd.DataFrame, *, caption: str = "") -> Table:
     return Table(frame, caption)
 
 
-def _text(column: str, value: Any) -> str:
+def holds_log10_p(heading: str) -> bool:
+    """Whether a column's numbers are log10 p, by its heading: one with ``log10`` in it, or ``floor``."""
+    return "log10" in heading or heading == "floor"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:#.3g}"
+
+
+def _written(value: Any, write_float: Callable[[float], str]) -> str:
+    """Text of one cell: gaps as a dash, whole numbers with thousands separated."""
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return GAP
     if isinstance(value, (float, np.floating)):
-        return format_log10_p(float(value)) if "log10" in column or column == "floor" else f"{value:#.3g}"
+        return write_float(float(value))
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)
