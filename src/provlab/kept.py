@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, ProvlabError, first_line
+from provlab.errors import CheckpointError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
 
 Arrays = dict[str, NDArray[Any]]
@@ -37,7 +37,7 @@ def reading(path: Path, error_of_format: type[Exception] = OSError) -> Iterator[
     except ProvlabError:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, error_of_format) as error:
-        reason = first_line(error)
+        reason = one_line(error)
         raise CheckpointError(f"kept file {path} is damaged ({reason}); delete that file and run again") from error
 
 
