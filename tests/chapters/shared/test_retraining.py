@@ -1,4 +1,4 @@
-"""Retrained blocks held against a model: with copies and turned units, whose p-values are known."""
+"""Retrained blocks compared with a model: copies and turned units, whose p-values are known."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_a_model_is_opened_retrained_and_compared(models, text):
     views = retraining.as_views(mlp.activations(suspect.inputs[1]), suspect.tokens)
     found = retraining.compare(base.block(1), views, 1, options)
     assert found["phi_match"].log10_p == pvalues.log10_floor(mlp.mlp_width)
-    fresh = suspect.student(1, Settings(steps=3, batch=8, inputs="matched"), progress=False)
+    fresh = suspect.student(1, Settings(steps=3, batch=8, inputs="matched"))
     again = retraining.compare(base.block(1), suspect.views(1, fresh), 1, options)
     assert again["phi_match"].matching.shape == (2, mlp.mlp_width)
     # the loss is transformers' own, and the block itself in its place changes nothing

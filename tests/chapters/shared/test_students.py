@@ -1,6 +1,6 @@
 """Students: what they must recover, and what decides them.
 
-Outputs of teachers are held against the modules of transformers; what a student must find is planted: the units of a
+Outputs of teachers are compared with the modules of transformers; what a student must find is planted: the units of a
 small network with known weights, which a good imitation has to contain.
 """
 
@@ -28,8 +28,10 @@ def planted(width=6, hidden=5, seed=0):
     return BlockMlp("planted", {"gate": gate, "up": up, "down": down}, "silu")
 
 
-def trained(teacher, settings, folder, **given):
-    return distill.distill(teacher, settings, folder=folder, progress=False, **given)
+def trained(teacher, settings, cache, **given):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROVLAB_CACHE", str(cache))
+        return distill.distill(teacher, settings, progress=False, **given)
 
 
 # Teachers -------------------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ def test_what_cannot_be_imitated_is_refused(tmp_path):
         trained(teacher, replace(QUICK, inputs="matched"), tmp_path)
     with pytest.raises(ParameterError, match=r"\(n, 6\) for planted, not \(4, 5\)"):
         trained(teacher, replace(QUICK, inputs="matched"), tmp_path, sample=np.ones((4, 5), dtype=np.float32))
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.rglob("*.safetensors"))
 
 
 # Keeping --------------------------------------------------------------------------------------------------
@@ -259,12 +261,12 @@ def test_another_sample_is_another_student(tmp_path):
     # noise needs no sample, and so does not depend on one
     noisy = [trained(teacher, QUICK, tmp_path, sample=sample) for sample in samples]
     assert torch.equal(noisy[0].gate, noisy[1].gate)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list((tmp_path / "students").iterdir())) == 3
 
 
 def test_a_damaged_student_is_refused_by_name(tmp_path):
     trained(planted(), QUICK, tmp_path)
-    (path,) = tmp_path.iterdir()
+    (path,) = (tmp_path / "students").iterdir()
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(CheckpointError, match=f"{path.name} is damaged .*delete that file"):
         trained(planted(), QUICK, tmp_path)

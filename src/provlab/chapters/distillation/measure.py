@@ -33,6 +33,7 @@ from provlab.statistics.phi_match import Views
 
 Pair = tuple[str, str]
 
+DEGREES = 6  # of which shares are shown
 LEVEL = 0.05  # at which size and power are reported
 COSINES = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)  # of gate and up rows, where they are set by hand
 MODELS_ROWS = "the models' rows"
@@ -75,9 +76,9 @@ class Family:
         )
 
 
-def hermite(mlp: BlockMlp, factors: Iterable[float], degrees: int = 6) -> dict[str, list[float]]:
+def hermite(mlp: BlockMlp, factors: Iterable[float]) -> dict[str, list[float]]:
     """Share of each degree in the variance of an MLP's output, for Gaussian inputs of these standard deviations."""
-    return {f"inputs x {factor:g}": hermite_shares(mlp, factor=factor, degrees=degrees).tolist() for factor in factors}
+    return {f"inputs x {factor:g}": hermite_shares(mlp, factor=factor, degrees=DEGREES).tolist() for factor in factors}
 
 
 def students(

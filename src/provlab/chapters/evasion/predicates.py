@@ -121,11 +121,11 @@ def overlaps(evidence: Evidence, measurement: str, exception: str) -> Verdict:
         if not (dependent.size and independent.size):
             return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
         words.append(f"{name}: dependent {_range(dependent)}, independent {_range(independent)}")
-        problems.append((_apart(dependent, independent), f"{name} tells the groups apart"))
+        problems.append((_apart(dependent, independent), f"{name} separates the groups"))
     for name, groups in evidence.measurement(exception).items():
         dependent, independent = _arrays(groups)
-        told = "but not of the" if _apart(dependent, independent) else "and of the"
-        words.append(f"{told} {name}: dependent {_range(dependent)}, independent {_range(independent)}")
+        told = "separates the groups" if _apart(dependent, independent) else "does not separate the groups"
+        words.append(f"{name} (not judged) {told}: dependent {_range(dependent)}, independent {_range(independent)}")
     return judge("; ".join(words), "the residuals of the best map of both groups overlap", problems)
 
 

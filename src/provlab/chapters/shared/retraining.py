@@ -1,4 +1,4 @@
-"""A model whose MLPs were trained anew, one at a time, held against another (Section 4.2.1, Table 8).
+"""A model whose MLPs were trained anew, one at a time, compared with another (Section 4.2.1, Table 8).
 
 One block at a time means that all before it is as it was: what enters the block is what enters it in the model before
 retraining, and the retrained model need never be assembled.
@@ -63,9 +63,9 @@ class Retrained:
         """Return the MLP that is imitated."""
         return block_mlp(self.model.checkpoint, block)
 
-    def student(self, block: int, settings: Settings, *, device: str = "cpu", progress: bool = True) -> Student:
+    def student(self, block: int, settings: Settings, *, device: str = "cpu") -> Student:
         """Train one block anew, or read the student kept from before."""
-        return distill(self.mlp(block), settings, sample=self.inputs[block], device=device, progress=progress)
+        return distill(self.mlp(block), settings, sample=self.inputs[block], device=device)
 
     def views(self, block: int, student: Student) -> Views:
         """Gate and up activations of a retrained block on the text, as phi_MATCH compares them."""
@@ -103,7 +103,7 @@ def as_views(activations: tuple[NDArray[np.float32], NDArray[np.float32]], token
 
 
 def reference(source: str, options: Options, *, allow_pickle: bool = False) -> GateAndUp:
-    """Run the model that retrained blocks are held against over the text of the options."""
+    """Run the model that retrained blocks are compared with over the text of the options."""
     return PhiMatch().prepare(Model.open(source, allow_pickle=allow_pickle), options)
 
 

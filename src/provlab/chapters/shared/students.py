@@ -203,7 +203,6 @@ def distill(
     *,
     sample: NDArray[np.float32] | None = None,
     device: str = "cpu",
-    folder: Path | None = None,
     progress: bool = True,
 ) -> Student:
     """Train a GLU MLP from scratch to give a teacher's outputs, or read it if that was done before.
@@ -218,8 +217,6 @@ def distill(
         Real inputs ``(n, width)``, for the inputs that need some.
     device
         Where it is trained; students of different devices differ in rounding, and are kept under one key.
-    folder
-        Where students are kept; ``students`` in provlab's cache by default.
     progress
         Show a bar on stderr.
 
@@ -247,7 +244,7 @@ def distill(
             "sample": None if rows is None else tensor_sha256(rows),
         }
     )
-    path = (cache_dir() / "students" if folder is None else folder) / f"{key[:32]}.safetensors"
+    path = cache_dir() / "students" / f"{key[:32]}.safetensors"
     if path.exists():
         return _read(path)
     student = _train(teacher, settings, rows, device, progress)

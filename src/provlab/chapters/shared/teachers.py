@@ -140,7 +140,6 @@ def mlp_inputs(
     *,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
-    batch_size: int = 16,
     positions: NDArray[np.int64] | None = None,
 ) -> list[NDArray[np.float32]]:
     """Record what enters the MLP of every block, in one pass over tokens ``(n_sequences, length)``.
@@ -150,9 +149,7 @@ def mlp_inputs(
     list of array
         For each block ``(positions, width)`` float32: rows, as students take them; all positions by default.
     """
-    found = mlp_activations(
-        checkpoint, tokens, kinds=("input",), device=device, dtype=dtype, batch_size=batch_size, positions=positions
-    )
+    found = mlp_activations(checkpoint, tokens, kinds=("input",), device=device, dtype=dtype, positions=positions)
     return [np.ascontiguousarray(columns.T) for columns in found["input"]]
 
 
