@@ -1,5 +1,7 @@
 """pyproject.toml says what is needed, requirements.lock at which version, environment.yml gives conda the same."""
 
+import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -110,3 +112,14 @@ def test_what_is_installed_is_what_the_lock_says(files):
 def test_a_planted_drift_is_found(files, plant, fault):
     faults = drift(*plant(*files))
     assert any(fault in line for line in faults), faults
+
+
+def test_every_test_has_a_deadline(pytestconfig, tmp_path):
+    """One that spins ends as a failure, and the others go on."""
+    assert 0 < float(pytestconfig.getini("timeout")) <= 900
+    path = tmp_path / "test_spin.py"
+    path.write_text("def test_spins():\n    while True:\n        pass\n\ndef test_other():\n    pass\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "timeout=1", str(path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert "Timeout" in done.stdout

@@ -9,7 +9,8 @@ import unused
 @pytest.fixture
 def root(tmp_path):
     for name, text in {
-        "src/provlab/a.py": "def called(): pass\ndef judged(): pass\ndef timed(): pass\ndef dead(): pass",
+        "src/provlab/a.py": "def called(): pass\ndef judged(): pass\ndef timed(): pass\ndef dead(): pass\n"
+        "class Named: pass\nNAMES = {'x': 'Named'}\nprint(NAMES)\nclass Record:\n    field: int\nprint(Record)",
         "src/provlab/chapters/x/claims.yml": "- id: I1\n  predicate: {name: judged}\n- id: I2",
         "benchmarks/b.py": "timed()",
         "notebooks/x.ipynb": json.dumps(

@@ -95,7 +95,8 @@ def test_a_pruned_copy_holds_what_it_kept(parent, tmp_path):
         (segment,) = part.segments
         mine = small.read(child, segment.role, part.block)
         theirs = whole.read(parent, segment.role, None if part.block is None else keep.blocks[part.block])
-        index = [keep.along(axis, part.block, n) for axis, n in zip(segment.axes, theirs.shape, strict=True)]
+        left = keep.axes if part.block is None else keep.axes | {"mlp": keep.units[part.block]}
+        index = [left.get(axis, np.arange(n)) for axis, n in zip(segment.axes, theirs.shape, strict=True)]
         np.testing.assert_array_equal(mine, theirs[np.ix_(*index)], err_msg=part.name)
     assert json.loads((tmp_path / "pruned" / "synthetic.json").read_text())["kept_blocks"] == list(keep.blocks)
 

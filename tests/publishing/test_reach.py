@@ -85,22 +85,33 @@ def test_a_changed_line_makes_those_pages_stale_that_reach_it(copy, before, file
         path.write_text(text, encoding="utf-8")
 
 
-def test_every_module_and_every_data_file_is_reached_by_a_page(before):
-    reached = set().union(*before.values())
-    apart = ("provlab.cli", "provlab.publishing.runner", "provlab.publishing.reach")  # they run pages
-    missed = {name for name in reach.modules(SRC) if not name.startswith(apart)} - reached
-    assert missed == set()
+def test_every_module_and_every_data_file_is_reached_by_a_page_or_a_command(before):
+    commands = "\n".join(f"import {name}" for name in reach.modules(SRC) if name.startswith("provlab.cli"))
+    reached = set(reach.reached(commands, set(), SRC)).union(*before.values())
+    assert set(reach.modules(SRC)) - reached == set()
     assert set(reach.data_files(SRC)) - reached == set()
 
 
 def test_what_is_loaded_by_name_is_spelt_where_it_is_loaded():
     """A name put together otherwise than by an f-string that begins with the package would not be seen."""
-    spelt_in_strings = {"provlab", "provlab.zoo.corpus"}  # a table of whole names; modules of Python itself
+    spelt_in_strings = {"provlab.lazy", "provlab.zoo.corpus"}  # tables of whole names; modules of Python itself
     for name, path in reach.modules(SRC).items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
                 text = ast.unparse(node.args[0])
                 assert re.match(r"""f?['"](provlab\.|\{__name__)""", text) or name in spelt_in_strings, (name, text)
+
+
+def test_tables_of_lazy_names_spell_whole_modules():
+    calls = [
+        node
+        for path in reach.modules(SRC).values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazily"
+    ]
+    assert calls
+    for call in calls:
+        assert set(ast.literal_eval(call.args[1]).values()) <= reach.modules(SRC).keys()
 
 
 # Names in code --------------------------------------------------------------------------------------------------------

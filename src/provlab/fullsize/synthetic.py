@@ -32,6 +32,7 @@ from provlab.fullsize.skeleton import Skeleton
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import axis_sizes
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.symmetry import Permutation
 from provlab.models.weights import CONFIG
 
 _SHARD = 4 * 10**9  # bytes of a file, about those of published checkpoints
@@ -132,11 +133,11 @@ class Kept:
     units: tuple[NDArray[np.int64], ...]
     axes: Mapping[str, NDArray[np.int64]]
 
-    def along(self, axis: str, block: int | None, length: int) -> NDArray[np.int64]:
-        """Indices kept along an axis of a tensor in this block of the copy; all `length` if nothing is pruned."""
-        if axis == "mlp" and block is not None:
-            return self.units[block]
-        return self.axes.get(axis, np.arange(length))
+    @property
+    def orders(self) -> dict[tuple[str, int | None], NDArray[np.int64]]:
+        """What is kept along each axis, in the parent's blocks, as `provlab.models.symmetry.Permutation` takes it."""
+        units = {("mlp", block): units for block, units in zip(self.blocks, self.units, strict=True)}
+        return units | {(axis, None): indices for axis, indices in self.axes.items()}
 
 
 def kept(parent: Mapping[str, Any], child: Mapping[str, Any], *, seed: int) -> Kept:
@@ -158,13 +159,8 @@ def kept(parent: Mapping[str, Any], child: Mapping[str, Any], *, seed: int) -> K
             f"a pruned copy can be no larger than its parent, but the axis {larger[0]!r} goes from "
             f"{old[larger[0]]} to {new[larger[0]]}"
         )
-    groups, members = (
-        (old["key"] // old["head"], new["key"] // old["head"]),
-        (
-            old["query"] // old["key"],
-            new["query"] // new["key"],
-        ),
-    )
+    groups = old["key"] // old["head"], new["key"] // old["head"]
+    members = old["query"] // old["key"], new["query"] // new["key"]
     if members[1] > members[0]:
         raise InputError(
             f"the copy would have {members[1]} query heads to a key head, and the parent has {members[0]} only"
@@ -228,15 +224,8 @@ def pruned_copy(
     def slabs(name: str) -> Slabs:
         part = parts[name]
         source = whole.part(part.segments[0].role, None if part.block is None else keep.blocks[part.block])
-        pieces = source.split(parent.tensor(source.name))
-        cut = {}
-        for segment in part.segments:
-            piece = pieces[segment.role]
-            for dimension, axis in enumerate(segment.axes):
-                index = keep.along(axis, part.block, piece.shape[dimension])
-                piece = piece.index_select(dimension, torch.from_numpy(index))
-            cut[segment.role] = piece
-        return _with_noise(part.join(cut), noise, seed, name)
+        cut = Permutation((source,), keep.orders)  # an order may leave units out
+        return _with_noise(cut({source.name: parent.tensor(source.name)})[source.name], noise, seed, name)
 
     about = {
         "kind": "pruned copy",
