@@ -48,6 +48,14 @@ PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
         "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "variants": False,
         "narrow": [], "n_sequences": 4,
     },
+    "model_diff": lambda mine, _: {
+        "small": mine[0], "medium": mine[1], "first": mine[0], "second": mine[2], "code": "", "prose": "", "length": 12,
+        "long_length": 16, "n": 120, "n_long": 120, "n_chains": 3, "n_cold": 120, "n_pieces": 40, "shares": [0.05, 0.9],
+    },
+    "plagiarism": lambda mine, _: {
+        "base": mine[0], "tune": "", "others": [mine[1]], "noises": [0.001], "noise_seeds": 1, "length": 12, "n": 120,
+        "n_chains": 3, "n_hot": 900, "shares": [0.05, 0.9], "n_pieces": 40,
+    },
 }  # fmt: skip
 
 # Reading a page -------------------------------------------------------------------------------------------------------
@@ -59,7 +67,7 @@ OTHERS = ("What the paper", "What you will learn", "Where the models come from",
 SECTIONS = ("What this does not show", "Exercises", "References", "On the default zoo")
 FINDINGS = re.compile(
     r"(?<!what )\b(is|are|was|were) (still |never |all )?(found|missed|rejected)\b"
-    r"|\bfinds? (every|all|each|none|the base|its base|a descendant|an encoder|that)\b"
+    r"|\bfinds? (every|all|each|none|the base|its base|a descendant|an encoder)\b"
     r"|\b(every|each|all) (dependent |independent |related |unrelated )?pairs?"
     r"( (with|without|across|of|from) [^.,]*)? (is|are|looks?|stays?|reach(es)?|gives?|has|have)\b"
     r"|\b(holds|fails) (here|on)\b|\bthese toys\b|\bzoo results\b"
