@@ -143,7 +143,7 @@ class Kernel:
         notebook = load_notebook_node(str(NOTEBOOKS / f"{name}.ipynb"))
         page = parameterize_notebook(notebook, {"profile": "own", **PAGES[name](self.models, self.pattern)})
         page.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
-        notebook_client = NotebookClient(page, km=self.manager, timeout=120)
+        notebook_client = NotebookClient(page, km=self.manager, timeout=300)
         notebook_client.kc = self.client
         notebook_client.execute()
         return page
