@@ -1,14 +1,12 @@
 """What inputs are, by simple rules that know neither of the models compared: repetition, and kind of text."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError
-
-Tokens = NDArray[np.integer[Any]]
+from provlab.modeldiff.energy import Tokens
 
 
 def repetition(tokens: Tokens) -> NDArray[np.float64]:
