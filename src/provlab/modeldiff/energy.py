@@ -22,7 +22,7 @@ class Nll(Protocol):
 
 @runtime_checkable
 class HasConditionals(Protocol):
-    """An NLL that also tells the log probability of each token at each position, given what stands left of it."""
+    """An NLL that also gives the log probability of each token at each position, given what stands left of it."""
 
     def conditionals(self, tokens: Tokens) -> NDArray[np.float32]: ...
 

@@ -21,7 +21,7 @@ from provlab.modeldiff.moves import Mixture, Move
 from provlab.modeldiff.sampler import Samples, replica_exchange
 
 _FIRST = 8  # levels of the first ladder
-_LEAST = 1e-3  # a rejection rate below this is not told from zero by a pilot run
+_LEAST = 1e-3  # a rejection rate below this cannot be distinguished from zero by a pilot run
 _SWAP_RATE = 0.3  # mean acceptance of swaps to aim at
 _ROUNDS = 4  # pilot runs, each of which begins where the last one ended
 _CHAINS, _STEPS = 8, 200  # of each pilot run; the first half of its steps is left out

@@ -5,7 +5,7 @@ tokens (paper, Equation 4). Cold levels find the few sequences that a model like
 go everywhere. Neighbouring levels swap their sequences now and then with the probability that leaves both laws as they
 are (Hukushima and Nemoto 1996), on even and odd pairs in turn: that order carries sequences through the ladder faster
 than random pairs do (Syed et al. 2022). A *chain* is one whole ladder. Chains never meet, so what differs between them
-tells how far their common answer can be trusted.
+says how far their common answer can be trusted.
 """
 
 import json

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError
 
-#: bins of NLL are so wide (nats a token); bounds that are multiples of it are answered exactly
+#: bins of NLL are so wide (nats per token); bounds that are multiples of it are answered exactly
 WIDTH = 0.01
 _BINS = 1 << 13  # bins of NLL; what lies above the last, at 81.92 nats, would count as in it
 
