@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from provlab.cli.arguments import Parser
-from provlab.errors import ProvlabError
+from provlab.errors import ProvlabError, one_line
 
 #: module -> what the command does
 COMMANDS = {
@@ -77,8 +77,7 @@ def _failed(error: Exception) -> int:
         print(f"provlab: error: {error}", file=sys.stderr)
     else:
         print(
-            f"provlab: internal error: {type(error).__name__}: {' '.join(str(error).split())} "
-            "(PROVLAB_DEBUG=1 shows where)",
+            f"provlab: internal error: {type(error).__name__}: {one_line(error)} (PROVLAB_DEBUG=1 shows where)",
             file=sys.stderr,
         )
     return 2

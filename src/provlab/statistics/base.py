@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import NotComparableError, ParameterError
+from provlab.errors import NotComparableError, ParameterError, one_line
 from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
@@ -58,8 +58,9 @@ def _check_device(device: str) -> None:
     try:
         torch.zeros(1, device=device).tolist()  # the device "meta" makes tensors and holds no numbers
     except (RuntimeError, AssertionError, ImportError) as error:
-        why = str(error).strip().splitlines()[0]
-        raise ParameterError(f"device {device!r} cannot be used on this machine ({why}); use cpu") from error
+        raise ParameterError(
+            f"device {device!r} cannot be used on this machine ({one_line(error)}); use cpu"
+        ) from error
 
 
 @dataclass(frozen=True)

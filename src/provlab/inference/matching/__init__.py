@@ -22,6 +22,7 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import ArrayLike, NDArray
 
+from provlab.errors import one_line
 from provlab.files import cache_dir
 from provlab.inference.matching.cosine import (
     Rows,
@@ -188,7 +189,7 @@ def _exact(dtype: str) -> ModuleType | None:
     try:
         from provlab.inference.matching import exact
     except ImportError as error:
-        return _notice(f"numba cannot be imported ({str(error).splitlines()[0]})")
+        return _notice(f"numba cannot be imported ({one_line(error)})")
     with _one_at_a_time():
         exact.warm(dtype)
     return exact
