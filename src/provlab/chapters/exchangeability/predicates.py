@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from provlab.chapters.exchangeability.measure import ExampleOne
 from provlab.chapters.shared import calibration
 from provlab.publishing.evidence import Evidence, Verdict, judge
 
 
 def permtest_uniform(evidence: Evidence, measurement: str, min_pairs: Mapping[str, int]) -> Verdict:
     """P(p <= k/(T+1)) within its binomial band for all k at once, and fine-tunes at 1/(T+1)."""
-    measured = evidence.measurement(measurement)
-    independent, dependent = np.array(measured["independent"]), np.array(measured["dependent"])
-    t = int(measured["n_permutations"])
+    measured = ExampleOne(**evidence.measurement(measurement))
+    independent, dependent, t = np.array(measured.independent), np.array(measured.dependent), measured.n_permutations
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
     grid = calibration.discrete_uniform_excess(independent, t)
     at_minimum = int((np.rint(dependent * (t + 1)) == 1).sum())
