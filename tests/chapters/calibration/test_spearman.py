@@ -62,8 +62,10 @@ def test_splitting_that_never_mixes_is_found_out(monkeypatch):
     """The planted fault: copies stay copies, so that the population dies out in a few ancestors."""
     monkeypatch.setattr(law, "_transpose", lambda *arguments: None)
     monkeypatch.setattr(law, "_ROUNDS", 60)
+    monkeypatch.setattr(law, "_RUNS", 2)
+    monkeypatch.setattr(law, "_PARTICLES", 50)
     with pytest.raises(InputError, match="no way down"):
-        law.tail_by_splitting(10, [0], seed=3, runs=2, particles=50)
+        law.tail_by_splitting(10, [0], seed=3)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,6 @@ def test_splitting_that_never_mixes_is_found_out(monkeypatch):
         (lambda: law.relabelled_distances([0, 1], 0, seed=0), "n_draws is 0"),
         (lambda: law.tail_by_splitting(10, [165], seed=0), "below the middle"),
         (lambda: law.tail_by_splitting(10, [], seed=0), "targets"),
-        (lambda: law.tail_by_splitting(10, [0], seed=0, runs=1), "at least 2"),
     ],
 )
 def test_what_has_no_law_is_refused(call, message):

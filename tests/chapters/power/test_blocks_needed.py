@@ -109,7 +109,7 @@ def test_a_pilot_s_interval_holds_the_answer_as_often_as_it_says():
     true = power.blocks_needed(-60.0, pilot=pool).blocks
     held = 0
     for _ in range(300):
-        answer = power.blocks_needed(-60.0, pilot=rng.choice(pool, 8), level=0.95)
+        answer = power.blocks_needed(-60.0, pilot=rng.choice(pool, 8))
         assert answer.low <= answer.blocks
         held += answer.low <= true <= (math.inf if answer.high is None else answer.high)
     assert held >= 0.9 * 300
@@ -180,7 +180,6 @@ def test_the_noise_that_a_copy_bears():
         (lambda: power.blocks_needed(pilot=[-1.0, 0.5]), "at most 0"),
         (lambda: power.blocks_needed(0.0, pilot=[-1, -2]), "target is 0.0"),
         (lambda: power.blocks_needed(pilot=[-1, -2], power=1.0), "power is 1.0"),
-        (lambda: power.blocks_needed(pilot=[-1, -2], level=0.0), "level is 0.0"),
         (lambda: planted.gaussian_separation(1, 64, 0.5), "width is 1"),
         (lambda: planted.gaussian_separation(64, 64, 1.5), "correlation is 1.5"),
         (lambda: planted.measured_separation(np.eye(3), np.eye(4)[:, :3]), "3 rows and b 4|zero row"),

@@ -29,7 +29,7 @@ def test_band_of_one_value_by_hand():
 
 
 def test_band_is_ordered_and_holds_what_is_expected():
-    band = calibration.simultaneous_band(200)
+    band = calibration.simultaneous_band(200, 0.95)
     assert (np.diff(band.expected) < 0).all()
     assert ((band.lower < band.expected) & (band.expected < band.upper)).all()
     # narrower than Bonferroni's band over the 200 points, wider than a pointwise one
@@ -124,7 +124,7 @@ def test_grid_check_separates_too_large_from_too_small():
         (lambda: calibration.ks_uniform([]), "log10_p has shape"),
         (lambda: calibration.ks_uniform([math.nan]), "NaN or a value above 0"),
         (lambda: calibration.ks_uniform([0.5]), "at most 0"),
-        (lambda: calibration.simultaneous_band(0), "n is 0"),
+        (lambda: calibration.simultaneous_band(0, 0.95), "n is 0"),
         (lambda: calibration.simultaneous_band(10, 1.0), "level is 1.0"),
         (lambda: calibration.size_interval(3, 2), "k is 3 and n is 2"),
         (lambda: calibration.size_interval(-1, 2), "k is -1"),

@@ -64,7 +64,7 @@ def test_what_was_taken_is_found_wherever_it_went(pair, axis, correction):
 
 
 def test_the_corrections_count_every_test(pair):
-    frame = tensors.corrected(tensors.compare_tensors(*pair, axes=["rows"]), "rows")
+    frame = tensors.corrected(tensors.compare_tensors(*pair), "rows")
     assert frame["holm"].to_numpy() == pytest.approx(pvalues.holm(frame["log10_p"].to_numpy()))
     assert frame["holm"][0] == pytest.approx(frame["log10_p"][0] + 1)  # the smallest of ten
 
@@ -103,11 +103,9 @@ def test_what_cannot_be_compared_is_refused(pair, tmp_path):
     lonely = folder_with(tmp_path / "lonely", {"x": torch.ones(3, 5)})
     with pytest.raises(NotComparableError, match="no matrix of lonely has the shape of a matrix of parent"):
         tensors.compare_tensors(lonely, pair[1])
-    with pytest.raises(InputError, match="axes holds 'diagonal'"):
-        tensors.compare_tensors(*pair, axes=["diagonal"])
-    tests = tensors.compare_tensors(*pair, axes=["rows"])
-    with pytest.raises(InputError, match="no test over columns"):
-        tensors.corrected(tests, "columns")
+    tests = tensors.compare_tensors(*pair)
+    with pytest.raises(InputError, match="no test over diagonals"):
+        tensors.corrected(tests, "diagonals")
     frame = tensors.corrected(tests, "rows")
     with pytest.raises(InputError, match="does not say what was taken"):
         tensors.recovery(frame, 0.01)

@@ -277,8 +277,9 @@ def far_tails(widths: Sequence[int], *, seed: int) -> dict[int, pd.DataFrame]:
     return tails
 
 
-def exact_tail(n: int = 14) -> pd.DataFrame:
-    """The same gap (x, y), counted over all permutations of n units."""
+def exact_tail() -> pd.DataFrame:
+    """The same gap (x, y), counted over all permutations of 14 units."""
+    n = 14
     law = exact_law(n)
     d = law.distance[(law.distance >= 20) & (law.distance < 200)]
     t = pvalues.log10_p_spearman(d, n)

@@ -23,6 +23,9 @@ from provlab.inference import pvalues
 
 _CHUNK = 2**22  # entries of random permutations held at a time
 _ROUNDS = 2000  # levels of splitting: a factor of five each
+_RUNS = 8  # independent populations
+_PARTICLES = 250  # permutations in each
+_SWEEPS = 2  # of n proposals for each permutation, at every level
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,6 @@ def tail_by_splitting(
     targets: Sequence[int],
     *,
     seed: int,
-    runs: int = 8,
-    particles: int = 250,
-    sweeps: int = 2,
 ) -> list[TailEstimate]:
     """Estimate P(D <= target) where it is far too small to be drawn.
 
@@ -109,23 +109,21 @@ def tail_by_splitting(
         Values of D below the middle, (n^3 - n) / 6.
     seed
         Everything random follows from it.
-    runs
-        Independent populations; their spread gives the interval.
-    particles
-        Permutations in each. The result has a relative bias of the order of 1/particles per level.
-    sweeps
-        n proposals each, at every level.
 
     Raises
     ------
     InputError
-        If a target is not below the middle, or there are fewer than two runs or ten particles.
+        If a target is not below the middle.
+
+    Notes
+    -----
+    The spread over `_RUNS` populations gives the interval; each has a relative bias of the order of 1/`_PARTICLES` per
+    level.
     """
     middle = (n**3 - n) // 6
     if n < 3 or not targets or min(targets) < 0 or max(targets) >= middle:
         raise InputError(f"targets are {list(targets)}; for n = {n} each must lie from 0 to below the middle, {middle}")
-    if runs < 2 or particles < 10 or sweeps < 1:
-        raise InputError(f"runs, particles, sweeps are {runs}, {particles}, {sweeps}; at least 2, 10 and 1 are needed")
+    runs, particles = _RUNS, _PARTICLES
     rng = np.random.default_rng(seed)
     states = rng.permuted(np.broadcast_to(np.arange(n, dtype=np.int32), (runs * particles, n)), axis=1)
     d = pvalues.distances(states)
@@ -152,10 +150,8 @@ def tail_by_splitting(
             alive = mine[d[mine] <= level[run]]
             chosen = rng.choice(alive, particles)
             states[mine], d[mine] = states[chosen], d[chosen]
-        _transpose(states, d, np.repeat(level, particles), sweeps * n, rng)
-    raise InputError(
-        f"splitting found no way down to {min(targets)} in {_ROUNDS} levels; give more particles or sweeps"
-    )
+        _transpose(states, d, np.repeat(level, particles), _SWEEPS * n, rng)
+    raise InputError(f"splitting found no way down to {min(targets)} in {_ROUNDS} levels; give nearer targets")
 
 
 def _transpose(

@@ -17,8 +17,6 @@ def lineage_tree(
     parents: Mapping[str, str | None],
     families: Mapping[str, str],
     edge_labels: Mapping[str, str],
-    *,
-    caption: str = "",
 ) -> Figure:
     """Draw who was made from whom: bases on the left, each edge labelled by what was done.
 
@@ -70,7 +68,7 @@ def lineage_tree(
         f"{len(order)} models descend from {n_bases} bases (squares); "
         "a circle is a model made from the one its line comes from, the line says how."
     )
-    return Figure(figure, f"{caption} {text}".strip(), _alt(order, parents, edge_labels))
+    return Figure(figure, text, _alt(order, parents, edge_labels))
 
 
 def _depth(name: str, parents: Mapping[str, str | None]) -> int:

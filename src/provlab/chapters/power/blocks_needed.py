@@ -68,8 +68,8 @@ class BlocksNeeded:
         The smallest number with which Fisher's aggregate reaches the target with the power asked for; None if
         `MOST_BLOCKS` do not.
     low, high
-        Interval from the spread of the pilot blocks, None at an end where no number suffices; both equal to `blocks`
-        where the answer comes from the model.
+        95% interval from the spread of the pilot blocks (Student's t), None at an end where no number suffices; both
+        equal to `blocks` where the answer comes from the model.
     evidence
         -ln p of one block.
     share
@@ -119,7 +119,6 @@ def blocks_needed(
     pilot: ArrayLike | None = None,
     separation: Separation | None = None,
     power: float = 0.9,
-    level: float = 0.95,
 ) -> BlocksNeeded:
     """How many blocks must be read for Fisher's aggregate to reach log10 p = `target`?
 
@@ -134,8 +133,6 @@ def blocks_needed(
         Instead of a pilot: how far partners stand out, by `gaussian_separation` or `measured_separation`.
     power
         Probability with which the target is to be reached.
-    level
-        Of the interval for a pilot's mean evidence (Student's t), from which `low` and `high` follow.
 
     Raises
     ------
@@ -154,8 +151,6 @@ def blocks_needed(
         raise InputError(f"target is {target}; it must be a log10 p from -300 to below 0")
     if not 0.0 < power < 1.0:
         raise InputError(f"power is {power}; it must lie strictly between 0 and 1")
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level is {level}; it must lie strictly between 0 and 1")
     if separation is not None:
         share = recovered_share(separation)
         found = evidence(separation.width, share)
@@ -166,7 +161,7 @@ def blocks_needed(
     if values.ndim != 1 or values.size < 2 or not np.isfinite(values).all() or values.min() < 0.0:
         raise InputError(f"pilot must hold log10 p of at least two blocks, finite and at most 0, not {pilot!r}")
     found = Evidence(float(values.mean()), float(values.std(ddof=1)))
-    margin = float(stats.t.isf((1.0 - level) / 2, values.size - 1)) * found.sd / math.sqrt(values.size)
+    margin = float(stats.t.isf(0.025, values.size - 1)) * found.sd / math.sqrt(values.size)
     low, high = (_blocks(Evidence(found.mean + sign * margin, found.sd), target, power) for sign in (1, -1))
     return BlocksNeeded(_blocks(found, target, power), low, high, found)
 

@@ -193,7 +193,7 @@ def against_uniform(
     return pd.DataFrame(rows), by_copies
 
 
-def said_of_uniformity(table: pd.DataFrame, level: float = 0.01) -> str:
+def said_of_uniformity(table: pd.DataFrame, level: float) -> str:
     """A sentence on how many of the tests of uniformity reject, for the page."""
     tests = table[["KS, by copies", "KS, plain "]].to_numpy().ravel()
     rejected = int((pvalues.holm(np.log10(np.maximum(tests, 1e-300))) <= np.log10(level)).sum())
@@ -306,9 +306,8 @@ def most_common(
     popular: Mapping[tuple[str, int, int], int],
     tokens: NDArray[np.int64],
     tokenizer: PreTrainedTokenizerBase,
-    n: int = 8,
 ) -> pd.DataFrame:
-    """The units in common with the most models, with the tokens to which they respond most."""
+    """The eight units in common with the most models, with the tokens to which they respond most."""
     names = np.unique(tokens)
 
     def strongest(activation: Floats) -> str:
@@ -316,7 +315,7 @@ def most_common(
         return "  ".join(repr(tokenizer.decode([int(names[i])])) for i in np.argsort(-mean)[:3])
 
     rows = []
-    for (source, block, unit), times in sorted(popular.items(), key=lambda item: -item[1])[:n]:
+    for (source, block, unit), times in sorted(popular.items(), key=lambda item: -item[1])[:8]:
         gate, up = features[source].gate[block], features[source].up[block]
         rows.append(
             {

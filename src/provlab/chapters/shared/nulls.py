@@ -20,8 +20,6 @@ GROUPS = {"dependent": (style.DEPENDENT, "D"), "independent": (style.INDEPENDENT
 def null_quantiles(
     log10_p: Mapping[str, ArrayLike],
     *,
-    level: float = 0.95,
-    band: calibration.Band | None = None,
     caption_extra: str = "",
 ) -> Figure:
     """Draw expected against observed -log10 p under the null, with a simultaneous band and a histogram.
@@ -30,11 +28,6 @@ def null_quantiles(
     ----------
     log10_p
         For each label (a statistic), the log10 p-values of pairs known to be independent.
-    level
-        Of the simultaneous band: all points lie inside with this probability, if the p-values are uniform
-        and independent.
-    band
-        Drawn instead of the one made for the size of each series; all series must then have its size.
     caption_extra
         Put before the Kolmogorov-Smirnov values.
 
@@ -45,9 +38,8 @@ def null_quantiles(
     """
     series = {label: _log10_p(label, values) for label, values in log10_p.items()}
     require(series, "log10_p: no series")
-    sizes = {len(values) for values in series.values()}
-    require(band is None or sizes == {band.expected.size}, "band: made for another number of p-values")
-    bands = {n: band or calibration.simultaneous_band(n, level) for n in sizes}
+    # all points lie inside with a probability of 95%, if the p-values are uniform and independent
+    bands = {n: calibration.simultaneous_band(n, 0.95) for n in {len(values) for values in series.values()}}
     figure = style.canvas(3.1)
     axes, bars = figure.subplots(1, 2, width_ratios=(3, 2))
     largest = 0.0
@@ -73,7 +65,7 @@ def null_quantiles(
     axes.set_aspect("equal", adjustable="box")
     axes.legend(loc="upper left", handletextpad=0.2)
     _histogram(bars, series)
-    text = f"Uniform p-values give points along the line, inside the grey {level:.0%} simultaneous band."
+    text = "Uniform p-values give points along the line, inside the grey 95% simultaneous band."
     ks = "; ".join(told) + "."
     return Figure(
         figure,

@@ -20,7 +20,6 @@ def power_curves(
     xlabel: str,
     ylabel: str,
     logx: bool = False,
-    logy: bool = False,
     level: float | None = None,
     caption: str,
 ) -> Figure:
@@ -59,7 +58,7 @@ def power_curves(
         )  # fmt: skip
     if level is not None:
         axes.axhline(level, color=style.MUTED, linewidth=0.9, linestyle="--", zorder=0)
-    axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log" if logx else "linear", yscale="log" if logy else "linear")
+    axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log" if logx else "linear")
     if logx:
         axes.get_xaxis().set_major_formatter("{x:,g}")
     style.value_grid(axes)

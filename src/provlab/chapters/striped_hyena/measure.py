@@ -265,7 +265,7 @@ def between_bases(bases: Sequence[str], *, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def invalid_tests(rows: Sequence[Mapping[str, Any]], level: float = 0.01) -> str:
+def invalid_tests(rows: Sequence[Mapping[str, Any]], level: float) -> str:
     """Sentences on which of `between_bases` are not uniform (Holm over all of them), for the page."""
     adjusted = pvalues.holm(np.log10(np.maximum([row["KS p"] for row in rows], 1e-300)))
     bad = [

@@ -56,6 +56,6 @@ def taken_tensors_found(
     )
 
 
-def _few(pairs: Sequence[str], most: int = 3) -> str:
+def _few(pairs: Sequence[str]) -> str:
     unique = list(dict.fromkeys(pairs))
-    return ", ".join(unique[:most]) + (f" and {len(unique) - most} more" if len(unique) > most else "")
+    return ", ".join(unique[:3]) + (f" and {len(unique) - 3} more" if len(unique) > 3 else "")

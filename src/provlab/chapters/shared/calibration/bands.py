@@ -100,7 +100,7 @@ def ks_uniform(log10_p: ArrayLike) -> KolmogorovSmirnov:
     return KolmogorovSmirnov(float(result.statistic), float(result.pvalue), int(values.size))
 
 
-def simultaneous_band(n: int, level: float = 0.95) -> Band:
+def simultaneous_band(n: int, level: float) -> Band:
     """Band that holds all ordered -log10 p of n independent uniforms with probability `level`.
 
     Every order statistic gets the same local level: U_(k) is Beta(k, n + 1 - k), and the band runs
