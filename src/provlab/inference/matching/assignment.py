@@ -21,7 +21,7 @@ nothing of how it was found.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,30 @@ class Solution:
     prices: Floats
 
 
+class State(NamedTuple):
+    """What the kernels work on: n rows, m columns, k candidates a row.
+
+    Attributes
+    ----------
+    columns, values, bounds
+        (n, k), (n, k) and (n,): the lists, as in `Candidates`.
+    prices
+        (m,).
+    partners, owners
+        (n,) and (m,): the column of each row and the row of each column, or `NONE`.
+    worth
+        (n,): the similarity of each row with its column.
+    """
+
+    columns: Integers
+    values: Floats
+    bounds: Floats
+    prices: Floats
+    partners: Integers
+    owners: Integers
+    worth: Floats
+
+
 def room(n_rows: int, n_columns: int) -> Candidates:
     """Lists to be filled."""
     k = min(LIST if n_columns > FEW_COLUMNS else SHORT_LIST, n_columns)
@@ -99,14 +123,14 @@ def solve(similarity: NDArray[np.floating], candidates: Candidates | None = None
         over_rows(lambda start, stop: _fill(similarity, *lists, start, stop), n, similarity.size)
     partners, owners, worth = np.full(n, NONE, np.int32), np.full(m, NONE, np.int32), np.empty(n)
     prices = np.zeros(m)
-    state = (candidates.columns, candidates.values, candidates.bounds, prices, partners, owners, worth)
-    waiting = _bid(similarity, *state, np.arange(n, dtype=np.int32), 0.0, BIDS * n)
-    waiting = waiting[_augment(similarity, *state, waiting, PATHS * n if n == m else NO_LIMIT) :]
+    state = State(candidates.columns, candidates.values, candidates.bounds, prices, partners, owners, worth)
+    waiting = _bid(similarity, state, np.arange(n, dtype=np.int32), 0.0, BIDS * n)
+    waiting = waiting[_augment(similarity, state, waiting, PATHS * n if n == m else NO_LIMIT) :]
     if len(waiting) > 0:
         spread = float(np.median(np.ptp(similarity[:: 1 + n // 64], axis=1)))
         for step in spread * STEPS[n * STEPS > 0.01]:
-            _bid(similarity, *state, _let_go(similarity, *state, step), step, BIDS_BY_STEPS * n)
-        _augment(similarity, *state, _let_go(similarity, *state, 0.0), NO_LIMIT)
+            _bid(similarity, state, _let_go(similarity, state, step), step, BIDS_BY_STEPS * n)
+        _augment(similarity, state, _let_go(similarity, state, 0.0), NO_LIMIT)
     return Solution(partners, prices)
 
 
@@ -221,22 +245,17 @@ def _read_again(
 @kernel()
 def _bid(
     similarity: Reals,
-    columns: Integers,
-    values: Floats,
-    bounds: Floats,
-    prices: Floats,
-    partners: Integers,
-    owners: Integers,
-    worth: Floats,
+    state: State,
     rows: Integers,
     step: float,
     budget: int,
 ) -> Integers:
-    """Let `rows` bid; returns those that wait for a path. `worth` is the similarity of each row's own column.
+    """Let `rows` bid; returns those that wait for a path.
 
     With a `step` above zero each bid goes that much further, so that no two rows can outbid each other in ever smaller
     steps; what is then assigned is worth to its row at most `step` less than the best.
     """
+    columns, values, bounds, prices, partners, owners, worth = state
     n, m = similarity.shape
     k = columns.shape[1]
     maxima, best = np.empty(min(GROUPS, 1 + m // 8)), np.empty(k)
@@ -274,16 +293,11 @@ def _bid(
 @kernel()
 def _let_go(
     similarity: Reals,
-    columns: Integers,
-    values: Floats,
-    bounds: Floats,
-    prices: Floats,
-    partners: Integers,
-    owners: Integers,
-    worth: Floats,
+    state: State,
     step: float,
 ) -> Integers:
     """Take its column from each row that another would be worth more than `step` more; returns all rows without one."""
+    columns, values, bounds, prices, partners, owners, worth = state
     n, m = similarity.shape
     maxima, best = np.empty(min(GROUPS, 1 + m // 8)), np.empty(columns.shape[1])
     without, n_without = np.empty(n, np.int32), 0
@@ -318,37 +332,38 @@ def _two_best(columns: Integers, values: Floats, prices: Floats) -> tuple[float,
 @kernel()
 def _augment(
     similarity: Reals,
-    columns: Integers,
-    values: Floats,
-    bounds: Floats,
-    prices: Floats,
-    partners: Integers,
-    owners: Integers,
-    worth: Floats,
+    state: State,
     waiting: Integers,
     budget: int,
 ) -> int:
     """Give each waiting row a column along the cheapest path of exchanges, and raise the prices along the way.
 
-    `far[j]` is what the row would lose if column j were freed for it. In the heap lie columns, and rows whose bound
-    could hide something nearer, as -1 - row. Returns how many rows were served before the budget was spent.
+    A path begins at the waiting row, which takes a column; its owner takes another, and so on, up to a column that is
+    free. What an exchange loses, at these prices, is how much less the new column is worth to its row than the best
+    one; it is never negative, so Dijkstra's algorithm finds the path that loses least. Returns how many rows were
+    served before the budget was spent.
     """
+    columns, values, bounds, prices, partners, owners, worth = state
     m = similarity.shape[1]
     k = columns.shape[1]
     maxima, best = np.empty(min(GROUPS, 1 + m // 8)), np.empty(k)
+    # (m,) each: what the waiting row loses if column j is freed for it, the row that then takes j, and its similarity
     far, before, new_worth = np.full(m, np.inf), np.empty(m, np.int32), np.empty(m)
-    settled = np.zeros(m, np.bool_)
+    settled = np.zeros(m, np.bool_)  # columns whose loss is final
+    # columns that were reached and columns that were settled, in order: what must be cleared after each path
     touched, order = np.empty(m, np.int32), np.empty(m, np.int32)
+    # the heap, smallest loss first: columns, and as -1 - row the rows whose bound could hide something nearer
     keys, items = np.empty(4 * m + 2 * k), np.empty(4 * m + 2 * k, np.int32)
     for served in range(len(waiting)):
         if budget < 0:
             return served
         start = waiting[served]
         n_touched, n_order, size = 0, 0, 0
-        nearest, goal = np.inf, NONE
+        nearest, goal = np.inf, NONE  # the free column that is reached with the smallest loss so far
+        # the row whose columns are looked at, the loss on the way to it, and whether beyond its list
         row, distance, reading = start, 0.0, False
-        top = _two_best(columns[row], values[row], prices)[0]
-        if top < bounds[row]:
+        top = _two_best(columns[row], values[row], prices)[0]  # what its best column is worth to the row
+        if top < bounds[row]:  # the best may be outside the list
             bounds[row] = _read_again(similarity[row], prices, maxima, columns[row], values[row], best, row + 0)
             top = _two_best(columns[row], values[row], prices)[0]
         start_top = top
@@ -356,7 +371,7 @@ def _augment(
             if reading:
                 budget -= READING_ON_THE_WAY
                 bounds[row] = _read_again(similarity[row], prices, maxima, columns[row], values[row], best, row + 0)
-            if size + m + 1 > len(keys):
+            if size + m + 1 > len(keys):  # old entries stay in the heap when a column is reached more cheaply
                 keys, items = _longer(keys), _longer(items)
             # a list is gone through as one group of k columns, a row that was read again group by group
             for g in range(len(maxima) if reading else 1):
@@ -379,23 +394,24 @@ def _augment(
                         nearest, goal = there, j
                     else:
                         size = _push(keys, items, size, there, j)
-            if not reading:
+            if not reading:  # no column outside the list can be nearer than the bound says: look there when it comes up
                 there = distance + max(top - bounds[row], 0.0)
                 if there < nearest:
                     size = _push(keys, items, size, there, -1 - row)
+            # take what is nearest off the heap: the next row to look at, until the free column is the nearest
             row = NONE
             while size > 0 and keys[0] < nearest:
                 key, item = keys[0], items[0]
                 size = _pop(keys, items, size)
                 if item >= 0:
-                    if settled[item] or key > far[item]:
+                    if settled[item] or key > far[item]:  # an old entry
                         continue
                     settled[item] = True
                     budget -= 1
                     order[n_order] = item
                     n_order += 1
                     row, distance, reading = owners[item], key, False
-                    top = worth[row] - prices[item]
+                    top = worth[row] - prices[item]  # its own column is the best it can have
                 else:
                     row, reading = -1 - item, True
                     if row == start:
@@ -405,11 +421,13 @@ def _augment(
                 break
             if row == NONE:
                 break
+        # what is nearer than the goal becomes dearer by the difference: then every row on the way has its best column
         for t in range(n_order):
             prices[order[t]] += nearest - far[order[t]]
             settled[order[t]] = False
         for t in range(n_touched):
             far[touched[t]] = np.inf
+        # back along the path: each row takes the column that it was reached for, and leaves its own to the one before
         j = goal
         while j != NONE:
             i = before[j]

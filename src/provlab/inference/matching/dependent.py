@@ -54,8 +54,8 @@ def distinct_best(
     if order is not None:
         right, right_rest = right[order], right_rest[order]
     rows_of = np.arange(m) if order is None else order.astype(np.int64)
-    sides = [(read_only(plain(side.rows)), side.scales, side.lengths) for side in (first, second)]
-    best, values = np.empty(n, np.int64), np.empty(n)
+    left_side, right_side = ((read_only(plain(side.rows)), side.scales, side.lengths) for side in (first, second))
+    rests, found = (left_rest, right_rest), (np.empty(n, np.int64), np.empty(n))
     error = 2 * error_bound(columns)
     allowed = int(SAVING * m / SINGLE)  # single cosines a row
     for start in range(0, n, ROWS):
@@ -64,14 +64,14 @@ def distinct_best(
             np.abs(products, out=products)
 
         def some(low: int, high: int, start: int = start, products: NDArray[np.float32] = products) -> int:
+            budget = allowed * (high - low)
             return _best_of_rows(
-                products, left_rest, right_rest, error, unsigned, *sides[0], *sides[1], rows_of, start, low, high,
-                allowed * (high - low), best, values,
-            )  # fmt: skip
+                products, rests, error, unsigned, left_side, right_side, rows_of, start, low, high, budget, found
+            )
 
-        if min(over_rows(some, len(products), products.size)) < 0 or _twice(best[: start + len(products)]):
+        if min(over_rows(some, len(products), products.size)) < 0 or _twice(found[0][: start + len(products)]):
             return None
-    return best, values
+    return found
 
 
 def _columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> NDArray[np.int64] | None:
@@ -148,27 +148,41 @@ def _cosine(a: Reals, b: Reals, scale_a: float, scale_b: float, length_a: float,
 @kernel()
 def _best_of_rows(
     products: Reals,
-    left_rest: Reals,
-    right_rest: Reals,
+    rests: tuple[Reals, Reals],
     error: float,
     unsigned: bool,
-    rows_a: Reals,
-    scales_a: Floats,
-    lengths_a: Floats,
-    rows_b: Reals,
-    scales_b: Floats,
-    lengths_b: Floats,
+    first: tuple[Reals, Floats, Floats],
+    second: tuple[Reals, Floats, Floats],
     rows_of: Longs,
     start: int,
     low: int,
     high: int,
     budget: int,
-    best: Longs,
-    values: Floats,
+    found: tuple[Longs, Floats],
 ) -> int:
-    """Best column of each row; returns what is left of the budget of single cosines, below zero if it was passed."""
+    """Best column of each row; returns what is left of the budget of single cosines, below zero if it was passed.
+
+    Parameters
+    ----------
+    products
+        (some, m): products over the few columns, of rows from `start` on; those from `low` to `high` are looked at.
+    rests
+        (n,) and (m,): lengths over the other columns.
+    error
+        By which a bound may be short in float32.
+    first, second
+        Rows (h, d), their scales (h,) and their lengths (h,).
+    rows_of
+        (m,): the row of `second` that a column stands for.
+    found
+        (n,) each, written here: best columns and their cosines.
+    """
+    left_rest, right_rest = rests
+    rows_a, scales_a, lengths_a = first
+    rows_b, scales_b, lengths_b = second
+    best, values = found
     m = products.shape[1]
-    maxima = np.empty(min(128, m), np.float32)
+    maxima = np.empty(min(128, m), np.float32)  # of group g, which is g and every column a number of groups further
     for p in range(low, high):
         i = start + p
         rest = left_rest[i]
@@ -179,7 +193,7 @@ def _best_of_rows(
             if products[p, j] + rest * right_rest[j] >= maxima[g]:
                 column = j
                 break
-        for turn in range(-1, len(maxima)):
+        for turn in range(-1, len(maxima)):  # the guess first, then group by group what its cosine leaves possible
             g = turn if turn >= 0 else column % len(maxima)
             if maxima[g] + error < top:
                 continue

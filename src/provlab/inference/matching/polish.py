@@ -122,7 +122,7 @@ def _cosines(first: UnitRows, second: UnitRows, starts: NDArray[np.int64], colum
     partners = columns.astype(np.int64)
 
     def some(start: int, stop: int) -> None:
-        _dot_products(*sides[0], *sides[1], starts, partners, values, start, stop)
+        _dot_products(sides[0], sides[1], starts, partners, values, start, stop)
 
     over_rows(some, len(starts) - 1, len(columns) * first.shape[1])
     return values
@@ -220,19 +220,20 @@ def _any_unlisted(
 
 @kernel(fastmath={"reassoc", "contract"})
 def _dot_products(
-    rows_a: Reals,
-    scales_a: Floats,
-    lengths_a: Floats,
-    rows_b: Reals,
-    scales_b: Floats,
-    lengths_b: Floats,
+    first: tuple[Reals, Floats, Floats],
+    second: tuple[Reals, Floats, Floats],
     starts: Longs,
     columns: Longs,
     values: Floats,
     start: int,
     stop: int,
 ) -> None:
-    """Cosines in float64; every pair is summed in the same order, so that equal rows have equal cosines."""
+    """Cosines in float64; every pair is summed in the same order, so that equal rows have equal cosines.
+
+    A side is its rows (h, d), their scales (h,) and their lengths (h,).
+    """
+    rows_a, scales_a, lengths_a = first
+    rows_b, scales_b, lengths_b = second
     for i in range(start, stop):
         a, scale_a = rows_a[i], scales_a[i]
         for e in range(starts[i], starts[i + 1]):
