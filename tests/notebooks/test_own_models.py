@@ -32,14 +32,6 @@ PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
         "encoder": mine[0], "classifier": mine[1], "other_encoders": [mine[2]],
         "fused": mine[3], "fused_tuned": mine[4], "other_fused": [mine[5]],
     },
-    "model_diff": lambda mine, _: {
-        "small": mine[0], "medium": mine[1], "first": mine[0], "second": mine[2], "code": "", "prose": "",
-        "n": 400, "n_long": 400, "long_length": 30, "n_chains": 4, "n_cold": 200, "n_pieces": 50, "shares": [0.0, 1.0],
-    },
-    "plagiarism": lambda mine, _: {
-        "base": mine[0], "tune": mine[1], "others": [mine[2]], "noise_seeds": 1, "n": 200, "n_chains": 4, "n_hot": 200,
-        "n_pieces": 50, "shares": [0.0, 1.0], "statistics": ["phi_u"],
-    },
     "pruning_forensics": lambda mine, _: {
         "parents": [mine[0]], "children": [mine[1]], "strangers": [mine[2]], "shown": mine[1], "healed": "",
         "snapshots": [], "hot": [], "n_sequences": 4,
