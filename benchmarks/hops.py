@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from size import SRC, write_model
 
-SOURCE = ("weights.py", "WeightFiles.tensor")  # reads a tensor out of its file
+SOURCE = ("weights.py", "WeightFiles.array")  # reads a tensor out of its file
 END = ("pairs.py", "run_pairs")  # returns the records
 DEPTH = 4  # of containers and objects that are looked into
 

@@ -2,6 +2,7 @@
 
 import itertools
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -231,10 +232,10 @@ def test_prepared_rows_are_taken_wherever_a_matrix_is(h1, h2):
 def test_unit_rows_made_anew_are_those_that_are_held(monkeypatch, scale):
     monkeypatch.setattr(cosine, "NORMALISED", 100)  # several pieces a block
     W = np.random.default_rng(4).normal(size=(50, 12)) * scale
-    held, measured = unit_rows(W), cosine.measured_rows(W)
+    held, measured = unit_rows(W), unit_rows(W, hold=False)
     assert measured.held is None
     assert measured.nbytes == 16 * 50
-    assert cosine.measured_rows(held) is held
+    assert unit_rows(held, hold=False) is held
     order, room = np.random.default_rng(5).permutation(50), np.empty((40, 12), np.float32)
     for chosen in (slice(0, 50), slice(7, 31), slice(45, 50), order[:33]):
         assert_array_equal(measured.some(chosen), held.unit[chosen])
@@ -244,7 +245,7 @@ def test_unit_rows_made_anew_are_those_that_are_held(monkeypatch, scale):
     assert_array_equal(held.columns(np.array([7, 2])), held.unit[:, [7, 2]])
 
 
-@pytest.mark.parametrize("prepare", [unit_rows, cosine.measured_rows])
+@pytest.mark.parametrize("prepare", [unit_rows, partial(unit_rows, hold=False)])
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("unsigned", [False, True])
 def test_blocks_of_any_size_give_one_product(monkeypatch, prepare, shuffled, unsigned):

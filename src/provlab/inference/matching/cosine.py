@@ -92,7 +92,7 @@ class UnitRows:
 Rows = ArrayLike | UnitRows  # what the doors accept
 
 
-def unit_rows(W: Rows, *, name: str = "W") -> UnitRows:
+def unit_rows(W: Rows, *, name: str = "W", hold: bool = True) -> UnitRows:
     """Check and normalise the rows of a matrix, once for all the pairs in which it stands.
 
     Parameters
@@ -102,6 +102,8 @@ def unit_rows(W: Rows, *, name: str = "W") -> UnitRows:
         What is prepared already comes back as it is.
     name
         What error messages call it.
+    hold
+        Hold the unit rows; for a matrix that is compared once they are better made when they are needed.
 
     Raises
     ------
@@ -110,16 +112,10 @@ def unit_rows(W: Rows, *, name: str = "W") -> UnitRows:
     """
     if isinstance(W, UnitRows):
         return W
-    return _prepare(W, name, held=np.empty(real_matrix(W, name).shape, np.float32))
-
-
-def measured_rows(W: Rows, *, name: str = "W") -> UnitRows:
-    """As `unit_rows`, but holding no unit rows: for a matrix that is compared once."""
-    return W if isinstance(W, UnitRows) else _prepare(W, name, held=None)
-
-
-def _prepare(W: ArrayLike, name: str, held: NDArray[np.float32] | None) -> UnitRows:
-    matrix = checked_matrix(W, name)
+    matrix = real_matrix(W, name)
+    refuse_non_finite(matrix, name)
+    _refuse_zero_rows(matrix, name)
+    held = np.empty(matrix.shape, np.float32) if hold else None
     height, columns = matrix.shape
     prepared = UnitRows(held, matrix, np.empty(height), np.empty(height))
     for rows in blocks(height, min(BLOCK_ROWS, 1 + NORMALISED // columns)):
@@ -174,7 +170,7 @@ def prepared_pair(W1: Rows, W2: Rows) -> tuple[UnitRows, UnitRows]:
     """Both sides, checked; unit rows are held only where they were held before."""
     first, second = (W if isinstance(W, UnitRows) else real_matrix(W, name) for W, name in ((W1, "W1"), (W2, "W2")))
     require_equal_columns(first.shape[1], second.shape[1])
-    return measured_rows(first, name="W1"), measured_rows(second, name="W2")
+    return unit_rows(first, name="W1", hold=False), unit_rows(second, name="W2", hold=False)
 
 
 def blocks(n_rows: int, block_rows: int) -> Iterator[slice]:
@@ -201,14 +197,6 @@ def real_matrix(values: ArrayLike, name: str) -> NDArray[np.generic]:
         raise InputError(f"{name} is empty (shape {matrix.shape}); it needs at least one row and one column")
     if matrix.dtype.kind not in "fiub":
         raise InputError(f"{name} has dtype {matrix.dtype}; it must hold real numbers")
-    return matrix
-
-
-def checked_matrix(values: ArrayLike, name: str) -> NDArray[np.generic]:
-    """A real matrix, all entries finite and no row zero."""
-    matrix = real_matrix(values, name)
-    refuse_non_finite(matrix, name)
-    _refuse_zero_rows(matrix, name)
     return matrix
 
 
