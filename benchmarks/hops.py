@@ -4,8 +4,9 @@
 tensor that is read until the records are there. A function counts, once, if it hands the tensor on, or what was
 computed from it: if it returns or yields a tensor, an array or a real number (or something of ours, or a container,
 that holds one), or changes one that it was given, or calls a function that does. Whoever only looks, and raises or
-says yes or no, is no hop. A function inside another belongs to the other, and loops that numba compiled to who calls
-them. ``python benchmarks/hops.py``
+says yes or no, does not count. A function inside another belongs to the other, and loops that numba compiled to who
+calls them. A *hop* is a function that is called from another file: the tensor goes from hand to hand. The others are
+parts of their file, listed below it without a number. ``python benchmarks/hops.py``
 """
 
 import contextlib
@@ -61,18 +62,19 @@ def contents(value: Any, depth: int = DEPTH) -> Any:
 class Watch:
     """A profile function: notes who hands a tensor on, in the order in which they are called."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path = SRC) -> None:
+        self.root = root
         self.calls: list[tuple[tuple[str, str] | None, list[Any], Any]] = []  # open ones of ours: who, given, contents
-        self.called: dict[tuple[str, str], None] = {}
+        self.called: dict[tuple[str, str], bool] = {}  # whether from another file, at least once
         self.on_the_way: set[tuple[str, str]] = set()
         self.reading = False
 
     def name(self, code: CodeType) -> tuple[str, str] | None:
         """File below the package and function, or None for a function that is not ours."""
         path = Path(code.co_filename)
-        if not path.is_relative_to(SRC):
+        if not path.is_relative_to(self.root):
             return None
-        return str(path.relative_to(SRC)), code.co_qualname.partition(".<locals>")[0]
+        return str(path.relative_to(self.root)), code.co_qualname.partition(".<locals>")[0]
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """Look at one call or return; a generator is called and returns with each value."""
@@ -85,7 +87,9 @@ class Watch:
             names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             given = [frame.f_locals[one] for one in names if one in frame.f_locals]
             self.calls.append((name, given, contents(given)))
-            self.called[name] = None
+            caller = self.calls[-2][0] if len(self.calls) > 1 else None
+            handed = "<locals>" not in code.co_qualname and (caller is None or caller[0] != name[0])
+            self.called[name] = self.called.get(name, False) or handed
             return
         if not self.calls:  # begun before the watch
             return
@@ -96,8 +100,8 @@ class Watch:
             sys.setprofile(None)
 
 
-def hops() -> list[tuple[str, str]]:
-    """File and function of every hop, in their order."""
+def hops() -> list[tuple[str, str, bool]]:
+    """File and function of all who hand the tensor on, in their order, and whether it is a hop."""
     os.environ["OMP_NUM_THREADS"] = "1"
     from provlab import cli
     from provlab.inference.matching import match
@@ -114,15 +118,16 @@ def hops() -> list[tuple[str, str]]:
                 cli.main(["compare", *pair, "--statistic", "phi_u"])
             finally:
                 sys.setprofile(None)
-    return [name for name in watch.called if name in watch.on_the_way]
+    return [(*name, hop) for name, hop in watch.called.items() if name in watch.on_the_way]
 
 
 def main() -> None:
     """Print the list."""
-    found = hops()
-    for number, (path, function) in enumerate(found, 1):
-        print(f"{number:>3}  {path:<36}{function}")
-    print(f"{len(found)} functions in {len({path for path, _ in found})} files")
+    found, number = hops(), 0
+    for path, function, hop in found:
+        number += hop
+        print(f"{number if hop else '':>3}  {path:<36}{'' if hop else '  '}{function}")
+    print(f"{number} hops; {len(found)} functions in {len({path for path, _, _ in found})} files")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "lazy": set(),
     "files": {"errors"},
     "schema": {"errors"},
-    "machine": set(),
+    "machine": {"errors"},
     "kept": {"errors", "files"},
     "provenance": GROUND,
     "inference": GROUND,

@@ -1,6 +1,10 @@
 """What this machine offers."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from provlab.errors import ParameterError, one_line
 
 #: environment variables that say how many threads a library uses, read when it is loaded
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -17,3 +21,19 @@ def threads() -> int:
         if (value := os.environ.get(name, "")).isdigit():
             return max(1, int(value))
     return cores()
+
+
+@contextmanager
+def using_device(device: str) -> Iterator[None]:
+    """Within, what torch has against a device becomes one line.
+
+    Raises
+    ------
+    ParameterError
+        If torch knows no such device, has none, or has no room left there.
+    """
+    try:
+        yield
+    except (RuntimeError, AssertionError, ImportError) as error:
+        why = one_line(error)
+        raise ParameterError(f"device {device!r} cannot be used on this machine ({why}); use cpu") from error

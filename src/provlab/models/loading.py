@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 import transformers
 
-from provlab.errors import CheckpointError, InputError, InvalidWeightsError, one_line
+from provlab import machine
+from provlab.errors import CheckpointError, InvalidWeightsError, one_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -63,10 +64,8 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
         raise InvalidWeightsError(
             f"{checkpoint.source} has no {wrong[0]} of the shape that its config.json says; copy it again"
         )
-    try:
+    with machine.using_device(device):
         return model.to(device).eval()
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {device!r} cannot be used here ({one_line(error)}); try cpu") from error
 
 
 def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import NotComparableError, ParameterError, one_line
+from provlab import machine
+from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
@@ -55,12 +56,8 @@ def _check_device(device: str) -> None:
         return
     import torch  # slow to import, and statistics on weights do without
 
-    try:
+    with machine.using_device(device):
         torch.zeros(1, device=device).tolist()  # the device "meta" makes tensors and holds no numbers
-    except (RuntimeError, AssertionError, ImportError) as error:
-        raise ParameterError(
-            f"device {device!r} cannot be used on this machine ({one_line(error)}); use cpu"
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from provlab.errors import InputError, one_line
+from provlab import machine
 from provlab.inference.matching.assignment import Candidates, room
 from provlab.inference.matching.cosine import UnitRows, blocks
 
@@ -24,10 +24,8 @@ def cosines_and_candidates(
     InputError
         If torch knows no such device, or has none.
     """
-    try:
+    with machine.using_device(device):
         right = torch.from_numpy(second.unit).to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {device!r} cannot be used: {one_line(error)}; give 'cpu'") from None
     if order is not None:
         right = right[torch.from_numpy(order).to(device)]
     n, m = len(first), len(second)
