@@ -324,8 +324,9 @@ def _band(s: float, sizes: tuple[int, ...]) -> list[float]:
 
 
 @cache
-def _moves(reach: int = 5) -> tuple[int, NDArray[np.int64], NDArray[np.int64], Reals]:
+def _moves() -> tuple[int, NDArray[np.int64], NDArray[np.int64], Reals]:
     """States of `_band`, and from which to which by a step of what length a row's column leads."""
+    reach = 5
     states = sorted(sum(1 << j for j in taken) for taken in combinations(range(2 * reach), reach))
     index = {state: len(states) - 1 - k for k, state in enumerate(states)}  # the lowest columns taken: the last
     moves = [

@@ -200,10 +200,10 @@ def domains_finding(record: DomainsRecord) -> str:
     )
 
 
-def texts_of(model: Model, tokens: NDArray[np.integer], limit: int = 90) -> list[str]:
-    """Inputs as text of at most `limit` characters, line ends made visible."""
+def texts_of(model: Model, tokens: NDArray[np.integer]) -> list[str]:
+    """Inputs as text of at most 90 characters, line ends made visible."""
     tokenizer = model.checkpoint.tokenizer()
-    return [repr(tokenizer.decode(row))[1:-1][:limit] for row in tokens]
+    return [repr(tokenizer.decode(row))[1:-1][:90] for row in tokens]
 
 
 def _draws(direction: Direction) -> Draws:

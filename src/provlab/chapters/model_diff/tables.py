@@ -108,12 +108,12 @@ def capability(records: Sequence[CapabilityRecord]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def from_low_to_high(opened: Mapping[str, Model], drawn: Mapping[str, Draws], n: int = 8) -> pd.DataFrame:
-    """Inputs of some models from the lowest loss to the highest; `drawn` by short names."""
+def from_low_to_high(opened: Mapping[str, Model], drawn: Mapping[str, Draws]) -> pd.DataFrame:
+    """Eight inputs of each model from the lowest loss to the highest; `drawn` by short names."""
     rows = []
     for source, name in short_names(opened).items():
         one = drawn[name]
-        ranks = np.argsort(one.nll)[:: max(1, len(one) // n)][:n]
+        ranks = np.argsort(one.nll)[:: max(1, len(one) // 8)][:8]
         texts = texts_of(opened[source], one.tokens[ranks])
         rows += [{"model": name, "NLL": one.nll[rank], "input": text} for rank, text in zip(ranks, texts, strict=True)]
     return pd.DataFrame(rows)

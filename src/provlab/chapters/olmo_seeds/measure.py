@@ -188,7 +188,7 @@ class Control:
     weakest: pd.DataFrame
 
 
-def control(same_start: pd.DataFrame, *, log10_level: float = -2.0) -> Control:
+def control(same_start: pd.DataFrame) -> Control:
     """Count the pairs of one initialisation that are found.
 
     Parameters
@@ -200,7 +200,7 @@ def control(same_start: pd.DataFrame, *, log10_level: float = -2.0) -> Control:
     rows["evidence"] = [
         detail.get("fisher_log10_p", log10_p) for detail, log10_p in zip(rows["detail"], rows["log10_p"], strict=True)
     ]
-    rows["found"] = pvalues.holm(rows["evidence"].to_numpy(dtype=float)) <= log10_level
+    rows["found"] = pvalues.holm(rows["evidence"].to_numpy(dtype=float)) <= -2.0
     found = rows.pivot_table(index="statistic", columns="tokens", values="found", aggfunc="sum", sort=False)
     weakest = rows.pivot_table(index="statistic", columns="tokens", values="evidence", aggfunc="max", sort=False)
     return Control(found.astype(int), weakest)
