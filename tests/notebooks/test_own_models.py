@@ -24,6 +24,9 @@ from provlab import zoo
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 # parameters of each page, of the reader's models by number and a pattern of their folders
 PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
+    "llama_tree": lambda mine, _: {
+        "models": mine[:2], "n_permutations": 19, "n_sequences": 4, "sequence_length": 16, "n_copies": 19,
+    },
     "audit": lambda mine, _: {"suspect": mine[0], "base": mine[1], "control": mine[2]},
     "miqu": lambda mine, _: {
         "base": mine[0], "leak": mine[1], "controls": [mine[2]], "tuned": mine[1], "block_sizes": [32],
@@ -39,14 +42,6 @@ PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
     "mlp_retraining": lambda mine, _: {
         "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "variants": False,
         "narrow": [], "n_sequences": 4,
-    },
-    "model_diff": lambda mine, _: {
-        "small": mine[0], "medium": mine[1], "first": mine[0], "second": mine[2], "code": "", "prose": "", "length": 12,
-        "long_length": 16, "n": 120, "n_long": 120, "n_chains": 3, "n_cold": 120, "n_pieces": 40, "shares": [0.05, 0.9],
-    },
-    "plagiarism": lambda mine, _: {
-        "base": mine[0], "tune": "", "others": [mine[1]], "noises": [0.001], "noise_seeds": 1, "length": 12, "n": 120,
-        "n_chains": 3, "n_hot": 900, "shares": [0.05, 0.9], "n_pieces": 40,
     },
 }  # fmt: skip
 
