@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from provlab import engine, zoo
-from provlab.engine import lineage as lineage_module
-from provlab.engine.lineage import LONG_TRAINED, Lineage, published_parents, short_name, short_names, tree_order
+from provlab.engine.lineage import Lineage, published_parents, short_name, short_names, tree_order
 
 # read here without provlab's own reader
 TABLE = (Path(engine.__file__).parent / "llama7b_tree.csv").read_text(encoding="utf-8")
@@ -61,7 +60,7 @@ def test_siblings_are_dependent_and_neither_an_ancestor(lineage):
 
 
 def test_ancestors_and_roots(lineage):
-    chain = ["EleutherAI/llemma_7b_muinstruct_camelmath", LONG_TRAINED, "codellama/CodeLlama-7b-hf"]
+    chain = ["EleutherAI/llemma_7b_muinstruct_camelmath", "EleutherAI/llemma_7b", "codellama/CodeLlama-7b-hf"]
     public = Lineage.of(chain[:1])  # ancestors outside the study count
     assert public.ancestors(chain[0]) == [*chain[1:], "meta-llama/Llama-2-7b-hf"]
     assert public.root(chain[0]) == "meta-llama/Llama-2-7b-hf"
@@ -81,59 +80,13 @@ def test_editions_and_revisions():
     smoke = Lineage.of(["zoo:oak@smoke", "zoo:oak-explain@smoke", "zoo:elm@smoke"])
     assert smoke.dependent("zoo:oak@smoke", "zoo:oak-explain@smoke") is True
     assert smoke.dependent("zoo:elm@smoke", "zoo:oak-explain@smoke") is False
-    revised = Lineage.of([f"{LONG_TRAINED}@main", "meta-llama/Llama-2-7b-hf"])
-    assert revised.dependent(f"{LONG_TRAINED}@main", "meta-llama/Llama-2-7b-hf") is True
+    revised = Lineage.of([f"{'EleutherAI/llemma_7b'}@main", "meta-llama/Llama-2-7b-hf"])
+    assert revised.dependent(f"{'EleutherAI/llemma_7b'}@main", "meta-llama/Llama-2-7b-hf") is True
 
 
 def test_the_edition_may_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("PROVLAB_ZOO_EDITION", "smoke")
     assert Lineage.of(["zoo:oak", "zoo:elm"]).dependent("zoo:oak", "zoo:elm") is False
-
-
-def test_the_long_chain(lineage):
-    chain = lineage.long_chain()
-    recipes = zoo.families("default")
-    mirrors = {key: recipes[chain[key].removeprefix("zoo:")].mirrors for key in ("base", "child", "grandchild")}
-    assert mirrors == {
-        "base": "meta-llama/Llama-2-7b-hf",
-        "child": LONG_TRAINED,
-        "grandchild": "EleutherAI/llemma_7b_muinstruct_camelmath",
-    }
-    name, base = (chain[key].removeprefix("zoo:") for key in ("child", "base"))
-    shape = recipes[base].shape
-
-    def tokens(recipe):
-        return recipe.steps * recipe.batch * shape.max_position_embeddings
-
-    assert chain["share"] == pytest.approx(tokens(recipes[name]) / tokens(recipes[base]))
-    assert chain["share"] >= 0.375
-
-
-def test_the_long_chain_of_public_models_and_of_too_few(monkeypatch):
-    chain = Lineage.of(list(TREE)).long_chain()
-    assert chain == {
-        "base": "meta-llama/Llama-2-7b-hf",
-        "child": LONG_TRAINED,
-        "grandchild": "EleutherAI/llemma_7b_muinstruct_camelmath",
-        "share": None,
-    }
-    assert Lineage.of(SOURCES[:2]).long_chain() is None
-    # without the model in Llemma's place the next chain that is long enough
-    without = Lineage.of([source for source in SOURCES if source != Lineage.of(SOURCES).long_chain()["child"]])
-    assert without.long_chain() == {
-        "base": "zoo:oak",
-        "child": "zoo:oak-code",
-        "grandchild": "zoo:oak-code-python",
-        "share": 0.5,
-    }
-    assert Lineage.of(["/a", "/b"]).long_chain() is None
-    monkeypatch.setattr(lineage_module, "LONG", 50.0)
-    assert Lineage.of(SOURCES).long_chain() is None
-
-
-def test_mirrors(lineage):
-    assert sorted(lineage.mirrors().values()) == sorted(TREE)
-    assert Lineage.of(["/a", f"{LONG_TRAINED}@main", "org/unknown"]).mirrors() == {f"{LONG_TRAINED}@main": LONG_TRAINED}
 
 
 def test_tree_order_puts_every_model_behind_its_parent():

@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from provlab.errors import ParameterError
 
 if TYPE_CHECKING:
     from provlab.zoo import Recipe
 
-LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)
-LONG = 0.375  # share of its base's tokens that makes a training a long one
 _DISGUISED = "disguised:"
 
 
@@ -89,36 +87,6 @@ class Lineage:
         roots = self.root(a), self.root(b)
         return None if None in roots else roots[0] == roots[1]
 
-    def long_chain(self) -> dict[str, Any] | None:
-        """Find a base, a descendant trained on for `LONG` of the base's tokens in one go, and a child of that one.
-
-        Returns
-        -------
-        dict or None
-            base, child, grandchild (sources of the study) and share (None for public models, whose share is only
-            published); None if the study holds no such chain.
-        """
-        mirrors = self.mirrors()
-        # the model in Llemma's place first, if it is there
-        for child in sorted(self.models, key=lambda source: mirrors.get(source) != LONG_TRAINED):
-            seen = _share_of_base(child)
-            long = mirrors.get(child) == LONG_TRAINED if seen is None else seen >= LONG
-            grandchild = next((m for m in self.models if self.parents.get(m) == child), None)
-            base = self.root(child)
-            if long and base in self.models and base != child and grandchild:
-                return {"base": base, "child": child, "grandchild": grandchild, "share": seen}
-        return None
-
-    def mirrors(self) -> dict[str, str]:
-        """Public model in whose place each source stands: its mirror for a zoo model, itself for one of the tree."""
-        found = {}
-        for source in self.models:
-            recipe = _recipe(source)
-            hub_id = recipe.mirrors if recipe else source.partition("@")[0]
-            if hub_id in published_parents():
-                found[source] = hub_id
-        return found
-
     def siblings(self, a: str, b: str) -> bool:
         """Whether two models share a root and neither descends from the other (Figure 1, last case)."""
         return bool(self.dependent(a, b)) and a not in self.ancestors(b) and b not in self.ancestors(a)
@@ -135,7 +103,7 @@ def short_names(sources: Sequence[str]) -> dict[str, str]:
     return names if len(set(names.values())) == len(names) else {source: source for source in names}
 
 
-def _recipes(edition: str) -> "dict[str, Recipe]":
+def recipes_of(edition: str) -> "dict[str, Recipe]":
     """Recipes of an edition, the default one if it is empty, read once."""
     from provlab import zoo  # only for who compares its models
 
@@ -149,28 +117,16 @@ def _read_recipes(edition: str) -> "dict[str, Recipe]":
     return zoo.families(edition)
 
 
-def _recipe(source: str) -> "Recipe | None":
+def recipe_of(source: str) -> "Recipe | None":
     """Recipe of a zoo model, or None for any other source."""
     scheme, _, rest = source.partition(":")
     if scheme != "zoo" or not rest:
         return None
     name, _, edition = rest.partition("@")
     try:
-        return _recipes(edition).get(name)
+        return recipes_of(edition).get(name)
     except ParameterError:  # an unknown edition: the model was refused when it was opened
         return None
-
-
-def _share_of_base(source: str) -> float | None:
-    """Tokens of a zoo model's own training over those of its base; None for any other source."""
-    recipe = _recipe(source)
-    if recipe is None:
-        return None
-    from provlab import zoo
-
-    recipes = _recipes(source.partition("@")[2])
-    chain = zoo.lineage(recipe.name, recipes)
-    return zoo.tokens(recipe.name, recipes) / zoo.tokens(chain[-1], recipes)
 
 
 def tree_order(parents: Mapping[str, str | None]) -> list[str]:
@@ -189,7 +145,7 @@ def _parent(source: str) -> tuple[str | None, str] | None:
 
         kinds, original = disguise.parse(source.removeprefix(_DISGUISED))
         return original, "+".join(kinds)
-    if recipe := _recipe(source):
+    if recipe := recipe_of(source):
         _, at, edition = source.partition("@")
         return (f"zoo:{recipe.parent}{at}{edition}" if recipe.parent else None), recipe.kind
     parents = published_parents()

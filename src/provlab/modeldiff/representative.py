@@ -166,6 +166,7 @@ class Direction:
         if self.exact or self.n_chains < 2:
             return share, share, share
         drawn = chain_counts(self.n_chains, _RESAMPLES, np.random.default_rng(seed)) @ sums
+        drawn = drawn[drawn[:, 1] > 0.0]  # chains without an input in the range, drawn alone, have no share
         tail = (1 - LEVEL) / 2
         low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [tail, 1 - tail])
         return share, float(low), float(high)

@@ -13,7 +13,8 @@ from provlab.chapters.power import blocks_needed as powers
 from provlab.chapters.power import limits as limits_of
 from provlab.chapters.power import planted
 from provlab.chapters.shared import calibration
-from provlab.engine.lineage import short_name
+from provlab.engine.lineage import recipe_of, short_name
+from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import match_shuffled
 from provlab.models import anatomy
@@ -206,7 +207,15 @@ def reserves_of_tunes(
 
 
 def share_of_base_tokens(source: str) -> float:
-    """Tokens that a zoo model saw since its base, over the base's own; 0 for the base."""
+    """Tokens that a zoo model saw since its base, over the base's own; 0 for the base.
+
+    Raises
+    ------
+    InputError
+        For any other source, of whose training nothing is known.
+    """
+    if recipe_of(source) is None:
+        raise InputError(f"{source} is no zoo model, so the tokens that it saw are not known; leave it out of tunes")
     recipes = zoo.families(source.partition("@")[2] or zoo.default_edition())
     chain = zoo.lineage(short_name(source), recipes)
     return sum(zoo.tokens(one, recipes) for one in chain[:-1]) / zoo.tokens(chain[-1], recipes)

@@ -21,6 +21,7 @@ from provlab.chapters.shared.joint_null import joint_ks
 from provlab.engine.lineage import Lineage, short_name
 from provlab.engine.localise import BlockMap, block_map
 from provlab.engine.store import Store
+from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.models.activations import random_tokens
 from provlab.plots import format_interval
@@ -104,9 +105,17 @@ class Compared:
 
 
 def collections_of(tree: Sequence[str], bases: Sequence[str]) -> dict[str, Collection]:
-    """The two collections of the page: a tree, of which pairs across families are independent, and bases."""
+    """The two collections of the page: a tree, of which pairs across families are independent, and bases.
+
+    Raises
+    ------
+    InputError
+        If no pair of the tree is known to be independent.
+    """
     lineage = Lineage.of(tree)
     across = [(a, b) for a, b in combinations(tree, 2) if lineage.dependent(a, b) is False]
+    if not across:
+        raise InputError("no pair of models is known to be independent; name some of two families of known origin")
     roots = {source: lineage.root(source) or source for source in tree}
     return {
         "bases": Collection(list(bases), list(combinations(bases, 2)), 32, {source: source for source in bases}),
