@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import provlab
 from provlab.engine.lineage import Lineage
 from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
+from provlab.inference.matching import match
 from provlab.report.comparison import Comparison
 from provlab.report.study_report import StudyReport
 from provlab.report.views import LEVEL
@@ -126,23 +128,64 @@ def test_verdict_of_related_models(related):
     assert verdict.startswith("Independent training is rejected by phi_u, phi_h")
     assert "phi_jsd" not in verdict
     assert "(Holm over 4 tests, level 0.01)" in verdict
-    assert "probability 10^-61" in verdict
-    assert "The two share an origin" in verdict
-    assert "does not say which came first" in verdict
+    assert "with a probability of about 10^-61" in verdict
+    assert "the weights of the two are not independent" in verdict
+    assert "a common ancestor, a common initial draw, or hidden units of one put into the order" in verdict
+    assert "which model came first" in verdict
+    assert "phi_match ignores the order of units, so that order alone is not the cause" in verdict
 
 
 def test_verdict_of_unrelated_models(unrelated):
     verdict = unrelated.verdict()
-    assert verdict.startswith("Independent training is not rejected (Holm over 4 tests, level 0.01)")
+    assert verdict.startswith("Independent training is not rejected")
+    assert "by phi_u, phi_h, phi_l2, phi_match (Holm over 4 tests, level 0.01)" in verdict
     assert "That is no proof" in verdict
+    assert "Not run" not in verdict
+    assert "Flipped signs or split units hide it from phi_match" in verdict
 
 
 def test_verdict_counts_holm():
     """Two p-values of 0.006: each alone rejects at 0.01, together neither does."""
     p = float(np.log10(0.006))
     assert "is rejected by phi_u (one test, level 0.01)" in planted(phi_u=p).verdict()
-    assert "is not rejected (Holm over 2 tests" in planted(phi_u=p, phi_h=p).verdict()
+    assert "is not rejected by phi_u, phi_h (Holm over 2 tests" in planted(phi_u=p, phi_h=p).verdict()
     assert "is rejected by phi_u (Holm over 2 tests" in planted(phi_u=-10.0, phi_h=-1.0).verdict()
+
+
+def test_a_stranger_with_aligned_units_is_suspected(models, new_model, save_model, text, tmp_path):
+    """Units of a stranger put into the order of the base's: outputs stay, phi_u is at its floor, phi_match silent."""
+    stranger = new_model(4)
+    stranger.load_state_dict(type(stranger).from_pretrained(models["stranger"]).state_dict())
+    base = type(stranger).from_pretrained(models["base"])
+    with torch.no_grad():
+        for mine, theirs in zip(stranger.model.layers, base.model.layers, strict=True):
+            order = match(theirs.mlp.up_proj.weight.numpy(), mine.mlp.up_proj.weight.numpy()).indices
+            for projection in (mine.mlp.up_proj, mine.mlp.gate_proj):
+                projection.weight.copy_(projection.weight[order])
+            mine.mlp.down_proj.weight.copy_(mine.mlp.down_proj.weight[:, order])
+    aligned = str(save_model(stranger, tmp_path / "aligned"))
+    found = provlab.compare(
+        models["base"], aligned, statistics=["phi_u", "phi_match"], text=text, progress=False, **SMALL
+    )
+    assert found.records[0].outcome.log10_p == pytest.approx(found.records[0].outcome.floor)
+    assert found.records[1].outcome.log10_p > -2
+    assert found.verdict().startswith("Independent training is rejected by phi_u (Holm over 2 tests")
+    assert "phi_match, which ignores the order of units, does not reject: suspect that units were" in found.verdict()
+
+
+def test_verdict_of_identical_models(models, spoilt, text):
+    """A copy of the base's folder, not spoilt here."""
+    found = provlab.compare(models["base"], str(spoilt), statistics=["phi_u"], text=text, progress=False)
+    assert found.verdict().startswith("The two models are identical")
+
+
+def test_verdict_names_what_did_not_run():
+    verdict = planted(phi_u=-0.2, phi_h="widths differ", phi_match="phi_match needs a gated MLP").verdict()
+    assert "not rejected by phi_u (one test" in verdict
+    assert "Not run: phi_h (widths differ). Not run: phi_match (phi_match needs a gated MLP)." in verdict
+    assert "Without gates phi_views stands in for phi_match" in verdict
+    assert "phi_match would tell re-ordered units apart" in planted(phi_u=-20.0).verdict()
+    assert "phi_match withstands a shuffle" in planted(phi_u=-0.2).verdict()
 
 
 def test_verdict_without_a_p_value():

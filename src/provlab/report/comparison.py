@@ -67,23 +67,40 @@ class Comparison:
         return views.blocks_frame(self.records)
 
     def verdict(self) -> str:
-        """What the p-values mean, in plain sentences; `assumptions` says under which conditions."""
-        tested = [row for row in self._rows() if not np.isnan(row["log10_p"])]
+        """What was tested and what it says, what was not run, and what would mislead it; see `assumptions` too."""
+        a, b = self.models
+        if "digest" in a and a["digest"] == b["digest"]:
+            return "The two models are identical: configuration and weight files are the same, byte for byte."
+        rows = self._rows()
+        tested = [row for row in rows if not np.isnan(row["log10_p"])]
         if not tested:
-            return "No statistic here yields a p-value, so nothing can be said about independence."
-        rejecting = [row for row in tested if row["holm_log10_p"] <= np.log10(LEVEL)]
+            nothing = "No statistic here yields a p-value, so nothing can be said about independence."
+            return " ".join([nothing, *_not_run(rows)])
+        rejecting = {row["statistic"] for row in tested if row["holm_log10_p"] <= np.log10(LEVEL)}
+        silent = {row["statistic"] for row in tested} - rejecting
         tests = f"Holm over {len(tested)} tests, level {LEVEL}" if len(tested) > 1 else f"one test, level {LEVEL}"
         if not rejecting:
-            return (
-                f"Independent training is not rejected ({tests}): this is how independent models agree. "
-                "That is no proof: hidden units shuffled after training hide a common origin from all but phi_match."
+            names = ", ".join(row["statistic"] for row in tested)
+            return " ".join(
+                [
+                    f"Independent training is not rejected by {names} ({tests}): this is how independent models agree. "
+                    "That is no proof of independence.",
+                    *_not_run(rows),
+                    *_evaded(rows),
+                ]
             )
-        smallest = min(rejecting, key=lambda row: row["log10_p"])
-        return (
-            f"Independent training is rejected by {', '.join(row['statistic'] for row in rejecting)} ({tests}): two "
-            f"independently trained models would agree as closely as {smallest['statistic']} finds here with "
-            f"probability 10^{format_log10_p(smallest['log10_p'])} at most. The two share an origin; the test does not "
-            "say which came first, nor whether both descend from a third."
+        smallest = min(tested, key=lambda row: row["log10_p"])
+        found = ", ".join(row["statistic"] for row in tested if row["statistic"] in rejecting)
+        return " ".join(
+            [
+                f"Independent training is rejected by {found} ({tests}): the weights of the two are not independent. "
+                f"By {smallest['statistic']} independent weights would agree as closely with a probability of about "
+                f"10^{format_log10_p(smallest['log10_p'])}. Possible causes: a common ancestor, a common initial draw, "
+                "or hidden units of one put into the order of the other's. The test does not say which, nor which "
+                "model came first.",
+                *_alignment(rejecting, silent),
+                *_not_run(rows),
+            ]
         )
 
     def assumptions(self) -> dict[str, str]:
@@ -165,6 +182,51 @@ class Comparison:
             "verdict": self.verdict(),
             "assumptions": self.assumptions(),
         }
+
+
+#: statistics that read the order of hidden units as training left it, and those that do not depend on it
+ORDERED, UNORDERED = {"phi_u", "phi_h", "phi_l2"}, {"phi_match", "phi_match_unsigned"}
+
+
+def _alignment(rejecting: set[str], silent: set[str]) -> list[str]:
+    """How to read an order of hidden units that agrees, by whether a statistic that ignores the order agrees too."""
+    if not rejecting & ORDERED:
+        return []
+    if rejecting & UNORDERED:
+        return [f"{_names(rejecting & UNORDERED)} ignores the order of units, so that order alone is not the cause."]
+    if silent & UNORDERED:
+        return [
+            f"{_names(silent & UNORDERED)}, which ignores the order of units, does not reject: suspect that units were "
+            "re-ordered to match the other model, which changes no output."
+        ]
+    return ["No statistic that ignores the order of units was tested; phi_match would tell re-ordered units apart."]
+
+
+def _not_run(rows: list[dict[str, Any]]) -> list[str]:
+    """What did not run, and why."""
+    return [f"Not run: {row['statistic']} ({row['error']})." for row in rows if row["error"]]
+
+
+def _evaded(rows: list[dict[str, Any]]) -> list[str]:
+    """What would hide a common origin from the statistics that were tested, and what withstands it."""
+    tested = {row["statistic"] for row in rows if not np.isnan(row["log10_p"])}
+    ways = []
+    if tested & ORDERED:
+        ways.append("Hidden units shuffled after training hide a common origin from phi_u, phi_h and phi_l2.")
+    if "phi_match" in tested:
+        ways.append("Flipped signs or split units hide it from phi_match; phi_match_unsigned withstands the signs.")
+    elif not tested & UNORDERED:
+        no_gate = any(row["statistic"] == "phi_match" and row["error"] and "gate" in row["error"] for row in rows)
+        ways.append(
+            "Without gates phi_views stands in for phi_match (--statistic phi_views)."
+            if no_gate and "phi_views" not in tested
+            else "phi_match withstands a shuffle."
+        )
+    return ways
+
+
+def _names(statistics: set[str]) -> str:
+    return " and ".join(sorted(statistics))
 
 
 def _by_text(assumptions: Mapping[str, str]) -> dict[str, list[str]]:

@@ -140,7 +140,7 @@ class PhiL2(Statistic):
     reads = "all weights of the blocks"
     assumptions = (
         "the first model was trained by an algorithm that treats hidden units and embedding dimensions alike, from "
-        "an initialisation that does, and nobody permuted them afterwards"
+        "an initialisation that does, and neither had them permuted with knowledge of the other"
     )
 
     def parameters(self, options: Options) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from provlab.statistics.base import (
 
 PERMUTATION_ASSUMPTIONS = (
     "at least one of the two models was trained by an algorithm that treats hidden units alike (SGD, Adam, ...) "
-    "from an initialisation that does, and nobody permuted its hidden units afterwards"
+    "from an initialisation that does, and neither had its hidden units permuted with knowledge of the other"
 )
 
 
