@@ -50,7 +50,7 @@ def test_a_damaged_file_is_named_with_the_way_out(kept, spoil):
 def test_what_is_refused_for_another_reason_keeps_its_words(tmp_path):
     with pytest.raises(InputError, match="of another model"), reading(tmp_path):
         raise InputError("of another model")
-    with pytest.raises(CheckpointError, match=r"is damaged \(first\); delete"), reading(tmp_path):
+    with pytest.raises(CheckpointError, match=r"is damaged \(first second\); delete"), reading(tmp_path):
         raise ValueError("first\nsecond")
 
 
