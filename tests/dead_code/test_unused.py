@@ -31,7 +31,6 @@ def test_a_planted_dead_function_is_named(root):
     [
         ("# names\n", ["line"]),
         ("dead: for users", []),
-        ("dead: x\ngone: to go", []),
         ("dead:", ["dead is listed without a reason"]),
         ("dead: x\ncalled: y", ["called is used, or gone: strike it out of the list"]),
     ],

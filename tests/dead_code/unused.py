@@ -46,12 +46,9 @@ def reasons(allowed: str) -> dict[str, str]:
 
 
 def faults(found: Mapping[str, str], allowed: str) -> list[str]:
-    """What was found beyond what is allowed, and what the list allows in vain or without a reason.
-
-    What is listed as "to go" may go at any time.
-    """
+    """What was found beyond what is allowed, and what the list allows in vain or without a reason."""
     listed = reasons(allowed)
-    vain = sorted(name for name in listed.keys() - found.keys() if listed[name] != "to go")
+    vain = sorted(name for name in listed.keys() - found.keys())
     return [
         *(line for name, line in found.items() if name not in listed),
         *(f"{name} is used, or gone: strike it out of the list" for name in vain),

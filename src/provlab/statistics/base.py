@@ -320,10 +320,10 @@ class Statistic(ABC):
         """Bring the blocks of one pair together."""
 
 
-def reading(model: Model, tensors: Sequence[str], *, copies: int = 1) -> Need:
-    """Need of tensors that are read, turned into float32 and held, with the copies made on the way."""
+def reading(model: Model, tensors: Sequence[str]) -> Need:
+    """Need of tensors that are read, turned into float32 and held, with the copy made on the way."""
     held = 4 * sum(_numel(model, name) for name in tensors)
-    largest = max((tensor_bytes(model, name) + copies * 4 * _numel(model, name) for name in tensors), default=0)
+    largest = max((tensor_bytes(model, name) + 4 * _numel(model, name) for name in tensors), default=0)
     return Need(tuple(tensors), held, largest)
 
 

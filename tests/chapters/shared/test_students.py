@@ -146,12 +146,6 @@ def test_a_seed_decides(tmp_path):
     assert not torch.equal(first.gate, trained(teacher, replace(QUICK, seed=1), tmp_path / "a").gate)
 
 
-def test_a_short_training_stops_where_it_is_told(tmp_path):
-    student = trained(planted(), Settings(steps=1500, stop_below=0.3), tmp_path)
-    assert student.relative < 0.3
-    assert 1 < student.curve[-1].step < 1500
-
-
 def test_snapshots(tmp_path):
     teacher = planted()
     settings = replace(QUICK, snapshots=(0, 7))

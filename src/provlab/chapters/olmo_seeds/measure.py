@@ -23,6 +23,7 @@ Matchings = Mapping[Pair, Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]]  
 OWN_SEEDS, SAME_START = "own seeds", "same initialisation"  # what the two kinds of pairs share
 # columns of the paper's Table 9
 _PUBLISHED = {"phi_u": "p_U", "phi_h": "p_H", "phi_l2": "p_l2", "phi_match": "p_match"}
+N_REDRAWN = 20_000  # random orders of the second model's units
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,7 @@ def agreement(matchings: Matchings, at: Mapping[Pair, tuple[int, str]]) -> pd.Da
     return agree
 
 
-def redrawn(
-    gate: NDArray[np.intp], up: NDArray[np.intp], n_draws: int = 20_000, *, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def redrawn(gate: NDArray[np.intp], up: NDArray[np.intp], *, rng: np.random.Generator) -> NDArray[np.float64]:
     """Spearman's correlation of two matchings when the units of the second model are put in random orders.
 
     Parameters
@@ -141,11 +140,11 @@ def redrawn(
     Returns
     -------
     array
-        ``(n_draws,)``.
+        ``(N_REDRAWN,)``.
     """
     h = len(gate)
-    distances = np.empty(n_draws)
-    for draw in range(n_draws):
+    distances = np.empty(N_REDRAWN)
+    for draw in range(N_REDRAWN):
         order = rng.permutation(h)
         distances[draw] = np.square(order[gate] - order[up]).sum()
     return 1 - 6 * distances / (h * (h**2 - 1))

@@ -70,8 +70,6 @@ class Settings:
         Adam's memory of squared gradients: at the usual 0.999 a short training still divides by those of its beginning.
     schedule
         ``"cosine"`` lets the rate fall to zero over the steps, ``"constant"`` leaves it.
-    stop_below
-        End the training once the relative error on held-out inputs is below; None: take all the steps.
     inputs
         What the student is shown: ``"gaussian"`` noise of variance 1 as in the paper, noise ``"matched"`` in mean and
         covariance to a given sample of real inputs, or rows of the ``"sample"`` itself.
@@ -90,7 +88,6 @@ class Settings:
     learning_rate: float = 0.01
     beta2: float = 0.95
     schedule: str = "cosine"
-    stop_below: float | None = None
     inputs: str = "gaussian"
     parallel_penalty: float = 0.0
     snapshots: tuple[int, ...] = ()
@@ -299,8 +296,6 @@ def _train(teacher: Teacher, settings: Settings, sample: torch.Tensor | None, de
             if step in settings.snapshots:
                 kept[step] = _finished(weights, scale)
             bar.set_postfix_str(f"relative error {relative:.3g}", refresh=False)
-            if settings.stop_below is not None and relative < settings.stop_below:
-                break
         if step == settings.steps:
             break
         for group in optimiser.param_groups:
