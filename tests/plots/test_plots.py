@@ -344,3 +344,10 @@ def test_a_table_keeps_named_rows():
     shown = plots.table(frame)._repr_html_()
     assert "<th>statistic</th><th>p</th>" in shown
     assert "<th scope='row'>phi_u</th>" in shown
+
+
+def test_rows_with_a_named_number_keep_it():
+    """Evenly spaced labels are a RangeIndex to pandas, as mere row numbers are."""
+    named = pd.DataFrame({"size": [0.05, 0.06]}, index=pd.RangeIndex(6, 10, 2, name="units"))
+    assert "<th scope='row'>8</th>" in plots.table(named)._repr_html_()
+    assert "scope='row'" not in plots.table(named.reset_index(drop=True))._repr_html_()

@@ -24,7 +24,8 @@ class Table:
         return f"{self.caption}\n{self.frame.to_string()}".strip()
 
     def _repr_html_(self) -> str:
-        index = not isinstance(self.frame.index, pd.RangeIndex)
+        # rows that are merely numbered need no labels; numbers that have a name, 6, 8, ... units, do
+        index = not isinstance(self.frame.index, pd.RangeIndex) or self.frame.index.name is not None
         names = [name or "" for name in self.frame.index.names] if index else []
         head = "".join(f"<th>{escape(str(name))}</th>" for name in [*names, *self.frame.columns])
         # log10 p is written as everywhere; columns of it are known by their heading
