@@ -15,6 +15,7 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from provlab import cli
+from provlab.models import checkpoint
 
 WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 48, 3, 300
 NAMES = ("base", "tuned", "sibling", "stranger", "other")
@@ -36,6 +37,12 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "PROVLAB_ZOO_EDITION", "PROVLAB_DEBUG"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers as ``scheme:name`` is known to no other test."""
+    monkeypatch.setattr(checkpoint, "_schemes", dict(checkpoint._schemes))
 
 
 @pytest.fixture
