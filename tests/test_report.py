@@ -183,9 +183,17 @@ def test_verdict_names_what_did_not_run():
     verdict = planted(phi_u=-0.2, phi_h="widths differ", phi_match="phi_match needs a gated MLP").verdict()
     assert "not rejected by phi_u (one test" in verdict
     assert "Not run: phi_h (widths differ). Not run: phi_match (phi_match needs a gated MLP)." in verdict
-    assert "Without gates phi_views stands in for phi_match" in verdict
-    assert "phi_match would tell re-ordered units apart" in planted(phi_u=-20.0).verdict()
-    assert "phi_match withstands a shuffle" in planted(phi_u=-0.2).verdict()
+    assert "phi_views, for models without gates, withstands that" in verdict
+    assert "phi_match would tell such units apart" in planted(phi_u=-20.0).verdict()
+    assert "phi_match withstands that" in planted(phi_u=-0.2).verdict()
+
+
+def test_verdict_of_models_without_gates():
+    """phi_views ignores the order of units as phi_match does where there are gates."""
+    no_gate = "phi_match needs a gated MLP"
+    assert "phi_views, for models without gates, would tell" in planted(phi_u=-20.0, phi_match=no_gate).verdict()
+    assert "suspect that units were" in planted(phi_u=-20.0, phi_match=no_gate, phi_views=-0.3).verdict()
+    assert "phi_views ignores the order of units" in planted(phi_u=-20.0, phi_views=-9.0).verdict()
 
 
 def test_verdict_without_a_p_value():

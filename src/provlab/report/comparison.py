@@ -98,7 +98,7 @@ class Comparison:
                 f"10^{format_log10_p(smallest['log10_p'])}. Possible causes: a common ancestor, a common initial draw, "
                 "or hidden units of one put into the order of the other's. The test does not say which, nor which "
                 "model came first.",
-                *_alignment(rejecting, silent),
+                *_alignment(rejecting, silent, rows),
                 *_not_run(rows),
             ]
         )
@@ -185,10 +185,11 @@ class Comparison:
 
 
 #: statistics that read the order of hidden units as training left it, and those that do not depend on it
-ORDERED, UNORDERED = {"phi_u", "phi_h", "phi_l2"}, {"phi_match", "phi_match_unsigned"}
+ORDERED = {"phi_u", "phi_h", "phi_l2"}
+UNORDERED = {"phi_match", "phi_match_unsigned", "phi_views", "phi_views_outer"}
 
 
-def _alignment(rejecting: set[str], silent: set[str]) -> list[str]:
+def _alignment(rejecting: set[str], silent: set[str], rows: list[dict[str, Any]]) -> list[str]:
     """How to read an order of hidden units that agrees, by whether a statistic that ignores the order agrees too."""
     if not rejecting & ORDERED:
         return []
@@ -199,7 +200,7 @@ def _alignment(rejecting: set[str], silent: set[str]) -> list[str]:
             f"{_names(silent & UNORDERED)}, which ignores the order of units, does not reject: suspect that units were "
             "re-ordered to match the other model, which changes no output."
         ]
-    return ["No statistic that ignores the order of units was tested; phi_match would tell re-ordered units apart."]
+    return [f"No statistic that ignores the order of units was tested; {_unordered(rows)} would tell such units apart."]
 
 
 def _not_run(rows: list[dict[str, Any]]) -> list[str]:
@@ -216,13 +217,14 @@ def _evaded(rows: list[dict[str, Any]]) -> list[str]:
     if "phi_match" in tested:
         ways.append("Flipped signs or split units hide it from phi_match; phi_match_unsigned withstands the signs.")
     elif not tested & UNORDERED:
-        no_gate = any(row["statistic"] == "phi_match" and row["error"] and "gate" in row["error"] for row in rows)
-        ways.append(
-            "Without gates phi_views stands in for phi_match (--statistic phi_views)."
-            if no_gate and "phi_views" not in tested
-            else "phi_match withstands a shuffle."
-        )
+        ways.append(f"{_unordered(rows)} withstands that.")
     return ways
+
+
+def _unordered(rows: list[dict[str, Any]]) -> str:
+    """The statistic that ignores the order of units and fits these models: phi_match needs gates."""
+    no_gate = any(row["statistic"] == "phi_match" and row["error"] and "gate" in row["error"] for row in rows)
+    return "phi_views, for models without gates," if no_gate else "phi_match"
 
 
 def _names(statistics: set[str]) -> str:
