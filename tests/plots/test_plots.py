@@ -289,15 +289,17 @@ CLAIMS = [
     {"id": "I1", "status": "holds", "statement": "a < b", "published": "1", "ours": "2"},
     {"id": "I2", "status": "fails", "statement": "c", "published": None, "ours": "", "why": "too small"},
     {"id": "I3", "status": "not run", "statement": "d", "published": "3", "ours": None, "link": "x.html"},
+    {"id": "I4", "status": "holds_post_hoc", "statement": "e", "margin": "8 below <-30>", "same_records": ["I5", "I6"]},
+    {"id": "I5", "status": "within_its_spread", "statement": "f", "replicates": "3 of 5"},
 ]
 
 
 def test_scoreboard_counts_and_says_each_status():
     figure = scoreboard(CLAIMS)
-    assert "Of 3 claims: 1 hold, 1 fail, 1 not run." in figure.caption
+    assert "Of 5 claims: 1 hold, 1 hold post hoc, 1 within their spread, 1 fail, 1 not run." in figure.caption
     shown = [t.get_text() for t in figure.figure.axes[0].texts]
-    assert {"✓ holds", "✗ fails", "– not run"} <= set(shown)
-    with pytest.raises(InputError, match="none of holds, fails, not run"):
+    assert {"✓ holds", "(✓) holds post hoc", "≈ within its spread", "✗ fails", "– not run"} <= set(shown)
+    with pytest.raises(InputError, match="none of holds, holds_post_hoc, within_its_spread, fails"):
         scoreboard([{**CLAIMS[0], "status": "maybe"}])
 
 
@@ -306,8 +308,18 @@ def test_scoreboard_table_is_safe_html_with_labels():
     assert "a &lt; b" in table
     assert '<p class="why">too small</p>' in table
     assert '<a href="x.html">I3</a>' in table
-    assert re.findall(r'<tr class="[a-z-]+" id="([^"]+)"', table) == ["claim-I1", "claim-I2", "claim-I3"]
-    assert table.count('data-label="Ours"') == 3
+    assert re.findall(r'<tr class="[a-z-]+" id="([^"]+)"', table) == [f"claim-I{i}" for i in range(1, 6)]
+    assert table.count('data-label="Ours"') == 5
+    for part in (
+        '<tr class="holds-post-hoc"',
+        "(✓) holds post hoc",
+        "margin: 8 below &lt;-30&gt;",
+        "rests on the same records as I5, I6",
+        '<tr class="within-its-spread"',
+        "≈ within its spread",
+        "in 3 of 5 replicates",
+    ):
+        assert part in table
 
 
 def test_every_figure_has_words(log10_p, truth):

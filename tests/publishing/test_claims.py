@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from datetime import date
 from itertools import combinations
 from pathlib import Path
 
@@ -32,9 +33,7 @@ def test_ids_are_unique_and_all_claims_are_there():
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_every_row_is_whole(row):
-    known = {"id", "paper", "statement", "source", "published", "experiment", "predicate", "profiles"}
-    assert set(row) <= known
-    assert known - {"experiment", "predicate", "profiles"} <= set(row)
+    claims.check_row(row)
     assert len({"experiment", "predicate", "profiles"} & set(row)) in (0, 3)
     assert row["paper"] in ("independence", "model-diff")
     assert row["statement"]
@@ -43,6 +42,29 @@ def test_every_row_is_whole(row):
         assert set(row["profiles"]) <= {"smoke", "default", "paper"}
         arguments = {key: value for key, value in row["predicate"].items() if key != "name"}
         inspect.signature(claims.predicate(row)).bind(None, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"margins": "none"}, "claim I1 has the unknown key 'margins'"),
+        ({"source": None}, "claim I1: source must be str"),
+        ({"settled": {"rule": "wider", "look": "it failed"}}, "claim I1: settled lacks date"),
+        ({"settled": {"rule": "wider", "look": "it failed", "date": "May"}}, "claim I1: settled: date must be date"),
+        ({"settled": {"rule": "wider", "look": "", "date": date(2026, 5, 1), "by": "me"}}, "the unknown key 'by'"),
+        ({"settled": "after a look"}, "claim I1: settled must be dict"),
+        ({"same_records": "I2"}, "claim I1: same_records must be list"),
+    ],
+)
+def test_a_row_with_a_fault_is_refused(fault, words):
+    with pytest.raises(ParameterError, match=words):
+        claims.check_row({**ROWS[IDS.index("I1")], **fault})
+
+
+def test_rows_on_the_same_records_name_one_another():
+    named = {row["id"]: set(row.get("same_records", [])) for row in ROWS}
+    assert named["I4"] == {"I8", "I9"}
+    assert all(name in named[other] for name, others in named.items() for other in others)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
@@ -84,7 +106,7 @@ def test_of_an_empty_store_nothing_was_run(tmp_path):
     assert rows[3]["why"] == "run it: provlab run llama_tree"
     json.dumps(rows, allow_nan=False)
     text = claims.as_text(rows)
-    assert text.startswith("0 claims hold, 0 fail, 38 not run")
+    assert text.startswith("38 claims: 0 hold, 0 hold post hoc, 0 within their spread, 0 fail, 38 not run")
     assert "no experiment" not in text
 
 
@@ -385,7 +407,24 @@ def test_the_scoreboard_counts(planted):
     assert [statuses[f"I{i}"] for i in range(4, 10)] == ["holds"] * 6
     assert statuses["I1"] == "not run"
     text = claims.as_text(rows)
-    assert text.startswith("6 claims hold, 0 fail, 32 not run")
+    assert text.startswith("38 claims: 6 hold, 0 hold post hoc, 0 within their spread, 0 fail, 32 not run")
     assert "published  " in text
     assert "ours       6 of 6 below -30" in text
     json.dumps(rows, allow_nan=False)
+
+
+def test_a_rule_settled_after_a_look_is_told(planted, monkeypatch):
+    planted.store.put_experiment("llama_tree", {**planted.evidence().experiment, "name": "llama_tree"})
+    settled = {"rule": "the bar is -30", "date": date(2026, 5, 1), "look": "-12 was reached"}
+    rows = [{**row, "settled": settled} if row["id"] in ("I1", "I4") else row for row in ROWS]
+    monkeypatch.setattr(claims, "load_claims", lambda: rows)
+    judged = {row["id"]: row for row in claims.evaluate(planted.store)}
+    assert judged["I4"]["status"] == "holds_post_hoc"
+    assert (judged["I4"]["rule"], judged["I4"]["date"]) == ("the bar is -30", "2026-05-01")
+    assert "settled on 2026-05-01, after a look (-12 was reached): the bar is -30" in judged["I4"]["why"]
+    assert judged["I4"]["same_records"] == ["I8", "I9"]
+    assert judged["I1"]["status"] == "not run"  # only what holds can hold post hoc
+    assert (judged["I5"]["status"], judged["I5"]["rule"], judged["I5"]["date"]) == ("holds", None, None)
+    text = claims.as_text(list(judged.values()))
+    assert "I4  holds post hoc" in text
+    assert "records    rests on the same records as I8, I9" in text

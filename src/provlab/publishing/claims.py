@@ -1,11 +1,13 @@
-"""The papers' claims, judged: each holds, fails, or was not run.
+"""The papers' claims, judged from the records of a run.
 
 The claims are data, in the ``claims.yml`` of each chapter; this module reads them, looks published values up in the
 papers' tables, and has each row judged from the experiment files and units of one results folder. No value of ours is
 a constant here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
 from importlib import import_module, resources
 from typing import Any, cast
 
@@ -13,8 +15,25 @@ import yaml
 
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
-from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict
+from provlab.publishing.evidence import (
+    FAILS,
+    HOLDS,
+    HOLDS_POST_HOC,
+    NOT_RUN,
+    STATUSES,
+    WITHIN_SPREAD,
+    Evidence,
+    Verdict,
+)
 from provlab.publishing.published import published_table
+from provlab.schema import check_keys
+
+_PLAIN = {"id": str, "paper": str, "statement": str, "source": str, "published": dict}
+_JUDGED = {"experiment": str, "predicate": dict, "profiles": list[str]}
+# settled: a rule chosen, or changed, after a look at our records: the rule, the day of the look and what it showed
+_STANDING = {"settled": dict, "same_records": list[str]}
+_SETTLED = {"rule": str, "date": date, "look": str}
+_COUNTED = {HOLDS: "hold", HOLDS_POST_HOC: "hold post hoc", WITHIN_SPREAD: "within their spread", FAILS: "fail"}
 
 
 def load_claims() -> list[dict[str, Any]]:
@@ -25,7 +44,17 @@ def load_claims() -> list[dict[str, Any]]:
         if table.is_file():
             found = yaml.safe_load(table.read_text(encoding="utf-8"))
             rows += [{**row, "experiment": chapter.name} for row in found]
+    for row in rows:
+        check_row(row)
     return sorted(rows, key=lambda row: (row["paper"], int(row["id"][1:])))
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """Raise ParameterError unless a row of claims has the keys that it must have, and no others."""
+    what = f"claim {row.get('id', 'without an id')}"
+    check_keys(what, row, _PLAIN | _JUDGED | _STANDING, _PLAIN)
+    if "settled" in row:
+        check_keys(f"{what}: settled", row["settled"], _SETTLED, _SETTLED)
 
 
 def predicate(claim: Mapping[str, Any]) -> Callable[..., Verdict]:
@@ -69,7 +98,9 @@ def evaluate(store: Store, experiment: str | None = None) -> list[dict[str, Any]
     Returns
     -------
     list of dict
-        Keys: id, paper, status, statement, source, published, ours, why, experiment, profile.
+        Keys: id, paper, status (one of `evidence.STATUSES`), statement, source, published, ours, why, margin,
+        replicates, rule and date (of a rule that was settled after a look, else None), same_records (ids of claims
+        judged from the same records), experiment, profile.
     """
     evidence = {found["name"]: Evidence(found, store) for found in store.experiments()}
     rows = []
@@ -78,6 +109,7 @@ def evaluate(store: Store, experiment: str | None = None) -> list[dict[str, Any]
             continue
         here = evidence.get(claim.get("experiment", ""))
         verdict = _verdict(claim, here)
+        settled = claim.get("settled")
         rows.append(
             {
                 "id": claim["id"],
@@ -88,6 +120,11 @@ def evaluate(store: Store, experiment: str | None = None) -> list[dict[str, Any]
                 "published": published(claim),
                 "ours": verdict.ours,
                 "why": verdict.why,
+                "margin": verdict.margin,
+                "replicates": verdict.replicates,
+                "rule": settled["rule"] if settled else None,
+                "date": settled["date"].isoformat() if settled else None,
+                "same_records": list(claim.get("same_records", [])),
                 "experiment": claim.get("experiment"),
                 "profile": here.profile if here else None,
             }
@@ -104,21 +141,42 @@ def _verdict(claim: Mapping[str, Any], evidence: Evidence | None) -> Verdict:
         return Verdict(NOT_RUN, "", f"cannot be judged in the profile {evidence.profile}")
     arguments = dict(claim["predicate"])
     arguments.pop("name")
-    return predicate(claim)(evidence, **arguments)
+    verdict = predicate(claim)(evidence, **arguments)
+    settled = claim.get("settled")
+    if verdict.status != HOLDS or not settled:
+        return verdict
+    told = f"by a rule settled on {settled['date']:%Y-%m-%d}, after a look ({settled['look']}): {settled['rule']}"
+    return replace(verdict, status=HOLDS_POST_HOC, why=f"{verdict.why}; {told}")
+
+
+def words(status: str) -> str:
+    """Write a status for readers."""
+    return status.replace("_", " ")
+
+
+def counted(claims: Sequence[Mapping[str, Any]]) -> str:
+    """How many claims have each status, in words: ``20 hold, 3 hold post hoc, ...``."""
+    statuses = [str(claim["status"]) for claim in claims]
+    return ", ".join(f"{statuses.count(status)} {_COUNTED.get(status, status)}" for status in STATUSES)
+
+
+def same_records(claim: Mapping[str, Any]) -> str:
+    """Say which claims are judged from the records that judge this one; empty if there are none."""
+    others = claim.get("same_records") or ()
+    return f"rests on the same records as {', '.join(others)}" if others else ""
 
 
 def as_text(rows: list[dict[str, Any]]) -> str:
     """The scoreboard for a terminal: counts, then every claim that has an experiment."""
-    counts = {status: sum(row["status"] == status for row in rows) for status in ("holds", "fails", "not run")}
-    lines = [f"{counts['holds']} claims hold, {counts['fails']} fail, {counts['not run']} not run", ""]
+    lines = [f"{len(rows)} claims: {counted(rows)}", ""]
     for row in rows:
         if row["experiment"] is None:
             continue
-        lines.append(f"{row['id']:<4}{row['status']:<8} {row['statement']}")
-        if row["ours"]:
-            lines += [f"            published  {row['published']}", f"            ours       {row['ours']}"]
-        if row["status"] != "holds":
-            lines.append(f"            why        {row['why']}")
+        lines.append(f"{row['id']:<4}{words(row['status']):<18} {row['statement']}")
+        told = {"published": row["published"], "ours": row["ours"]} if row["ours"] else {}
+        told |= {"margin": row["margin"], "replicates": row["replicates"]}
+        told |= {"why": "" if row["status"] == HOLDS else row["why"], "records": same_records(row)}
+        lines += [f"            {name:<10} {text}" for name, text in told.items() if text]
     rest = [row["id"] for row in rows if row["experiment"] is None]
     if rest:
         lines += ["", f"no experiment in this edition: {', '.join(rest)}"]

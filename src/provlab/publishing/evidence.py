@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
@@ -15,16 +16,114 @@ from provlab.statistics.base import BlockResult
 
 Kind = TypeVar("Kind")
 
-HOLDS, FAILS, NOT_RUN = "holds", "fails", "not run"
+HOLDS, HOLDS_POST_HOC, WITHIN_SPREAD = "holds", "holds_post_hoc", "within_its_spread"
+FAILS, NOT_RUN = "fails", "not run"
+STATUSES = (HOLDS, HOLDS_POST_HOC, WITHIN_SPREAD, FAILS, NOT_RUN)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a predicate found: a status, our value in words, and why."""
+    """What a predicate found.
+
+    Attributes
+    ----------
+    status : str
+        One of `STATUSES`. A predicate never returns `HOLDS_POST_HOC`: that is said by `settled` in ``claims.yml``.
+    ours : str
+        Our value in words.
+    why : str
+        The reason.
+    margin : str
+        How far the value is from its bar, and on which side.
+    replicates : str
+        In how many of how many replicates the claim holds, as "4 of 5".
+
+    Raises
+    ------
+    ParameterError
+        If the status is unknown.
+    """
 
     status: str
     ours: str
     why: str
+    margin: str = ""
+    replicates: str = ""
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ParameterError(f"a verdict's status must be one of {', '.join(STATUSES)}, not {self.status!r}")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The number that a value must be below (or above) for a claim to hold, and what was measured.
+
+    With several replicates (training seeds) the claim must be safe from its own spread. The spread is how far one
+    further run may fall from the median, at 95% one-sided, were the values normal: t of n - 1 degrees of freedom times
+    sd sqrt(1 + 1/n). So it must not be used for a p-value that is uniform where the claim is true.
+
+    Attributes
+    ----------
+    what : str
+        The value in words, as "largest phi_U of a dependent pair".
+    values : sequence of float
+        One for each replicate, or the only one.
+    at : float
+        The bar.
+    above : bool
+        Whether values must be above the bar; otherwise below.
+    share : float
+        Of the replicates that must be beyond the bar.
+    """
+
+    what: str
+    values: Sequence[float]
+    at: float
+    above: bool = False
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not len(self.values):
+            raise ParameterError(f"the bar of the {self.what} has no value to judge")
+
+    def _distances(self) -> np.ndarray:
+        """How far each replicate is beyond the bar; negative on the wrong side."""
+        values = np.asarray(self.values, dtype=float)
+        return values - self.at if self.above else self.at - values
+
+    @property
+    def held(self) -> int:
+        """Number of replicates beyond the bar."""
+        return int((self._distances() > 0).sum())
+
+    @property
+    def spread(self) -> float:
+        """How far one further run may fall from the median; 0 for a single value, of which nothing is known."""
+        n = len(self.values)
+        if n < 2:
+            return 0.0
+        return float(stats.t.ppf(0.95, n - 1) * np.std(self.values, ddof=1) * np.sqrt(1 + 1 / n))
+
+    @property
+    def status(self) -> str:
+        """Whether the claim holds here, fails, or is within its spread; a value that is NaN fails."""
+        distances = self._distances()
+        middle = float(np.median(distances))
+        if np.isnan(middle) or middle <= -self.spread:
+            return FAILS
+        safe = middle > self.spread and self.held >= self.share * len(distances)
+        return HOLDS if safe else WITHIN_SPREAD
+
+    @property
+    def margin(self) -> str:
+        """In words, as ``largest phi_U: 12.3 below -30`` or ``...: median 2.1 below -12, spread 3.4``."""
+        middle, n = float(np.median(self._distances())), len(self.values)
+        if np.isnan(middle):
+            return f"{self.what}: no value"
+        side = "above" if (middle >= 0) == self.above else "below"
+        words = f"{_number(abs(middle))} {side} {self.at:g}"
+        return f"{self.what}: " + (f"median {words}, spread {_number(self.spread)}" if n > 1 else words)
 
 
 @dataclass(frozen=True)
@@ -85,11 +184,28 @@ class Evidence:
         return ran[truth.eq(True)], ran[truth.eq(False)], int(rows["error"].notna().sum())
 
 
-def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]]) -> Verdict:
-    """Hold unless a problem is there; the reason is the problem or, if none, why it holds."""
+def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: Sequence[Bar] = ()) -> Verdict:
+    """Hold unless a problem is there or a bar is missed; the reason is what was missed or, if nothing, why it holds.
+
+    A claim with a bar that is inside the spread of its replicates, and otherwise no problem, neither holds nor fails.
+    """
     found = [text for there, text in problems if there]
-    return Verdict(FAILS, ours, "; ".join(found)) if found else Verdict(HOLDS, ours, why)
+    found += [f"{bar.margin}, on the wrong side" for bar in bars if bar.status == FAILS]
+    near = [f"{bar.margin}: another run may fall on the other side" for bar in bars if bar.status == WITHIN_SPREAD]
+    replicated = [bar for bar in bars if len(bar.values) > 1]
+    least = min(replicated, key=lambda bar: bar.held / len(bar.values), default=None)
+    return Verdict(
+        FAILS if found else WITHIN_SPREAD if near else HOLDS,
+        ours,
+        "; ".join(found or near) or why,
+        margin="; ".join(bar.margin for bar in bars),
+        replicates=f"{least.held} of {len(least.values)}" if least else "",
+    )
 
 
 def log10_words(value: float) -> str:
     return f"log10 p = {value:,.1f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.1f}" if value >= 10 else f"{value:.2g}"

@@ -203,7 +203,7 @@ class Footer:
 
     def __repr__(self) -> str:
         """Plain text."""
-        lines = [f"{row['id']} {row['status']}: {row['statement']}" for row in self.claims]
+        lines = [f"{row['id']} {claims.words(row['status'])}: {row['statement']}" for row in self.claims]
         lines += [f"{name}: {value}" for name, value in self._rows()]
         lines += [f"model {m['source']}: {m['digest']}" for m in self.experiment["models"]]
         return "\n".join(lines)

@@ -8,11 +8,19 @@ from typing import Any
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
+from provlab.publishing.claims import counted, same_records, words
+from provlab.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD
 
-# a sign and a word for each status, so that colour only repeats what is said
-SIGNS = {"holds": ("✓", "#00664d"), "fails": ("✗", "#a33c00"), "not run": ("–", style.MUTED)}
+# a sign for each status, beside its word, so that colour only repeats what is said
+SIGNS = {
+    HOLDS: ("✓", "#00664d"),
+    HOLDS_POST_HOC: ("(✓)", "#3b4f8a"),
+    WITHIN_SPREAD: ("≈", "#755a00"),
+    FAILS: ("✗", "#a33c00"),
+    NOT_RUN: ("–", style.MUTED),
+}
 LINE = 0.155  # inches
-STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 1.15, 92  # inches, inches, characters
+STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 1.72, 82  # inches, inches, characters
 
 
 @styled
@@ -22,19 +30,17 @@ def scoreboard(claims: Sequence[Mapping[str, Any]]) -> Figure:
     Parameters
     ----------
     claims
-        Mappings with the keys id, status ("holds", "fails" or "not run") and statement.
+        Mappings with the keys id, status (one of `evidence.STATUSES`) and statement.
 
     Raises
     ------
     InputError
-        If a status is none of the three.
+        If a status is unknown.
     """
     require(claims, "claims: there is nothing to draw")
     rows = []
     for claim in claims:
-        status = str(claim["status"])
-        require(status in SIGNS, f"claim {claim['id']}: status {status!r} is none of {', '.join(SIGNS)}")
-        rows.append((str(claim["id"]), status, wrap(_text(claim.get("statement")), WIDTH_OF_STATEMENT)))
+        rows.append((str(claim["id"]), _known(claim), wrap(_text(claim.get("statement")), WIDTH_OF_STATEMENT)))
     height = sum(LINE * len(lines) + 0.06 for *_, lines in rows) + 0.04
     figure = style.canvas(height)
     figure.set_layout_engine("none")
@@ -46,17 +52,19 @@ def scoreboard(claims: Sequence[Mapping[str, Any]]) -> Figure:
         sign, color = SIGNS[status]
         top = y + LINE / 2 + 0.03
         axes.text(0.02, top, name, fontweight="bold", va="center", fontsize=8)
-        axes.text(STATUS_AT, top, f"{sign} {status}", color=color, fontweight="bold", va="center", fontsize=8)
+        axes.text(STATUS_AT, top, f"{sign} {words(status)}", color=color, fontweight="bold", va="center", fontsize=8)
         for i, line in enumerate(lines):
             axes.text(STATEMENT_AT, top + LINE * i, line, va="center", fontsize=style.SMALL)
         y += LINE * len(lines) + 0.06
         axes.axhline(y, color=style.GRID, linewidth=0.7)
-    counts = {word: sum(status == word for _, status, _ in rows) for word in SIGNS}
-    text = ", ".join(
-        f"{count} {'hold' if word == 'holds' else word.replace('fails', 'fail')}" for word, count in counts.items()
-    )
-    told = "; ".join(f"{name} {status}" for name, status, _ in rows)
-    return Figure(figure, f"Of {len(rows)} claims: {text}.", f"Scoreboard of claims: {told}.")
+    told = "; ".join(f"{name} {words(status)}" for name, status, _ in rows)
+    return Figure(figure, f"Of {len(rows)} claims: {counted(claims)}.", f"Scoreboard of claims: {told}.")
+
+
+def _known(claim: Mapping[str, Any]) -> str:
+    status = str(claim["status"])
+    require(status in SIGNS, f"claim {claim['id']}: status {status!r} is none of {', '.join(SIGNS)}")
+    return status
 
 
 def _text(value: object) -> str:
@@ -71,13 +79,13 @@ def scoreboard_table(claims: Sequence[Mapping[str, Any]]) -> str:
     Parameters
     ----------
     claims
-        As for `scoreboard`; `why` (a reason, where a claim fails or was not run) and `link` (address of the
+        As for `scoreboard`; `why` (a reason), `margin`, `replicates`, `same_records` and `link` (address of the
         page or cell that shows it) are used where present.
 
     Raises
     ------
     InputError
-        If a status is none of the three.
+        If a status is unknown.
     """
     names = ("Claim", "Status", "What it says", "Published", "Ours")
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
@@ -86,17 +94,23 @@ def scoreboard_table(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _table_row(claim: Mapping[str, Any]) -> str:
-    status = str(claim["status"])
-    require(status in SIGNS, f"claim {claim['id']}: status {status!r} is none of {', '.join(SIGNS)}")
+    status = _known(claim)
     name = anchor = html.escape(str(claim["id"]))
     if claim.get("link"):
         name = f'<a href="{html.escape(str(claim["link"]))}">{name}</a>'
-    why = f'<p class="why">{html.escape(str(claim["why"]))}</p>' if claim.get("why") else ""
-    css = status.replace(" ", "-")
+    replicates = f"in {claim['replicates']} replicates" if claim.get("replicates") else ""
+    margin = f"margin: {claim['margin']}" if claim.get("margin") else ""
     return (
-        f'<tr class="{css}" id="claim-{anchor}"><th scope="row">{name}</th>'
-        f'<td data-label="Status"><span class="status">{SIGNS[status][0]} {status}</span></td>'
-        f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}{why}</td>'
+        f'<tr class="{words(status).replace(" ", "-")}" id="claim-{anchor}"><th scope="row">{name}</th>'
+        f'<td data-label="Status"><span class="status">{SIGNS[status][0]} {words(status)}</span>'
+        f"{_note(replicates)}</td>"
+        f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}{_note(claim.get("why"))}'
+        f"{_note(same_records(claim))}</td>"
         f'<td data-label="Published">{html.escape(_text(claim.get("published")))}</td>'
-        f'<td data-label="Ours">{html.escape(_text(claim.get("ours")))}</td></tr>'
+        f'<td data-label="Ours">{html.escape(_text(claim.get("ours")))}{_note(margin)}</td></tr>'
     )
+
+
+def _note(text: object) -> str:
+    """Text in small type below what a cell says."""
+    return f'<p class="why">{html.escape(str(text))}</p>' if text else ""

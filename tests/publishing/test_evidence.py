@@ -1,0 +1,71 @@
+"""Verdicts and the bars that they are judged by."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from provlab.errors import ParameterError
+from provlab.publishing.evidence import FAILS, HOLDS, WITHIN_SPREAD, Bar, Verdict, judge
+
+
+def judged(*values, at=-12.0, **options):
+    return judge("ours", "it holds", bars=[Bar("weakest block", values, at, **options)])
+
+
+def test_an_unknown_status_is_refused():
+    with pytest.raises(ParameterError, match=r"must be one of holds, .* not 'maybe'"):
+        Verdict("maybe", "", "")
+
+
+def test_a_bar_without_values_is_refused():
+    with pytest.raises(ParameterError, match="the bar of the weakest block has no value"):
+        judged()
+
+
+def test_one_value_is_judged_by_its_side_and_tells_its_margin():
+    found = judged(-17.0)
+    assert (found.status, found.why, found.margin) == (HOLDS, "it holds", "weakest block: 5 below -12")
+    assert found.replicates == ""
+    assert judged(-11.5).status == FAILS
+    assert judged(-11.5).why == "weakest block: 0.5 above -12, on the wrong side"
+    assert judged(-12.0).status == FAILS
+    assert judged(0.3, at=0.2, above=True).status == HOLDS
+    assert judged(0.1, at=0.2, above=True).margin == "weakest block: 0.1 below 0.2"
+    assert judged(np.nan).status == FAILS
+
+
+def test_replicates_must_be_beyond_the_bar_by_more_than_their_spread():
+    safe = judged(-17.0, -18.0, -17.5, -16.5, -18.5)
+    assert (safe.status, safe.replicates) == (HOLDS, "5 of 5")
+    assert safe.margin == "weakest block: median 5.5 below -12, spread 1.8"
+    near = judged(-11.5, -17.0, -14.0, -13.0, -15.0)
+    assert (near.status, near.replicates) == (WITHIN_SPREAD, "4 of 5")
+    assert "another run may fall on the other side" in near.why
+    assert judged(-12.1, -17.0, -14.0, -13.0, -15.0).status == WITHIN_SPREAD  # all beyond, but not by enough
+    assert judged(-11.9, -12.2, -10.0, -7.0, -9.0).status == WITHIN_SPREAD
+    lost = judged(-1.0, -2.0, -1.5)
+    assert (lost.status, lost.replicates) == (FAILS, "0 of 3")
+    assert judged(-17.0, np.nan, -16.0).status == FAILS
+    assert judged(-2000.0, -2000.0, -2000.0).status == HOLDS  # at the floor there is no spread
+
+
+def test_a_declared_share_of_replicates_is_enough():
+    values = [-20.0] * 19 + [-11.0]
+    assert judged(*values).status == WITHIN_SPREAD
+    assert judged(*values, share=0.9).status == HOLDS
+
+
+def test_the_spread_contains_one_further_run_as_often_as_it_says():
+    """Of five normal values and a sixth: the sixth is above their mean plus the spread in 5% of cases."""
+    rng = np.random.default_rng(3)
+    runs = rng.normal(size=(20_000, 6))
+    above = [run[5] > run[:5].mean() + Bar("", run[:5], 0.0).spread for run in runs]
+    assert stats.binomtest(sum(above), len(above), 0.05).pvalue > 0.01
+
+
+def test_a_problem_fails_whatever_the_bars_say():
+    bars = [Bar("a", [-20.0], -12), Bar("b", [-11.5, -17.0, -14.0], -12)]
+    assert judge("", "", [(False, "x")], bars).status == WITHIN_SPREAD
+    found = judge("", "", [(True, "strangers are missing")], bars)
+    assert (found.status, found.why, found.replicates) == (FAILS, "strangers are missing", "2 of 3")
+    assert found.margin == "a: 8 below -12; b: median 2 below -12, spread 9.3"
