@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from provlab.inference.matching import cosine_similarity, match_shuffled
+from provlab.inference.matching import cosine_similarity, match_shuffled, tie_seed
 from provlab.models.activations import mlp_activations
 from provlab.statistics.base import (
     Array,
@@ -58,6 +58,7 @@ class MedianMax(Statistic):
 
     name = "median_max"
     reads = "gate projections, and gate activations on held-out text"
+    version = 2  # 1 broke ties alike in every block
     recorded = Gates
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class MedianMax(Statistic):
         self, a: tuple[Array, Array], b: tuple[Array, Array], block: int | None, options: Options
     ) -> BlockResult:
         """Answers of both to the same random inputs, unit by unit."""
-        partner = match_shuffled(a[0], b[0], seed=options.seed).indices
+        partner = match_shuffled(a[0], b[0], seed=tie_seed(options.seed, self.name, block)).indices
         inputs = np.random.default_rng([options.seed, 1]).standard_normal((N_INPUTS, len(partner))).astype(np.float32)
         answers = inputs @ a[1], inputs @ b[1][np.ix_(partner, partner)]
         largest = cosine_similarity(answers[0].T, answers[1].T).max(axis=1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provlab.inference.matching import UnitRows, unit_rows
+from provlab.inference.matching import UnitRows, tie_seed, unit_rows
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.statistics.base import (
     Array,
@@ -46,7 +46,7 @@ class PhiH(Statistic):
     name = "phi_h"
     reads = "hidden activations of the MLPs on uniformly random tokens"
     assumptions = PERMUTATION_ASSUMPTIONS
-    version = 2  # 1 let the order of the rows break ties
+    version = 3  # 1 let the order of the rows break ties; 2 broke them alike in every block
     recorded = HiddenActivations
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class PhiH(Statistic):
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""
-        return correlation_with_identity(a, b, block, options.seed)
+        return correlation_with_identity(a, b, block, tie_seed(options.seed, self.name, block))
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
-from provlab.inference.matching import UnitRows, match_shuffled, unit_rows
+from provlab.inference.matching import UnitRows, match_shuffled, tie_seed, unit_rows
 from provlab.models.activations import mlp_activations
 from provlab.models.room import keep
 from provlab.statistics.base import (
@@ -76,7 +76,7 @@ class PhiMatch(Statistic):
 
     name = "phi_match"
     reads = "gate and up activations of the MLPs on held-out text"
-    version = 2  # 1 let the order of the rows break ties
+    version = 3  # 1 let the order of the rows break ties; 2 broke them alike in every block
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
     recorded = GateAndUp
     unsigned: ClassVar[bool] = False
@@ -127,9 +127,8 @@ class PhiMatch(Statistic):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
             )
-        # in two orders, or ties would be broken alike on both sides
         by_gate, by_up = (
-            match_shuffled(x, y, seed=2 * options.seed + side, unsigned=self.unsigned).indices
+            match_shuffled(x, y, seed=tie_seed(options.seed, self.name, block, side), unsigned=self.unsigned).indices
             for side, (x, y) in enumerate(zip(a[:2], b[:2], strict=True))
         )
         result = pvalues.spearman(by_gate, by_up)

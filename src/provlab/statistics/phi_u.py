@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provlab.inference import pvalues
-from provlab.inference.matching import UnitRows, match_shuffled, unit_rows
+from provlab.inference.matching import UnitRows, match_shuffled, tie_seed, unit_rows
 from provlab.statistics.base import (
     BlockResult,
     Features,
@@ -68,7 +68,7 @@ class PhiU(Statistic):
     name = "phi_u"
     reads = "up projections of the MLPs"
     assumptions = PERMUTATION_ASSUMPTIONS
-    version = 2  # 1 let the order of the rows break ties
+    version = 3  # 1 let the order of the rows break ties; 2 broke them alike in every block
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """The order in which ties are broken."""
@@ -95,7 +95,7 @@ class PhiU(Statistic):
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the rows of two up projections."""
-        return correlation_with_identity(a, b, block, options.seed)
+        return correlation_with_identity(a, b, block, tie_seed(options.seed, self.name, block))
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks."""

@@ -93,6 +93,7 @@ class PhiViews(Statistic):
     """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
 
     name = "phi_views"
+    version = 2  # 1 broke ties alike in every block
     reads = "up and down projections of the MLPs"
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
 
@@ -164,6 +165,7 @@ class PhiViewsOuter(Statistic):
     """phi_VIEWS by text and logits: the mean correlation over blocks, a score without a p-value."""
 
     name = "phi_views_outer"
+    version = 2  # 1 broke ties alike in every block
     reads = "pre-activations of the MLPs on held-out text, down projections, and the head"
     recorded = EndsFromOutside
 

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab.inference import pvalues
-from provlab.inference.matching import match_shuffled
+from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.plots import style
@@ -132,7 +132,8 @@ def cuts(base: Matrix, tuned: Matrix, stranger: Matrix, *, seed: int) -> pd.Data
     for words, cut in CUTS.items():
         for name, other in (("the tune", tuned), ("the tune, units shuffled", shuffled), ("a stranger", stranger)):
             by_gate, by_up = (
-                match_shuffled(a, b, seed=seed).indices for a, b in zip(cut(base), cut(other), strict=True)
+                match_shuffled(a, b, seed=tie_seed(seed, side)).indices
+                for side, (a, b) in enumerate(zip(cut(base), cut(other), strict=True))
             )
             rows.append(
                 {

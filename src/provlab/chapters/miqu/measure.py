@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from provlab.inference import pvalues
-from provlab.inference.matching import match_shuffled
+from provlab.inference.matching import unit_rows
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.publishing.published import published_table
+from provlab.statistics.base import Options
+from provlab.statistics.phi_u import PhiU
 from provlab.zoo.quantise import bits_per_weight, group_signs, quantised
 
 Matrix = NDArray[np.float32]
@@ -68,9 +69,14 @@ def table2(frame: pd.DataFrame, roles: Roles, statistics: Sequence[str]) -> pd.D
 
 
 def phi_u(first: Sequence[Matrix], second: Sequence[Matrix], *, seed: int) -> float:
-    """log10 p of phi_U over all blocks; ties among the second model's rows are broken at random."""
-    matchings = [match_shuffled(a, b, seed=seed).indices for a, b in zip(first, second, strict=True)]
-    return pvalues.fisher(np.array([pvalues.spearman(matching).log10_p for matching in matchings]))
+    """log10 p of phi_U over all blocks; ties among the rows, many of which become equal, are broken at random."""
+    statistic, options = PhiU(), Options(seed=seed)
+    pairs = enumerate(zip(first, second, strict=True))
+    found = statistic.aggregate(
+        [statistic.compare_block(unit_rows(a), unit_rows(b), block, options) for block, (a, b) in pairs]
+    )
+    assert found.log10_p is not None
+    return found.log10_p
 
 
 def relative_error(copies: Sequence[Matrix], original: Sequence[Matrix]) -> float:

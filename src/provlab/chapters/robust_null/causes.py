@@ -15,6 +15,7 @@ from provlab.chapters.robust_null.common_units import Matchings
 from provlab.chapters.robust_null.measure import Floats, Pair
 from provlab.chapters.shared import calibration
 from provlab.engine.lineage import short_name
+from provlab.inference.matching import tie_seed
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import GateAndUp
@@ -103,8 +104,9 @@ def ablations(features: Mapping[str, GateAndUp], *, seed: int) -> dict[str, ByBl
                 )
                 for i, (source, f) in enumerate(features.items())
             }
+            ties = tie_seed(seed, block)
             common = {
-                (a, b): float(common_units.common_units(*common_units.pair_matchings(views[a], views[b], seed=seed)))
+                (a, b): float(common_units.common_units(*common_units.pair_matchings(views[a], views[b], seed=ties)))
                 for a, b in combinations(features, 2)
             }
             found[name].append(calibration.jackknife(common))
@@ -134,7 +136,10 @@ def matched(sources: Sequence[str], options: Options) -> dict[Pair, list[NDArray
         source: [made[source].block(k)[:2] for k in range(model.anatomy.n_blocks)] for source, model in models.items()
     }
     return {
-        (a, b): [common_units.pair_matchings(x, y, seed=options.seed) for x, y in zip(views[a], views[b], strict=True)]
+        (a, b): [
+            common_units.pair_matchings(x, y, seed=tie_seed(options.seed, block))
+            for block, (x, y) in enumerate(zip(views[a], views[b], strict=True))
+        ]
         for a, b in combinations(sources, 2)
     }
 

@@ -23,7 +23,7 @@ from scipy import special, stats
 from provlab.chapters.shared.calibration import jackknife
 from provlab.errors import InputError
 from provlab.inference import pvalues
-from provlab.inference.matching import match_shuffled
+from provlab.inference.matching import match_shuffled, tie_seed
 
 Floats = NDArray[np.float64]
 Activations = NDArray[np.floating[Any]]  # (units, tokens)
@@ -182,10 +182,10 @@ def pair_matchings(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike
     a, b
         Gate and up activations of a block, ``(h, tokens)`` each.
     seed
-        Of the orders in which ties are broken.
+        Of the orders in which ties are broken; another one for each block.
     """
     return np.stack(
-        [match_shuffled(x, y, seed=seed + side).indices for side, (x, y) in enumerate(zip(a, b, strict=True))]
+        [match_shuffled(x, y, seed=tie_seed(seed, side)).indices for side, (x, y) in enumerate(zip(a, b, strict=True))]
     )
 
 

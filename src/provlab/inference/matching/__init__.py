@@ -11,6 +11,7 @@ matches by cosine similarity; matching by Euclidean distance is another statisti
 """
 
 import functools
+import hashlib
 import math
 import os
 import warnings
@@ -35,7 +36,7 @@ from provlab.inference.matching.cosine import (
     unit_rows,
 )
 
-__all__ = ["Assignment", "UnitRows", "assign", "cosine_similarity", "match", "match_shuffled", "unit_rows"]
+__all__ = ["Assignment", "UnitRows", "assign", "cosine_similarity", "match", "match_shuffled", "tie_seed", "unit_rows"]
 
 SAFE_EXPONENT = 900  # sums of 2^120 entries stay in range
 
@@ -110,7 +111,7 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, dev
     W1, W2, device
         As for `match`.
     seed
-        Of the order.
+        Of the order; `tie_seed` makes one.
     unsigned
         By the size of the cosine, whatever its sign: not the paper's MATCH, see `provlab.statistics.phi_match`.
 
@@ -123,6 +124,22 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, dev
     order = np.random.default_rng(seed).permutation(max(len(side) for side in sides))
     found = _match(sides, unsigned, order, device)
     return replace(found, indices=order[found.indices])
+
+
+def tie_seed(seed: int, *where: str | int | None) -> int:
+    """Seed of one order in which ties are broken: another one wherever matchings must not depend on each other.
+
+    With one order for all blocks, equal rows are matched alike in each of them, and Fisher's method adds up what is one
+    p-value. The same holds for the two matchings of one block that phi_MATCH correlates.
+
+    Parameters
+    ----------
+    seed
+        From which all random draws derive.
+    where
+        Statistic, block and side, or what else names the matching.
+    """
+    return int.from_bytes(hashlib.sha256(repr((seed, *where)).encode()).digest()[:8], "little")
 
 
 def assign(similarity: ArrayLike) -> Assignment:
