@@ -214,3 +214,21 @@ def test_the_jackknife_by_hand():
     error = math.sqrt(5 / 6 * (4 * (0.1 - 2 / 15) ** 2 + 2 * (0.2 - 2 / 15) ** 2))
     assert narrow.high == pytest.approx(2 / 15 + 2.570582 * error, rel=1e-6)
     assert narrow.low == pytest.approx(max(0.0, 2 / 15 - 2.570582 * error), abs=1e-9)
+
+
+def test_the_jackknife_where_one_model_is_in_every_pair():
+    """One base and its tunes: without the base no pair is left, and so no interval."""
+    star = {("base", other): value for other, value in zip("abcd", (0.0, 1.0, 0.0, 1.0), strict=True)}
+    assert calibration.jackknife(star) == (0.5, -math.inf, math.inf)
+
+
+def test_blocks_are_compared_where_one_is_constant():
+    rng = np.random.default_rng(4)
+    one = np.log10(rng.random(200))
+    other = np.log10(rng.random(200))
+    constant = np.full(200, -0.3)
+    alike = calibration.check(np.stack([one, one, other, constant], axis=1))
+    assert alike.correlation == pytest.approx(1.0)
+    assert "blocks are correlated (up to 1.00)" in alike.reasons
+    free = calibration.check(np.stack([one, constant], axis=1))
+    assert (free.correlation, free.tests["blocks"]) == (0.0, 0.0)

@@ -1,5 +1,6 @@
 """Predicates about pairs of models of known lineage: found, or left alone, by a statistic."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,11 @@ from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge, log10
 
 
 def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, ks: float) -> Verdict:
-    """Every dependent pair below `log10_p`, Holm at `level` rejects exactly these, the others uniform by KS."""
+    """Every dependent pair below `log10_p`, Holm at `level` rejects exactly these, the others uniform by KS.
+
+    Uniform as relabelled copies of the whole table are: pairs that share a model depend on each other, and the law of
+    independent ones is none for them. Where there are no such copies, uniformity is not judged.
+    """
     dependent, independent, failed = evidence.of(statistic)
     if dependent.empty or independent.empty:
         return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
@@ -19,25 +24,26 @@ def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, 
     rejected = adjusted <= np.log10(level)
     exact = bool(rejected[: len(dependent)].all() and not rejected[len(dependent) :].any())
     found = int((dependent["log10_p"] < log10_p).sum())
-    uniform = calibration.ks_uniform(independent["log10_p"])
     by_symmetry = evidence.experiment["measurements"].get("ks_by_symmetry", {}).get(statistic)
-    p_uniform = by_symmetry["p"] if by_symmetry else uniform.p
+    problems = [
+        (found < len(dependent), f"{len(dependent) - found} dependent pairs are above {log10_p:g}"),
+        (not exact, f"Holm at {level} rejects {int(rejected.sum())} pairs, not exactly the dependent ones"),
+        (failed > 0, f"{failed} pairs could not be compared"),
+    ]
+    if by_symmetry is None and not any(broken for broken, _ in problems):
+        return Verdict(NOT_RUN, "", "whether the independent pairs are uniform was not tested by relabelling trees")
+    p_uniform = by_symmetry["p"] if by_symmetry else math.nan
     ours = (
         f"{found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}; "
         f"{len(independent)} independent, smallest {log10_words(independent['log10_p'].min())}, KS p = {p_uniform:.2g}"
     )
-    problems = [
-        (found < len(dependent), f"{len(dependent) - found} dependent pairs are above {log10_p:g}"),
-        (not exact, f"Holm at {level} rejects {int(rejected.sum())} pairs, not exactly the dependent ones"),
-        (p_uniform <= ks, f"the independent pairs are not uniform (KS p = {p_uniform:.2g})"),
-        (failed > 0, f"{failed} pairs could not be compared"),
-    ]
-    why = f"Holm at {level} rejects exactly the dependent pairs; KS p of the independent ones is above {ks}"
-    if by_symmetry:
-        why += (
-            f" (of all {len(independent)} pairs at once, by permuting the hidden units of whole trees: pairs that "
-            f"share a model are not independent, and taking them so gives {uniform.p:.2g})"
-        )
+    problems.append((p_uniform <= ks, f"the independent pairs are not uniform (KS p = {p_uniform:.2g})"))
+    naive = calibration.ks_uniform(independent["log10_p"]).p
+    why = (
+        f"Holm at {level} rejects exactly the dependent pairs; KS p of the independent ones is above {ks} (of all "
+        f"{len(independent)} pairs at once, by permuting the hidden units of whole trees: pairs that share a model are "
+        f"not independent, and taking them so gives {naive:.2g})"
+    )
     return judge(ours, why, problems)
 
 

@@ -212,10 +212,14 @@ def _sizes(log10_p: NDArray[np.float64], n_permutations: int | None) -> tuple[Si
 
 
 def _between_blocks(p: NDArray[np.float64]) -> tuple[float, float]:
-    """Largest absolute correlation between two columns, and log10 of its p-value over all pairs of columns."""
+    """Largest absolute correlation between two columns, and log10 of its p-value over all pairs of columns.
+
+    A column that is the same for every pair has no correlation, and is left out.
+    """
+    p = p[:, (p != p[0]).any(axis=0)]
     n, n_blocks = p.shape
-    if (p == p[0]).all(axis=0).any():
-        return 0.0, 0.0  # a block that is the same for every pair has no correlation
+    if n_blocks < 2:
+        return 0.0, 0.0
     correlations = np.asarray(np.corrcoef(p.T)).reshape(n_blocks, n_blocks)
     off = np.array([correlations[i, j] for i, j in combinations(range(n_blocks), 2)])
     largest = float(min(np.abs(off).max(), 1.0))

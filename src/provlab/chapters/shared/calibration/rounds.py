@@ -127,20 +127,19 @@ def jackknife(
     Returns
     -------
     tuple
-        Mean, and the interval's ends; infinite ones with fewer than four models or groups. The interval is
-        approximate, with Student's quantile of one degree less than there are models or groups.
+        Mean, and the interval's ends; infinite ones with fewer than four models or groups, or where one of them is in
+        every pair, so that nothing is left without it. The interval is approximate, with Student's quantile of one
+        degree less than there are models or groups.
     """
     sides = [{groups[model] if groups else model for model in pair} for pair in values]
     total, n_pairs = math.fsum(values.values()), len(values)
     names = sorted(set().union(*sides))
     n = len(names)
     mean = total / n_pairs
-    if n < 4:
+    met = [[value for value, side in zip(values.values(), sides, strict=True) if name in side] for name in names]
+    if n < 4 or max(map(len, met)) == n_pairs:
         return mean, -math.inf, math.inf
-    without = []
-    for name in names:
-        met = [value for value, side in zip(values.values(), sides, strict=True) if name in side]
-        without.append((total - math.fsum(met)) / (n_pairs - len(met)))
+    without = [(total - math.fsum(some)) / (n_pairs - len(some)) for some in met]
     spread = math.fsum((value - math.fsum(without) / n) ** 2 for value in without)
     half = float(stats.t.isf(0.025, n - 1)) * math.sqrt((n - 1) / n * spread)
     return mean, mean - half, mean + half
