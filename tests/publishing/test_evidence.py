@@ -55,6 +55,16 @@ def test_a_declared_share_of_replicates_is_enough():
     assert judged(*values, share=0.9).status == HOLDS
 
 
+def test_the_interval_of_a_single_value_is_its_spread():
+    def status(low, high):
+        return judged(0.3, at=0.2, above=True, interval=(low, high)).status
+
+    assert (status(0.25, 0.4), status(0.1, 0.4), status(-np.inf, 0.4)) == (HOLDS, WITHIN_SPREAD, WITHIN_SPREAD)
+    assert judged(0.1, at=0.2, above=True, interval=(0.05, 0.15)).status == FAILS
+    found = judged(0.3, at=0.2, above=True, interval=(0.25, 0.4))
+    assert (found.margin, found.replicates) == ("weakest block: 0.1 above 0.2 (95% interval 0.25 to 0.4)", "")
+
+
 def test_the_spread_contains_one_further_run_as_often_as_it_says():
     """Of five normal values and a sixth: the sixth is above their mean plus the spread in 5% of cases."""
     rng = np.random.default_rng(3)

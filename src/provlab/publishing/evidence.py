@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from provlab.engine.store import Store
@@ -18,6 +19,7 @@ Kind = TypeVar("Kind")
 
 HOLDS, HOLDS_POST_HOC, WITHIN_SPREAD = "holds", "holds_post_hoc", "within_its_spread"
 FAILS, NOT_RUN = "fails", "not run"
+MOST_TOLD = 4  # bars of one claim; of more, only those that are not passed
 STATUSES = (HOLDS, HOLDS_POST_HOC, WITHIN_SPREAD, FAILS, NOT_RUN)
 
 
@@ -75,6 +77,8 @@ class Bar:
         Whether values must be above the bar; otherwise below.
     share : float
         Of the replicates that must be beyond the bar.
+    interval : pair of float
+        The 95% interval of a single value that was estimated from draws: its spread.
     """
 
     what: str
@@ -82,20 +86,21 @@ class Bar:
     at: float
     above: bool = False
     share: float = 1.0
+    interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.values):
             raise ParameterError(f"the bar of the {self.what} has no value to judge")
 
-    def _distances(self) -> np.ndarray:
-        """How far each replicate is beyond the bar; negative on the wrong side."""
-        values = np.asarray(self.values, dtype=float)
-        return values - self.at if self.above else self.at - values
+    def _beyond(self, values: Sequence[float]) -> NDArray[np.float64]:
+        """How far values are beyond the bar; negative on the wrong side."""
+        distances = np.asarray(values, dtype=float) - self.at
+        return distances if self.above else -distances
 
     @property
     def held(self) -> int:
         """Number of replicates beyond the bar."""
-        return int((self._distances() > 0).sum())
+        return int((self._beyond(self.values) > 0).sum())
 
     @property
     def spread(self) -> float:
@@ -108,22 +113,23 @@ class Bar:
     @property
     def status(self) -> str:
         """Whether the claim holds here, fails, or is within its spread; a value that is NaN fails."""
-        distances = self._distances()
-        middle = float(np.median(distances))
-        if np.isnan(middle) or middle <= -self.spread:
+        middle = float(np.median(self._beyond(self.values)))
+        reach = self._beyond(self.interval) if self.interval else np.array([middle - self.spread, middle + self.spread])
+        if np.isnan(middle) or reach.max() <= 0:
             return FAILS
-        safe = middle > self.spread and self.held >= self.share * len(distances)
-        return HOLDS if safe else WITHIN_SPREAD
+        return HOLDS if reach.min() > 0 and self.held >= self.share * len(self.values) else WITHIN_SPREAD
 
     @property
     def margin(self) -> str:
         """In words, as ``largest phi_U: 12.3 below -30`` or ``...: median 2.1 below -12, spread 3.4``."""
-        middle, n = float(np.median(self._distances())), len(self.values)
+        middle = float(np.median(self._beyond(self.values)))
         if np.isnan(middle):
             return f"{self.what}: no value"
         side = "above" if (middle >= 0) == self.above else "below"
-        words = f"{_number(abs(middle))} {side} {self.at:g}"
-        return f"{self.what}: " + (f"median {words}, spread {_number(self.spread)}" if n > 1 else words)
+        words = f"{self.what}: {'median ' if len(self.values) > 1 else ''}{_number(abs(middle))} {side} {self.at:g}"
+        if self.interval:
+            return f"{words} (95% interval {_number(self.interval[0])} to {_number(self.interval[1])})"
+        return f"{words}, spread {_number(self.spread)}" if len(self.values) > 1 else words
 
 
 @dataclass(frozen=True)
@@ -193,12 +199,14 @@ def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: 
     found += [f"{bar.margin}, on the wrong side" for bar in bars if bar.status == FAILS]
     near = [f"{bar.margin}: another run may fall on the other side" for bar in bars if bar.status == WITHIN_SPREAD]
     replicated = [bar for bar in bars if len(bar.values) > 1]
+    told = bars if len(bars) <= MOST_TOLD else [bar for bar in bars if bar.status != HOLDS]
+    margins = [bar.margin for bar in told] or [f"all {len(bars)} values are beyond their bars"] * bool(bars)
     least = min(replicated, key=lambda bar: bar.held / len(bar.values), default=None)
     return Verdict(
         FAILS if found else WITHIN_SPREAD if near else HOLDS,
         ours,
         "; ".join(found or near) or why,
-        margin="; ".join(bar.margin for bar in bars),
+        margin="; ".join(margins),
         replicates=f"{least.held} of {len(least.values)}" if least else "",
     )
 
@@ -208,4 +216,4 @@ def log10_words(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.1f}" if value >= 10 else f"{value:.2g}"
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2g}"

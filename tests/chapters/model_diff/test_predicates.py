@@ -7,7 +7,7 @@ import pytest
 
 from provlab.engine.store import Store
 from provlab.publishing import claims
-from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, Evidence
+from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD, Evidence
 
 PREDICATES = {row["predicate"]["name"]: claims.predicate(row) for row in claims.load_claims() if "predicate" in row}
 
@@ -95,29 +95,44 @@ def put(*path, value):
 @pytest.mark.parametrize(
     ("name", "spoil", "said"),
     [
-        ("disagreement_far_above", put("sizes", "by_count", "high", 1, value=0.2), "PA_AB is not below 0.1"),
-        ("disagreement_far_above", put("sizes", "by_count", "high", 2, value=None), "PA_BA is not below 0.1"),
-        ("larger_disagrees_more", put("long", "by_count", "low", 3, value=2.5), r"9.00 \(2.50 to 9.90\) times"),
-        ("larger_disagrees_more", put("long", "by_count", "low", 3, value=None), "no bound"),
+        ("disagreement_far_above", put("sizes", "by_count", value=ratio([1.0, 0.2, 0.01, 1.1])), "PA_AB for one of"),
+        ("disagreement_far_above", put("sizes", "by_count", value=ratio([1.0, 0.01, 0.2, 1.1])), "PA_BA for one of"),
         (
-            "maps_more_inputs",
-            put("capability", 0, "log10_more", value=[0.2, -0.1, 0.3]),
-            "large, of lower loss, has not",
+            "larger_disagrees_more",
+            put("long", "by_count", value=ratio([1.0, 0, 0, 2.0])),
+            r"1 below 3 .* 1.8 to 2.2",
         ),
-        ("maps_more_inputs", put("capability", 0, "held_out", value=[2.8, 3.2]), "small, of lower loss, has not"),
-        ("low_loss_repeats", put("repetition", 0, "lowest", value=0.4), "repetition 0.40 at the lowest loss"),
+        ("maps_more_inputs", put("capability", 0, "held_out", value=[2.8, 3.2]), "inputs of small, of lower loss"),
+        ("low_loss_repeats", put("repetition", 0, "lowest", value=0.4), "repetition of small at the lowest loss: 0.1"),
         ("low_loss_repeats", put("repetition", 0, "in_z", value=0.9), "no more repetition"),
-        ("composition_tells", put("domains", "gap", value=[0.6, 0.1, 0.7]), "differ by 0.60 only"),
-        ("composition_tells", put("domains", "accuracy", value=0.7), "right on 70%"),
-        ("one_sided_copies", put("sides", 0, "below_b", value=[0.5, 0.4, 0.6]), "noise 0.001 is not one-sided"),
-        ("one_sided_copies", put("sides", 1, "below_a", value=[0.5, 0.4, 0.6]), "noise 1e-05 is not one-sided"),
-        ("one_sided_copies", put("sides", 2, "below_b", value=[0.7, 0.6, 0.8]), "stranger looks one-sided too"),
+        ("composition_tells", put("domains", "gap", value=[0.1, 0.05, 0.15]), "difference of the two sides: 0.1 below"),
+        ("composition_tells", put("domains", "accuracy", value=0.7), "right on held-out text: 0.1 below 0.8"),
+        ("one_sided_copies", put("sides", 0, "below_b", value=[0.4, 0.3, 0.45]), "B's inputs below 0, noise 0.001"),
+        ("one_sided_copies", put("sides", 1, "below_a", value=[0.4, 0.3, 0.45]), "A's inputs below 0, noise 1e-05"),
+        ("one_sided_copies", put("sides", 2, "below_b", value=[0.7, 0.6, 0.8]), "B's inputs below 0, stranger"),
     ],
 )
 def test_each_reason_to_fail_is_seen(tmp_path, name, spoil, said):
     found = verdict(tmp_path, name, spoil)
     assert found.status == FAILS
     assert re.search(said, found.why)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("disagreement_far_above", put("sizes", "by_count", "high", 1, value=0.2)),
+        ("disagreement_far_above", put("sizes", "by_count", "high", 2, value=None)),
+        ("larger_disagrees_more", put("long", "by_count", "low", 3, value=2.5)),
+        ("larger_disagrees_more", put("long", "by_count", "low", 3, value=None)),
+        ("maps_more_inputs", put("capability", 0, "log10_more", value=[0.2, -0.1, 0.3])),
+        ("composition_tells", put("domains", "gap", value=[0.6, 0.1, 0.7])),
+        ("one_sided_copies", put("sides", 0, "below_b", value=[0.6, 0.4, 0.8])),
+        ("one_sided_copies", put("sides", 2, "below_b", value=[0.4, 0.3, 0.6])),
+    ],
+)
+def test_a_bar_inside_the_interval_is_neither_passed_nor_missed(tmp_path, name, spoil):
+    assert verdict(tmp_path, name, spoil).status == WITHIN_SPREAD
 
 
 def test_without_counts_r3_decides(tmp_path):
@@ -140,3 +155,4 @@ def test_without_any_ratio_it_was_not_run(tmp_path, name):
 
 def test_without_copies_the_pattern_was_not_run(tmp_path):
     assert verdict(tmp_path, "one_sided_copies", put("sides", value=copies()[2:])).status == NOT_RUN
+    assert verdict(tmp_path, "one_sided_copies", put("sides", value=copies()[:2])).status == NOT_RUN

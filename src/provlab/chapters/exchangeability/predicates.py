@@ -6,7 +6,7 @@ import numpy as np
 
 from provlab.chapters.exchangeability.measure import ExampleOne
 from provlab.chapters.shared import calibration
-from provlab.publishing.evidence import Evidence, Verdict, judge
+from provlab.publishing.evidence import Bar, Evidence, Verdict, judge
 
 
 def permtest_uniform(evidence: Evidence, measurement: str, min_pairs: Mapping[str, int]) -> Verdict:
@@ -22,7 +22,9 @@ def permtest_uniform(evidence: Evidence, measurement: str, min_pairs: Mapping[st
     )
     problems = [
         (len(independent) < enough, f"only {len(independent)} pairs, fewer than {enough}"),
-        (grid.p_two_sided < 0.01, f"not uniform (p = {grid.p_two_sided:.2g})"),
         (at_minimum < len(dependent), f"{len(dependent) - at_minimum} fine-tunes above 1/{t + 1}"),
     ]
-    return judge(ours, "the share of p-values up to k/(T+1) stays within the exact band at every k at once", problems)
+    bars = [Bar("p of uniformity on the grid", [grid.p_two_sided], 0.01, above=True)]
+    return judge(
+        ours, "the share of p-values up to k/(T+1) is within the exact band at every k at once", problems, bars
+    )

@@ -6,7 +6,7 @@ import numpy as np
 
 from provlab.chapters.miqu.measure import Roles
 from provlab.inference import pvalues
-from provlab.publishing.evidence import FAILS, NOT_RUN, Evidence, Verdict, judge, log10_words
+from provlab.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
 
 def derives_from(evidence: Evidence, measurement: str, statistic: str, log10_p: float, level: float) -> Verdict:
@@ -24,13 +24,13 @@ def derives_from(evidence: Evidence, measurement: str, statistic: str, log10_p: 
     if failed := sum(pair not in found for pair in wanted):
         return Verdict(FAILS, f"{len(found)} pairs compared", f"{failed} pairs could not be compared")
     values = np.array([found[pair] for pair in wanted])
-    rejected = pvalues.holm(values) <= np.log10(level)
+    controls = float(pvalues.holm(values)[1:].min())
     ours = (
         f"{roles.leak} against {roles.base}: {log10_words(values[0])}; "
         f"{len(values) - 1} pairs with {' or '.join(roles.controls)}: smallest {log10_words(values[1:].min())}"
     )
-    problems = [
-        (bool(values[0] >= log10_p), f"the leak and its base are not below {log10_p:g}"),
-        (bool(rejected[1:].any()), f"Holm at {level} rejects {int(rejected[1:].sum())} pairs with a control"),
+    bars = [
+        Bar("the leak and its base", [float(values[0])], log10_p),
+        Bar("smallest pair with a control, by Holm", [controls], float(np.log10(level)), above=True),
     ]
-    return judge(ours, f"the leak is below {log10_p:g}, and Holm at {level} rejects no pair with a control", problems)
+    return judge(ours, f"the leak is below {log10_p:g}, and Holm at {level} rejects no pair with a control", bars=bars)
