@@ -46,7 +46,7 @@ def test_all_pairs_as_a_table(run, models, tmp_path):
     status, out, err = run(*models.values(), "--statistic", "phi_u,phi_h", *SMALL)
     assert (status, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "5 models, Holm over the pairs of each statistic, level 0.01"
+    assert lines[0] == "5 models, judged by Holm over 20 tests, family-wise error at most 0.01"
     assert [line.split()[:3] for line in lines[-2:]] == [["phi_u", "10", "0"], ["phi_h", "10", "0"]]
     assert len(units(tmp_path / "results" / "own")) == 2 * 10 * 3
 

@@ -19,8 +19,8 @@ from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.inference.matching import match
 from provlab.report.comparison import Comparison
+from provlab.report.family import LEVEL
 from provlab.report.study_report import StudyReport
-from provlab.report.views import LEVEL
 from provlab.statistics import USUAL
 from provlab.statistics.base import Options, Outcome
 
@@ -97,7 +97,10 @@ def planted(**log10_p):
 
 def test_frame_of_a_comparison(related):
     frame = related.to_frame()
-    assert list(frame.columns) == ["statistic", "value", "log10_p", "floor", "blocks", "error", "holm_log10_p"]
+    assert list(frame.columns) == [
+        *("statistic", "value", "log10_p", "floor", "paper_log10_p", "agree", "blocks", "error"),
+        *("holm_log10_p", "adjusted_log10_p"),
+    ]
     assert list(frame["statistic"]) == list(USUAL)
     assert list(frame["blocks"]) == [3, 3, 3, 1, 3]
     assert frame["log10_p"].dtype == frame["floor"].dtype == np.float64
@@ -127,7 +130,7 @@ def test_verdict_of_related_models(related):
     verdict = related.verdict()
     assert verdict.startswith("Independent training is rejected by phi_u, phi_h")
     assert "phi_jsd" not in verdict
-    assert "(Holm over 4 tests, level 0.01)" in verdict
+    assert "(Holm over 4 tests, family-wise error at most 0.01)" in verdict
     assert "with a probability of about 10^-61" in verdict
     assert "the weights of the two are not independent" in verdict
     assert "a common ancestor, a common initial draw, or hidden units of one put into the order" in verdict
@@ -138,7 +141,7 @@ def test_verdict_of_related_models(related):
 def test_verdict_of_unrelated_models(unrelated):
     verdict = unrelated.verdict()
     assert verdict.startswith("Independent training is not rejected")
-    assert "by phi_u, phi_h, phi_l2, phi_match (Holm over 4 tests, level 0.01)" in verdict
+    assert "by phi_u, phi_h, phi_l2, phi_match (Holm over 4 tests, family-wise error at most 0.01)" in verdict
     assert "That is no proof" in verdict
     assert "Not run" not in verdict
     assert "Flipped signs or split units hide it from phi_match" in verdict
@@ -278,7 +281,8 @@ def test_json_says_how_it_was_computed(content, text):
 
 def test_json_of_what_could_not_run():
     found = planted(phi_u=-1.0, phi_match="no gate").to_json()["statistics"]["phi_match"]
-    assert found == {"log10_p": None, "value": None, "floor": None, "blocks": [], "error": "no gate"}
+    numbers = dict.fromkeys(("value", "log10_p", "floor", "paper_log10_p", "agree"))
+    assert found == {**numbers, "blocks": [], "error": "no gate"}
 
 
 # Many pairs ----------------------------------------------------------------------------------------------------------
@@ -287,8 +291,8 @@ def test_json_of_what_could_not_run():
 def test_frame_of_a_study(study):
     frame = study.to_frame()
     assert list(frame.columns) == [
-        *("a", "b", "statistic", "value", "log10_p", "floor", "detail", "dependent", "siblings", "error"),
-        *("holm_log10_p", "rejected"),
+        *("a", "b", "statistic", "value", "log10_p", "floor", "paper_log10_p", "agree"),
+        *("detail", "dependent", "siblings", "error", "holm_log10_p", "adjusted_log10_p", "rejected"),
     ]
     assert len(frame) == 3 * 10
     failed = frame["error"].notna()
@@ -299,17 +303,17 @@ def test_frame_of_a_study(study):
     assert frame.loc[failed, ["value", "log10_p", "floor"]].isna().all(axis=None)
 
 
-def test_holm_is_over_the_pairs_of_each_statistic(study):
+def test_holm_is_over_all_statistics_and_pairs(study):
     frame = study.to_frame()
-    for name in ("phi_u", "phi_h"):
-        rows = frame[(frame["statistic"] == name) & frame["error"].isna()]
-        p = 10.0 ** rows["log10_p"].to_numpy()
-        order = np.argsort(p)
-        stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)
-        expected = np.empty_like(p)
-        expected[order] = stepped
-        np.testing.assert_allclose(rows["holm_log10_p"], np.log10(expected), rtol=1e-9, atol=1e-12)
-        assert list(rows["rejected"]) == list(expected <= 0.01)
+    rows = frame[frame["log10_p"].notna()]
+    assert len(rows) == 2 * 6  # phi_jsd has no p-value, and four pairs did not open
+    p = 10.0 ** rows["log10_p"].to_numpy()
+    order = np.argsort(p)
+    expected = np.empty_like(p)
+    expected[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)  # Holm 1979, by hand
+    np.testing.assert_allclose(rows["holm_log10_p"], np.log10(expected), rtol=1e-9, atol=1e-12)
+    assert list(rows["rejected"]) == list(expected <= 0.01)
+    pd.testing.assert_series_equal(rows["holm_log10_p"], rows["adjusted_log10_p"], check_names=False)
 
 
 def test_only_the_related_pair_is_rejected(study, models):
@@ -366,7 +370,7 @@ def test_truth_and_families_come_from_the_lineage():
 
 def test_text_of_a_study(study, models):
     text = str(study)
-    assert text.startswith("5 models, Holm over the pairs of each statistic, level 0.01")
+    assert text.startswith("5 models, judged by Holm over 12 tests, family-wise error at most 0.01")
     assert f"not run: phi_u {models['base']} /no/such/model: /no/such/model does not exist" in text
     assert "no p-value" in text
 

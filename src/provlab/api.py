@@ -13,6 +13,7 @@ from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError, ProvlabError
 from provlab.report.comparison import Comparison
+from provlab.report.family import check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options, devices_elsewhere
 
@@ -80,6 +81,8 @@ def compare(
     *,
     statistics: Sequence[str] | None = None,
     blocks: Sequence[int] | None = None,
+    primary: str | None = None,
+    fdr: bool = False,
     text: str | None = None,
     store: Store | None = None,
     allow_pickle: bool = False,
@@ -96,6 +99,11 @@ def compare(
         Registered names; all by default. One that does not apply to the pair becomes a row with the reason.
     blocks : sequence of int, optional
         Transformer blocks to read, counted from 0; all by default.
+    primary : str, optional
+        The statistic declared to judge by: only its tests are corrected and stand in the verdict, the others are
+        description. By default all statistics on all pairs are one family.
+    fdr : bool
+        Control the false discovery rate (Benjamini-Yekutieli) in place of the family-wise error (Holm).
     text : str, optional
         Held-out text for phi_jsd and phi_match; by default prose that no zoo model was trained on.
     store : Store, optional
@@ -113,6 +121,7 @@ def compare(
         If a model cannot be opened or read, or no statistic applies; the message names the way out.
     """
     names = registry.checked_names(statistics)
+    check_primary(primary, names)
     options = Options(**settings)  # type: ignore[arg-type]
     a, b = str(a), str(b)
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True)
@@ -121,7 +130,7 @@ def compare(
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     models = tuple(describe(source, model) for source, model in bench.models.items())
-    return Comparison(models, tuple(records), options, Lineage.of([a, b]).dependent(a, b))
+    return Comparison(models, tuple(records), options, Lineage.of([a, b]).dependent(a, b), primary, fdr)
 
 
 def study(
@@ -130,6 +139,8 @@ def study(
     statistics: Sequence[str] | None = None,
     blocks: Sequence[int] | None = None,
     pairs: Sequence[tuple[str, str]] | None = None,
+    primary: str | None = None,
+    fdr: bool = False,
     text: str | None = None,
     store: Store | None = None,
     allow_pickle: bool = False,
@@ -156,6 +167,7 @@ def study(
 
     with devices_elsewhere() if executor is not None else nullcontext():
         names = registry.checked_names(statistics)
+        check_primary(primary, names)
         options = Options(**settings)  # type: ignore[arg-type]
         models = expand(models)
         for pair in pairs or ():
@@ -177,4 +189,5 @@ def study(
             executor=executor,
         )
         described = tuple(describe(source, model) for source, model in bench.models.items())
-        return StudyReport(tuple(models), tuple(names), described, tuple(records), options, Lineage.of(models))
+        lineage = Lineage.of(models)
+        return StudyReport(tuple(models), tuple(names), described, tuple(records), options, lineage, primary, fdr)

@@ -52,6 +52,25 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
 
 
+def add_family(parser: argparse.ArgumentParser) -> None:
+    """Add which tests are judged together, and by which error."""
+    parser.add_argument(
+        "--primary",
+        metavar="NAME",
+        help="judge by this statistic alone, the others are description (default: all tests are one family)",
+    )
+    parser.add_argument(
+        "--fdr",
+        action="store_true",
+        help="control the false discovery rate (Benjamini-Yekutieli) instead of the chance of any false rejection",
+    )
+
+
+def family(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_family` added as keyword arguments of `provlab.compare` and `provlab.study`."""
+    return {"primary": arguments.primary, "fdr": arguments.fdr}
+
+
 def statistics(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return what `add_statistics` added as keyword arguments of `provlab.compare` and `provlab.study`.
 

@@ -11,6 +11,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
     parser.add_argument("b", help="the other model")
     common.add_statistics(parser)
+    common.add_family(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_compare)
 
@@ -19,7 +20,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     from provlab.api import compare
 
     common.check_json(arguments.json)
-    comparison = compare(arguments.a, arguments.b, progress=sys.stderr.isatty(), **common.statistics(arguments))
+    settings = common.statistics(arguments) | common.family(arguments)
+    comparison = compare(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
     if arguments.json:
         common.write_json(arguments.json, comparison.to_json())
     if arguments.json != "-":

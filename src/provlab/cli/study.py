@@ -15,6 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "models", nargs="+", help="as for compare; zoo:* stands for the Llama tree of the embedded models"
     )
     common.add_statistics(parser)
+    common.add_family(parser)
     parser.add_argument(
         "--pairs", action="append", metavar="A,B", help="compare only this pair; may be repeated (default: all pairs)"
     )
@@ -66,6 +67,7 @@ def _study(arguments: argparse.Namespace) -> int:
             workers=arguments.workers,
             executor=executor,
             **common.statistics(arguments),
+            **common.family(arguments),
         )
     if arguments.json:
         common.write_json(arguments.json, report.to_json())

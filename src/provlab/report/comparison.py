@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from provlab import statistics as registry
 from provlab.engine.ledger import PairRecord
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
-from provlab.report.views import LEVEL
+from provlab.report.family import LEVEL, Family
 from provlab.statistics.base import Options
 
 if TYPE_CHECKING:
@@ -37,27 +38,38 @@ class Comparison:
         As run.
     dependent : bool or None
         The truth where it is known (zoo models, the paper's tree).
+    primary, fdr
+        See `provlab.report.family.Family`.
     """
 
     models: tuple[dict[str, Any], ...]
     records: tuple[PairRecord, ...]
     options: Options
     dependent: bool | None
+    primary: str | None = None
+    fdr: bool = False
+
+    @cached_property
+    def family(self) -> Family:
+        """The tests that are corrected together."""
+        return Family.of(self.records, self.primary, fdr=self.fdr)
 
     def _rows(self) -> list[dict[str, Any]]:
         """One row per statistic, NaN where there is no number."""
         rows: list[dict[str, Any]] = []
         for record in self.records:
-            outcome = record.outcome
-            numbers = (outcome.value, outcome.log10_p, outcome.floor) if outcome else (None, None, None)
-            value, log10_p, floor = (np.nan if number is None else float(number) for number in numbers)
-            rows.append({"statistic": record.statistic, "value": value, "log10_p": log10_p, "floor": floor})
-            rows[-1] |= {"blocks": len(outcome.blocks) if outcome else 0, "error": record.error}
-        adjusted = views.holm_adjusted([row["log10_p"] for row in rows])
-        return [{**row, "holm_log10_p": float(holm)} for row, holm in zip(rows, adjusted, strict=True)]
+            blocks = len(record.outcome.blocks) if record.outcome else 0
+            numbers = views.numbers(record.outcome)
+            rows.append({"statistic": record.statistic, **numbers, "blocks": blocks, "error": record.error})
+        columns = {"holm_log10_p": self.family.holm_log10_p, "adjusted_log10_p": self.family.adjusted_log10_p}
+        return [{**row, **{name: float(column[i]) for name, column in columns.items()}} for i, row in enumerate(rows)]
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row per statistic: value, log10_p, floor, blocks, error, holm_log10_p (over these rows)."""
+        """One row per statistic.
+
+        Columns: statistic, value, log10_p, floor, paper_log10_p, agree (`views.numbers` says what), blocks, error, and
+        over the tests of the family holm_log10_p and adjusted_log10_p (by the correction asked; NaN outside it).
+        """
         import pandas as pd
 
         return views.with_reasons(pd.DataFrame(self._rows()), self.records)
@@ -71,34 +83,36 @@ class Comparison:
         a, b = self.models
         if "digest" in a and a["digest"] == b["digest"]:
             return "The two models are identical: configuration and weight files are the same, byte for byte."
-        rows = self._rows()
-        tested = [row for row in rows if not np.isnan(row["log10_p"])]
+        rows, family = self._rows(), self.family
+        tested = [row for row in rows if not np.isnan(row["adjusted_log10_p"])]
         if not tested:
-            nothing = "No statistic here yields a p-value, so nothing can be said about independence."
-            return " ".join([nothing, *_not_run(rows)])
-        rejecting = {row["statistic"] for row in tested if row["holm_log10_p"] <= np.log10(LEVEL)}
-        silent = {row["statistic"] for row in tested} - rejecting
-        tests = f"Holm over {len(tested)} tests, level {LEVEL}" if len(tested) > 1 else f"one test, level {LEVEL}"
+            who = f"{self.primary}, declared the one to judge by," if self.primary else "No statistic here"
+            none = f"{who} yields {'no' if self.primary else 'a'} p-value, so nothing can be said about independence."
+            return " ".join([none, *_not_run(rows)])
+        rejecting = [row for row, rejected in zip(rows, family.rejected, strict=True) if rejected]
+        by = f"{', '.join(row['statistic'] for row in rejecting or tested)} ({family.words()})"
         if not rejecting:
-            names = ", ".join(row["statistic"] for row in tested)
             return " ".join(
                 [
-                    f"Independent training is not rejected by {names} ({tests}): this is how independent models agree. "
+                    f"Independent training is not rejected by {by}: this is how independent models agree. "
                     "That is no proof of independence.",
+                    *family.remarks(),
                     *_not_run(rows),
                     *_evaded(rows),
                 ]
             )
-        smallest = min(tested, key=lambda row: row["log10_p"])
-        found = ", ".join(row["statistic"] for row in tested if row["statistic"] in rejecting)
+        smallest = min(rejecting, key=lambda row: row["log10_p"])
+        paper = smallest["paper_log10_p"]
+        in_paper = "" if np.isnan(paper) else f" (10^{format_log10_p(paper)} by the paper's two-sided form)"
         return " ".join(
             [
-                f"Independent training is rejected by {found} ({tests}): the weights of the two are not independent. "
+                f"Independent training is rejected by {by}: the weights of the two are not independent. "
                 f"By {smallest['statistic']} independent weights would agree as closely with a probability of about "
-                f"10^{format_log10_p(smallest['log10_p'])}. Possible causes: a common ancestor, a common initial draw, "
-                "or hidden units of one put into the order of the other's. The test does not say which, nor which "
-                "model came first.",
-                *_alignment(rejecting, silent, rows),
+                f"10^{format_log10_p(smallest['log10_p'])}{in_paper}. Possible causes: a common ancestor, a common "
+                "initial draw, or hidden units of one put into the order of the other's. The test does not say which, "
+                "nor which model came first.",
+                *_alignment(rows),
+                *family.remarks(),
                 *_not_run(rows),
             ]
         )
@@ -115,12 +129,13 @@ class Comparison:
         rows = []
         for row in self._rows():
             if row["error"]:
-                rows.append([row["statistic"], "not run", "", "", row["error"]])
+                rows.append([row["statistic"], "not run", *[""] * len(BESIDE), row["error"]])
                 continue
             log10_p = "no p-value" if np.isnan(row["log10_p"]) else format_log10_p(row["log10_p"])
             reads = registry.get(row["statistic"]).reads
-            rows.append([row["statistic"], log10_p, _number(row["floor"]), f"{row['value']:.4g}", reads])
-        lines.append(views.text_table(rows, ["statistic", "log10 p", "floor", "value", "reads"], right=(1, 2, 3)))
+            rows.append([row["statistic"], log10_p, *_beside(row), reads])
+        header = ["statistic", "log10 p", *BESIDE, "reads"]
+        lines.append(views.text_table(rows, header, right=range(1, len(header) - 1)))
         assumed = [
             fill(f"{', '.join(names)}: {text}", WIDTH, initial_indent="  ", subsequent_indent="    ")
             for text, names in _by_text(self.assumptions()).items()
@@ -145,10 +160,9 @@ class Comparison:
         rows = "".join(
             f"<tr><td>{row['statistic']}</td>"
             + (
-                f"<td colspan=3>{escape(row['error'])}</td>"
+                f"<td colspan={1 + len(BESIDE)}>{escape(row['error'])}</td>"
                 if row["error"]
-                else f"<td class='number'>{_number(row['log10_p'])}</td><td class='number'>{_number(row['floor'])}</td>"
-                f"<td class='number'>{row['value']:.4g}</td>"
+                else "".join(f"<td class='number'>{text}</td>" for text in (_number(row["log10_p"]), *_beside(row)))
             )
             + "</tr>"
             for row in self._rows()
@@ -159,7 +173,7 @@ class Comparison:
         picture = self.figure().to_html() if self._has_blocks() else ""
         return (
             f"<div class='comparison'><p><b>{escape(a['source'])}</b> against <b>{escape(b['source'])}</b></p>"
-            "<table><tr><th>statistic</th><th>log10 p</th><th>floor</th><th>value</th></tr>"
+            f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in ('statistic', 'log10 p', *BESIDE))}</tr>"
             f"{rows}</table><p>{escape(self.verdict())}</p>"
             f"<details><summary>Assumptions</summary><ul>{assumed}</ul></details>{picture}</div>"
         )
@@ -179,18 +193,25 @@ class Comparison:
             "versions": provenance.versions(),
             "statistics": {record.statistic: views.record_json(record) for record in self.records},
             "level": LEVEL,
+            "family": self.family.to_json(),
             "verdict": self.verdict(),
             "assumptions": self.assumptions(),
         }
 
 
 #: statistics that read the order of hidden units as training left it, and those that do not depend on it
-ORDERED = {"phi_u", "phi_h", "phi_l2"}
+ORDERED = {"phi_u", "phi_h", "phi_l2", "phi_l2_blocks"}
 UNORDERED = {"phi_match", "phi_match_unsigned", "phi_views", "phi_views_outer"}
 
 
-def _alignment(rejecting: set[str], silent: set[str], rows: list[dict[str, Any]]) -> list[str]:
-    """How to read an order of hidden units that agrees, by whether a statistic that ignores the order agrees too."""
+def _alignment(rows: list[dict[str, Any]]) -> list[str]:
+    """How to read an order of hidden units that agrees, by whether a statistic that ignores the order agrees too.
+
+    A statistic outside the family is read at the level as it stands: that decides on a hint, not on the verdict.
+    """
+    p = {row["statistic"]: np.fmax(row["adjusted_log10_p"], row["log10_p"]) for row in rows}
+    rejecting = {name for name, log10_p in p.items() if log10_p <= np.log10(LEVEL)}
+    silent = {name for name, log10_p in p.items() if log10_p > np.log10(LEVEL)}
     if not rejecting & ORDERED:
         return []
     if rejecting & UNORDERED:
@@ -241,3 +262,13 @@ def _by_text(assumptions: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _number(value: float) -> str:
     return "" if np.isnan(value) else format_log10_p(value)
+
+
+#: what a table shows beside log10 p
+BESIDE = ("paper's", "floor", "value", "agree")
+
+
+def _beside(row: Mapping[str, float]) -> list[str]:
+    """Write the columns of `BESIDE`: the paper's p-value, the floor, the raw value, the share of units that agree."""
+    agree = "" if np.isnan(row["agree"]) else f"{row['agree']:.1%}"
+    return [_number(row["paper_log10_p"]), _number(row["floor"]), f"{row['value']:.4g}", agree]

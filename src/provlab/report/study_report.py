@@ -1,6 +1,8 @@
 """What the statistics say of all pairs of many models: text, a table and a picture in a notebook, a frame."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from provlab.engine.lineage import Lineage, short_names
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.report import views
-from provlab.report.views import LEVEL
+from provlab.report.family import LEVEL, Family
 from provlab.statistics.base import Options
 
 
@@ -35,6 +37,8 @@ class StudyReport:
         As run.
     lineage : Lineage
         What is known of their origin.
+    primary, fdr
+        See `provlab.report.family.Family`.
     """
 
     sources: tuple[str, ...]
@@ -43,21 +47,27 @@ class StudyReport:
     records: tuple[PairRecord, ...]
     options: Options
     lineage: Lineage
+    primary: str | None = None
+    fdr: bool = False
+
+    @cached_property
+    def family(self) -> Family:
+        """The tests that are corrected together."""
+        return Family.of(self.records, self.primary, fdr=self.fdr)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per statistic and pair, with the truth and the Holm-adjusted verdict over the family of pairs.
+        """One row per statistic and pair, with the truth and the verdict over the family of tests.
 
-        Columns: a, b, statistic, value, log10_p, floor, detail, dependent (True, False, or None for unknown),
-        siblings, error, holm_log10_p, rejected (at level 0.01).
+        Columns: a, b, statistic, value, log10_p, floor, paper_log10_p, agree (`views.numbers` says what), detail,
+        dependent (True, False, or None for unknown), siblings, error; over the tests of the family holm_log10_p and
+        adjusted_log10_p (by the correction asked; NaN outside it), and rejected (the latter at level 0.01).
         """
         rows = [
             {
                 "a": record.a,
                 "b": record.b,
                 "statistic": record.statistic,
-                "value": record.outcome.value if record.outcome else np.nan,
-                "log10_p": record.outcome.log10_p if record.outcome else np.nan,
-                "floor": record.outcome.floor if record.outcome else np.nan,
+                **views.numbers(record.outcome),
                 "detail": record.outcome.detail if record.outcome else {},
                 "dependent": self.lineage.dependent(record.a, record.b),
                 "siblings": self.lineage.siblings(record.a, record.b),
@@ -65,12 +75,13 @@ class StudyReport:
             }
             for record in self.records
         ]
-        frame = pd.DataFrame(rows).astype({"log10_p": float, "floor": float})
+        frame = pd.DataFrame(rows)
         frame = views.with_reasons(frame, self.records)
         # of three values: True, False, None
         frame["dependent"] = pd.Series([row["dependent"] for row in rows], dtype=object)
-        frame["holm_log10_p"] = frame.groupby("statistic", sort=False)["log10_p"].transform(views.holm_adjusted)
-        frame["rejected"] = frame["holm_log10_p"] <= np.log10(LEVEL)
+        frame["holm_log10_p"] = self.family.holm_log10_p
+        frame["adjusted_log10_p"] = self.family.adjusted_log10_p
+        frame["rejected"] = self.family.rejected
         return frame
 
     def blocks_frame(self) -> pd.DataFrame:
@@ -124,10 +135,11 @@ class StudyReport:
         return {labels[source]: labels.get(root, root) for source, root in self.lineage.families().items()}
 
     def summary(self) -> pd.DataFrame:
-        """One row per statistic: how many pairs, failed, rejected, and how rejection agrees with the truth."""
+        """One row per statistic: how many pairs, failed, rejected, how that agrees with the truth, how corrected."""
         rows = []
         for statistic, pairs in self.to_frame().groupby("statistic", sort=False):
-            tested = pairs["log10_p"].notna().any()
+            tested = pairs["adjusted_log10_p"].notna().any()
+            none = "description only" if pairs["log10_p"].notna().any() else "no p-value"
             dependent, independent = pairs["dependent"].eq(True), pairs["dependent"].eq(False)
 
             def share(group: pd.Series, rejected: pd.Series = pairs["rejected"], tested: bool = tested) -> str:
@@ -138,16 +150,17 @@ class StudyReport:
                     "statistic": statistic,
                     "pairs": len(pairs),
                     "failed": int(pairs["error"].notna().sum()),
-                    "rejected": str(int(pairs["rejected"].sum())) if tested else "no p-value",
+                    "rejected": str(int(pairs["rejected"].sum())) if tested else none,
                     "dependent rejected": share(dependent),
                     "independent rejected": share(independent),
+                    "corrected by": self.family.words() if tested else "not corrected",
                 }
             )
         return pd.DataFrame(rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for machines; `holm_log10_p` is corrected over the pairs of each statistic."""
-        holm = list(self.to_frame()["holm_log10_p"])
+        """Everything, for machines; `family` says which tests `adjusted_log10_p` is corrected over, and how."""
+        adjusted = {"holm_log10_p": self.family.holm_log10_p, "adjusted_log10_p": self.family.adjusted_log10_p}
         return {
             "schema": "provlab.study/1",
             "sources": list(self.sources),
@@ -156,16 +169,17 @@ class StudyReport:
             "seed": self.options.seed,
             "versions": provenance.versions(),
             "level": LEVEL,
+            "family": self.family.to_json(),
             "records": [
                 {
                     "a": record.a,
                     "b": record.b,
                     "statistic": record.statistic,
                     "dependent": self.lineage.dependent(record.a, record.b),
-                    "holm_log10_p": None if np.isnan(adjusted) else float(adjusted),
+                    **{name: None if np.isnan(values[i]) else float(values[i]) for name, values in adjusted.items()},
                     **views.record_json(record),
                 }
-                for record, adjusted in zip(self.records, holm, strict=True)
+                for i, record in enumerate(self.records)
             ],
         }
 
@@ -173,9 +187,10 @@ class StudyReport:
         """Render the summary and the reasons of failures."""
         summary = self.summary()
         lines = [
-            f"{len(self.sources)} models, Holm over the pairs of each statistic, level {LEVEL}",
+            f"{len(self.sources)} models, judged by {self.family.words()}",
             "",
             views.text_table(summary.astype(str).to_numpy().tolist(), list(summary.columns), right=(1, 2, 3, 4, 5)),
+            *self.family.remarks(),
         ]
         failures = self.to_frame().dropna(subset=["error"])
         lines += [f"not run: {row.statistic} {row.a} {row.b}: {row.error}" for row in failures.itertuples()]
@@ -184,12 +199,15 @@ class StudyReport:
     def figure(self, statistic: str | None = None, *, corrected: bool = True) -> "plots.Figure":
         """Draw a heatmap of one statistic, by default of the first that yields p-values.
 
-        `corrected` calls pairs dependent by Holm over all pairs; without it each p-value is read on its own.
+        `corrected` calls pairs dependent by the correction over the family; without it, and for a statistic outside the
+        family, each p-value is read on its own. The caption says which.
         """
         frame = self.to_frame()
         tested = [name for name in self.statistics if frame.loc[frame["statistic"] == name, "log10_p"].notna().any()]
         name = statistic or (tested or list(self.statistics))[0]
-        floor = frame.loc[frame["statistic"] == name, "floor"].min()
+        rows = frame[frame["statistic"] == name]
+        floor = rows["floor"].min()
+        corrected = corrected and bool(rows["adjusted_log10_p"].notna().any())
         return plots.pair_heatmap(
             self.matrix(name),
             self.families(),
@@ -197,8 +215,10 @@ class StudyReport:
             floor=None if np.isnan(floor) else float(floor),
             truth=self.truth() if self._truth_is_known() else None,
             level=LEVEL,
-            adjusted=self.matrix(name, "holm_log10_p") if corrected else None,
-            caption="" if corrected else "Each p-value read on its own, without correction for their number.",
+            adjusted=self.matrix(name, "adjusted_log10_p") if corrected else None,
+            caption=f"Judged by {self.family.words()}."
+            if corrected
+            else "Each p-value read on its own, without correction.",
         )
 
     def _truth_is_known(self) -> bool:
@@ -208,4 +228,5 @@ class StudyReport:
     def _repr_html_(self) -> str:
         table = self.summary().to_html(index=False, border=0, classes="study")
         tested = self.to_frame()["log10_p"].notna().any()
-        return table + (self.figure().to_html() if tested else "")
+        words = escape(" ".join([f"Judged by {self.family.words()}.", *self.family.remarks()]))
+        return f"{table}<p>{words}</p>" + (self.figure().to_html() if tested else "")

@@ -1,20 +1,17 @@
-"""What the reports of a pair and of a study share: the level of a verdict, frames and plain text tables."""
+"""What the reports of a pair and of a study share: frames, plain text tables, records for machines."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from provlab.engine.ledger import PairRecord
-from provlab.inference import pvalues
-from provlab.statistics.base import Model
+from provlab.statistics.base import Model, Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LONGEST_RULE = 60  # characters
-LEVEL = 0.01  # of every verdict: the chance, under independence, of one false word among the tests read together
 
 
 def describe(source: str, model: Model) -> dict[str, Any]:
@@ -42,13 +39,23 @@ def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Iter
     return "\n".join(lines)
 
 
-def holm_adjusted(log10_p: ArrayLike) -> NDArray[np.float64]:
-    """Holm-adjusted log10 p of the values that are there, NaN elsewhere."""
-    adjusted = np.array(log10_p, dtype=float)
-    there = ~np.isnan(adjusted)
-    if there.any():
-        adjusted[there] = pvalues.holm(adjusted[there])
-    return adjusted
+def numbers(outcome: Outcome | None) -> dict[str, float]:
+    """What one statistic says of one pair, NaN where there is no number.
+
+    Keys: value, log10_p, floor; paper_log10_p, the paper's own form of the p-value; and agree, the share of hidden
+    units over all blocks that are matched to themselves (alike by gate and up, for phi_MATCH): where p-values stand at
+    the floor it still tells pairs apart.
+    """
+    found: dict[str, float | None] = dict.fromkeys(("value", "log10_p", "floor", "paper_log10_p", "agree"))
+    if outcome:
+        found |= {"value": outcome.value, "log10_p": outcome.log10_p, "floor": outcome.floor}
+        found |= {"paper_log10_p": outcome.detail.get("paper_log10_p"), "agree": _agree(outcome)}
+    return {name: np.nan if number is None else float(number) for name, number in found.items()}
+
+
+def _agree(outcome: Outcome) -> float | None:
+    matched = [block.detail for block in outcome.blocks if "agree" in block.detail]
+    return sum(detail["agree"] for detail in matched) / sum(detail["n"] for detail in matched) if matched else None
 
 
 def with_reasons(frame: "pd.DataFrame", records: Sequence[PairRecord]) -> "pd.DataFrame":
@@ -75,12 +82,10 @@ def blocks_frame(records: Iterable[PairRecord]) -> "pd.DataFrame":
 def record_json(record: PairRecord) -> dict[str, Any]:
     """One statistic on one pair, with its blocks or the reason why there are none."""
     if record.outcome is None:
-        return {"log10_p": None, "value": None, "floor": None, "blocks": [], "error": record.error}
+        return {**dict.fromkeys(numbers(None)), "blocks": [], "error": record.error}
     outcome = record.outcome
     return {
-        "log10_p": outcome.log10_p,
-        "value": outcome.value,
-        "floor": outcome.floor,
+        **{name: None if np.isnan(number) else number for name, number in numbers(outcome).items()},
         **({"detail": outcome.detail} if outcome.detail else {}),
         "blocks": [
             {"block": block.block, "log10_p": block.log10_p, "value": block.value, "detail": block.detail}

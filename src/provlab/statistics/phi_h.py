@@ -44,7 +44,7 @@ class PhiH(Statistic):
     """phi_H over all blocks, aggregated by Fisher's method (Sections 3.2 and 4.1)."""
 
     name = "phi_h"
-    reads = "hidden activations of the MLPs on uniformly random tokens"
+    reads = "hidden activations on random tokens"
     assumptions = PERMUTATION_ASSUMPTIONS
     version = 3  # 1 let the order of the rows break ties; 2 broke them alike in every block
     recorded = HiddenActivations

@@ -78,7 +78,7 @@ class PhiJSD(Statistic):
     """Mean Jensen-Shannon divergence of next-token distributions over held-out text, in nats; no p-value."""
 
     name = "phi_jsd"
-    reads = "next-token distributions on held-out text"
+    reads = "next-token distributions on text"
     recorded = NextTokens
 
     def parameters(self, options: Options) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class PhiMatch(Statistic):
     """phi_MATCH over blocks of equal index, aggregated by Fisher's method (Section 3.3.1)."""
 
     name = "phi_match"
-    reads = "gate and up activations of the MLPs on held-out text"
+    reads = "gate and up activations on text"
     version = 3  # 1 let the order of the rows break ties; 2 broke them alike in every block
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
     recorded = GateAndUp

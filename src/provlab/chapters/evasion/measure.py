@@ -140,7 +140,11 @@ def pair_findings(frame: pd.DataFrame, statistics: Sequence[str]) -> str:
                 counts.append(f"{int((group['holm_log10_p'] <= _LEVEL).sum())} of {len(group)} {word} pairs")
         if counts:
             said.append(f"{style.word(statistic)} calls {' and '.join(counts)} related")
-    return f"At level 0.01 with Holm's correction, **{'; '.join(said)}**." if said else ""
+    return (
+        f"With Holm's correction over all tests of the study, family-wise error at most 0.01, **{'; '.join(said)}**."
+        if said
+        else ""
+    )
 
 
 def surviving(

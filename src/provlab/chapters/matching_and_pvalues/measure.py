@@ -290,13 +290,16 @@ def uniform_by_symmetry(
 
 
 def before_and_after_holm(study: StudyReport) -> pd.DataFrame:
-    """Small p-values of independent pairs and large ones of dependent pairs, before and after Holm's correction."""
+    """Small p-values of independent pairs and large ones of dependent pairs, before and after Holm's correction.
+
+    Of all tests of the study together, whichever the statistic.
+    """
     pairs = study.to_frame()
     rows = {}
     for name, group in pairs[pairs["error"].isna()].groupby("statistic", sort=False):
         independent, dependent = (group[group["dependent"].eq(truth)] for truth in (False, True))
         rows[name] = {
-            "tests": len(group),
+            "pairs": len(group),
             "independent with p ≤ 0.05": int((independent["log10_p"] <= np.log10(0.05)).sum()),
             "of them after Holm": int((independent["holm_log10_p"] <= np.log10(0.05)).sum()),
             "dependent, largest log10 p": format_log10_p(dependent["log10_p"].max()),

@@ -1,0 +1,146 @@
+"""Which tests are read together, and which error their correction keeps at the level of the verdict.
+
+One rule for a pair and for a study. By default all tests that yield a p-value, every statistic on every pair asked, are
+one family. Who declares one primary statistic beforehand makes its tests the family: the others are description, not
+corrected and not in the verdict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.engine.ledger import PairRecord
+from provlab.errors import ParameterError
+from provlab.inference import pvalues
+from provlab.report.views import numbers
+
+LEVEL = 0.01  # of every verdict: what the error that `Family.words` names is kept below
+
+Values = NDArray[np.float64]
+
+
+def check_primary(primary: str | None, statistics: Sequence[str]) -> None:
+    """Refuse a primary statistic that will not run.
+
+    Raises
+    ------
+    ParameterError
+        If it is not among the statistics asked.
+    """
+    if primary is not None and primary not in statistics:
+        raise ParameterError(
+            f"the primary statistic {primary} is not among those asked, {', '.join(statistics)}; name it there too"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """The tests of one report, one entry a statistic and pair.
+
+    Attributes
+    ----------
+    statistics : tuple of str
+        Of each test.
+    log10_p, floor : array
+        ``(tests,)`` float64: its p, and the smallest that it could have been; NaN where there is none.
+    primary : str or None
+        Statistic declared beforehand; None for one joint family of all.
+    fdr : bool
+        Control the false discovery rate (Benjamini and Yekutieli 2001, any dependence) in place of the family-wise
+        error rate (Holm 1979).
+    """
+
+    statistics: tuple[str, ...]
+    log10_p: Values
+    floor: Values
+    primary: str | None = None
+    fdr: bool = False
+
+    @classmethod
+    def of(cls, records: Sequence[PairRecord], primary: str | None, *, fdr: bool) -> "Family":
+        """Take the tests of these records, in their order."""
+        found = [numbers(record.outcome) for record in records]
+        log10_p, floor = (np.array([one[name] for one in found], dtype=float) for name in ("log10_p", "floor"))
+        return cls(tuple(record.statistic for record in records), log10_p, floor, primary, fdr)
+
+    @cached_property
+    def members(self) -> NDArray[np.bool_]:
+        """Which tests are corrected together: ``(tests,)``."""
+        declared = [self.primary in (None, name) for name in self.statistics]
+        return np.array(declared, dtype=bool) & ~np.isnan(self.log10_p)
+
+    @property
+    def size(self) -> int:
+        """How many these are."""
+        return int(self.members.sum())
+
+    @property
+    def holm_log10_p(self) -> Values:
+        """Adjusted by Holm whatever the verdict goes by; NaN outside the family."""
+        return self._adjusted(self.log10_p, fdr=False)
+
+    @cached_property
+    def adjusted_log10_p(self) -> Values:
+        """What the verdict goes by; NaN outside the family."""
+        return self._adjusted(self.log10_p, fdr=self.fdr)
+
+    @property
+    def rejected(self) -> NDArray[np.bool_]:
+        """Where independence is rejected: ``(tests,)``."""
+        return np.asarray(self.adjusted_log10_p <= np.log10(LEVEL))
+
+    def powerless(self) -> dict[str, float]:
+        """Statistics none of whose tests rejects and none could have: the smallest log10 p that each could reach.
+
+        One test at its floor, all others as they came out, and the correction does not let it through.
+        """
+        found = {}
+        for name in dict.fromkeys(self.statistics):
+            own = np.flatnonzero([one == name for one in self.statistics] & self.members & ~np.isnan(self.floor))
+            if not own.size or self.rejected[own].any():
+                continue
+            lowest = own[np.argmin(self.floor[own])]
+            at_best = self.log10_p.copy()
+            at_best[lowest] = self.floor[lowest]
+            if self._adjusted(at_best, fdr=self.fdr)[lowest] > np.log10(LEVEL):
+                found[name] = float(self.floor[lowest])
+        return found
+
+    def words(self) -> str:
+        """Say over how many tests which error is kept at which level, and how."""
+        if self.size == 1:
+            return f"one test, level {LEVEL}"
+        method, error = ("Benjamini-Yekutieli", "false discovery rate") if self.fdr else ("Holm", "family-wise error")
+        of = f" of {self.primary}" if self.primary else ""
+        return f"{method} over {self.size} tests{of}, {error} at most {LEVEL}"
+
+    def remarks(self) -> list[str]:
+        """Sentences on what cannot reject here, and on what is description only."""
+        said = [
+            f"{name} cannot reject here: its smallest p is {10**floor:.2g} over {self.size} tests."
+            for name, floor in self.powerless().items()
+        ]
+        shown = dict.fromkeys(name for name, log10_p in zip(self.statistics, self.log10_p, strict=True) if log10_p <= 0)
+        if self.primary and (others := [name for name in shown if name != self.primary]):
+            said.append(f"{self.primary} was declared the one to judge by; {', '.join(others)}: description only.")
+        return said
+
+    def to_json(self) -> dict[str, object]:
+        """Return the same for machines."""
+        return {
+            "primary": self.primary,
+            "tests": self.size,
+            "error": "false discovery rate" if self.fdr else "family-wise error rate",
+            "correction": "benjamini_yekutieli" if self.fdr else "holm",
+            "level": LEVEL,
+            "cannot_reject": list(self.powerless()),
+        }
+
+    def _adjusted(self, log10_p: Values, *, fdr: bool) -> Values:
+        adjusted = np.full(len(self.statistics), np.nan)
+        correct = pvalues.benjamini_yekutieli if fdr else pvalues.holm
+        adjusted[self.members] = correct(log10_p[self.members])
+        return adjusted

@@ -1,0 +1,140 @@
+"""One family of tests, the same in `compare` and `study`: what is corrected together, and what is said of it."""
+
+import numpy as np
+import pytest
+
+import provlab
+from provlab.engine.ledger import PairRecord
+from provlab.engine.lineage import Lineage
+from provlab.errors import ParameterError
+from provlab.report.comparison import Comparison
+from provlab.report.family import Family
+from provlab.report.study_report import StudyReport
+from provlab.statistics.base import BlockResult, Options, Outcome
+
+NAN = float("nan")
+
+
+def records(tests, pair=("/a", "/b")):
+    """Statistic -> p, with a floor of 0.01 for phi_l2 and one far below for the others."""
+    return [
+        PairRecord(*pair, name, Outcome(0.5, float(np.log10(p)), (), -2.0 if name == "phi_l2" else -300.0))
+        for name, p in tests.items()
+    ]
+
+
+def comparison(tests, **family):
+    return Comparison(({"source": "/a"}, {"source": "/b"}), tuple(records(tests)), Options(), None, **family)
+
+
+def study(pairs, **family):
+    found = [one for i, tests in enumerate(pairs) for one in records(tests, ("/a", f"/{i}"))]
+    sources = ("/a", *(f"/{i}" for i in range(len(pairs))))
+    return StudyReport(sources, tuple(pairs[0]), (), tuple(found), Options(), Lineage.of(sources), **family)
+
+
+def test_benjamini_yekutieli_by_hand():
+    family = Family(("phi_u",) * 3, np.log10([0.001, 0.02, 0.9]), np.full(3, -9.0), fdr=True)
+    # Benjamini and Yekutieli 2001: p (m / k) (1 + 1/2 + 1/3), stepped up
+    np.testing.assert_allclose(10**family.adjusted_log10_p, [0.001 * 3 * 11 / 6, 0.02 * 1.5 * 11 / 6, 1.0])
+    np.testing.assert_allclose(10**family.holm_log10_p, [0.003, 0.04, 0.9])  # shown beside it
+    assert family.rejected.tolist() == [True, False, False]
+    assert family.words() == "Benjamini-Yekutieli over 3 tests, false discovery rate at most 0.01"
+
+
+def test_tests_without_a_p_value_are_not_counted():
+    family = Family(("phi_u", "phi_jsd", "phi_h"), np.array([-3.0, NAN, NAN]), np.array([-9.0, NAN, NAN]))
+    assert family.size == 1
+    assert family.words() == "one test, level 0.01"
+    assert np.isnan(family.adjusted_log10_p[1:]).all()
+
+
+def test_the_declared_statistic_is_the_family():
+    """0.004 is rejected on its own and not beside two others; what is not declared is neither corrected nor judged."""
+    tests = {"phi_u": 0.5, "phi_h": 0.004, "phi_match": 1e-9}
+    joint, declared = comparison(tests), comparison(tests, primary="phi_h")
+    assert joint.to_frame()["adjusted_log10_p"].notna().all()
+    assert declared.to_frame()["adjusted_log10_p"].notna().tolist() == [False, True, False]
+    assert declared.verdict().startswith("Independent training is rejected by phi_h (one test, level 0.01)")
+    assert "phi_h was declared the one to judge by; phi_u, phi_match: description only." in declared.verdict()
+    assert comparison(tests, primary="phi_u").verdict().startswith("Independent training is not rejected by phi_u (one")
+    assert declared.to_json()["family"]["primary"] == "phi_h"
+
+
+def test_compare_and_study_have_one_rule():
+    """Two pairs, two statistics: four tests. By statistic alone 0.004 would be rejected: 2 x 0.004 < 0.01."""
+    found = study([{"phi_u": 0.004, "phi_h": 0.5}, {"phi_u": 0.6, "phi_h": 0.7}])
+    assert found.family.words() == "Holm over 4 tests, family-wise error at most 0.01"
+    assert not found.to_frame()["rejected"].any()
+    declared = study([{"phi_u": 0.004, "phi_h": 0.5}, {"phi_u": 0.6, "phi_h": 0.7}], primary="phi_u")
+    assert declared.family.words() == "Holm over 2 tests of phi_u, family-wise error at most 0.01"
+    assert declared.to_frame()["rejected"].tolist() == [True, False, False, False]
+    table = declared.summary().set_index("statistic")
+    assert table.loc["phi_u", "rejected"] == "1"
+    assert table.loc["phi_u", "corrected by"] == declared.family.words()
+    assert table.loc["phi_h", "rejected"] == "description only"
+    assert declared.family.words() in str(declared)
+    assert declared.family.words() in declared._repr_html_()
+    assert declared.family.words() in declared.figure("phi_u").caption
+    assert "on its own" in declared.figure("phi_h").caption
+
+
+def test_the_false_discovery_rate_is_said_everywhere():
+    found = study([{"phi_u": 1e-9}, {"phi_u": 0.3}], fdr=True)
+    for text in (str(found), found._repr_html_(), found.figure().caption, found.summary()["corrected by"][0]):
+        assert "false discovery rate at most 0.01" in text
+    assert found.to_json()["family"] == {
+        "primary": None,
+        "tests": 2,
+        "error": "false discovery rate",
+        "correction": "benjamini_yekutieli",
+        "level": 0.01,
+        "cannot_reject": [],
+    }
+    assert "false discovery rate at most 0.01)" in comparison({"phi_u": 0.3, "phi_h": 0.2}, fdr=True).verdict()
+
+
+def test_what_cannot_reject_is_said():
+    """phi_l2 with T = 99 has 0.01 at best: enough after all others are rejected, never over two pairs."""
+    assert "cannot reject" not in comparison({"phi_u": 1e-9, "phi_l2": 0.01}).verdict()
+    assert "rejected by phi_u, phi_l2" in comparison({"phi_u": 1e-9, "phi_l2": 0.01}).verdict()
+    words = "phi_l2 cannot reject here: its smallest p is 0.01 over 2 tests."
+    assert words in comparison({"phi_u": 0.3, "phi_l2": 0.01}).verdict()
+    two = study([{"phi_l2": 0.01}, {"phi_l2": 0.01}])
+    assert words in str(two)
+    assert words in two._repr_html_()
+    assert two.to_json()["family"]["cannot_reject"] == ["phi_l2"]
+    assert words in str(study([{"phi_l2": 0.01}, {"phi_l2": 0.5}], fdr=True))
+
+
+def test_a_primary_statistic_must_be_asked_for():
+    with pytest.raises(ParameterError, match=r"primary statistic phi_h is not among those asked, phi_u; name it"):
+        provlab.compare("/a", "/b", statistics=["phi_u"], primary="phi_h")
+    with pytest.raises(ParameterError, match="primary statistic phi_h is not among"):
+        provlab.study(["/a", "/b"], statistics=["phi_u"], primary="phi_h")
+
+
+def test_a_primary_statistic_that_did_not_run_decides_nothing():
+    failed = PairRecord("/a", "/b", "phi_match", None, "no gate")
+    found = Comparison(
+        ({"source": "/a"}, {"source": "/b"}), (*records({"phi_u": 1e-9}), failed), Options(), None, "phi_match"
+    )
+    assert found.verdict().startswith("phi_match, declared the one to judge by, yields no p-value, so nothing can be")
+    assert "Not run: phi_match (no gate)." in found.verdict()
+
+
+def test_the_share_of_units_that_agree_stands_beside_the_p_value():
+    """Over all blocks: (30 + 40) / (40 + 60)."""
+    counts = [(30, 40), (40, 60)]
+    blocks = tuple(BlockResult(i, 1.0, -9.0, {"agree": k, "n": n, "floor": -50.0}) for i, (k, n) in enumerate(counts))
+    outcome = Outcome(1.0, -9.0, blocks, -99.0, {"paper_log10_p": -9.5})
+    record = PairRecord("/a", "/b", "phi_u", outcome)
+    one = Comparison(({"source": "/a"}, {"source": "/b"}), (record,), Options(), None)
+    many = StudyReport(("/a", "/b"), ("phi_u",), (), (record,), Options(), Lineage.of(("/a", "/b")))
+    for frame in (one.to_frame(), many.to_frame()):
+        assert frame["agree"].tolist() == [0.7]
+        assert frame["paper_log10_p"].tolist() == [-9.5]
+    assert one.to_json()["statistics"]["phi_u"]["agree"] == many.to_json()["records"][0]["agree"] == 0.7
+    assert "70.0%" in str(one)
+    assert "70.0%" in one._repr_html_()
+    assert "about 10^-9.0 (10^-9.5 by the paper's two-sided form)" in one.verdict()
