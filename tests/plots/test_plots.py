@@ -20,7 +20,7 @@ from provlab.chapters.llama_tree import figures
 from provlab.chapters.shared import curves, nulls
 from provlab.errors import InputError
 from provlab.plots import style
-from provlab.publishing.scoreboard import scoreboard, scoreboard_table
+from provlab.publishing.scoreboard import made_by, scoreboard, scoreboard_table
 
 NAMES = ["oak", "oak-chat", "elm", "elm-chat", "fir"]
 FAMILIES = {"oak": "oak", "oak-chat": "oak", "elm": "elm", "elm-chat": "elm", "fir": "fir"}
@@ -294,13 +294,31 @@ CLAIMS = [
 ]
 
 
+EXPERIMENTS = [
+    {"machine": "one CPU, 2 cores", "commit": "0123456789abcdef+changes", "finished": "2026-05-02T10:00:00+00:00"},
+    {"commit": None, "finished": "2026-05-01T10:00:00+00:00"},
+]
+
+
+def test_a_picture_says_where_its_records_come_from():
+    label = made_by(EXPERIMENTS)
+    assert label == (
+        "a machine that was not recorded; one CPU, 2 cores · commit 012345678+changes, unknown · "
+        "2026-05-01 to 2026-05-02"
+    )
+    assert made_by(EXPERIMENTS[1:]).endswith("commit unknown · 2026-05-01")
+    figure = scoreboard(CLAIMS, label)
+    assert label in " ".join(text.get_text() for text in figure.figure.axes[0].texts)
+    assert label in figure.caption
+
+
 def test_scoreboard_counts_and_says_each_status():
-    figure = scoreboard(CLAIMS)
+    figure = scoreboard(CLAIMS, made_by(EXPERIMENTS))
     assert "Of 5 claims: 1 hold, 1 hold post hoc, 1 within their spread, 1 fail, 1 not run." in figure.caption
     shown = [t.get_text() for t in figure.figure.axes[0].texts]
     assert {"✓ holds", "(✓) holds post hoc", "≈ within its spread", "✗ fails", "– not run"} <= set(shown)
     with pytest.raises(InputError, match="none of holds, holds_post_hoc, within_its_spread, fails"):
-        scoreboard([{**CLAIMS[0], "status": "maybe"}])
+        scoreboard([{**CLAIMS[0], "status": "maybe"}], "")
 
 
 def test_scoreboard_table_is_safe_html_with_labels():
@@ -325,7 +343,7 @@ def test_scoreboard_table_is_safe_html_with_labels():
 def test_every_figure_has_words(log10_p, truth):
     drawn = [
         plots.pair_heatmap(log10_p, FAMILIES, statistic="phi_u", truth=truth),
-        scoreboard(CLAIMS),
+        scoreboard(CLAIMS, "somewhere"),
         nulls.null_quantiles({"phi_u": [-0.5, -0.1]}),
     ]
     assert all(len(figure.alt) > 30 and "$" not in figure.alt + figure.caption for figure in drawn)

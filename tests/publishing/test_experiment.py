@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import provlab
-from provlab import provenance
+from provlab import machine, provenance
 from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError
 from provlab.publishing import experiment
@@ -124,6 +124,8 @@ def test_finish_writes_the_experiment(finished, results, models):
     assert kept["measurements"] == {"share": {"n": 1}}
     assert kept["versions"]["torch"] == metadata.version("torch")
     assert kept["commit"] == provenance.commit()
+    assert kept["machine"] == machine.described()
+    assert f"{machine.cores()} core" in kept["machine"]
     assert kept["seconds"] >= 0
     assert [model["source"] for model in kept["models"]] == [models[n] for n in ("base", "tuned", "other")]
     assert all(model["files"]["model.safetensors"]["sha256"] for model in kept["models"])
@@ -153,7 +155,8 @@ def test_the_footer_shows_where_it_comes_from(finished, models):
 
 def test_the_footer_escapes_what_it_did_not_write():
     content = {
-        "profile": "<i>", "seed": 0, "seconds": 1.0, "finished": "now", "commit": None, "versions": {}, "models": [],
+        "profile": "<i>", "seed": 0, "seconds": 1.0, "finished": "now", "commit": None, "machine": "<m>",
+        "versions": {}, "models": [],
         "parameters": {"models": ["<script>"]},
     }  # fmt: skip
     html = Footer(content)._repr_html_()

@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from provlab import api, provenance, schema
+from provlab import api, machine, provenance, schema
 from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError
 from provlab.publishing import claims
@@ -141,6 +141,7 @@ class Run:
             "seed": self.seed,
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(time.time() - self.started, 1),
+            "machine": machine.described(),
             "versions": provenance.versions(),
             "commit": provenance.commit(),
             "models": list(models.values()),
@@ -197,6 +198,7 @@ class Footer:
             ("Parameters", "; ".join(f"{key} = {_short(value)}" for key, value in shown.items()) or "none"),
             ("Duration", f"{experiment['seconds']:,.1f} s"),
             ("Finished", experiment["finished"]),
+            ("Machine", experiment["machine"]),
             ("Commit", experiment["commit"] or "not in a checkout"),
             ("Versions", ", ".join(f"{name} {version}" for name, version in experiment["versions"].items())),
         ]

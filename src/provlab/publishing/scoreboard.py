@@ -1,7 +1,7 @@
 """The claims as a table for the book, and as a picture for pages that cannot style one."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -20,17 +20,36 @@ SIGNS = {
     NOT_RUN: ("–", style.MUTED),
 }
 LINE = 0.155  # inches
-STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 1.72, 82  # inches, inches, characters
+STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 1.8, 80  # inches, inches, characters
+WIDTH_OF_LABEL = 112  # characters
+
+
+def made_by(experiments: Iterable[Mapping[str, Any]]) -> str:
+    """Say on which machine, from which commit and when the records of some experiments were made."""
+    rows = list(experiments)
+    machines = sorted({str(row.get("machine") or "a machine that was not recorded") for row in rows})
+    commits = sorted({_short(row.get("commit")) for row in rows})
+    days = sorted({str(row["finished"])[:10] for row in rows})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return f"{'; '.join(machines)} · commit {', '.join(commits)} · {when}"
+
+
+def _short(commit: str | None) -> str:
+    """A commit as people write it, its mark of changed files kept."""
+    head, plus, changes = (commit or "unknown").partition("+")
+    return head[:9] + plus + changes
 
 
 @styled
-def scoreboard(claims: Sequence[Mapping[str, Any]]) -> Figure:
+def scoreboard(claims: Sequence[Mapping[str, Any]], label: str) -> Figure:
     """Draw one line a claim: sign and word, and the sentence; values and reasons are for the table of the book.
 
     Parameters
     ----------
     claims
         Mappings with the keys id, status (one of `evidence.STATUSES`) and statement.
+    label
+        Where the records come from, as `made_by` says it; written below.
 
     Raises
     ------
@@ -41,7 +60,8 @@ def scoreboard(claims: Sequence[Mapping[str, Any]]) -> Figure:
     rows = []
     for claim in claims:
         rows.append((str(claim["id"]), _known(claim), wrap(_text(claim.get("statement")), WIDTH_OF_STATEMENT)))
-    height = sum(LINE * len(lines) + 0.06 for *_, lines in rows) + 0.04
+    below = wrap(label, WIDTH_OF_LABEL)
+    height = sum(LINE * len(lines) + 0.06 for *_, lines in rows) + LINE * len(below) + 0.08
     figure = style.canvas(height)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0.01, 0.0, 0.98, 1.0))
@@ -57,8 +77,10 @@ def scoreboard(claims: Sequence[Mapping[str, Any]]) -> Figure:
             axes.text(STATEMENT_AT, top + LINE * i, line, va="center", fontsize=style.SMALL)
         y += LINE * len(lines) + 0.06
         axes.axhline(y, color=style.GRID, linewidth=0.7)
+    for i, line in enumerate(below):
+        axes.text(0.02, y + LINE * (i + 0.5) + 0.04, line, color=style.MUTED, va="center", fontsize=style.SMALL)
     told = "; ".join(f"{name} {words(status)}" for name, status, _ in rows)
-    return Figure(figure, f"Of {len(rows)} claims: {counted(claims)}.", f"Scoreboard of claims: {told}.")
+    return Figure(figure, f"Of {len(rows)} claims: {counted(claims)}. {label}.", f"Scoreboard of claims: {told}.")
 
 
 def _known(claim: Mapping[str, Any]) -> str:
