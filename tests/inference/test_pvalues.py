@@ -24,8 +24,10 @@ from provlab.inference.pvalues import (
     log10_floor,
     log10_p_correlation,
     log10_p_spearman,
+    log10_p_t,
     spearman,
 )
+from provlab.inference.tail import exact_law
 
 mpmath.mp.dps = 50
 
@@ -53,10 +55,31 @@ def all_distances(n: int) -> Counter:
 
 
 def exact_p(distance: int, n: int) -> float:
+    """Two-sided: the share of permutations at least as far from the middle."""
     largest = (n**3 - n) // 3
     edge = abs(largest - 2 * distance)
     ways = sum(count for other, count in all_distances(n).items() if abs(largest - 2 * other) >= edge)
     return ways / math.factorial(n)
+
+
+@pytest.mark.parametrize("n", range(1, 10))
+def test_the_law_against_all_permutations(n):
+    below = 0
+    for distance, count in sorted(all_distances(n).items()):
+        below += count
+        assert 10 ** log10_p_spearman(distance, n) == pytest.approx(below / math.factorial(n), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [12, 14])
+def test_the_law_against_the_count(n):
+    law = exact_law(n)
+    expected = np.log10(np.cumsum(law.count) / math.factorial(n))
+    assert_allclose(log10_p_spearman(law.distance, n), expected, rtol=0, atol=0.02)
+
+
+def paper_floor(n: int) -> float:
+    """log10 of 2/n!."""
+    return (math.log(2) - math.lgamma(n + 1)) / math.log(10)
 
 
 @pytest.mark.parametrize("n", [3, 4, 5, 8, 33, 256, 1024, 11008])
@@ -66,8 +89,8 @@ def test_t_tail_against_mpmath(n):
         distance = int(share * largest) // 2 * 2
         if distance == 0 or 2 * distance == largest:
             continue
-        reference = max(t_tail(distance, n), log10_floor(n))
-        assert log10_p_spearman(distance, n) == pytest.approx(reference, abs=1e-9)
+        reference = max(t_tail(distance, n), paper_floor(n))
+        assert log10_p_t(distance, n) == pytest.approx(reference, abs=1e-9)
 
 
 @pytest.mark.parametrize("n", [33, 256, 11008, 40_000])
@@ -76,13 +99,13 @@ def test_t_tail_near_p_of_one(n):
     middle = (n**3 - n) // 6
     D = np.unique([middle // 2 * 2 - 2 * int(step) for step in np.geomspace(1, middle / 1000, 12)])
     reference = [t_tail(int(d), n) if 6 * d != n**3 - n else 0.0 for d in D]
-    assert_allclose(log10_p_spearman(D, n), reference, rtol=0, atol=1e-9)
-    assert_allclose([log10_p_spearman(int(d), n) for d in D], reference, rtol=0, atol=1e-9)
+    assert_allclose(log10_p_t(D, n), reference, rtol=0, atol=1e-9)
+    assert_allclose([log10_p_t(int(d), n) for d in D], reference, rtol=0, atol=1e-9)
 
 
 def test_t_tail_down_to_minus_fifty_thousand():
     n = 11008
-    floor = log10_floor(n)
+    floor = paper_floor(n)
     assert floor == pytest.approx(float(mpmath.log10(2) - mpmath.log10(mpmath.factorial(n))), abs=1e-9)
     wide = 40_000  # wide enough for -50,000 to lie above the floor, -166,713
     reached = []
@@ -90,23 +113,25 @@ def test_t_tail_down_to_minus_fifty_thousand():
         distance = int(share * (wide**3 - wide) / 3) // 2 * 2
         reference = t_tail(distance, wide)
         reached.append(reference)
-        assert log10_p_spearman(distance, wide) == pytest.approx(reference, abs=1e-9)
-    assert log10_floor(wide) < min(reached) < -50_000
+        assert log10_p_t(distance, wide) == pytest.approx(reference, abs=1e-9)
+    assert paper_floor(wide) < min(reached) < -50_000
 
 
+@pytest.mark.parametrize("log10_p", [log10_p_t, log10_p_spearman])
 @pytest.mark.parametrize("n", [1, 2, 3, 14, 256, 11008])
-def test_an_array_of_distances_has_the_p_values_of_each(n):
+def test_an_array_of_distances_has_the_p_values_of_each(n, log10_p):
     """From p = 1 through the bulk and the series to the floor, at both ends; single values are held to mpmath above."""
     largest = (n**3 - n) // 3
     near_0 = np.concatenate([np.geomspace(1e-9, 0.5, 60), 0.5 - np.geomspace(1e-6, 0.4, 20)])
     D = np.unique((np.concatenate([[0.0, 1.0], near_0, 1 - near_0]) * largest).astype(np.int64) // 2 * 2)
-    one_by_one = [log10_p_spearman(int(d), n) for d in D]
-    assert_allclose(log10_p_spearman(D, n), one_by_one, rtol=1e-13, atol=1e-9)
-    table = log10_p_spearman(np.stack([D, D[::-1]]), n)
+    one_by_one = [log10_p(int(d), n) for d in D]
+    assert_allclose(log10_p(D, n), one_by_one, rtol=1e-13, atol=1e-9)
+    table = log10_p(np.stack([D, D[::-1]]), n)
     assert table.shape == (2, len(D))
-    assert_array_equal(table[0], log10_p_spearman(D, n))
+    assert_array_equal(table[0], log10_p(D, n))
     if n > 200:
-        assert min(one_by_one) == log10_floor(n)
+        floor = paper_floor(n) if log10_p is log10_p_t else log10_floor(n)
+        assert min(one_by_one) == pytest.approx(floor, rel=1e-12)
         assert sum(value < -260 for value in one_by_one) > 20  # the series has been there
 
 
@@ -137,11 +162,11 @@ def test_a_correlation_against_scipy_and_beyond_it():
 
 
 @pytest.mark.parametrize("n", range(1, 9))
-def test_what_is_exact_for_small_n(n):
+def test_where_the_t_tail_is_exact(n):
     """The ends, the whole of n = 1 and 2, and rho = 0: equal to enumeration."""
     largest = (n**3 - n) // 3
     for distance in sorted(all_distances(n)):
-        value = 10 ** log10_p_spearman(distance, n)
+        value = 10 ** log10_p_t(distance, n)
         if n <= 2 or distance in (0, largest):
             assert value == pytest.approx(exact_p(distance, n), rel=1e-12)
         if 2 * distance == largest:
@@ -152,7 +177,7 @@ def test_what_is_exact_for_small_n(n):
 def test_how_far_the_t_tail_is_from_enumeration(n, smallest_ratio):
     """The t tail is the smaller one: by at most these factors where the exact p is above 0.02."""
     ratios = [
-        10 ** log10_p_spearman(distance, n) / exact_p(distance, n)
+        10 ** log10_p_t(distance, n) / exact_p(distance, n)
         for distance in all_distances(n)
         if exact_p(distance, n) > 0.02
     ]
@@ -160,22 +185,32 @@ def test_how_far_the_t_tail_is_from_enumeration(n, smallest_ratio):
     assert max(ratios) <= 1.0 + 1e-12
 
 
-@pytest.mark.parametrize("n", [2, 3, 7, 20, 60])
+@pytest.mark.parametrize("n", [2, 3, 7, 11, 20, 60])
 def test_a_better_match_never_has_a_larger_p(n):
     largest = (n**3 - n) // 3
-    two_sided = [log10_p_spearman(d, n) for d in range(0, largest + 1, 2)]
-    middle = len(two_sided) // 2
-    assert all(a <= b + 1e-13 for a, b in itertools.pairwise(two_sided[: middle + 1]))
+    D = np.arange(0, largest + 1, 2)
+    assert (np.diff(log10_p_spearman(D, n)) >= 0.0).all()
+    two_sided = log10_p_t(D, n)
+    assert (np.diff(two_sided[: (len(D) + 1) // 2]) >= -1e-13).all()
     assert_allclose(two_sided, two_sided[::-1], atol=1e-12)
 
 
+def test_disagreement_is_no_evidence():
+    """The reverse order has p = 1 by the law, and the smallest there is by the paper's two sides."""
+    reverse = spearman(np.arange(256)[::-1])
+    assert (reverse.rho, reverse.log10_p) == (-1.0, 0.0)
+    assert reverse.paper_log10_p == pytest.approx(paper_floor(256))
+
+
 def test_no_p_value_goes_below_a_perfect_match():
-    for n in (2, 10, 256, 11008):
+    for n in (2, 10, 256, 11008, 50_000):
         largest = (n**3 - n) // 3
-        log10_factorial = math.lgamma(n + 1) / math.log(10)
-        assert log10_p_spearman(0, n) == pytest.approx(math.log10(2) - log10_factorial, abs=1e-9)
-        assert log10_p_spearman(largest, n) == log10_p_spearman(0, n)
-    assert log10_p_spearman(2, 256) == log10_p_spearman(0, 256)  # the t tail alone would give -742
+        assert log10_p_spearman(0, n) == pytest.approx(log10_floor(n), rel=1e-12)
+        assert log10_p_t(0, n) == pytest.approx(paper_floor(n), rel=1e-12)
+        assert log10_p_t(largest, n) == log10_p_t(0, n)
+    assert log10_p_t(2, 256) == log10_p_t(0, 256)  # the t tail alone would give -742
+    # one exchange of neighbours, of which there are 255, or none
+    assert log10_p_spearman(2, 256) == pytest.approx(log10_floor(256) + math.log10(256), abs=1e-9)
 
 
 def test_spearman_of_vectors():
@@ -186,7 +221,8 @@ def test_spearman_of_vectors():
             found = spearman(x, y)
             reference = stats.spearmanr(x, np.arange(n) if y is None else y)
             assert found.rho == pytest.approx(reference.statistic, abs=1e-12)
-            assert found.log10_p == pytest.approx(math.log10(reference.pvalue), abs=1e-9)
+            assert found.paper_log10_p == pytest.approx(math.log10(reference.pvalue), abs=1e-9)
+            assert found.log10_p == log10_p_spearman(found.distance, n)
 
 
 def test_spearman_ranks_index_vectors_and_counts_a_distance():
@@ -199,7 +235,9 @@ def test_spearman_ranks_index_vectors_and_counts_a_distance():
 def test_one_and_two_ranks():
     one = spearman([4])
     assert math.isnan(one.rho)
-    assert one.log10_p == spearman([0, 1]).log10_p == spearman([1, 0]).log10_p == 0.0
+    assert one.log10_p == spearman([1, 0]).log10_p == 0.0
+    assert spearman([0, 1]).log10_p == pytest.approx(math.log10(0.5))
+    assert one.paper_log10_p == spearman([0, 1]).paper_log10_p == spearman([1, 0]).paper_log10_p == 0.0
 
 
 @pytest.mark.parametrize(
@@ -215,6 +253,7 @@ def test_one_and_two_ranks():
         (lambda: log10_p_spearman(-2, 5), "distance is -2"),
         (lambda: log10_p_spearman(42, 5), "between 0 and 40"),
         (lambda: log10_p_spearman(0, 0), "n is 0"),
+        (lambda: log10_p_t(3, 5), "distance is 3"),
         (lambda: log10_p_spearman(np.array([[0, 3], [8, 5]]), 5), "distance is 3"),
         (lambda: log10_p_spearman(np.array([0, 42]), 5), "distance is 42; for n = 5 it must be even and between 0"),
         (lambda: fisher([]), "log10_p is empty"),

@@ -156,7 +156,13 @@ class Planted:
     @staticmethod
     def unit(statistic, block, dependent, p):
         log10_p = -20.0 if dependent else float(np.log10(p))
-        unit = {"block": block, "value": 0.9, "log10_p": log10_p, "detail": {"floor": -60.0}, "parameters": {}}
+        unit = {
+            "block": block,
+            "value": 0.9,
+            "log10_p": log10_p,
+            "detail": {"floor": -60.0, "paper_log10_p": log10_p},
+            "parameters": {},
+        }
         if statistic == "phi_l2":
             rank = 0 if dependent else 5
             distances = [1.0] + [0.5] * rank + [2.0] * (99 - rank)

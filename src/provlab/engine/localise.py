@@ -133,7 +133,7 @@ class BlockMap:
     a, b : str
         Names of the two models.
     log10_p : array
-        ``(blocks of a, blocks of b)``, two-sided.
+        ``(blocks of a, blocks of b)``.
     rho : array
         Spearman correlations of the two matchings, of the same shape.
     floor : float

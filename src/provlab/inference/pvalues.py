@@ -7,24 +7,22 @@ random copies of one, gives its distances as an array and `fisher` an axis.
 
 Spearman's tail
     The statistic is the rank correlation of a matching with the identity. For permutations it is
-    a function of one integer, D = sum_i (pi(i) - i)^2, with rho = 1 - 6 D / (n (n^2 - 1)), so that
-    1 - rho^2 is a quotient of integers, known without cancellation. The paper (Section 3.2) turns
-    rho into a p-value by Student's t with n - 2 degrees of freedom, whose two-sided tail is the
-    regularised incomplete beta function I_{1 - rho^2}((n - 2) / 2, 1/2).
+    a function of one integer, D = sum_i (pi(i) - i)^2, with rho = 1 - 6 D / (n (n^2 - 1)). Models of
+    common origin have matchings that agree, so the p-value is one-sided: P(D <= d) for a uniform
+    permutation, by the law itself (`provlab.inference.tail`). The smallest belongs to the perfect
+    match, one permutation of n!.
 
-The floor
-    The t distribution is continuous, the permutations are n! in number. The largest correlation is
-    reached by one of them, so its exact p-value is 2/n! (the reversal counts too). The t tail goes
-    below that and to zero at rho = 1; no p-value returned here does.
+The paper's tail
+    The paper (Section 3.2) turns rho into a p-value by Student's t with n - 2 degrees of freedom,
+    whose two-sided tail is the regularised incomplete beta function I_{1 - rho^2}((n - 2) / 2, 1/2):
+    `log10_p_t`, floored here at 2/n!, the exact two-sided p of a perfect match (the reversal counts
+    too). It stands beside the law wherever published values are compared.
 
-How good the t tail is
-    Exact: n = 1 (one permutation, p = 1), n = 2 (rho is 1 or -1: p = 1), and both ends of every n.
-    Between the ends the t tail is the smaller one. For p > 0.02 it is short of the exact p by a
-    factor of at most 0.68 at n = 8 and closer to 1 with every n;
-    further out the gap in log10 p grows as 0.026 n rho^4 up to rho = 0.6 or so (the fourth cumulants
-    of the two distributions) and faster after: at n = 256 it reads -32.4 for an exact -30.9, -105.6
-    for -96.9. It is the paper's p-value; as evidence it is exact enough wherever a decision turns on
-    it, and beyond that an order of magnitude of the exponent, not a probability to quote.
+    It is exact for n = 1 and 2 (p = 1) and at both ends of every n. Between the ends it is too small.
+    For p > 0.02 it is short of the exact two-sided p by a factor of at most 0.68 at n = 8 and closer
+    to 1 with every n; further out the gap in log10 p grows as 0.026 n rho^4 up to rho = 0.6 or so
+    (the fourth cumulants of the two distributions) and faster after: at n = 256 it reads -32.4 for
+    -30.9, -105.6 for -96.9.
 """
 
 import math
@@ -36,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from provlab.errors import InputError
+from provlab.inference.tail import log10_tail
 
 LN10 = math.log(10.0)
 
@@ -57,17 +56,20 @@ class Spearman:
     n
         Number of ranks.
     log10_p
-        log10 of the p-value; never below the exact probability of a perfect match.
+        log10 of the one-sided p-value, P(D <= distance) for a uniform permutation.
+    paper_log10_p
+        The paper's: log10 of the two-sided t tail, and never below a perfect match and its reversal.
     """
 
     rho: float
     distance: int
     n: int
     log10_p: float
+    paper_log10_p: float
 
 
 def spearman(a: ArrayLike, b: ArrayLike | None = None) -> Spearman:
-    """Rank correlation of two index vectors without repeated values; two-sided: strong anti-correlation rejects too.
+    """Rank correlation of two index vectors without repeated values, and its p-value: small where the two agree.
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ def spearman(a: ArrayLike, b: ArrayLike | None = None) -> Spearman:
     n = ranks.size
     distance = int(np.sum((ranks - others) ** 2))
     rho = 1.0 - 6 * distance / (n * (n * n - 1)) if n > 1 else math.nan
-    return Spearman(rho, distance, n, log10_p_spearman(distance, n))
+    return Spearman(rho, distance, n, log10_p_spearman(distance, n), log10_p_t(distance, n))
 
 
 def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:
@@ -116,7 +118,7 @@ def log10_p_spearman(distance: int, n: int) -> float: ...
 @overload
 def log10_p_spearman(distance: NDArray[np.integer], n: int) -> NDArray[np.float64]: ...
 def log10_p_spearman(distance: int | NDArray[np.integer], n: int) -> float | NDArray[np.float64]:
-    """Two-sided log10 p of the rank correlation with sum of squared rank differences `distance`.
+    """log10 of P(D <= distance) for a uniform permutation: how likely so close an agreement is by chance.
 
     Parameters
     ----------
@@ -128,7 +130,33 @@ def log10_p_spearman(distance: int | NDArray[np.integer], n: int) -> float | NDA
     Returns
     -------
     float, or ndarray of the shape of `distance`
-        Within 1e-9 of log10 of the t tail, or the floor 2/n!, whichever is larger.
+        From -log10 n!, of the perfect match, to 0; see `provlab.inference.tail` for how near the truth.
+
+    Raises
+    ------
+    InputError
+        If no permutation of n ranks has this distance.
+    """
+    log10_p = log10_tail(_possible(distance, n), int(n))
+    return log10_p if log10_p.ndim else float(log10_p)
+
+
+@overload
+def log10_p_t(distance: int, n: int) -> float: ...
+@overload
+def log10_p_t(distance: NDArray[np.integer], n: int) -> NDArray[np.float64]: ...
+def log10_p_t(distance: int | NDArray[np.integer], n: int) -> float | NDArray[np.float64]:
+    """Two-sided log10 p of the rank correlation by Student's t, as the paper takes it; strong disagreement rejects too.
+
+    Parameters
+    ----------
+    distance, n
+        As of `log10_p_spearman`.
+
+    Returns
+    -------
+    float, or ndarray of the shape of `distance`
+        Within 1e-9 of log10 of the t tail, or 2/n!, whichever is larger.
 
     Raises
     ------
@@ -139,30 +167,37 @@ def log10_p_spearman(distance: int | NDArray[np.integer], n: int) -> float | NDA
     -----
     Paper, Section 3.2, after Equation 2; the floor is added here.
     """
-    n = int(n)
-    if n < 1:
-        raise InputError(f"n is {n}; it must be at least 1")
-    whole = n * (n * n - 1)  # rho = (whole - 6 D) / whole
-    largest = whole // 3
-    D = int(distance) if np.ndim(distance) == 0 else np.asarray(distance, dtype=np.int64)
-    impossible = (D < 0) | (largest < D) | (D % 2 != 0)
-    if np.any(impossible):
-        wrong = np.extract(impossible, D)[0]
-        raise InputError(f"distance is {wrong}; for n = {n} it must be even and between 0 and {largest}")
+    D, n = _possible(distance, n), int(n)
     if n <= 2:
         log10_p = np.zeros(np.shape(D))
     else:
+        whole = n * (n * n - 1)  # rho = (whole - 6 D) / whole
         part, rest = 6 * D, 2 * whole - 6 * D  # 1 - rho and 1 + rho, times whole
         if isinstance(D, int):  # Python's quotient of integers is rounded once
             q, rho_squared = part * rest / whole**2, (whole - part) ** 2 / whole**2
         else:
             q, rho_squared = (part / whole) * (rest / whole), np.square((whole - part) / whole)
-        log10_p = np.maximum(_ln_t_tail(np.asarray(q), np.asarray(rho_squared), n) / LN10, log10_floor(n))
+        floor = log10_floor(n) + math.log10(2.0)
+        log10_p = np.maximum(_ln_t_tail(np.asarray(q), np.asarray(rho_squared), n) / LN10, floor)
     return float(log10_p) if isinstance(D, int) else log10_p
 
 
+def _possible(distance: int | NDArray[np.integer], n: int) -> int | NDArray[np.int64]:
+    """D as integers of 64 bits or of Python's, if permutations of n ranks have it."""
+    if n < 1:
+        raise InputError(f"n is {n}; it must be at least 1")
+    n = int(n)
+    largest = (n**3 - n) // 3
+    D = int(distance) if np.ndim(distance) == 0 else np.asarray(distance, dtype=np.int64)
+    impossible = (D < 0) | (largest < D) | (D % 2 != 0)
+    if np.any(impossible):
+        wrong = np.extract(impossible, D)[0]
+        raise InputError(f"distance is {wrong}; for n = {n} it must be even and between 0 and {largest}")
+    return D
+
+
 def distance_at(log10_p: float, n: int) -> int:
-    """Return the largest D below the middle whose two-sided p is at most 10^log10_p; 0 if only a perfect match has it.
+    """Return the largest D whose p is at most 10^log10_p; 0 if only a perfect match has it, or none.
 
     Parameters
     ----------
@@ -171,7 +206,7 @@ def distance_at(log10_p: float, n: int) -> int:
     n
         Number of ranks, at least 3.
     """
-    low, high = 0, (n**3 - n) // 12  # D / 2, from the perfect match to the middle
+    low, high = 0, (n**3 - n) // 6  # D / 2, from the perfect match to the reverse
     while low < high:
         half = (low + high + 1) // 2
         low, high = (half, high) if log10_p_spearman(2 * half, n) <= log10_p else (low, half - 1)
@@ -189,8 +224,8 @@ def in_words(p: float) -> str:
 
 
 def log10_floor(n: int) -> float:
-    """log10 of the probability that a uniform permutation of n is a perfect match or its reversal, 2/n!."""
-    return float((math.log(2.0) if n > 1 else 0.0) - special.gammaln(n + 1)) / LN10
+    """log10 of the probability that a uniform permutation of n is a perfect match, 1/n!."""
+    return -float(special.gammaln(n + 1)) / LN10
 
 
 def _ln_t_tail(q: NDArray[np.float64], rho_squared: NDArray[np.float64], n: int) -> NDArray[np.float64]:

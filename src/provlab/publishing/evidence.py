@@ -156,7 +156,8 @@ class Evidence:
     def pairs(self) -> pd.DataFrame:
         """One row per pair and statistic, aggregated anew from the stored units.
 
-        Columns: a, b, statistic, dependent, siblings, error, value, log10_p, detail, blocks (a list of log10 p).
+        Columns: a, b, statistic, dependent, siblings, error, value, log10_p, paper_log10_p, detail, blocks (a list of
+        log10 p).
         """
         rows = [{**pair, **self._aggregate(pair)} for pair in self.experiment["pairs"]]
         frame = pd.DataFrame(rows, columns=None if rows else ["a", "b", "statistic"])
@@ -166,7 +167,7 @@ class Evidence:
 
     def _aggregate(self, pair: Mapping[str, Any]) -> dict[str, Any]:
         if pair["error"]:
-            return {"value": np.nan, "log10_p": np.nan, "detail": {}, "blocks": []}
+            return {"value": np.nan, "log10_p": np.nan, "paper_log10_p": np.nan, "detail": {}, "blocks": []}
         units = [self.store.get(key) for key in pair["keys"]]
         if lost := [key for key, unit in zip(pair["keys"], units, strict=True) if unit is None]:
             raise ParameterError(
@@ -178,6 +179,7 @@ class Evidence:
         return {
             "value": outcome.value,
             "log10_p": np.nan if outcome.log10_p is None else outcome.log10_p,
+            "paper_log10_p": outcome.detail.get("paper_log10_p", np.nan),
             "detail": outcome.detail,
             "blocks": [block.log10_p for block in blocks],
         }

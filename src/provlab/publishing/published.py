@@ -80,9 +80,9 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> dict[str, p
                     "p of phi_l2, published": line["p_l2"],
                     "ours ": _text(ours["phi_l2"], lambda row: f"{10**row.log10_p:.2f}"),
                     "p of phi_U, published": line["p_U"],
-                    "ours, log10 p": _text(ours["phi_u"], lambda row: f"{row.log10_p:,.1f}"),
+                    "ours, log10 p": _text(ours["phi_u"], lambda row: f"{row.paper_log10_p:,.1f}"),
                     "p of phi_H, published": line["p_H"],
-                    "ours, log10 p ": _text(ours["phi_h"], lambda row: f"{row.log10_p:,.1f}"),
+                    "ours, log10 p ": _text(ours["phi_h"], lambda row: f"{row.paper_log10_p:,.1f}"),
                 }
             )
         if rows:

@@ -75,7 +75,7 @@ class Comparison:
         return views.with_reasons(pd.DataFrame(self._rows()), self.records)
 
     def blocks_frame(self) -> "pd.DataFrame":
-        """One row per statistic and block: value, log10_p."""
+        """One row per statistic and block: value, log10_p, paper_log10_p."""
         return views.blocks_frame(self.records)
 
     def verdict(self) -> str:

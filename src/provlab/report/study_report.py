@@ -85,7 +85,7 @@ class StudyReport:
         return frame
 
     def blocks_frame(self) -> pd.DataFrame:
-        """One row per pair, statistic and block: value, log10_p."""
+        """One row per pair, statistic and block: value, log10_p, paper_log10_p."""
         return views.blocks_frame(self.records)
 
     def matrix(self, statistic: str, column: str = "log10_p") -> pd.DataFrame:

@@ -66,17 +66,25 @@ def with_reasons(frame: "pd.DataFrame", records: Sequence[PairRecord]) -> "pd.Da
 
 
 def blocks_frame(records: Iterable[PairRecord]) -> "pd.DataFrame":
-    """One row per pair, statistic and block: value, log10_p."""
+    """One row per pair, statistic and block: value, log10_p, paper_log10_p."""
     import pandas as pd
 
-    columns = ["a", "b", "statistic", "block", "value", "log10_p"]
+    columns = ["a", "b", "statistic", "block", "value", "log10_p", "paper_log10_p"]
     rows = [
-        (record.a, record.b, record.statistic, block.block, block.value, block.log10_p)
+        (
+            record.a,
+            record.b,
+            record.statistic,
+            block.block,
+            block.value,
+            block.log10_p,
+            block.detail.get("paper_log10_p"),
+        )
         for record in records
         if record.outcome
         for block in record.outcome.blocks
     ]
-    return pd.DataFrame(rows, columns=columns).astype({"log10_p": float})
+    return pd.DataFrame(rows, columns=columns).astype({"log10_p": float, "paper_log10_p": float})
 
 
 def record_json(record: PairRecord) -> dict[str, Any]:

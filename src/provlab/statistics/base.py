@@ -378,11 +378,26 @@ def require_positions(statistic: Statistic, model: Model, options: Options) -> N
             )
 
 
+def of_matching(found: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64]) -> dict[str, Any]:
+    """Detail of a block whose p-value is Spearman's of two matchings ``(n,)``, as `fisher_over_blocks` takes it.
+
+    n units, of which ``agree`` have one partner by both; the smallest log10 p that there is, and the paper's own.
+    """
+    return {
+        "n": found.n,
+        "agree": int((first == second).sum()),
+        "floor": pvalues.log10_floor(found.n),
+        "paper_log10_p": found.paper_log10_p,
+    }
+
+
 def fisher_over_blocks(blocks: Sequence[BlockResult]) -> Outcome:
     """Aggregate per-block p-values by Fisher's method (Algorithm 3); the value is the mean correlation.
 
-    Valid where blocks are independent under the null, which Theorem 2 gives for statistics of MATCH per block.
+    Valid where blocks are independent under the null, which Theorem 2 gives for statistics of MATCH per block. The
+    detail has the same of the paper's two-sided t tail.
     """
     log10_p = pvalues.fisher(np.array([b.log10_p for b in blocks]))
-    floor = pvalues.fisher(np.array([b.detail["floor"] for b in blocks]))
-    return Outcome(float(np.mean([b.value for b in blocks])), log10_p, tuple(blocks), floor)
+    floor, paper = (pvalues.fisher(np.array([b.detail[key] for b in blocks])) for key in ("floor", "paper_log10_p"))
+    value = float(np.mean([b.value for b in blocks]))
+    return Outcome(value, log10_p, tuple(blocks), floor, {"paper_log10_p": paper})

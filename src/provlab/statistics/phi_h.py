@@ -46,7 +46,7 @@ class PhiH(Statistic):
     name = "phi_h"
     reads = "hidden activations on random tokens"
     assumptions = PERMUTATION_ASSUMPTIONS
-    version = 3  # 1 let the order of the rows break ties; 2 broke them alike in every block
+    version = 4  # 1 let the order of rows break ties; 2 broke them alike in every block; 3 had the two-sided t tail
     recorded = HiddenActivations
 
     def parameters(self, options: Options) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from provlab.statistics.base import (
     Statistic,
     fisher_over_blocks,
     matching_bytes,
+    of_matching,
     require_positions,
     unit_rows_bytes,
 )
@@ -76,7 +77,7 @@ class PhiMatch(Statistic):
 
     name = "phi_match"
     reads = "gate and up activations on text"
-    version = 3  # 1 let the order of the rows break ties; 2 broke them alike in every block
+    version = 4  # 1 let the order of rows break ties; 2 broke them alike in every block; 3 had the two-sided t tail
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
     recorded = GateAndUp
     unsigned: ClassVar[bool] = False
@@ -122,7 +123,7 @@ class PhiMatch(Statistic):
         return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, options.kept_tokens)
 
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
-        """Correlate the matching of gates with the matching of ups, two-sided."""
+        """Correlate the matching of gates with the matching of ups."""
         if not np.array_equal(a[2], b[2]):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
@@ -136,7 +137,7 @@ class PhiMatch(Statistic):
             block,
             result.rho,
             result.log10_p,
-            {"n": result.n, "floor": pvalues.log10_floor(result.n)},
+            of_matching(result, by_gate, by_up),
             np.stack([by_gate, by_up]),
         )
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed, unit_rows
 from provlab.statistics.base import (
@@ -21,6 +23,7 @@ from provlab.statistics.base import (
     Statistic,
     fisher_over_blocks,
     matching_bytes,
+    of_matching,
     reading,
     require_equal,
     unit_rows_bytes,
@@ -45,7 +48,7 @@ class UpProjections(Features):
 
 
 def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed: int) -> BlockResult:
-    """Spearman's correlation of MATCH(a, b) with the identity, two-sided (Equation 2).
+    """Spearman's correlation of MATCH(a, b) with the identity (Equation 2).
 
     Parameters
     ----------
@@ -58,7 +61,7 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     """
     matching = match_shuffled(a, b, seed=seed).indices
     result = pvalues.spearman(matching)
-    detail = {"n": result.n, "floor": pvalues.log10_floor(result.n)}
+    detail = of_matching(result, matching, np.arange(result.n))
     return BlockResult(block, result.rho, result.log10_p, detail, matching)
 
 
@@ -68,7 +71,7 @@ class PhiU(Statistic):
     name = "phi_u"
     reads = "up projections of the MLPs"
     assumptions = PERMUTATION_ASSUMPTIONS
-    version = 3  # 1 let the order of the rows break ties; 2 broke them alike in every block
+    version = 4  # 1 let the order of rows break ties; 2 broke them alike in every block; 3 had the two-sided t tail
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """The order in which ties are broken."""

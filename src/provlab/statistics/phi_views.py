@@ -93,7 +93,7 @@ class PhiViews(Statistic):
     """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
 
     name = "phi_views"
-    version = 2  # 1 broke ties alike in every block
+    version = 3  # 1 broke ties alike in every block; 2 had the two-sided t tail
     reads = "up and down projections of the MLPs"
     assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
 
@@ -125,7 +125,7 @@ class PhiViews(Statistic):
         return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, a.anatomy.width)
 
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
-        """Correlate the matching by rows with the matching by columns, two-sided, as phi_MATCH does its two."""
+        """Correlate the matching by rows with the matching by columns, as phi_MATCH does its two."""
         return _MATCH.compare_block(a, b, block, options)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
@@ -165,7 +165,7 @@ class PhiViewsOuter(Statistic):
     """phi_VIEWS by text and logits: the mean correlation over blocks, a score without a p-value."""
 
     name = "phi_views_outer"
-    version = 2  # 1 broke ties alike in every block
+    version = 3  # 1 broke ties alike in every block; 2 had the two-sided t tail
     reads = "pre-activations of the MLPs on held-out text, down projections, and the head"
     recorded = EndsFromOutside
 

@@ -27,7 +27,7 @@ class Bench:
     def put(self, a: str, b: str, statistic: str, p: float, by_block: float | None = None) -> None:
         """One comparison with one block; PERMTEST comes as distances of which `p` are as small as the pair's."""
         key = Store.key(a=a, b=b, statistic=statistic)
-        log10_p, detail = float(np.log10(p)), {"n": 256, "floor": -506.6}
+        log10_p, detail = float(np.log10(p)), {"n": 256, "floor": -506.9, "paper_log10_p": float(np.log10(p))}
         if statistic == "phi_l2":
             smaller = round(p * (T + 1)) - 1
             detail = {"distances": [1.0] + [0.5] * smaller + [2.0] * (T - smaller), "floor": -3.0}

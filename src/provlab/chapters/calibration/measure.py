@@ -28,7 +28,7 @@ SHUFFLED = "the same ties, shuffled"  # the counter-check of the planted fault
 
 
 def log10_p(matchings: ArrayLike) -> Floats:
-    """The t tail of Spearman's correlation with the identity, log10, for permutations along the last axis."""
+    """One-sided log10 p of Spearman's correlation with the identity, for permutations along the last axis."""
     found = np.asarray(matchings)
     return np.asarray(pvalues.log10_p_spearman(pvalues.distances(found), found.shape[-1]))
 

@@ -181,4 +181,4 @@ def _estimate(target: int, n: int, ln_tail: NDArray[np.float64]) -> TailEstimate
     values = (ln_tail + math.log(2.0)) / pvalues.LN10
     half = float(stats.t.isf(0.025, values.size - 1)) * float(values.std(ddof=1)) / math.sqrt(values.size)
     mean = float(values.mean())
-    return TailEstimate(target, mean, mean - half, mean + half, pvalues.log10_p_spearman(target - target % 2, n))
+    return TailEstimate(target, mean, mean - half, mean + half, pvalues.log10_p_t(target - target % 2, n))

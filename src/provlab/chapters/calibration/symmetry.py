@@ -20,8 +20,7 @@ def by_symmetry(widths: Sequence[int], n_draws: int, *, seed: int) -> dict[str, 
         width: null_spearman.relabelled_distances(np.arange(width), n_draws, seed=seed + width) for width in widths
     }
     return {
-        f"t tail, {width:,} units": calibration.check(pvalues.log10_p_spearman(found, width))
-        for width, found in draws.items()
+        f"t tail, {width:,} units": calibration.check(pvalues.log10_p_t(found, width)) for width, found in draws.items()
     }
 
 
@@ -30,7 +29,7 @@ def exact_sizes() -> pd.DataFrame:
     rows = {}
     for n in (6, 8, 10, 12, 14):
         law = exact_law(n)
-        t, exact = pvalues.log10_p_spearman(law.distance, n), law.log10_p(law.distance)
+        t, exact = pvalues.log10_p_t(law.distance, n), law.log10_p(law.distance)
         # the largest exact p among the values that the t tail puts up to the level is the actual size there
         rows[n] = {
             f"{level:g}": 10.0 ** exact[t <= np.log10(level)].max() if (t <= np.log10(level)).any() else 0.0
@@ -68,5 +67,5 @@ def exact_tail() -> pd.DataFrame:
     n = 14
     law = exact_law(n)
     d = law.distance[(law.distance >= 20) & (law.distance < 200)]
-    t = pvalues.log10_p_spearman(d, n)
+    t = pvalues.log10_p_t(d, n)
     return pd.DataFrame({"x": -t, "y": law.log10_p(d) - t})[::3]

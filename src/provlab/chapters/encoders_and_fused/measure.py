@@ -82,6 +82,7 @@ def published_beside_ours(frame: pd.DataFrame, encoders: Roles, fused: Roles) ->
                     "statistic": style.word(name),
                     "p, published": published[experiment],
                     "our pair": " vs ".join(pair),
+                    "log10 p as the paper takes it, ours": f"{own['paper_log10_p'].iloc[0]:,.1f}" if len(own) else "",
                     "log10 p, ours": f"{own['log10_p'].iloc[0]:,.1f}" if len(own) else "",
                     "floor": f"{own['floor'].iloc[0]:,.1f}" if len(own) else "",
                     "smallest log10 p with a stranger": f"{strangers['log10_p'].min():.1f}" if len(strangers) else "",

@@ -109,7 +109,7 @@ def where_doubles_end(n: int) -> pd.DataFrame:
                 "ρ": rho,
                 "scipy: p": f"{2 * stats.t.sf(t, n - 2):.3g}",
                 "scipy: log10 p": f"{(np.log(2) + stats.t.logsf(t, n - 2)) / np.log(10):.1f}",
-                "here: log10 p": format_log10_p(pvalues.log10_p_spearman(_distance(rho, n), n)),
+                "here: log10 p": format_log10_p(pvalues.log10_p_t(_distance(rho, n), n)),
             }
         )
     return pd.DataFrame(rows).set_index("ρ").rename_axis(index=None, columns="ρ")
@@ -117,7 +117,7 @@ def where_doubles_end(n: int) -> pd.DataFrame:
 
 def floors(widths: Sequence[int]) -> pd.DataFrame:
     """log10 of the smallest p-value of each width."""
-    found = pd.Series({n: format_log10_p(pvalues.log10_floor(n)) for n in widths}, name="log10 of 2/n!")
+    found = pd.Series({n: format_log10_p(pvalues.log10_p_t(0, n)) for n in widths}, name="log10 of 2/n!")
     return found.to_frame().rename_axis(columns="hidden units n")
 
 
@@ -131,7 +131,7 @@ def all_of_eight() -> dict[str, pd.DataFrame]:
     rho = 1 - seen / middle
     return {
         "exact": pd.DataFrame({"x": rho, "y": -np.log10(exact)}),
-        "t tail": pd.DataFrame({"x": rho, "y": -np.asarray(pvalues.log10_p_spearman(seen, n))}),
+        "t tail": pd.DataFrame({"x": rho, "y": -np.asarray(pvalues.log10_p_t(seen, n))}),
     }
 
 
@@ -148,7 +148,7 @@ def gap_of_twenty(draws: int, *, seed: int) -> dict[str, pd.DataFrame]:
         reached = int((off_middle >= middle - distance).sum())
         counted = np.log10([reached / draws, *calibration.size_interval(reached, draws)])
         formula = 36 / 25 * n * rho**4 / 24 / np.log(10)
-        rows.append([rho, *(counted - pvalues.log10_p_spearman(distance, n)), formula])
+        rows.append([rho, *(counted - pvalues.log10_p_t(distance, n)), formula])
     gaps = pd.DataFrame(rows, columns=["x", "y", "low", "high", "formula"])
     return {
         "counted": gaps[["x", "y", "low", "high"]],
@@ -212,7 +212,7 @@ def tails(matchings: Mapping[str, Matchings], pairs: Sequence[Pair], n_permutati
                         b,
                         block,
                         statistic,
-                        pvalues.spearman(matching).log10_p,
+                        pvalues.spearman(matching).paper_log10_p,
                         float(np.log10(p_value(_strength(matching), _strength(copies)))),
                         n_permutations,
                     )

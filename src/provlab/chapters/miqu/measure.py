@@ -53,7 +53,7 @@ def one_block_of_weights(weights: Matrix) -> dict[str, pd.DataFrame]:
 def table2(frame: pd.DataFrame, roles: Roles, statistics: Sequence[str]) -> pd.DataFrame:
     """Rows of the paper's Table 2 with log10 p of the models that stand in their places."""
     ours = {
-        (frozenset((row.a, row.b)), row.statistic): f"{row.log10_p:,.1f}"
+        (frozenset((row.a, row.b)), row.statistic): f"{row.paper_log10_p:,.1f}"
         for row in frame.itertuples()
         if pd.isna(row.error)
     }

@@ -260,8 +260,8 @@ def published_shares_table(shares: NDArray[np.float64]) -> pd.DataFrame:
             (f"published, weakest of {log10_p.size}", log10_p.max(), shares.min()),
             ("published, median", np.median(log10_p), np.median(shares)),
             ("published, strongest", log10_p.min(), shares.max()),
-            ("half of the units agree", retraining.log10_p_of_share(0.5, PAPER_UNITS), 0.5),
-            ("all agree", pvalues.log10_floor(PAPER_UNITS), 1.0),
+            ("half of the units agree", retraining.paper_log10_p_of_share(0.5, PAPER_UNITS), 0.5),
+            ("all agree", retraining.paper_log10_p_of_share(1.0, PAPER_UNITS), 1.0),
         ],
         columns=["where", "log10 p", "share of units"],
     )

@@ -156,7 +156,7 @@ def against_redrawn(blocks: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
     for block, (gate, up) in enumerate(blocks):
         rho = pvalues.spearman(gate, up)
         null = redrawn(gate, up, rng=np.random.default_rng(seed))
-        as_far = int((np.abs(null) >= abs(rho.rho)).sum())
+        as_far = int((null >= rho.rho).sum())
         lines.append(
             {
                 "block": block,

@@ -5,7 +5,7 @@ standard deviations the similarity of a row with its own partner exceeds that of
 other. For rows of m Gaussian weights with correlation rho that is about rho sqrt(m). Three steps lead to an answer:
 
 1. `recovered_share`: of h planted partners, how many does the best assignment find? (`provlab.chapters.power.planted`)
-2. `evidence`: partners that are found make Spearman's correlation, which the t tail turns into -ln p.
+2. `evidence`: partners that are found make Spearman's correlation, whose law turns it into -ln p.
 3. `blocks_needed`: over blocks, -ln p adds up, and Fisher's method says how large the sum must be.
 
 Instead of the first two, -ln p may come from a few blocks read as a pilot. Statistics that match two models' rows and

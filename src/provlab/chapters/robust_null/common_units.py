@@ -90,7 +90,7 @@ def renumbered(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) 
         rng.permuted(orders, axis=1, out=orders)
         gate, up = (np.take_along_axis(orders, table[:, side], axis=1) for side in (0, 1))
         distances[:, draw] = pvalues.distances(gate, up)
-    return pvalues.log10_p_spearman(distances, h)
+    return pvalues.log10_p_t(distances, h)
 
 
 def actual_sizes(

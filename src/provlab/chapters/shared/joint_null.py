@@ -56,7 +56,7 @@ def relabelled_null(
     Returns
     -------
     array
-        ``(n_draws, tests)``, two-sided log10 p. Each column is a draw from that test's null; the rows keep how the
+        ``(n_draws, tests)``, log10 p. Each column is a draw from that test's null; the rows keep how the
         tests depend on each other.
 
     Raises

@@ -136,12 +136,17 @@ def log10_p_of_share(share: float, n: int) -> float:
     return pvalues.log10_p_spearman(_distance(share, n), n)
 
 
+def paper_log10_p_of_share(share: float, n: int) -> float:
+    """Return the same by the paper's two-sided t tail."""
+    return pvalues.log10_p_t(_distance(share, n), n)
+
+
 def share_of_log10_p(log10_p: float, n: int) -> float:
-    """Return the share of n units whose agreement gives this log10 p: the inverse of `log10_p_of_share`."""
+    """Return the share of n units whose agreement gives a published p: the inverse of `paper_log10_p_of_share`."""
     low, high = 0.0, 1.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        low, high = (middle, high) if log10_p_of_share(middle, n) > log10_p else (low, middle)
+        low, high = (middle, high) if paper_log10_p_of_share(middle, n) > log10_p else (low, middle)
     return low
 
 

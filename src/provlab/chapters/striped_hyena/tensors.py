@@ -45,7 +45,7 @@ class TensorTest:
     n
         Length of that axis.
     rho, log10_p
-        Spearman's correlation of the matching with the identity, and its two-sided p.
+        Spearman's correlation of the matching with the identity, and its p.
     cosine
         Mean cosine of the two matrices' rows (or columns) of equal index: near 1 for a copy little changed, near 0
         where no unit is what its namesake is.
