@@ -133,8 +133,12 @@ def test_units_pooled():
         for by, called, found, placed in (("both", 4, 4, 3), ("gate", 10, 8, 5), ("up", 10, 6, 4))
     ]
     said = measure.units_findings(rows)
-    assert "where both matchings agree: precision 1.0000, recall 0.400; named at its very place: 0.7500" in said
-    assert "by up alone: precision 0.6000" in said
+    assert (
+        "where both matchings agree: precision 0.7500, recall 0.300, of units at their very place; kept ones of any "
+        "place: 1.0000"
+    ) in said
+    assert "by up alone: precision 0.4000" in said
     table = measure.units_table(rows)
     assert table["block"].tolist() == ["0 to 0", "1 to 0"]
-    assert (table["by gate alone"][0], table["both: named"][1]) == (0.8, 4)
+    assert (table["by gate alone"][0], table["both: named"][1]) == (0.5, 4)
+    assert (table["at their place"][0], table["kept ones"][0], table["recall"][1]) == (0.75, 1.0, 0.3)

@@ -149,10 +149,13 @@ class MapRecord:
             raise InputError(f"{self.child}: log10_p must be blocks by blocks, and kept name one for each of its own")
         object.__setattr__(self, "log10_p", values)
 
+    def adjusted(self) -> NDArray[np.float64]:
+        """log10_p after Holm's correction over all pairs of blocks, of its shape."""
+        return pvalues.holm(self.log10_p.ravel()).reshape(self.log10_p.shape)
+
     def called(self, level: float) -> NDArray[np.bool_]:
         """Pairs of blocks that Holm's procedure over all of them rejects at `level`, as a mask of log10_p's shape."""
-        adjusted = pvalues.holm(self.log10_p.ravel()).reshape(self.log10_p.shape)
-        called: NDArray[np.bool_] = adjusted <= np.log10(level)
+        called: NDArray[np.bool_] = self.adjusted() <= np.log10(level)
         return called
 
     def truth(self) -> NDArray[np.bool_] | None:
@@ -329,7 +332,7 @@ def unit_records(models: Mapping[str, Model], maps: Mapping[Pair, BlockMap]) -> 
 
 
 def units_table(records: Sequence[UnitsRecord]) -> pd.DataFrame:
-    """Return precision and recall of the kept units, a row for each kept pair of blocks."""
+    """Return how many named units stand at their place, and how many are kept ones, a row for each kept pair of blocks."""
     by_place = {(one.child, one.old, one.new, one.by): one for one in records}
     return pd.DataFrame(
         [
@@ -337,15 +340,19 @@ def units_table(records: Sequence[UnitsRecord]) -> pd.DataFrame:
                 "child": short_name(child),
                 "block": f"{old} to {new}",
                 "kept": f"{both.kept} of {both.width}",
-                "chance": both.chance,
                 "both: named": both.called,
-                "precision": both.precision,
-                "recall": both.recall,
-                "by up alone": by_place[child, old, new, "up"].precision,
-                "by gate alone": by_place[child, old, new, "gate"].precision,
+                "at their place": both.placed / both.called if both.called else None,
+                "recall": both.placed / both.kept,
+                "kept ones": both.precision,
+                "chance of a kept one": both.chance,
+                **{
+                    f"by {by} alone": one.placed / one.called
+                    for by in ("up", "gate")
+                    for one in (by_place[child, old, new, by],)
+                },
             }
-            for (child, old, new, by), both in by_place.items()
-            if by == "both"
+            for (child, old, new, named), both in by_place.items()
+            if named == "both"
         ]
     )
 
@@ -359,8 +366,8 @@ def units_findings(records: Sequence[UnitsRecord]) -> str:
             sum(getattr(one, key) for one in rows) for key in ("called", "kept", "found", "placed")
         )
         lines.append(
-            f"- {name}: precision {found / called:.4f}, recall {found / kept:.3f}; named at its very place: "
-            f"{placed / called:.4f}"
+            f"- {name}: precision {placed / called:.4f}, recall {placed / kept:.3f}, of units at their very place; kept ones "
+            f"of any place: {found / called:.4f}"
             if called
             else f"- {name}: no unit is named"
         )
@@ -409,8 +416,8 @@ def healed(parent: Model, child: Model, found: BlockMap, level: float) -> Healed
         "wrong": len(wrong),
         "log10 p, weakest": float(log10_p.max()),
         "log10 p, median": float(np.median(log10_p)),
-        "precision": sum(one.found for one in units) / max(1, sum(one.called for one in units)),
-        "recall": sum(one.found for one in units) / sum(one.kept for one in units),
+        "precision": sum(one.placed for one in units) / max(1, sum(one.called for one in units)),
+        "recall": sum(one.placed for one in units) / sum(one.kept for one in units),
         "agreed, kept pair (median)": int(np.median([one.called for one in units])),
         "agreed, other pair (most)": max(others),
     }
