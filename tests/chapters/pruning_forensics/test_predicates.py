@@ -131,8 +131,8 @@ def test_units_recovered():
     verdict = judge_units(rows)
     assert verdict.status == "holds"
     assert verdict.ours == (
-        "precision 0.992, recall 0.65 over 200 kept units of 2 blocks, each unit at its very place; recall from 0.40 in "
-        "one block; 0 of 131 units named are kept ones of another place"
+        "precision 0.992, recall 0.65 over 200 kept units of 2 blocks, each unit at its very place; recall from 0.40 "
+        "in one block; 0 of 131 units named are kept ones of another place"
     )
     assert verdict.margin == "precision of the exact place: 0.042 above 0.95; recall: 0.15 above 0.5"
 

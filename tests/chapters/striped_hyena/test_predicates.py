@@ -25,26 +25,49 @@ def pair(first, second, holm, *, taken=False):
 
 
 def good():
-    related = {"hybrid": "h", "against": "p", "related": True, "axis": "rows", "n_tests": 340, "n_taken": 2, "pairs": [
-        pair("e", "e", -900.0, taken=True), pair("q", "q3", -86.0, taken=True), pair("k", "q", -1.9),
-        pair(HEAD, HEAD, -40.0), pair("e", HEAD, -4.0),
-    ]}  # fmt: skip
+    """By columns the list of the recipe; by rows, which do not decide, the heads as well."""
+    called = [pair("e", "e", -900.0, taken=True), pair("q", "q3", -86.0, taken=True), pair("k", "q", -1.9)]
+    related = {"hybrid": "h", "against": "p", "related": True, "n_tests": 340, "n_taken": 2}
+    related |= {"axis": "columns", "pairs": called}
     unrelated = {**related, "against": "u", "related": False, "n_taken": 0, "pairs": [pair("q", "o", -1.2)]}
-    columns = {**related, "axis": "columns", "pairs": []}  # another axis is not looked at
-    return [related, unrelated, columns]
+    rows = {**related, "axis": "rows", "pairs": [*related["pairs"], pair(HEAD, HEAD, -40.0), pair("e", HEAD, -4.0)]}
+    return [related, unrelated, rows]
 
 
-def judged(tmp_path, runs):
-    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
+def judged(tmp_path, runs, **others):
+    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"} | others
     experiment = {"name": "x", "profile": "default", "pairs": [], "measurements": {arguments["measurement"]: runs}}
     return taken_tensors_found(Evidence(experiment, Store(tmp_path)), **arguments)
 
 
-def test_it_holds_and_says_what_it_leaves_out(tmp_path):
+def test_it_holds_and_says_what_the_other_axis_calls(tmp_path):
     verdict = judged(tmp_path, good())
     assert verdict.status == "holds"
-    assert "2 of 2 taken tensors called in 1 hybrids, 0 of the other 338 pairs; 0 against unrelated" in verdict.ours
-    assert f"beyond the table's kinds 2 more ({HEAD} ~ {HEAD}, e ~ {HEAD})" in verdict.ours
+    assert verdict.ours.startswith(
+        "by columns 2 of 2 taken tensors called in 1 hybrids, 0 of the other 338 pairs; 0 ag"
+    )
+    assert "by rows, not judged, 2 of 2 taken tensors called" in verdict.ours
+    assert f"2 of the other 338 pairs ({HEAD} ~ {HEAD}, e ~ {HEAD})" in verdict.ours
+    assert verdict.margin == (
+        "strongest pair not taken, by Holm, log10 p: 0.1 above -2; weakest taken pair, by Holm, log10 p: 84.0 below -2"
+    )
+
+
+def test_a_head_that_was_never_taken_and_is_called_fails(tmp_path):
+    """No tensor is left out of what decides, whatever was called in a run before."""
+    runs = good()
+    runs[0]["pairs"] += runs[2]["pairs"][-2:]
+    verdict = judged(tmp_path, runs)
+    assert verdict.status == "fails"
+    assert f"called though not taken: {HEAD} ~ {HEAD}, e ~ {HEAD}" in verdict.why
+
+
+def test_by_rows_it_would_fail(tmp_path):
+    """As the paper matches them; that columns decide was settled after a look, and the claim's row says so."""
+    runs = [run | {"axis": "rows"} if not run["related"] else run for run in good()]
+    assert judged(tmp_path, runs, axis="rows").status == "fails"
+    assert ROW["predicate"]["axis"] == "columns"
+    assert "by rows" in ROW["settled"]["look"]
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ def unit_records(models: Mapping[str, Model], maps: Mapping[Pair, BlockMap]) -> 
 
 
 def units_table(records: Sequence[UnitsRecord]) -> pd.DataFrame:
-    """Return how many named units stand at their place, and how many are kept ones, a row for each kept pair of blocks."""
+    """Return how many named units are at their place and how many are kept ones, a row for each kept pair of blocks."""
     by_place = {(one.child, one.old, one.new, one.by): one for one in records}
     return pd.DataFrame(
         [
@@ -366,8 +366,8 @@ def units_findings(records: Sequence[UnitsRecord]) -> str:
             sum(getattr(one, key) for one in rows) for key in ("called", "kept", "found", "placed")
         )
         lines.append(
-            f"- {name}: precision {placed / called:.4f}, recall {placed / kept:.3f}, of units at their very place; kept ones "
-            f"of any place: {found / called:.4f}"
+            f"- {name}: precision {placed / called:.4f}, recall {placed / kept:.3f}, of units at their very place; "
+            f"kept ones of any place: {found / called:.4f}"
             if called
             else f"- {name}: no unit is named"
         )

@@ -61,8 +61,8 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
 
     In each block beyond chance, over all to these bounds. That the unit named is *one* of those that were kept is
     reported and not enough: a matching that shuffled the kept units among each other would have it. Units of an MLP
-    share activations and are no independent draws, so the interval of a block is only a yardstick; its chance is that of
-    naming a kept unit, which is far above that of naming the right one.
+    share activations and are no independent draws, so the interval of a block is only a yardstick; its chance is that
+    of naming a kept unit, which is far above that of naming the right one.
     """
     rows = [row for row in evidence.records(measurement, UnitsRecord) if row.by == "both"]
     if not rows:

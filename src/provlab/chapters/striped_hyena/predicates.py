@@ -5,55 +5,57 @@ from collections.abc import Sequence
 import numpy as np
 
 from provlab.chapters.striped_hyena.measure import Sharing
-from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge
+from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
 
-def taken_tensors_found(
-    evidence: Evidence, measurement: str, axis: str, correction: str, level: float, beyond: Sequence[str]
-) -> Verdict:
-    """Every taken tensor is called, no other pair of the published kinds is, and nothing against an unrelated model.
+def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correction: str, level: float) -> Verdict:
+    """Every taken tensor is called, no other pair of tensors is, and nothing against an unrelated model.
 
-    Pairs with a tensor named in `beyond`, of a kind that the paper's table does not have, are counted and reported, and
-    do not decide.
+    All pairs of matrices of equal shape decide, over one axis. What is called over the other axis is reported.
     """
-    runs = [run for run in evidence.records(measurement, Sharing) if run.axis == axis]
+    every = evidence.records(measurement, Sharing)
+    runs = [run for run in every if run.axis == axis]
     related = [run for run in runs if run.related]
     if not related or len(related) == len(runs):
         return Verdict(NOT_RUN, "", "it takes a hybrid against its parent, and one against an unrelated model")
     bound = float(np.log10(level))
 
-    def called(run: Sharing, *, taken: bool, outside: bool) -> list[str]:
+    def called(some: Sequence[Sharing], *, taken: bool) -> list[str]:
         return [
             f"{pair['first']} ~ {pair['second']}"
+            for run in some
             for pair in run.pairs
-            if pair[correction] <= bound
-            and pair["taken"] == taken
-            and bool({pair["first"], pair["second"]} & set(beyond)) == outside
+            if pair[correction] <= bound and pair["taken"] == taken
         ]
 
-    n_taken = sum(run.n_taken for run in related)
-    found = sum(len(called(run, taken=True, outside=outside)) for run in related for outside in (False, True))
-    wrong = [pair for run in related for pair in called(run, taken=False, outside=False)]
-    reported = [pair for run in related for pair in called(run, taken=False, outside=True)]
-    unrelated = [
-        pair for run in runs if not run.related for outside in (False, True)
-        for pair in called(run, taken=False, outside=outside)
-    ]  # fmt: skip
-    tested = sum(run.n_tests for run in related)
-    ours = (
-        f"{found} of {n_taken} taken tensors called in {len(related)} hybrids, {len(wrong)} of the other "
-        f"{tested - n_taken:,} pairs; {len(unrelated)} against unrelated models"
-    )
-    if reported:
-        ours += f"; beyond the table's kinds {len(reported)} more ({_few(reported)})"
+    def words(some: Sequence[Sharing]) -> str:
+        n_taken, tested = (sum(getattr(run, key) for run in some) for key in ("n_taken", "n_tests"))
+        wrong = called(some, taken=False)
+        found, listed = called(some, taken=True), f" ({_few(wrong)})" if wrong else ""
+        return (
+            f"{len(found)} of {n_taken} taken tensors called in {len(some)} hybrids, {len(wrong)} of the other "
+            f"{tested - n_taken:,} pairs{listed}"
+        )
+
+    missed = sum(run.n_taken for run in related) - len(called(related, taken=True))
+    wrong, unrelated = called(related, taken=False), called([run for run in runs if not run.related], taken=False)
+    ours = f"by {axis} {words(related)}; {len(unrelated)} against unrelated models"
+    for other in dict.fromkeys(run.axis for run in every if run.axis != axis):
+        ours += f"; by {other}, not judged, {words([run for run in every if run.related and run.axis == other])}"
     problems = [
-        (found < n_taken, f"{n_taken - found} taken tensors not called"),
+        (missed > 0, f"{missed} taken tensors not called"),
         (bool(wrong), f"called though not taken: {_few(wrong)}"),
         (bool(unrelated), f"called between unrelated models: {_few(unrelated)}"),
     ]
-    return judge(
-        ours, f"by {axis}, {correction.replace('_', ' ')} at {level:g}: the list is that of the recipe", problems
-    )
+    name = correction.replace("_", " ").title().replace(" ", "-")
+    kept = {flag: [p[correction] for run in runs for p in run.pairs if p["taken"] == flag] for flag in (True, False)}
+    bars = [
+        # pairs that were not taken are recorded where their corrected p is below 0.1
+        Bar(f"strongest pair not taken, by {name}, log10 p", [min(kept[False], default=-1.0)], bound, above=True),
+    ]
+    if kept[True]:
+        bars.append(Bar(f"weakest taken pair, by {name}, log10 p", [max(kept[True])], bound))
+    return judge(ours, f"by {axis}, {name} at {level:g}: the list is that of the recipe", problems, bars)
 
 
 def _few(pairs: Sequence[str]) -> str:
