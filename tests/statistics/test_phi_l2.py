@@ -16,7 +16,7 @@ from provlab.errors import NotComparableError, ParameterError
 from provlab.models.anatomy import MissingRoleError
 from provlab.statistics import phi_l2
 from provlab.statistics.base import BlockResult, Model, Options
-from provlab.statistics.phi_l2 import BlockWeights, PhiL2, block_distances, block_permtest
+from provlab.statistics.phi_l2 import BlockWeights, PhiL2, PhiL2Blocks, block_distances, block_permtest
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3
 OPTIONS = Options(seed=3, n_permutations=9, n_block_permutations=19)
@@ -217,3 +217,33 @@ def test_more_permutations_than_agreed_are_not_mixed(models):
 def test_numbers_of_permutations_are_checked(name, value):
     with pytest.raises(ParameterError, match=f"{name} must be a whole number of at least 1"):
         Options(**{name: value})
+
+
+def test_the_blocks_as_a_statistic_of_their_own(models):
+    """The same tests of the same blocks, from the MLPs alone, aggregated by Fisher's method."""
+    sources = [models["base"], models["tuned"], models["other"]]
+    names = ["phi_l2", "phi_l2_blocks"]
+    records = api.study(sources, statistics=names, text="-", progress=False).records
+    for whole, own in zip(records[:3], records[3:], strict=True):
+        assert [one.log10_p for one in own.outcome.blocks] == [one.log10_p for one in whole.outcome.blocks]
+        assert own.outcome.log10_p == whole.outcome.detail["fisher_log10_p"]
+        assert own.outcome.floor < -6 < whole.outcome.floor
+    assert records[3].outcome.log10_p < -5  # base and tuned
+    assert records[4].outcome.log10_p > -3
+
+
+def test_the_blocks_read_no_more_than_the_mlps(models):
+    model = opened(models, "base")
+    names = PhiL2Blocks().need(model, 1, OPTIONS).tensors
+    assert sorted(names) == sorted(f"model.layers.1.{name}" for name in AXES if name.startswith("mlp."))
+    assert list(PhiL2Blocks().prepare(model, OPTIONS).block(1).tensors) == list(names)
+
+
+def test_a_blocks_test_stops_early(models, drawn):
+    """A stranger's copies come as close as itself again and again; a child's never do."""
+    options = replace(OPTIONS, n_block_permutations=2000)
+    base, tuned, stranger = (phi_l2.AllWeights(opened(models, name)).block(0) for name in ("base", "tuned", "stranger"))
+    far = block_permtest(base, stranger, 0, options)
+    assert far.p == phi_l2.EXCEEDANCES / len(far.permuted)
+    assert len(drawn[0, 0, phi_l2.OWN]) == len(far.permuted) < 2000
+    assert block_permtest(base, tuned, 0, options).p == 1 / 2001

@@ -213,6 +213,9 @@ def _comparison(statistic: str, model: Model, options: Options, rates: Rates) ->
     if statistic == "phi_l2":
         size = sum(_size(part.shape) for part in model.anatomy.parts if part.block == 0)
         return size * (options.n_permutations + 1) / rates.permuted
+    if statistic == "phi_l2_blocks":  # the Gram matrix of the MLPs' units, in float64
+        numbers = 3 * model.anatomy.mlp_width * model.anatomy.width
+        return 2.0 * 2.0 * numbers * model.anatomy.mlp_width / rates.product
     if statistic == "phi_jsd":
         return options.n_sequences * options.sequence_length * model.anatomy.vocab_size / rates.divergence
     return None

@@ -42,6 +42,7 @@ REGISTRY = {
     "phi_u": Entry("phi_u", "PhiU", r"$\phi_U$", usual=True),
     "phi_h": Entry("phi_h", "PhiH", r"$\phi_H$", usual=True),
     "phi_l2": Entry("phi_l2", "PhiL2", r"$\phi_{\ell_2}$", usual=True),
+    "phi_l2_blocks": Entry("phi_l2", "PhiL2Blocks", r"blocks' $\phi_{\ell_2}$"),
     "phi_jsd": Entry("phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True),
     "phi_match": Entry("phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True),
     "huref_a": Entry("huref", "HuRefA", "$M_a$"),
