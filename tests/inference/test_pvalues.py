@@ -22,6 +22,7 @@ from provlab.inference.pvalues import (
     holm,
     in_words,
     log10_floor,
+    log10_p_allowing,
     log10_p_correlation,
     log10_p_spearman,
     log10_p_t,
@@ -240,9 +241,60 @@ def test_one_and_two_ranks():
     assert one.paper_log10_p == spearman([0, 1]).paper_log10_p == spearman([1, 0]).paper_log10_p == 0.0
 
 
+def with_common_units(n, common, rng):
+    """Two matchings that agree on `common` units at random places, and elsewhere as a uniform permutation does."""
+    places, order = rng.permutation(n), rng.permutation(n)
+    up = order.copy()
+    up[places[common:]] = rng.permutation(order[places[common:]])
+    return order, up
+
+
+def share_below(level, n, common, allowed, draws=3000):
+    rng = np.random.default_rng([n, common, allowed])
+    p = [log10_p_allowing(*with_common_units(n, common, rng), allowed, rng=rng) for _ in range(draws)]
+    return np.mean(np.array(p) <= math.log10(level)), stats.binom.ppf([1e-4, 1 - 1e-4], draws, level) / draws
+
+
+@pytest.mark.parametrize("level", [0.05, 0.01])
+def test_an_allowance_keeps_the_level_up_to_as_many_common_units(level):
+    """100 units, 5 allowed for: none in common, a few, as many. Exact at as many, and too large a p-value below."""
+    for common in (0, 2, 5):
+        found, (least, most) = share_below(level, 100, common, 5)
+        assert found <= most
+    assert found >= least
+
+
+def test_an_allowance_breaks_beyond():
+    for common, allowed in ((15, 5), (5, 0)):  # three times as many, and without an allowance
+        found, (_, most) = share_below(0.05, 100, common, allowed)
+        assert found > most
+
+
+def test_an_allowance_costs_a_copy_little():
+    order = np.random.default_rng(0).permutation(256)
+    rng = np.random.default_rng(1)
+    assert log10_p_allowing(order, order, 12, rng=rng) == pytest.approx(log10_floor(244), rel=1e-12)
+    assert log10_p_allowing(order, order, 0, rng=rng) == pytest.approx(log10_floor(256), rel=1e-12)
+    # fewer agree than are allowed for: these are left out, and the others are judged
+    other = np.roll(order, 1)
+    other[:4] = [order[0], order[1], *other[[0, 3]]]
+    assert sorted(other) == sorted(order)
+    kept = np.arange(2, 256)
+    expected = spearman(order[kept], other[kept]).log10_p
+    assert log10_p_allowing(order, other, 12, rng=rng) == expected
+
+
+def test_an_allowance_of_injections_ranks_what_is_left():
+    """By hand: 70 and 90 agree and go; of 10, 40, 20 against 40, 10, 30 the ranks are 0, 2, 1 and 2, 0, 1: D = 8."""
+    found = log10_p_allowing([70, 10, 40, 20, 90], [70, 40, 10, 30, 90], 2, rng=np.random.default_rng(0))
+    assert found == pytest.approx(log10_p_spearman(8, 3))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: log10_p_allowing([0, 1], [1, 0], 2, rng=np.random.default_rng(0)), "common is 2; of 2 units from 0"),
+        (lambda: log10_p_allowing([0, 1], [1, 0, 2], 1, rng=np.random.default_rng(0)), "a has 2 entries and b has 3"),
         (lambda: spearman([]), "a has shape"),
         (lambda: spearman([[1, 2]]), "a has shape"),
         (lambda: spearman([0.0, 1.0]), "a has dtype float64"),

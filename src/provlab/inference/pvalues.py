@@ -94,6 +94,45 @@ def spearman(a: ArrayLike, b: ArrayLike | None = None) -> Spearman:
     return Spearman(rho, distance, n, log10_p_spearman(distance, n), log10_p_t(distance, n))
 
 
+def log10_p_allowing(a: ArrayLike, b: ArrayLike, common: int, *, rng: np.random.Generator) -> float:
+    """One-sided log10 p of two matchings of the same units, where up to `common` units may agree without evidence.
+
+    Of the units with one partner by both matchings, min(`common`, all of them) are left out, drawn at random. The
+    partners of the others are ranked anew on both sides, and `log10_p_spearman` is taken of what is left.
+
+    Parameters
+    ----------
+    a, b
+        As of `spearman`; the partner of each of n units, by either matching.
+    common
+        The allowance, declared before the matchings were seen, below n.
+    rng
+        Draws the units that are left out.
+
+    Raises
+    ------
+    InputError
+        As of `spearman`, or if the allowance is not from 0 to below n.
+
+    Notes
+    -----
+    Why it is valid. Suppose independent models have f units in common, wherever they stand, and the matchings of the
+    others are a uniform pairing: sigma = b^-1 a is a uniform permutation of n - f units, and f fixed points that were
+    added to it. The fixed points of sigma, whether common or by chance, are labelled at random by the order of units,
+    which is uniform (Theorem 1) and of which the draw knows nothing. So to leave out f of them leaves a permutation of
+    n - f units with as many fixed points as chance had made, uniform given their number, hence uniform: with `common`
+    = f the p-value is exact. With fewer than `common` truly common ones, chance agreements are left out as well, and
+    the rest agrees less than a uniform permutation does: the p-value is too large. With more it is too small.
+    """
+    first, second = np.asarray(a), np.asarray(b)
+    whole = spearman(first, second)
+    if not 0 <= common < whole.n:
+        raise InputError(f"common is {common}; of {whole.n} units from 0 to {whole.n - 1} may be allowed for")
+    agreeing = np.flatnonzero(first == second)
+    out = rng.choice(agreeing, min(common, agreeing.size), replace=False)
+    return spearman(np.delete(first, out), np.delete(second, out)).log10_p if out.size else whole.log10_p
+
+
 def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:
     """Sum of squared rank differences of many permutations at once, along the last axis.
 
@@ -137,7 +176,7 @@ def log10_p_spearman(distance: int | NDArray[np.integer], n: int) -> float | NDA
     InputError
         If no permutation of n ranks has this distance.
     """
-    log10_p = log10_tail(_possible(distance, n), int(n))
+    log10_p = np.maximum(log10_tail(_possible(distance, n), int(n)), log10_floor(n))  # which rounding may pass
     return log10_p if log10_p.ndim else float(log10_p)
 
 
@@ -225,7 +264,7 @@ def in_words(p: float) -> str:
 
 def log10_floor(n: int) -> float:
     """log10 of the probability that a uniform permutation of n is a perfect match, 1/n!."""
-    return -float(special.gammaln(n + 1)) / LN10
+    return -math.lgamma(n + 1) / LN10
 
 
 def _ln_t_tail(q: NDArray[np.float64], rho_squared: NDArray[np.float64], n: int) -> NDArray[np.float64]:

@@ -378,15 +378,18 @@ def require_positions(statistic: Statistic, model: Model, options: Options) -> N
             )
 
 
-def of_matching(found: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64]) -> dict[str, Any]:
+def of_matching(
+    found: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64], common: int = 0
+) -> dict[str, Any]:
     """Detail of a block whose p-value is Spearman's of two matchings ``(n,)``, as `fisher_over_blocks` takes it.
 
-    n units, of which ``agree`` have one partner by both; the smallest log10 p that there is, and the paper's own.
+    n units, of which ``agree`` have one partner by both; the smallest log10 p that there is, where `common` of these
+    are allowed for, and the paper's own.
     """
     return {
         "n": found.n,
         "agree": int((first == second).sum()),
-        "floor": pvalues.log10_floor(found.n),
+        "floor": pvalues.log10_floor(found.n - common),
         "paper_log10_p": found.paper_log10_p,
     }
 

@@ -2,7 +2,8 @@
 
 phi_MATCH asks two views of a hidden unit, its gate and its up projection. An MLP without gates has two views as well:
 the row that it reads the residual stream with, and the column that it writes with. Match the units of two models by
-each, and correlate the two matchings, as phi_MATCH does. Who permutes hidden units moves both ends alike.
+each, and correlate the two matchings, as phi_MATCH does and with its
+allowance. Who permutes hidden units moves both ends alike.
 
 The price is that rows and columns must be written in the same basis: a permutation or rotation of the residual stream
 hides a model from `PhiViews`. `PhiViewsOuter` looks at both ends from outside, the row through its pre-activations on
@@ -93,9 +94,12 @@ class PhiViews(Statistic):
     """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
 
     name = "phi_views"
-    version = 3  # 1 broke ties alike in every block; 2 had the two-sided t tail
+    version = 4  # 1 broke ties alike in every block; 2 had the two-sided t tail; 3 no allowance
     reads = "up and down projections of the MLPs"
-    assumptions = "an empirical finding, not a theorem: over independent models the statistic behaves like a p-value"
+    assumptions = (
+        "an empirical finding, not a theorem: of independent models at most 5% of the units of a block are matched "
+        "alike by row and by column for other reasons than chance, and the others as chance has it"
+    )
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """The order in which ties are broken."""
@@ -165,7 +169,7 @@ class PhiViewsOuter(Statistic):
     """phi_VIEWS by text and logits: the mean correlation over blocks, a score without a p-value."""
 
     name = "phi_views_outer"
-    version = 3  # 1 broke ties alike in every block; 2 had the two-sided t tail
+    version = 4  # 1 broke ties alike in every block; 2 had the two-sided t tail; 3 no allowance
     reads = "pre-activations of the MLPs on held-out text, down projections, and the head"
     recorded = EndsFromOutside
 

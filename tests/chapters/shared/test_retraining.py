@@ -40,7 +40,7 @@ def test_turned_units_say_the_same_and_are_lost_to_the_signed_statistic_alone(in
     rows = torch.from_numpy(inputs)
     np.testing.assert_allclose(plain(rows), turned(rows), rtol=1e-4, atol=1e-3)
     found = compared(plain, turned, inputs)
-    floor = pvalues.log10_floor(N_UNITS)
+    floor = found["phi_match"].detail["floor"]
     assert found["phi_match_unsigned"].log10_p == floor
     # a correlation of one half, give or take what the random rest adds
     assert found["phi_match"].value == pytest.approx(0.5, abs=0.25)
@@ -60,10 +60,17 @@ def test_other_tokens_are_refused(inputs):
 
 def test_shares_and_p_values():
     t = 0.5 * np.sqrt(254 / 0.75)  # of a correlation of one half; reference: Student's t by scipy
-    assert retraining.log10_p_of_share(0.5, 256) == pytest.approx(np.log10(2 * stats.t.sf(t, 254)), abs=0.01)
-    assert retraining.log10_p_of_share(1.0, 256) == pvalues.log10_floor(256)
+    assert retraining.paper_log10_p_of_share(0.5, 256) == pytest.approx(np.log10(2 * stats.t.sf(t, 254)), abs=0.01)
+    assert retraining.log10_p_of_share(1.0, 256) == pytest.approx(pvalues.log10_floor(244))  # 12 are allowed for
+    assert retraining.log10_p_of_share(0.03, 256) == pytest.approx(np.log10(0.5), abs=0.01)  # no more than that agree
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(100):  # half agree, wherever they stand
+        places, up = rng.permutation(256), np.arange(256)
+        up[places[:128]] = rng.permutation(up[places[:128]])
+        drawn.append(pvalues.log10_p_allowing(np.arange(256), up, 12, rng=rng))
+    assert retraining.log10_p_of_share(0.5, 256) == pytest.approx(np.mean(drawn), abs=1.0)
     for share in (0.05, 0.3, 0.5, 0.9):
-        told = retraining.log10_p_of_share(share, 11_008)
+        told = retraining.paper_log10_p_of_share(share, 11_008)
         assert retraining.share_of_log10_p(told, 11_008) == pytest.approx(share, abs=1e-4)
 
 
@@ -76,7 +83,7 @@ def test_a_model_is_opened_retrained_and_compared(models, text):
     mlp = suspect.mlp(1)
     views = retraining.as_views(mlp.activations(suspect.inputs[1]), suspect.tokens)
     found = retraining.compare(base.block(1), views, 1, options)
-    assert found["phi_match"].log10_p == pvalues.log10_floor(mlp.mlp_width)
+    assert found["phi_match"].log10_p == found["phi_match"].detail["floor"]
     fresh = suspect.student(1, Settings(steps=3, batch=8, inputs="matched"))
     again = retraining.compare(base.block(1), suspect.views(1, fresh), 1, options)
     assert again["phi_match"].matching.shape == (2, mlp.mlp_width)

@@ -131,9 +131,11 @@ def compare(
 def log10_p_of_share(share: float, n: int) -> float:
     """Return phi_MATCH's log10 p where the two matchings agree on a share of n units, and at random on the others.
 
-    Spearman's correlation is then that share, up to chance.
+    Spearman's correlation is then that share, up to chance: of the units that are left where phi_MATCH's allowance is
+    taken away.
     """
-    return pvalues.log10_p_spearman(_distance(share, n), n)
+    left = n - min(int(PhiMatch.COMMON * n), round(share * n))
+    return pvalues.log10_p_spearman(_distance(max(0.0, 1 - (1 - share) * n / left), left), left)
 
 
 def paper_log10_p_of_share(share: float, n: int) -> float:
