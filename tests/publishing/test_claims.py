@@ -203,9 +203,10 @@ class Planted:
 def tree(planted):
     for statistic in ("phi_u", "phi_h", "phi_l2"):
         planted.fill(statistic)
-    for a, b in planted.pairs():  # outputs do not tell: a moved child is farther than two strangers
-        planted.units["phi_jsd", a, b] = [planted.unit("phi_jsd", None, False, planted.rng.random())]
+    for a, b in planted.pairs():  # outputs do not tell: all pairs are equally far apart
+        planted.units["phi_jsd", a, b] = [planted.unit("phi_jsd", None, False, 0.5)]
     planted.measurements = {
+        "chain_of_trees": [["a", "b"], ["b", "c"], ["c", "d"], ["d", "e"]],
         "long_training": {"base": "a", "child": "a1", "grandchild": "a11", "share": 0.5},
         "ks_by_symmetry": {"phi_u": {"p": 0.4}, "phi_h": {"p": 0.4}},
         "example_one": {
@@ -230,8 +231,13 @@ def tails(permtest):
 
 ARGUMENTS = {
     "separates": {"statistic": "phi_u", "log10_p": -30, "level": 0.01, "ks": 0.01},
-    "permtest_at_minimum": {"statistic": "phi_l2", "fisher_log10_p": -4},
-    "does_not_separate": {"statistic": "phi_jsd"},
+    "permtest_at_minimum": {
+        "statistic": "phi_l2",
+        "measurement": "chain_of_trees",
+        "fisher_log10_p": -4,
+        "level": 0.01,
+    },
+    "does_not_separate": {"statistic": "phi_jsd", "level": 0.01},
     "siblings_found": {"statistics": ["phi_u", "phi_h"], "log10_p": -30},
     "long_training_found": {
         "measurement": "long_training",
@@ -286,20 +292,28 @@ def rank(a, b, below):
 
 FAULTS = [
     # predicate, what is spoilt, words of the reason
-    ("separates", set_p("phi_u", "a", "a1", -1.0), "1 dependent pairs are above -30"),
+    (
+        "separates",
+        set_p("phi_u", "a", "a1", -1.0),
+        "largest phi_u of a dependent pair: 28.3 above -30",
+    ),
     ("separates", set_p("phi_u", "a", "b", -9.0), "Holm at 0.01 rejects 7 pairs, not exactly the dependent ones"),
-    ("separates", measure("ks_by_symmetry", phi_u={"p": 0.004}), "not uniform (KS p = 0.004)"),
+    (
+        "separates",
+        measure("ks_by_symmetry", phi_u={"p": 0.004}),
+        "KS p of the independent pairs: 0.006 below 0.01",
+    ),
     ("separates", fails_to_run("phi_u"), "1 pairs could not be compared"),
     ("permtest_at_minimum", rank("a", "a1", 1), "1 dependent pairs"),
     ("permtest_at_minimum", set_p("phi_l2", "a", "a1", -0.5), "Fisher"),
     ("permtest_at_minimum", fails_to_run("phi_l2"), "1 pairs could not be compared"),
-    ("does_not_separate", jsd(0.1, 0.5), "every dependent pair is closer than every independent one"),
-    ("does_not_separate", jsd(0.5, 0.5), "every dependent pair is closer than every independent one"),
+    ("does_not_separate", jsd(0.1, 0.5), "area under the curve: 0.01 above 0.99"),
+    ("does_not_separate", jsd(0.5, 0.1), "area under the curve: 0.01 above 0.99"),
     ("does_not_separate", fails_to_run("phi_jsd"), "1 pairs could not be compared"),
-    ("siblings_found", set_p("phi_u", "a1", "a2", -2.0), "phi_u misses 1 sibling pairs"),
-    ("siblings_found", set_p("phi_h", "a2", "a11", -2.0), "phi_h misses 1 sibling pairs"),
-    ("long_training_found", set_p("phi_h", "a", "a11", -2.0), "phi_h loses the chain"),
-    ("long_training_found", set_p("phi_u", "a", "a1", -2.0), "phi_u loses the chain"),
+    ("siblings_found", set_p("phi_u", "a1", "a2", -2.0), "largest phi_u of siblings"),
+    ("siblings_found", set_p("phi_h", "a2", "a11", -2.0), "largest phi_h of siblings"),
+    ("long_training_found", set_p("phi_h", "a", "a11", -2.0), "largest phi_h of the chain"),
+    ("long_training_found", set_p("phi_u", "a", "a1", -2.0), "largest phi_u of the chain"),
     ("long_training_found", measure("long_training", share=0.2), "the child saw only 20.0% of its base's tokens"),
     ("derives_from", set_p("phi_u", "a", "a1", -2.0), "the leak and its base: "),
     ("derives_from", set_p("phi_u", "a", "b", -9.0), "smallest pair with a control, by Holm: "),

@@ -5,11 +5,16 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy import stats
 
 from provlab.chapters.evasion import figures, measure
-from provlab.chapters.evasion.measure import Disguised, PreservedRecord
+from provlab.chapters.evasion.measure import Block, Disguised, PreservedRecord, Scores
 from provlab.chapters.shared.groups import Groups
 from provlab.engine.lineage import Lineage
+from provlab.models import examples
+from provlab.models.checkpoint import Checkpoint
+from provlab.statistics.base import Options
 
 KNOWN = Lineage(("a", "b", "c"), {"a": None, "b": "a", "c": None}, {})
 UNKNOWN = Lineage(("a", "b", "c"), {}, {})
@@ -20,6 +25,7 @@ def test_each_pair_has_its_second_model_in_disguise():
     assert plain.pairs == [("a", "disguised:b"), ("a", "disguised:c"), ("b", "disguised:c")]
     assert plain.one_each() == [("a", "disguised:b"), ("b", "disguised:c")]
     turned = Disguised.of(["a", "b", "c"], "T6-")
+    assert plain.chain(KNOWN) == [("a", "disguised:c")]
     assert turned.related(KNOWN) == [("a", "disguised:T6-:b")]
     assert turned.related(UNKNOWN) == []
 
@@ -114,8 +120,9 @@ def test_invariants_by_group():
 
 def test_the_score_is_sorted_by_known_origin_only():
     table = pd.DataFrame({"dependent": pd.Series([True, False, None], dtype=object), "value": [0.1, 0.6, 0.5]})
-    found = measure.median_max(table)
-    assert found == Groups(independent=[0.6], dependent=[0.1])
+    table = table.assign(a=["a", "a", "x"], b=["b", "c", "y"])
+    found = measure.median_max(table, [("a", "c")])
+    assert found == Scores(independent=[0.6], dependent=[0.1], chain=[0.6])
     assert measure.median_max_table(found)["ours"].tolist() == ["0.10 to 0.10", "0.60 to 0.60"]
     assert measure.median_max_table(Groups([], []))["ours"].tolist() == ["", ""]
 
@@ -133,13 +140,54 @@ def test_refusals_name_each_architecture_once():
     assert shown.loc["a"].tolist() == ["1e‑15", "–"]
 
 
-def test_undone_groups_residuals_by_matrix(monkeypatch):
+def block(rng, h=40, width=4, tokens=0):
+    """A block of random matrices."""
+    shapes = {"up": (h, width), "value": (width, width), "embedding": (h, width), "folded_up": (h, width)}
+    arrays = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    inputs = rng.standard_normal((width, 60))
+    return Block(**arrays, gates=arrays["folded_up"] @ inputs, inputs=inputs, tokens=np.full((2, 3), tokens))
+
+
+def disguised(own, rng):
+    """The same block with its units shuffled and its stream rotated, as far as an investigator sees."""
+    order, turn = rng.permutation(len(own.up)), stats.ortho_group.rvs(own.up.shape[1], random_state=rng)
+    return Block(
+        up=own.up[order] @ turn,
+        value=own.value @ turn,
+        embedding=own.embedding @ turn,
+        folded_up=own.folded_up[order] @ turn,
+        gates=own.gates[order],
+        inputs=turn.T @ own.inputs,
+        tokens=own.tokens,
+    )
+
+
+def test_undone_groups_residuals_by_attack(monkeypatch):
     rng = np.random.default_rng(0)
-    square, tall = rng.standard_normal((4, 4)), rng.standard_normal((40, 4))
-    kept = {"base": {"up": tall, "value": square}, "disguised:kin": {"up": 2 * tall, "value": square}}
-    kept["disguised:far"] = {"up": rng.standard_normal((40, 4)), "value": rng.standard_normal((4, 4))}
-    monkeypatch.setattr(measure, "matrices", kept.__getitem__)
-    found = measure.undone("base", ["kin"], ["far"])
-    assert found["value"] == Groups(independent=[0.0], dependent=[0.0])  # as many unknowns as equations
-    assert found["up"].dependent == [0.0]
-    assert found["up"].independent[0] == pytest.approx(0.95, abs=0.05)
+    base = block(rng)
+    kept = {"base": base, "disguised:kin": disguised(base, rng), "disguised:far": block(rng)}
+    kept["disguised:foreign"] = block(rng, tokens=1)
+    monkeypatch.setattr(measure, "first_block", lambda source, options: kept[source])
+    found = measure.undone("base", ["kin"], ["far", "foreign"], Options())
+    assert found["value projection"] == Groups(independent=[0.0, 0.0], dependent=[0.0])  # as many unknowns as equations
+    assert min(found["up projection"].dependent) > 0.8  # the rows are shuffled
+    for attack in ("embedding", "inputs of the MLP", "up projection, units matched"):
+        assert found[attack].dependent == [0.0], attack
+        assert len(found[attack].independent) == 1, attack  # other tokens
+        assert found[attack].independent[0] > 0.5, attack
+    drawn = figures.residuals(found, caption="Undone.")
+    assert "All dependent pairs lie below all others: embedding, inputs of the MLP, up projection, units matched" in (
+        drawn.caption
+    )
+
+
+def test_how_far_weights_moved(tmp_path):
+    network = examples.build("llama", seed=0)
+    network.save_pretrained(tmp_path / "a")
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.5)
+    network.save_pretrained(tmp_path / "b")
+    one, other = (Checkpoint.open(str(tmp_path / name)) for name in "ab")
+    assert measure._moved(one, one) == 0.0
+    assert measure._moved(one, other) == pytest.approx(0.5)

@@ -11,15 +11,16 @@ import pytest
 
 from provlab.chapters.evasion.measure import PreservedRecord
 from provlab.chapters.evasion.predicates import (
+    aligns_strangers,
     evaded_but_found,
     invariants_break,
     outputs_preserved,
-    overlaps,
     separates_without_null,
 )
 from provlab.engine.store import Store
 from provlab.publishing import claims
 from provlab.publishing.evidence import Evidence
+from provlab.publishing.published import published_table
 
 ROWS = {row["id"]: row for row in claims.load_claims()}
 
@@ -35,26 +36,27 @@ def evidence(pairs=None, **measurements):
 
 
 def test_the_rows_name_them():
-    named = {ROWS[key]["predicate"]["name"] for key in ("I15", "I16", "I18", "I19", "I20")}
-    assert named == {"outputs_preserved", "evaded_but_found", "invariants_break", "overlaps", "separates_without_null"}
-    assert all(claims.predicate(ROWS[key]) for key in ("I15", "I16", "I18", "I19", "I20"))
+    judges = [outputs_preserved, evaded_but_found, invariants_break, aligns_strangers, separates_without_null]
+    assert [claims.predicate(ROWS[key]) for key in ("I15", "I16", "I18", "I19", "I20")] == judges
 
 
 # I15 ------------------------------------------------------------------------------------------------------
 
+KINDS = ("T1", "T2", "T3", "T4", "T5", "T6")
+
 
 def preserved():
-    return [asdict(PreservedRecord(name, name, kind, 1e-13, None)) for name in ("A", "B") for kind in ("T1", "T3")]
+    return [asdict(PreservedRecord(name, name, kind, 1e-13, None, 0.5)) for name in ("A", "B") for kind in KINDS]
 
 
 def judge_preserved(rows):
-    return outputs_preserved(evidence(rows=rows), "rows", tolerance=1e-9, architectures=2)
+    return outputs_preserved(evidence(rows=rows), "rows", tolerance=1e-9, architectures=2, entire="A")
 
 
 def test_outputs_preserved():
     rows = preserved()
     assert judge_preserved(rows).status == "holds"
-    rows[1] = {**rows[1], "difference": None, "refused": "a norm stands in the way"}
+    rows[-1] = {**rows[-1], "difference": None, "refused": "a norm stands in the way", "moved": None}
     assert judge_preserved(rows).status == "holds"
 
 
@@ -62,8 +64,16 @@ def test_outputs_preserved():
     ("spoil", "why"),
     [
         (lambda rows: rows[0].update(difference=2e-9), "differs by 2.0e-09"),
-        (lambda rows: rows[0].update(difference=None), "without a reason"),
-        (lambda rows: rows.__delitem__(slice(2, None)), "only 1 architectures"),
+        (lambda rows: rows[-1].update(difference=None), "without a reason"),
+        (lambda rows: rows.__delitem__(slice(len(KINDS), None)), "only 1 architectures"),
+        # T3 was never tried on B
+        (lambda rows: rows.pop(len(KINDS) + 2), "not all of T1, T2, T3, T4, T5, T6 were tried on B"),
+        # the paper's architecture is let off
+        (lambda rows: rows[2].update(difference=None, refused="not yet", moved=None), "A refuses a transformation"),
+        (lambda rows: rows.__delitem__(slice(0, len(KINDS))), "A was not transformed"),
+        # what changes nothing preserves everything
+        (lambda rows: rows[1].update(difference=0.0, moved=0.0), "T2 changes no weight"),
+        (lambda rows: rows[1].update(difference=0.0, moved=None), "T2 changes no weight"),
     ],
 )
 def test_outputs_not_preserved(spoil, why):
@@ -129,7 +139,7 @@ def test_evaded_but_found():
 @pytest.mark.parametrize(
     ("a", "b", "statistic", "column", "value", "why"),
     [
-        ("a", "a1", "phi_match", "log10_p", -12.0, "phi_match has 1 dependent pairs above -30"),
+        ("a", "a1", "phi_match", "log10_p", -12.0, "largest phi_match of a dependent pair: 18.0 above -30"),
         ("a", "b", "phi_match", "log10_p", -9.0, "rejects an independent pair"),
         ("a", "a1", "phi_match", "error", "lost", "1 pairs could not be compared"),
     ],
@@ -153,45 +163,133 @@ def test_a_statistic_that_is_not_evaded():
     assert "phi_h is not uniform" in verdict.why
 
 
+def test_a_statistic_that_still_finds_pairs_whose_blocks_are_not_judged():
+    """phi_u finds the pairs that share a disguised model with a judged one; the judged blocks are uniform."""
+    frame = disguised_pairs()
+    judged = set(pairwise(FAMILIES))
+    left_out = np.array([pair not in judged for pair in zip(frame["a"], frame["b"], strict=True)])
+    spoilt = frame.index[left_out & frame["statistic"].eq("phi_u") & frame["dependent"].eq(True)]
+    assert len(spoilt)
+    frame.loc[spoilt, "log10_p"] = -500.0
+    verdict = judge_evaded(frame)
+    assert verdict.status == "fails"
+    assert f"still finds {len(spoilt)} of 3 dependent pairs by phi_u" in verdict.why
+
+
+def test_an_evaded_statistic_that_could_not_be_run():
+    frame = disguised_pairs()
+    frame.loc[frame.index[frame["statistic"] == "phi_h"][-1], "error"] = "lost"
+    verdict = judge_evaded(frame)
+    assert verdict.status == "fails"
+    assert "phi_h could not compare 1 pairs" in verdict.why
+
+
 # I18 to I20 -----------------------------------------------------------------------------------------------
 
 
-def test_invariants_break():
+def broken(**changed):
     good = {"dependent": [0.98, 0.9], "disguised": [0.1, 0.05], "independent": [0.2, 0.0]}
-
-    def status(**changed):
-        return invariants_break(evidence(m={"M_a": {**good, **changed}}), "m")
-
-    assert status().status == "holds"
-    assert "still separates" in status(disguised=[0.9, 0.8]).why
-    assert "does not separate even undisguised" in status(dependent=[0.9, 0.1]).why
+    return invariants_break(evidence(m={"M_a": {**good, **changed}}), "m")
 
 
-def test_overlaps():
-    def status(dependent, independent):
-        table = {"embedding": {"dependent": [0.1], "independent": [0.9]}}
-        return overlaps(evidence(m={"up": {"dependent": dependent, "independent": independent}}, e=table), "m", "e")
+def test_invariants_break():
+    assert broken().status == "holds"
+    assert broken().margin == "largest M_a of a disguised pair: 0.45 below 0.55"
+    assert "still separates" in broken(disguised=[0.9, 0.8]).why
+    assert "does not separate even undisguised" in broken(dependent=[0.9, 0.1]).why
 
-    good = status([0.8, 0.9], [0.85, 0.95])
-    assert good.status == "holds"
-    assert "embedding (not judged) separates the groups: dependent 0.10 to 0.10" in good.ours
-    assert "up separates the groups" in status([0.1, 0.2], [0.85, 0.95]).why
-    assert "up separates the groups" in status([0.9], [0.85]).why
+
+def test_one_pair_that_breaks_does_not_make_an_invariant_break():
+    verdict = broken(disguised=[0.9] * 10 + [0.1])
+    assert verdict.status == "fails"
+    assert "largest M_a of a disguised pair: 0.35 above 0.55" in verdict.why
+
+
+def test_the_papers_own_table_breaks():
+    """Table 7: M_b and M_c of rotated models lie a little above those of strangers, far below those of relatives."""
+    rows = published_table("independence_table7_huref")
+
+    def column(name, wanted):
+        return [float(row[name]) for row in rows if wanted(row)]
+
+    def related(row):
+        return row["independent"] == "false"
+
+    def rotated(row):
+        return row["theta_2"].startswith("Rotated")
+
+    for name in ("M_a", "M_b", "M_c"):
+        plain = column(name, lambda row: related(row) and not rotated(row))
+        strangers = column(name, lambda row: not related(row))
+        assert max(column(name, rotated)) < (min(plain) + max(strangers)) / 2
+
+
+ALIKE = {"dependent": [0.86] * 9, "independent": [0.86] * 8}
+
+
+def aligned(**undone):
+    return aligns_strangers(evidence(m={"up": ALIKE, **undone}), "m", level=0.01)
+
+
+def test_residuals_that_tell_nothing():
+    verdict = aligned()
+    assert verdict.status == "holds"
+    assert verdict.ours == "up: dependent 0.86 to 0.86, independent 0.86 to 0.86, aligned alike"
+
+
+@pytest.mark.parametrize(("kin", "far"), [(0.15, 0.86), (0.86, 0.15)])
+def test_one_attack_that_tells_is_enough(kin, far):
+    verdict = aligned(matched={"dependent": [kin] * 9, "independent": [far] * 8})
+    assert verdict.status == "fails"
+    assert "area under the curve, matched: 0.01 above 0.99" in verdict.why
+    assert "aligned alike; matched: dependent" in verdict.ours
+    assert verdict.ours.endswith("told apart")
+
+
+def test_one_exception_does_not_keep_an_attack_from_telling():
+    verdict = aligned(matched={"dependent": [0.15] * 8 + [0.9], "independent": [0.86] * 8})
+    assert verdict.status == "within_its_spread"
+    assert verdict.ours.endswith("too few to say")
+
+
+BAND = list(np.linspace(0.6, 0.65, 40))
+
+
+def scored(dependent=(0.01, 0.2), independent=BAND, chain=tuple(BAND[::8])):
+    groups = {"dependent": list(dependent), "independent": list(independent), "chain": list(chain)}
+    return separates_without_null(evidence(m=groups), "m", level=0.01)
 
 
 def test_separates_without_null():
-    def status(dependent, independent):
-        return separates_without_null(evidence(m={"dependent": dependent, "independent": independent}), "m", ks=0.01)
+    assert scored().status == "holds"
+    assert "no threshold" in scored(dependent=[0.01, 0.63]).why
+    uniform = (np.arange(40) + 0.5) / 40
+    assert "could pass for p-values" in scored([1e-9], uniform, uniform[::8]).why
 
-    narrow = list(np.linspace(0.6, 0.7, 40))
-    assert status([0.01, 0.2], narrow).status == "holds"
-    assert "overlap" in status([0.01, 0.65], narrow).why
-    assert "could pass for p-values" in status([1e-9], list((np.arange(40) + 0.5) / 40)).why
+
+def test_a_score_that_is_larger_for_dependent_pairs():
+    verdict = scored(dependent=[0.8, 0.9])
+    assert verdict.status == "fails"
+    assert "no threshold" in verdict.why
+
+
+def test_p_values_that_pairs_of_two_trees_share():
+    """A uniform null: one value for every two trees, repeated by all their pairs, seems far from uniform."""
+    trees = np.array([0.95, 0.3, 0.6, 0.5, 0.4, 0.7])
+    repeated = np.repeat(trees, [60, 10, 3, 3, 2, 2])
+    assert "could pass for p-values" in scored([1e-9], repeated, trees).why
+
+
+def test_cautious_p_values():
+    """All independent pairs near 1: useful p-values, though not uniform."""
+    verdict = scored(independent=np.linspace(0.985, 0.9999, 40), chain=np.linspace(0.985, 0.9999, 6))
+    assert verdict.status == "fails"
+    assert "could pass for p-values" in verdict.why
 
 
 def test_groups_without_a_pair_decide_nothing():
     """A run on models of one's own, whose origin nobody knows."""
     nothing = {"dependent": [], "independent": []}
     assert invariants_break(evidence(m={}), "m").status == "not run"
-    assert overlaps(evidence(m={"up": nothing}, e={"embedding": nothing}), "m", "e").status == "not run"
-    assert separates_without_null(evidence(m=nothing), "m", ks=0.01).status == "not run"
+    assert aligned(matched=nothing).status == "not run"
+    assert separates_without_null(evidence(m={**nothing, "chain": []}), "m", level=0.01).status == "not run"

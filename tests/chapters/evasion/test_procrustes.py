@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from provlab.chapters.evasion.procrustes import undo
+from provlab.chapters.evasion.procrustes import undo, undo_matched
 from provlab.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -23,6 +23,18 @@ def test_strangers_are_fitted_as_far_as_there_are_unknowns():
     assert undo(X, Y).free == pytest.approx(np.sqrt(1 - 100 / 400), abs=0.01)
     assert undo(X[:100], Y[:100]).free < 1e-8
     assert undo(X, Y).free < undo(X, Y).orthogonal < 1
+
+
+def test_shuffled_rows_are_put_in_order_by_what_they_answer():
+    """Units that answer alike are found whatever basis they are written in; without that nothing is undone."""
+    X, inputs = RNG.standard_normal((60, 8)), RNG.standard_normal((8, 100))
+    order = RNG.permutation(60)
+    Y = 2 * X[order] @ stats.ortho_group.rvs(8, random_state=2)
+    answers = X @ inputs
+    assert undo(X, Y).free > 0.8
+    assert undo_matched(X, Y, answers, answers[order], seed=0).free < 1e-12
+    stranger = RNG.standard_normal((60, 8))
+    assert undo_matched(X, stranger, answers, stranger @ inputs, seed=0).free > 0.5
 
 
 @pytest.mark.parametrize(

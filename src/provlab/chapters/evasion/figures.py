@@ -1,12 +1,18 @@
-"""Pairs of models, the second one in disguise, as a heatmap."""
+"""Pairs of models, the second one in disguise, as a heatmap; and what attempts to undo the disguise leave."""
+
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
 from provlab import plots
 from provlab.chapters.evasion.measure import Disguised
+from provlab.chapters.shared.groups import Groups
+from provlab.chapters.shared.nulls import GROUPS
 from provlab.engine.lineage import Lineage, short_names
+from provlab.plots import style
 from provlab.plots.figure import Figure
+from provlab.plots.style import require, styled
 
 
 def disguised_pairs(frame: pd.DataFrame, disguised: Disguised, lineage: Lineage, *, statistic: str) -> Figure:
@@ -45,3 +51,42 @@ def disguised_pairs(frame: pd.DataFrame, disguised: Disguised, lineage: Lineage,
         adjusted=board("holm_log10_p"),
         caption="The second model of each pair in disguise.",
     )
+
+
+@styled
+def residuals(undone: Mapping[str, Groups], *, caption: str) -> Figure:
+    """Draw what least squares leaves, one row for each thing that is aligned, both groups of pairs in it.
+
+    Parameters
+    ----------
+    undone
+        Residuals by what is aligned, each group with a value at least.
+    caption
+        Put before what the figure says.
+    """
+    require(undone, "undone: there is nothing to draw")
+    figure = style.canvas(0.65 + 0.42 * len(undone))
+    axes = figure.add_subplot()
+    apart, alike = [], []
+    for row, (name, found) in enumerate(undone.items()):
+        for group, offset in (("dependent", -0.14), ("independent", 0.14)):
+            values, (color, marker) = getattr(found, group), GROUPS[group]
+            require(len(values), f"{name}: no {group} pair")
+            axes.plot(
+                values, [row + offset] * len(values), marker, color=color, markersize=4.5, markerfacecolor="none",
+                markeredgewidth=0.9, alpha=0.8, label=group if row == 0 else None,
+            )  # fmt: skip
+        (apart if max(found.dependent) < min(found.independent) else alike).append(name)
+    axes.set_yticks(range(len(undone)), list(undone))
+    axes.set(xlim=(-0.03, 1.03), ylim=(len(undone) - 0.5, -0.5), xlabel="residual of the best map, as a share")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    style.value_grid(axes, "x")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.24 - 0.12 * 5 / len(undone)), ncol=2, handletextpad=0.1)
+    told = [
+        f"{verb}: {', '.join(names)}."
+        for verb, names in (("The groups overlap", alike), ("All dependent pairs lie below all others", apart))
+        if names
+    ]
+    text = " ".join(told)
+    return Figure(figure, f"{caption} {text}", f"Strip plots of residuals for dependent and independent pairs. {text}")

@@ -1,8 +1,10 @@
 """What the page on evasion measures: what disguises preserve, hide from whom, and what undoing them leaves."""
 
+import math
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -11,18 +13,22 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from provlab.chapters.evasion.procrustes import undo
-from provlab.chapters.shared.groups import Groups
+from provlab.chapters.evasion.procrustes import Undone, undo, undo_matched
+from provlab.chapters.shared.groups import Groups, chain_of_trees
 from provlab.engine.lineage import Lineage
 from provlab.errors import NoSuchSymmetryError
 from provlab.inference import pvalues
-from provlab.models import anatomy, examples
+from provlab.models import examples
+from provlab.models.activations import mlp_activations
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import ALL, disguise
 from provlab.plots import style
 from provlab.plots.numbers import format_log10_p
 from provlab.publishing.published import published_table, scalar
 from provlab.report import StudyReport
+from provlab.statistics.base import Array, Model, Options
+from provlab.statistics.phi_views import through_norm
+from provlab.statistics.text import encode
 
 Pair = tuple[str, str]
 
@@ -37,13 +43,25 @@ _LEVEL = -2.0  # log10 of the level at which a pair is found
 
 @dataclass(frozen=True)
 class PreservedRecord:
-    """One transformation of one tiny model: the largest change of a logit, or why the transformation does not exist."""
+    """One transformation of one tiny model.
+
+    Attributes
+    ----------
+    difference
+        Largest change of a logit; None where the transformation does not exist.
+    refused
+        Why it does not.
+    moved
+        Length of the change of the weights, as a share of their length: what leaves the outputs because it changes
+        nothing has not been shown to leave them.
+    """
 
     architecture: str
     model: str
     kind: str
     difference: float | None
     refused: str | None
+    moved: float | None = None
 
 
 def preserved(seed: int) -> list[PreservedRecord]:
@@ -55,13 +73,22 @@ def preserved(seed: int) -> list[PreservedRecord]:
             examples.build(label, seed=seed).save_pretrained(folder)
             tiny = Checkpoint.open(str(folder))
             for kind in ALL:
-                difference, refused = None, None
+                difference, refused, change = None, None, None
                 try:
                     difference = disguise(tiny, folder / kind, seed=seed, kinds=[kind]).difference
+                    change = _moved(tiny, Checkpoint.open(str(folder / kind)))
                 except NoSuchSymmetryError as error:
                     refused = str(error).rpartition(": ")[2]
-                records.append(PreservedRecord(tiny.architecture, label, kind, difference, refused))
+                records.append(PreservedRecord(tiny.architecture, label, kind, difference, refused, change))
     return records
+
+
+def _moved(before: Checkpoint, after: Checkpoint) -> float:
+    """Length of the change of all weights, as a share of their length."""
+    names = sorted(set(before.tensor_names) & set(after.tensor_names))
+    pairs = [(before.array(name).astype(np.float64), after.array(name)) for name in names]
+    change = math.fsum(float(((x - y) ** 2).sum()) for x, y in pairs)
+    return math.sqrt(change / math.fsum(float((x**2).sum()) for x, _ in pairs))
 
 
 def preserved_table(records: Sequence[PreservedRecord]) -> pd.DataFrame:
@@ -110,6 +137,10 @@ class Disguised:
     def one_each(self) -> list[Pair]:
         """One pair for each disguised model: what hides a model is drawn once, so its other pairs repeat that draw."""
         return [(self.sources[max(0, j - 1)], self.hidden[b]) for j, b in enumerate(self.sources) if j]
+
+    def chain(self, lineage: Lineage) -> list[Pair]:
+        """One model of each tree with that of the next, in disguise."""
+        return [(a, self.hidden[b]) for a, b in chain_of_trees(lineage)]
 
     def related(self, lineage: Lineage) -> list[Pair]:
         """Pairs whose models are known to have a common origin."""
@@ -232,10 +263,18 @@ def invariants_table(found: Mapping[str, Invariant]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def median_max(frame: pd.DataFrame) -> Groups:
+@dataclass(frozen=True)
+class Scores(Groups):
+    """Scores of all pairs, and of those of one model of each tree with that of the next (`chain_of_trees`)."""
+
+    chain: list[float]
+
+
+def median_max(frame: pd.DataFrame, chain: Sequence[Pair]) -> Scores:
     """Sort the score of all pairs by their known origin."""
     values = {known: frame.loc[frame["dependent"].eq(known), "value"].tolist() for known in (True, False)}
-    return Groups(independent=values[False], dependent=values[True])
+    inside = [pair in set(chain) for pair in zip(frame["a"], frame["b"], strict=True)]
+    return Scores(values[False], values[True], frame.loc[inside, "value"].tolist())
 
 
 def median_max_table(found: Groups) -> pd.DataFrame:
@@ -259,23 +298,69 @@ def _range(values: Sequence[float]) -> str:
 # Undoing a disguise -----------------------------------------------------------------------------------------
 
 
-def matrices(source: str) -> dict[str, NDArray[np.float32]]:
-    """Matrices of block 0 that an investigator might try to align, and the embedding."""
-    checkpoint = Checkpoint.open(source)
-    parts = anatomy.of(checkpoint)
-    up, value, table = (parts.read(checkpoint, *role) for role in (("up", 0), ("value", 0), ("embedding",)))
-    return {"up projection": up, "value projection": value, "embedding": table}
+@dataclass(frozen=True, eq=False)
+class Block:
+    """What an investigator might try to align: of block 0 of a model, and its embedding.
 
-
-def undone(base: str, kin: Sequence[str], strangers: Sequence[str]) -> dict[str, Groups]:
-    """Return what least squares leaves of each matrix of a base, mapped to that of each other model in full disguise.
-
-    Residuals are rounded to thousandths: below that only the rounding of the files is left.
+    Attributes
+    ----------
+    up, value, embedding
+        Matrices as they lie in the file.
+    folded_up
+        ``(h, width)``: the up projection with the weights of the norm before it multiplied in.
+    gates, inputs
+        ``(h, positions)`` gate activations on text, and ``(width, positions)`` what enters the MLP.
+    tokens
+        Of the text.
     """
-    mine = matrices(base)
-    residuals: dict[str, dict[str, list[float]]] = {name: {"independent": [], "dependent": []} for name in mine}
+
+    up: Array
+    value: Array
+    embedding: Array
+    folded_up: NDArray[np.float64]
+    gates: Array
+    inputs: Array
+    tokens: NDArray[np.int64]
+
+
+def first_block(source: str, options: Options) -> Block:
+    """Read block 0, and run the model over the text of a study."""
+    model = Model.open(source)
+    read = partial(model.anatomy.read, model.checkpoint)
+    positions, kinds = options.kept_positions(), ("gate", "input")
+    tokens = encode(model.checkpoint, options)
+    seen = mlp_activations(
+        model.checkpoint, tokens, kinds=kinds, device=options.device, dtype=options.torch_dtype, positions=positions
+    )
+    folded = through_norm(model, "up", 0)
+    gates, inputs = (seen[kind][0] for kind in kinds)
+    return Block(read("up", 0), read("value", 0), read("embedding"), folded, gates, inputs, tokens)
+
+
+#: each attack by least squares, by what is aligned: X of the base, and Y of another model
+ATTACKS: Mapping[str, Callable[[Block, Block], Undone]] = {
+    "up projection": lambda x, y: undo(x.up, y.up),
+    "value projection": lambda x, y: undo(x.value, y.value),
+    "embedding": lambda x, y: undo(x.embedding, y.embedding),
+    "inputs of the MLP": lambda x, y: undo(x.inputs.T, y.inputs.T),
+    "up projection, units matched": lambda x, y: undo_matched(x.folded_up, y.folded_up, x.gates, y.gates, seed=0),
+}
+#: those that need both models to read the same tokens
+ON_TOKENS = ("embedding", "inputs of the MLP", "up projection, units matched")
+
+
+def undone(base: str, kin: Sequence[str], strangers: Sequence[str], options: Options) -> dict[str, Groups]:
+    """Return what each attack leaves of a base, mapped to each other model in full disguise.
+
+    Residuals are rounded to thousandths: below that only the rounding of the files is left. A model with another
+    tokenizer is left out where tokens count.
+    """
+    residuals: dict[str, dict[str, list[float]]] = {name: {"independent": [], "dependent": []} for name in ATTACKS}
+    mine = first_block(base, options)
     for group, members in (("dependent", kin), ("independent", strangers)):
         for source in members:
-            for name, theirs in matrices(f"disguised:{source}").items():
-                residuals[name][group].append(round(undo(mine[name], theirs).free, 3))
+            theirs = first_block(f"disguised:{source}", options)
+            for name, attack in ATTACKS.items():
+                if name not in ON_TOKENS or np.array_equal(mine.tokens, theirs.tokens):
+                    residuals[name][group].append(round(attack(mine, theirs).free, 3))
     return {name: Groups(**groups) for name, groups in residuals.items()}

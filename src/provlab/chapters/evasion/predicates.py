@@ -1,30 +1,43 @@
 """Predicates about an adversary: what its transformations preserve, hide, and fail to hide."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+from scipy import stats
 
-from provlab.chapters.evasion.measure import Invariant, PreservedRecord
+from provlab.chapters.evasion.measure import Invariant, PreservedRecord, Scores
 from provlab.chapters.shared import calibration
-from provlab.chapters.shared.groups import Groups
+from provlab.chapters.shared.groups import Groups, area_under_curve
 from provlab.inference import pvalues
-from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge, log10_words
+from provlab.models.disguise import ALL
+from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
 
-def outputs_preserved(evidence: Evidence, measurement: str, tolerance: float, architectures: int) -> Verdict:
-    """Each transformation of each architecture leaves every logit within `tolerance`, or is refused with a reason."""
+def outputs_preserved(
+    evidence: Evidence, measurement: str, tolerance: float, architectures: int, entire: str
+) -> Verdict:
+    """Each transformation of each architecture leaves every logit within `tolerance`, or is refused with a reason.
+
+    All six are tried on every model and change its weights, and `entire`, the paper's architecture, refuses none.
+    """
     rows = evidence.records(measurement, PreservedRecord)
-    tried = [row.difference for row in rows if row.difference is not None]
+    tried = [row for row in rows if row.difference is not None]
     refused = [row for row in rows if row.difference is None]
     named = {row.architecture for row in rows}
-    largest = max(tried, default=np.inf)
+    kinds = {model: {row.kind for row in rows if row.model == model} for model in sorted({row.model for row in rows})}
+    untried = [model for model, own in kinds.items() if own != set(ALL)]
+    idle = sorted({row.kind for row in tried if not (row.moved or 0.0) > tolerance})
+    largest = max((row.difference or 0.0 for row in tried), default=np.inf)
     ours = (
         f"{len(named)} architectures: largest difference of a logit {largest:.1e} over {len(tried)} transformed "
         f"models; {len(refused)} transformations do not exist there"
     )
     problems = [
         (len(named) < architectures, f"only {len(named)} architectures, fewer than {architectures}"),
+        (bool(untried), f"not all of {', '.join(ALL)} were tried on {', '.join(untried)}"),
+        (entire not in {row.architecture for row in tried}, f"{entire} was not transformed"),
+        (entire in {row.architecture for row in refused}, f"{entire} refuses a transformation"),
+        (bool(idle), f"{', '.join(idle)} changes no weight"),
         (not largest < tolerance, f"a logit differs by {largest:.1e}"),
         (not all(row.refused for row in refused), "a transformation is missing without a reason"),
     ]
@@ -43,11 +56,12 @@ def evaded_but_found(
     level: float,
     ks: float,
 ) -> Verdict:
-    """`robust` finds each dependent pair and no other; the p-values of `evaded` are uniform, whatever the pair.
+    """`robust` finds each dependent pair and no other; `evaded` find none, and their p-values are uniform.
 
-    Uniformity is judged on the pairs that the measurement names, one for each disguised model: what hides a model
-    is drawn once for it, so that pairs with one disguised model repeat each other. The measurement `negative`, what
-    `robust` finds where the constants of T6 are negative, is reported and not judged: the paper leaves the sign open.
+    They find none by Holm over all dependent pairs. Uniformity is judged on the pairs that the measurement names, one
+    for each disguised model: what hides a model is drawn once for it, so that pairs with one disguised model repeat
+    each other. The measurement `negative`, what `robust` finds where the constants of T6 are negative, is reported and
+    not judged: the paper leaves the sign open.
     """
     dependent, independent, failed = evidence.of(robust)
     if dependent.empty or independent.empty:
@@ -59,7 +73,6 @@ def evaded_but_found(
         f"{robust}: {n_found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}"
     ]
     problems = [
-        (n_found < len(dependent), f"{robust} has {len(dependent) - n_found} dependent pairs above {log10_p:g}"),
         (not rejected[: len(dependent)].all(), f"Holm at {level} leaves a dependent pair by {robust}"),
         (bool(rejected[len(dependent) :].any()), f"Holm at {level} rejects an independent pair by {robust}"),
         (failed > 0, f"{failed} pairs could not be compared"),
@@ -73,28 +86,36 @@ def evaded_but_found(
             if frozenset((a, b)) in chosen
             for value in blocks
         ]
-        hidden = rows[rows["dependent"].eq(True)]["log10_p"]
+        hidden, _, lost = evidence.of(statistic)
         if not blocks:
             return Verdict(NOT_RUN, "", f"{statistic} was not run on the disguised pairs")
         uniform = calibration.ks_uniform(blocks)
+        still = int((pvalues.holm(hidden["log10_p"].to_numpy(dtype=float)) <= np.log10(level)).sum())
         words.append(
-            f"{statistic}: smallest of a dependent pair {log10_words(hidden.min())}, "
+            f"{statistic}: smallest of a dependent pair {log10_words(hidden['log10_p'].min())}, "
             f"KS {pvalues.in_words(uniform.p)} (n = {uniform.n})"
         )
-        problems.append(
-            (uniform.p <= ks, f"{statistic} is not uniform on disguised pairs (KS {pvalues.in_words(uniform.p)})")
-        )
+        problems += [
+            (uniform.p <= ks, f"{statistic} is not uniform on disguised pairs (KS {pvalues.in_words(uniform.p)})"),
+            (still > 0, f"Holm at {level} still finds {still} of {len(hidden)} dependent pairs by {statistic}"),
+            (lost > 0, f"{statistic} could not compare {lost} pairs"),
+        ]
     why = f"Holm at {level} rejects exactly the dependent pairs by {robust}; the others find no pair related"
     turned = np.array(evidence.measurement(negative))
     words.append(
         f"with negative constants in T6 {robust} finds {int((turned < np.log10(level)).sum())} of {len(turned)}"
     )
-    return judge("; ".join(words), why, problems)
+    bar = Bar(f"largest {robust} of a dependent pair", [dependent["log10_p"].max()], log10_p)
+    return judge("; ".join(words), why, problems, [bar])
 
 
 def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
-    """Before the transformation some threshold on each cosine separates the groups; after it none does."""
-    words, problems = [], []
+    """A threshold on each cosine separates the groups, until the norms are replaced: then it finds no pair at all.
+
+    The threshold lies midway between the smallest cosine of a dependent pair and the largest of an independent one,
+    and every disguised pair is below it, as in the paper's Table 7. Nor does any other threshold separate the groups.
+    """
+    words, problems, bars = [], [], []
     invariants = {name: Invariant(**groups) for name, groups in evidence.measurement(measurement).items()}
     if not invariants:
         return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
@@ -108,52 +129,57 @@ def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
             (plain.min() <= independent.max(), f"{name} does not separate even undisguised pairs"),
             (hidden.min() > independent.max(), f"{name} still separates the disguised pairs"),
         ]
-    return judge(
-        "; ".join(words), "each separates the groups before the norms are replaced, and none afterwards", problems
-    )
+        midway = float(plain.min() + independent.max()) / 2
+        bars.append(Bar(f"largest {name} of a disguised pair", [hidden.max()], round(midway, 2)))
+    why = "each separates the groups before the norms are replaced, and afterwards finds no dependent pair"
+    return judge("; ".join(words), why, problems, bars)
 
 
-def overlaps(evidence: Evidence, measurement: str, exception: str) -> Verdict:
-    """No threshold on any of the measured values separates the groups; an `exception` is reported and not judged."""
-    words, problems = [], []
+def aligns_strangers(evidence: Evidence, measurement: str, level: float) -> Verdict:
+    """Whatever is aligned by least squares, the residual does not tell dependent from independent pairs.
+
+    The paper says it of weight matrices and of activations, so every attack that was measured must tell nothing: the
+    area under the curve of its residuals stays below 1 - level, the least area of a threshold that finds every
+    dependent pair at this level.
+    """
+    words, bars = [], []
     for name, groups in evidence.measurement(measurement).items():
-        dependent, independent = _arrays(groups)
+        found = Groups(**groups)
+        dependent, independent = np.array(found.dependent), np.array(found.independent)
         if not (dependent.size and independent.size):
             return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
-        words.append(f"{name}: dependent {_range(dependent)}, independent {_range(independent)}")
-        problems.append((_apart(dependent, independent), f"{name} separates the groups"))
-    for name, groups in evidence.measurement(exception).items():
-        dependent, independent = _arrays(groups)
-        told = "separates the groups" if _apart(dependent, independent) else "does not separate the groups"
-        words.append(f"{name} (not judged) {told}: dependent {_range(dependent)}, independent {_range(independent)}")
-    return judge("; ".join(words), "the residuals of the best map of both groups overlap", problems)
+        values = np.concatenate([dependent, independent])
+        pairs = [("base", str(i)) for i in range(len(values))]  # all are compared with one model
+        area = area_under_curve(pairs, values, np.arange(len(values)) < len(dependent)).either_way
+        bar = Bar(f"area under the curve, {name}", [area.value], 1 - level, interval=area.interval)
+        told = {HOLDS: "aligned alike", FAILS: "told apart"}.get(bar.status, "too few to say")
+        words.append(f"{name}: dependent {_range(dependent)}, independent {_range(independent)}, {told}")
+        bars.append(bar)
+    return judge("; ".join(words), "no residual tells the groups apart, whatever is aligned", bars=bars)
 
 
-def separates_without_null(evidence: Evidence, measurement: str, ks: float) -> Verdict:
-    """A threshold separates the groups, and the values of independent pairs are no p-values."""
-    dependent, independent = _arrays(evidence.measurement(measurement))
-    if not (dependent.size and independent.size):
+def separates_without_null(evidence: Evidence, measurement: str, level: float) -> Verdict:
+    """A threshold separates the groups, and the values of independent pairs are no p-values.
+
+    Were they p-values, those of a chain of trees would be independent of each other and uniform, and would not all lie
+    in a narrow band; and cautious p-values would lie above the uniform, not below.
+    """
+    found = Scores(**evidence.measurement(measurement))
+    dependent, independent, chain = map(np.array, (found.dependent, found.independent, found.chain))
+    if not dependent.size or len(chain) < 2:
         return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
-    uniform = calibration.ks_uniform(np.log10(np.clip(independent, 1e-300, 1.0)))
+    band = float(chain.max() - chain.min())
+    p_band = float(stats.beta.cdf(band, len(chain) - 1, 2))  # of the range of uniforms
+    p_small = float(stats.kstest(np.clip(independent, 0, 1), "uniform", alternative="greater").pvalue)
     ours = (
         f"{len(dependent)} dependent {_range(dependent)}, {len(independent)} independent {_range(independent)}; "
-        f"read as p-values, KS {pvalues.in_words(uniform.p)}"
+        f"{len(chain)} that are independent of each other lie within {band:.2g}, {pvalues.in_words(p_band)} if uniform"
     )
     problems = [
-        (not _apart(dependent, independent), "the groups overlap"),
-        (uniform.p > ks, "its values under independence could pass for p-values"),
+        (not dependent.max() < independent.min(), "no threshold has all dependent pairs below it and no other"),
+        (max(p_band, p_small) > level, "its values under independence could pass for p-values"),
     ]
     return judge(ours, "the groups do not overlap, and values of independent pairs are far from uniform", problems)
-
-
-def _arrays(groups: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Values of dependent and of independent pairs."""
-    found = Groups(**groups)
-    return np.array(found.dependent), np.array(found.independent)
-
-
-def _apart(first: np.ndarray, second: np.ndarray) -> bool:
-    return bool(first.max() < second.min() or second.max() < first.min())
 
 
 def _range(values: np.ndarray) -> str:

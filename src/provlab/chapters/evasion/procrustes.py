@@ -1,9 +1,13 @@
-"""Undoing a rotation by least squares, which fits strangers as well: a measure that is no evidence (Appendix D).
+"""Undoing a rotation by least squares: how much of it fits strangers as well (Appendix D), and where it does not.
 
 An adversary who rotates a model may be suspected of having turned the matrix X into Y = X A. The best A is found by
 least squares, freely or among the orthogonal matrices (the orthogonal Procrustes problem, Schoenemann 1966), and what
 is left over says how well it fits. It says as well how many more equations there are than unknowns: with as many rows
 as columns a free A fits anything.
+
+So much for the rows as they stand, which the adversary has shuffled. Who first finds out which row is which undoes
+more: a hidden unit answers a text alike whatever basis its weights are written in, so units can be matched by what
+they do (`undo_matched`), and only then is the rotation solved for.
 """
 
 from dataclasses import dataclass
@@ -13,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 
 from provlab.errors import InputError
+from provlab.inference.matching import match_shuffled
 
 
 @dataclass(frozen=True)
@@ -55,3 +60,25 @@ def undo(X: ArrayLike, Y: ArrayLike) -> Undone:
         float(np.linalg.norm(first @ free - second)) / size,
         float(np.linalg.norm(scale * (first @ rotation) - second)) / size,
     )
+
+
+def undo_matched(X: ArrayLike, Y: ArrayLike, x_views: ArrayLike, y_views: ArrayLike, *, seed: int) -> Undone:
+    """Fit Y by X A after its rows were put in the order of those of X, by MATCH of what they answer to the same inputs.
+
+    Parameters
+    ----------
+    X, Y
+        ``(h, d)`` each: a projection of two models, its rows the hidden units, with the weights of the norm before it
+        multiplied in, so that one A serves all rows whatever became of the norm.
+    x_views, y_views
+        ``(h, inputs)`` each: what the units of either model answer, such as gate activations on one text.
+    seed
+        Of the order in which ties are broken.
+
+    Raises
+    ------
+    InputError
+        As `undo` and `match_shuffled`.
+    """
+    order = match_shuffled(np.asarray(x_views), np.asarray(y_views), seed=seed).indices
+    return undo(X, np.asarray(Y)[order])

@@ -1,9 +1,16 @@
-"""What the page on the Llama tree looks up: which training was a long one, and which published model stands where."""
+"""What the page on the Llama tree looks up, and how it sums up PERMTEST's size and what a divergence tells."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
+
 from provlab import zoo
-from provlab.engine.lineage import Lineage, published_parents, recipe_of, recipes_of
+from provlab.chapters.shared.groups import Area, area_under_curve
+from provlab.engine.lineage import Lineage, published_parents, recipe_of, recipes_of, short_name
+from provlab.publishing.published import published_table
+from provlab.report import StudyReport
 
 LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)
 LONG = 0.375  # share of its base's tokens that makes a training a long one
@@ -59,3 +66,43 @@ def _share_of_base(source: str) -> float | None:
     recipes = recipes_of(source.partition("@")[2])
     chain = zoo.lineage(recipe.name, recipes)
     return zoo.tokens(recipe.name, recipes) / zoo.tokens(chain[-1], recipes)
+
+
+def permtest_of(study: StudyReport, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
+    """p-values of phi_l2 by PERMTEST of some pairs, of whole models and of each block's MLP."""
+    chosen = {frozenset(pair) for pair in pairs}
+    rows = []
+    for record in study.records:
+        if record.statistic == "phi_l2" and record.outcome and frozenset((record.a, record.b)) in chosen:
+            own = {f"block {block.block}": f"{10 ** (block.log10_p or 0.0):.3f}" for block in record.outcome.blocks}
+            whole = f"{10 ** (record.outcome.log10_p or 0.0):.2f}"
+            rows.append({"a": short_name(record.a), "b": short_name(record.b), "whole model": whole, **own})
+    return pd.DataFrame(rows)
+
+
+def divergence_areas(frame: pd.DataFrame) -> pd.DataFrame:
+    """How well the divergence ranks the pairs of the paper's Tables 1 and 5, and ours: areas under the curve."""
+    lines = {
+        frozenset((row["theta_1"], row["theta_2"])): row
+        for table in ("independence_table1", "independence_table5")
+        for row in published_table(table)
+    }  # the pair that stands in both tables counts once
+    pairs = [(row["theta_1"], row["theta_2"]) for row in lines.values()]
+    related = [row["independent"] == "false" for row in lines.values()]
+    areas = {"published": _area_row(pairs, [float(row["log_jsd"]) for row in lines.values()], related)}
+    known = frame[(frame["statistic"] == "phi_jsd") & frame["error"].isna() & frame["dependent"].notna()]
+    dependent = known["dependent"].astype(bool)
+    if dependent.any() and not dependent.all():
+        areas["ours"] = _area_row(list(zip(known["a"], known["b"], strict=True)), known["value"], dependent)
+    return pd.DataFrame(areas.values(), index=list(areas))
+
+
+def _area_row(pairs: Sequence[tuple[str, str]], values: Sequence[float], related: Sequence[bool]) -> dict[str, object]:
+    area: Area = area_under_curve(pairs, values, related)
+    n_related = int(np.sum(related))
+    return {
+        "dependent pairs": n_related,
+        "independent pairs": len(pairs) - n_related,
+        "area under the curve": f"{area.value:.2f}",
+        "95% interval": f"{area.low:.2f} to {area.high:.2f}",
+    }

@@ -1,14 +1,15 @@
 """Predicates about pairs of models of known lineage: found, or left alone, by a statistic."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from provlab.chapters.shared import calibration
+from provlab.chapters.shared.groups import area_under_curve
 from provlab.inference import pvalues
-from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge, log10_words
+from provlab.publishing.evidence import HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
 
 def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, ks: float) -> Verdict:
@@ -25,32 +26,41 @@ def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, 
     exact = bool(rejected[: len(dependent)].all() and not rejected[len(dependent) :].any())
     found = int((dependent["log10_p"] < log10_p).sum())
     by_symmetry = evidence.experiment["measurements"].get("ks_by_symmetry", {}).get(statistic)
+    bars = [Bar(f"largest {statistic} of a dependent pair", [dependent["log10_p"].max()], log10_p)]
     problems = [
-        (found < len(dependent), f"{len(dependent) - found} dependent pairs are above {log10_p:g}"),
         (not exact, f"Holm at {level} rejects {int(rejected.sum())} pairs, not exactly the dependent ones"),
         (failed > 0, f"{failed} pairs could not be compared"),
     ]
-    if by_symmetry is None and not any(broken for broken, _ in problems):
-        return Verdict(NOT_RUN, "", "whether the independent pairs are uniform was not tested by relabelling trees")
-    p_uniform = by_symmetry["p"] if by_symmetry else math.nan
     ours = (
         f"{found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}; "
-        f"{len(independent)} independent, smallest {log10_words(independent['log10_p'].min())}, KS p = {p_uniform:.2g}"
+        f"{len(independent)} independent, smallest {log10_words(independent['log10_p'].min())}"
     )
-    problems.append((p_uniform <= ks, f"the independent pairs are not uniform (KS p = {p_uniform:.2g})"))
+    if by_symmetry is None:
+        without = judge(ours, "", problems, bars)
+        told = "whether the independent pairs are uniform was not tested by relabelling trees"
+        return Verdict(NOT_RUN, "", told) if without.status == HOLDS else without
     naive = calibration.ks_uniform(independent["log10_p"]).p
+    ours += f", KS p = {by_symmetry['p']:.2g} ({naive:.2g} were they independent of each other)"
+    bars.append(Bar("KS p of the independent pairs", [by_symmetry["p"]], ks, above=True))
     why = (
-        f"Holm at {level} rejects exactly the dependent pairs; KS p of the independent ones is above {ks} (of all "
-        f"{len(independent)} pairs at once, by permuting the hidden units of whole trees: pairs that share a model are "
-        f"not independent, and taking them so gives {naive:.2g})"
+        f"Holm at {level} rejects exactly the dependent pairs; KS p of the independent ones is above {ks}, all "
+        f"{len(independent)} pairs at once, by permuting the hidden units of whole trees"
     )
-    return judge(ours, why, problems)
+    return judge(ours, why, problems, bars)
 
 
-def permtest_at_minimum(evidence: Evidence, statistic: str, fisher_log10_p: float) -> Verdict:
-    """Every dependent pair at p = 1/(T+1), and per block with Fisher below `fisher_log10_p`."""
+def permtest_at_minimum(
+    evidence: Evidence, statistic: str, measurement: str, fisher_log10_p: float, level: float
+) -> Verdict:
+    """Every dependent pair at p = 1/(T+1) and per block below `fisher_log10_p`; independent ones no more than chance.
+
+    The size is asked of the pairs that the measurement names, one model of each tree with that of the next, whose
+    p-values are independent: how many are at or below `level`, and whether those of their blocks are uniform.
+    """
     dependent, independent, failed = evidence.of(statistic)
-    if dependent.empty or independent.empty:
+    chain = {frozenset(pair) for pair in evidence.measurement(measurement)}
+    apart = independent[[frozenset(pair) in chain for pair in zip(independent["a"], independent["b"], strict=True)]]
+    if dependent.empty or apart.empty:
         return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
     unit = evidence.store.get(dependent.iloc[0]["keys"][0])
     assert unit is not None
@@ -58,42 +68,58 @@ def permtest_at_minimum(evidence: Evidence, statistic: str, fisher_log10_p: floa
     minimum = -np.log10(n_permutations + 1)
     found = int((dependent["log10_p"] <= minimum + 1e-9).sum())
     by_block = max(detail["fisher_log10_p"] for detail in dependent["detail"])
+    accused = int((apart["log10_p"] <= np.log10(level) + 1e-9).sum())
+    attainable = np.floor(level * (n_permutations + 1) + 1e-9) / (n_permutations + 1)
+    p_accused = float(stats.binom.sf(accused - 1, len(apart), attainable))
+    blocks = [value for values in apart["blocks"] for value in values]
+    uniform = calibration.ks_uniform(blocks)
     largest_p = 10 ** float(dependent["log10_p"].max())
     ours = (
         f"T = {n_permutations}: {found} of {len(dependent)} at p = {largest_p:.2g}; per block with Fisher at most "
         f"{log10_words(by_block)}; {len(independent)} independent from {10 ** independent['log10_p'].min():.2f} "
-        f"to {10 ** independent['log10_p'].max():.2f}"
+        f"to {10 ** independent['log10_p'].max():.2f}; of {len(apart)} pairs that are independent of each other "
+        f"{accused} at {level:g}, their {len(blocks)} blocks KS {pvalues.in_words(uniform.p)}"
     )
     problems = [
         (found < len(dependent), f"{len(dependent) - found} dependent pairs are above the minimum"),
-        (by_block >= fisher_log10_p, f"per block with Fisher the largest is {log10_words(by_block)}"),
         (failed > 0, f"{failed} pairs could not be compared"),
+        (p_accused <= level, f"{accused} of {len(apart)} independent pairs are at {level:g} as well"),
+        (uniform.p <= level, f"per block the independent pairs are not uniform (KS {pvalues.in_words(uniform.p)})"),
     ]
-    return judge(ours, f"every dependent pair is closer than all of its {n_permutations} permuted copies", problems)
+    bars = [Bar("largest of a dependent pair per block with Fisher", [by_block], fisher_log10_p)]
+    why = (
+        f"every dependent pair is closer than all of its {n_permutations} permuted copies, and independent pairs are "
+        f"no more often at {level:g} than chance has them"
+    )
+    return judge(ours, why, problems, bars)
 
 
-def does_not_separate(evidence: Evidence, statistic: str) -> Verdict:
-    """Some dependent pair has a larger value than some independent pair."""
+def does_not_separate(evidence: Evidence, statistic: str, level: float) -> Verdict:
+    """No threshold finds the dependent pairs with `level` of the others: the area under the curve is below 1 - level.
+
+    That much of the area every statistic has which finds all dependent pairs at this level, as the paper's others do.
+    """
     dependent, independent, failed = evidence.of(statistic)
     if dependent.empty or independent.empty:
         return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
+    both = pd.concat([dependent, independent])
+    pairs = list(zip(both["a"], both["b"], strict=True))
+    area = area_under_curve(pairs, both["value"], both["dependent"].astype(bool))
     largest, smallest = dependent["value"].max(), independent["value"].min()
-    above = int((dependent["value"] > smallest).sum())
     ours = (
-        f"log JSD of a dependent pair up to {np.log(largest):.2f}, "
-        f"of an independent pair down to {np.log(smallest):.2f}; "
-        f"{above} of {len(dependent)} dependent pairs lie above the closest independent one"
+        f"log JSD of a dependent pair up to {np.log(largest):.2f}, of an independent pair down to "
+        f"{np.log(smallest):.2f}; a dependent pair is the closer one in {area.value:.1%} of {len(dependent)} x "
+        f"{len(independent)} comparisons"
     )
-    problems = [
-        (largest <= smallest, "every dependent pair is closer than every independent one"),
-        (failed > 0, f"{failed} pairs could not be compared"),
-    ]
-    return judge(ours, "no threshold on the divergence tells the two groups apart", problems)
+    told = area.either_way
+    bar = Bar("area under the curve", [told.value], 1 - level, interval=told.interval)
+    why = f"a statistic that finds every dependent pair at level {level:g} has an area of at least {1 - level:g}"
+    return judge(ours, why, [(failed > 0, f"{failed} pairs could not be compared")], [bar])
 
 
 def siblings_found(evidence: Evidence, statistics: Sequence[str], log10_p: float) -> Verdict:
     """Every pair of siblings below `log10_p` by each statistic."""
-    words, problems = [], []
+    words, bars = [], []
     for statistic in statistics:
         dependent, _, _ = evidence.of(statistic)
         siblings = dependent[dependent["siblings"].astype(bool)] if len(dependent) else dependent
@@ -103,8 +129,8 @@ def siblings_found(evidence: Evidence, statistics: Sequence[str], log10_p: float
         words.append(
             f"{statistic}: {found} of {len(siblings)} sibling pairs, largest {log10_words(siblings['log10_p'].max())}"
         )
-        problems.append((found < len(siblings), f"{statistic} misses {len(siblings) - found} sibling pairs"))
-    return judge("; ".join(words), f"every sibling pair is below {log10_p:g}", problems)
+        bars.append(Bar(f"largest {statistic} of siblings", [siblings["log10_p"].max()], log10_p))
+    return judge("; ".join(words), f"every sibling pair is below {log10_p:g}", bars=bars)
 
 
 def long_training_found(
@@ -115,16 +141,17 @@ def long_training_found(
     if not chain:
         return Verdict(NOT_RUN, "", "the models run hold no child that was trained on for so long")
     wanted = {frozenset((chain["base"], chain["child"])), frozenset((chain["base"], chain["grandchild"]))}
-    words, problems = [], []
+    words, bars = [], []
     for statistic in statistics:
         dependent, _, _ = evidence.of(statistic)
         both = dependent[[frozenset(pair) in wanted for pair in zip(dependent["a"], dependent["b"], strict=True)]]
         if len(both) < len(wanted):
             return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
         words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}")
-        problems.append((bool((both["log10_p"] >= log10_p).any()), f"{statistic} loses the chain"))
+        bars.append(Bar(f"largest {statistic} of the chain", [both["log10_p"].max()], log10_p))
+    problems = []
     if chain["share"] is not None:
         problems.append((chain["share"] < share, f"the child saw only {chain['share']:.1%} of its base's tokens"))
     seen = f" ({chain['share']:.1%} of the base's tokens)" if chain["share"] is not None else ""
     ours = f"{chain['child']}{seen} and {chain['grandchild']}: " + ", ".join(words)
-    return judge(ours, f"both are below {log10_p:g} against {chain['base']}", problems)
+    return judge(ours, f"both are below {log10_p:g} against {chain['base']}", problems, bars)
