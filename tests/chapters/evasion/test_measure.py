@@ -171,14 +171,13 @@ def test_undone_groups_residuals_by_attack(monkeypatch):
     found = measure.undone("base", ["kin"], ["far", "foreign"], Options())
     assert found["value projection"] == Groups(independent=[0.0, 0.0], dependent=[0.0])  # as many unknowns as equations
     assert min(found["up projection"].dependent) > 0.8  # the rows are shuffled
-    for attack in ("embedding", "inputs of the MLP", "up projection, units matched"):
+    for attack in ("embedding", "inputs of the MLP", "up projection (units matched)"):
         assert found[attack].dependent == [0.0], attack
         assert len(found[attack].independent) == 1, attack  # other tokens
         assert found[attack].independent[0] > 0.5, attack
     drawn = figures.residuals(found, caption="Undone.")
-    assert "All dependent pairs lie below all others: embedding, inputs of the MLP, up projection, units matched" in (
-        drawn.caption
-    )
+    assert "The groups overlap: " in drawn.caption
+    assert drawn.caption.endswith("embedding, inputs of the MLP, up projection (units matched).")
 
 
 def test_how_far_weights_moved(tmp_path):

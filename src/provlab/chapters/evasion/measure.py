@@ -343,10 +343,10 @@ ATTACKS: Mapping[str, Callable[[Block, Block], Undone]] = {
     "value projection": lambda x, y: undo(x.value, y.value),
     "embedding": lambda x, y: undo(x.embedding, y.embedding),
     "inputs of the MLP": lambda x, y: undo(x.inputs.T, y.inputs.T),
-    "up projection, units matched": lambda x, y: undo_matched(x.folded_up, y.folded_up, x.gates, y.gates, seed=0),
+    "up projection (units matched)": lambda x, y: undo_matched(x.folded_up, y.folded_up, x.gates, y.gates, seed=0),
 }
 #: those that need both models to read the same tokens
-ON_TOKENS = ("embedding", "inputs of the MLP", "up projection, units matched")
+ON_TOKENS = ("embedding", "inputs of the MLP", "up projection (units matched)")
 
 
 def undone(base: str, kin: Sequence[str], strangers: Sequence[str], options: Options) -> dict[str, Groups]:

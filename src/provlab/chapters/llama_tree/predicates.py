@@ -113,7 +113,7 @@ def does_not_separate(evidence: Evidence, statistic: str, level: float) -> Verdi
     )
     told = area.either_way
     bar = Bar("area under the curve", [told.value], 1 - level, interval=told.interval)
-    why = f"a statistic that finds every dependent pair at level {level:g} has an area of at least {1 - level:g}"
+    why = f"its interval ends below {1 - level:g}, the least area of what finds every dependent pair at level {level:g}"
     return judge(ours, why, [(failed > 0, f"{failed} pairs could not be compared")], [bar])
 
 
