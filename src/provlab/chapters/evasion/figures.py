@@ -82,7 +82,7 @@ def residuals(undone: Mapping[str, Groups], *, caption: str) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     style.value_grid(axes, "x")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.24 - 0.12 * 5 / len(undone)), ncol=2, handletextpad=0.1)
+    figure.legend(loc="outside lower center", ncol=2, handletextpad=0.1)
     told = [
         f"{verb}: {', '.join(names)}."
         for verb, names in (("The groups overlap", alike), ("All dependent pairs lie below all others", apart))

@@ -142,7 +142,7 @@ def aligns_strangers(evidence: Evidence, measurement: str, level: float) -> Verd
     area under the curve of its residuals stays below 1 - level, the least area of a threshold that finds every
     dependent pair at this level.
     """
-    words, bars = [], []
+    words, problems, bars = [], [], []
     for name, groups in evidence.measurement(measurement).items():
         found = Groups(**groups)
         dependent, independent = np.array(found.dependent), np.array(found.independent)
@@ -153,9 +153,11 @@ def aligns_strangers(evidence: Evidence, measurement: str, level: float) -> Verd
         area = area_under_curve(pairs, values, np.arange(len(values)) < len(dependent)).either_way
         bar = Bar(f"area under the curve, {name}", [area.value], 1 - level, interval=area.interval)
         told = {HOLDS: "aligned alike", FAILS: "told apart"}.get(bar.status, "too few to say")
-        words.append(f"{name}: dependent {_range(dependent)}, independent {_range(independent)}, {told}")
-        bars.append(bar)
-    return judge("; ".join(words), "no residual tells the groups apart, whatever is aligned", bars=bars)
+        ranges = f"dependent {_range(dependent)}, independent {_range(independent)}"
+        words.append(f"{name}: {told}, {ranges}")
+        problems.append((bar.status == FAILS, f"least squares tells the groups apart by the {name} ({ranges})"))
+        bars += [bar] if bar.status != FAILS else []  # the problem says it in better words
+    return judge("; ".join(words), "no residual tells the groups apart, whatever is aligned", problems, bars)
 
 
 def separates_without_null(evidence: Evidence, measurement: str, level: float) -> Verdict:
