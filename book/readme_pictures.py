@@ -24,7 +24,7 @@ def main(profile: str) -> None:
     study = api.study(["zoo:*"], statistics=["phi_u"], store=store, progress=False)
     heatmap = study.figure("phi_u")
     tree = [found for found in store.experiments() if found["name"] == "llama_tree"]
-    heatmap.figure.supxlabel(made_by(tree), color=style.MUTED, fontsize=style.SMALL, x=0.02, ha="left")
+    heatmap.figure.suptitle(made_by(tree), color=style.MUTED, fontsize=style.SMALL, x=0.02, ha="left")
     heatmap.save(HERE / "heatmap.png")
 
 
