@@ -295,4 +295,5 @@ def test_groups_without_a_pair_decide_nothing():
     nothing = {"dependent": [], "independent": []}
     assert invariants_break(evidence(m={}), "m").status == "not run"
     assert aligned(matched=nothing).status == "not run"
+    assert aligns_strangers(evidence(m={}), "m", level=0.01).status == "not run"
     assert separates_without_null(evidence(m={**nothing, "chain": []}), "m", level=0.01).status == "not run"

@@ -157,6 +157,8 @@ def aligns_strangers(evidence: Evidence, measurement: str, level: float) -> Verd
         words.append(f"{name}: {told}, {ranges}")
         problems.append((bar.status == FAILS, f"least squares tells the groups apart by the {name} ({ranges})"))
         bars += [bar] if bar.status != FAILS else []  # the problem says it in better words
+    if not words:
+        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
     return judge("; ".join(words), "no residual tells the groups apart, whatever is aligned", problems, bars)
 
 
