@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from provlab import statistics as registry
 from provlab.engine.lineage import Lineage, tree_order
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.sequential import until_settled as read_until_settled
 from provlab.engine.store import Store
-from provlab.errors import InputError, NotComparableError, ProvlabError
+from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
 from provlab.report.comparison import Comparison
-from provlab.report.family import check_primary
+from provlab.report.family import LEVEL, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options, devices_elsewhere
 
@@ -83,6 +84,7 @@ def compare(
     blocks: Sequence[int] | None = None,
     primary: str | None = None,
     fdr: bool = False,
+    until_settled: bool = False,
     text: str | None = None,
     store: Store | None = None,
     allow_pickle: bool = False,
@@ -104,6 +106,9 @@ def compare(
         description. By default all statistics on all pairs are one family.
     fdr : bool
         Control the false discovery rate (Benjamini-Yekutieli) in place of the family-wise error (Holm).
+    until_settled : bool
+        Read blocks in a seeded order and stop once their e-values reject, for one statistic of weights: the primary
+        one, or the only one named. The p-value is valid whenever reading stops.
     text : str, optional
         Held-out text for phi_jsd and phi_match; by default prose that no zoo model was trained on.
     store : Store, optional
@@ -122,11 +127,21 @@ def compare(
     """
     names = registry.checked_names(statistics)
     check_primary(primary, names)
+    if until_settled:
+        names = [primary] if primary else names
+        if len(names) > 1:
+            raise ParameterError("blocks are read until settled for one statistic; name it by primary or --primary")
     options = Options(**settings)  # type: ignore[arg-type]
     a, b = str(a), str(b)
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True)
     options = with_common_vocabulary(_with_text(options, names, text), bench.models)
-    records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress, strict=True)
+    if until_settled:
+        settled = read_until_settled(
+            bench, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress
+        )
+        records = [settled]
+    else:
+        records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress, strict=True)
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     models = tuple(describe(source, model) for source, model in bench.models.items())

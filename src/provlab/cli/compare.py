@@ -12,6 +12,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", help="the other model")
     common.add_statistics(parser)
     common.add_family(parser)
+    parser.add_argument(
+        "--until-settled",
+        action="store_true",
+        help="read blocks in a seeded order, for one statistic of weights, and stop once they reject",
+    )
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_compare)
 
@@ -20,7 +25,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from provlab.api import compare
 
     common.check_json(arguments.json)
-    settings = common.statistics(arguments) | common.family(arguments)
+    settings = common.statistics(arguments) | common.family(arguments) | {"until_settled": arguments.until_settled}
     comparison = compare(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
     if arguments.json:
         common.write_json(arguments.json, comparison.to_json())

@@ -1,6 +1,6 @@
 """What the statistics say of one pair: text, a table and a picture in a notebook, a frame, JSON for machines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -96,6 +96,7 @@ class Comparison:
                 [
                     f"Independent training is not rejected by {by}: this is how independent models agree. "
                     "That is no proof of independence.",
+                    *_settled(self.records),
                     *family.remarks(),
                     *_not_run(rows),
                     *_evaded(rows),
@@ -112,6 +113,7 @@ class Comparison:
                 "initial draw, or hidden units of one put into the order of the other's. The test does not say which, "
                 "nor which model came first.",
                 *_alignment(rows),
+                *_settled(self.records),
                 *family.remarks(),
                 *_not_run(rows),
             ]
@@ -222,6 +224,20 @@ def _alignment(rows: list[dict[str, Any]]) -> list[str]:
             "re-ordered to match the other model, which changes no output."
         ]
     return [f"No statistic that ignores the order of units was tested; {_unordered(rows)} would tell such units apart."]
+
+
+def _settled(records: Sequence[PairRecord]) -> list[str]:
+    """How many blocks were read until the question was settled, and what was left unread."""
+    said = []
+    for record in records:
+        if record.outcome and (detail := record.outcome.detail.get("until_settled")):
+            left, size = detail["bytes_left"], detail["bytes_left"] + detail["bytes_read"]
+            said.append(
+                f"{len(detail['read'])} of {detail['blocks']} blocks were read, in an order drawn beforehand, until "
+                f"the product of their e-values, 10^{detail['log10_e']:.1f}, reached {1 / LEVEL:g} or none was left; "
+                f"the p-value is valid whenever reading stops. {left / size:.0%} of {size:,} bytes were left unread."
+            )
+    return said
 
 
 def _not_run(rows: list[dict[str, Any]]) -> list[str]:

@@ -1,0 +1,85 @@
+"""One statistic on one pair, block by block, until the question is settled: for models that are large or far away."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from provlab.engine.ledger import Bench, PairRecord
+from provlab.engine.pairs import run_pairs
+from provlab.engine.store import Store
+from provlab.errors import NotComparableError
+from provlab.inference import evalues
+from provlab.statistics import get as get_statistic
+from provlab.statistics.base import Options, Outcome, tensor_bytes
+
+_ORDER = 1  # what this stream of random numbers is for
+
+
+def until_settled(
+    bench: Bench,
+    name: str,
+    options: Options,
+    *,
+    level: float,
+    store: Store | None,
+    blocks: Sequence[int] | None,
+    progress: bool,
+) -> PairRecord:
+    """Read blocks in a seeded order until the product of their e-values reaches 1 / level, or all are read.
+
+    Returns
+    -------
+    PairRecord
+        Whose p-value is valid whenever reading stops (`evalues.anytime_log10_p`), and whose detail has, under
+        ``until_settled``, log10_e, the blocks in the order read, of how many, and the bytes of both models read and
+        left unread.
+
+    Raises
+    ------
+    NotComparableError
+        If the statistic cannot be read block by block, or does not apply.
+    """
+    statistic = get_statistic(name)
+    a, b = (bench.models[source] for source in bench.sources)
+    places = [block for block in statistic.blocks(a, b) if block is not None and (blocks is None or block in blocks)]
+    if statistic.recorded is not None or not places:
+        raise NotComparableError(
+            f"{name} is not read block by block, so nothing could be left unread; "
+            "--until-settled is for statistics of weights such as phi_u and phi_l2_blocks"
+        )
+    order = [int(block) for block in np.random.default_rng([options.seed, _ORDER]).permutation(places)]
+    records: list[PairRecord] = []
+    log10_p: list[float] = []
+    for block in order:
+        (record,) = run_pairs(bench, [name], options, store=store, blocks=[block], progress=progress, strict=True)
+        if record.outcome is None:
+            return record
+        (result,) = record.outcome.blocks
+        if result.log10_p is None:
+            raise NotComparableError(f"{name} has no p-value of a block, so blocks cannot be read until it is settled")
+        records.append(record)
+        log10_p.append(result.log10_p)
+        if evalues.running(log10_p)[-1] >= -np.log10(level):
+            break
+    size = [_bytes(name, bench, block, options) for block in order]
+    detail = {
+        "log10_e": float(evalues.running(log10_p)[-1]),
+        "read": order[: len(records)],
+        "blocks": len(order),
+        "bytes_read": sum(size[: len(records)]),
+        "bytes_left": sum(size[len(records) :]),
+    }
+    found = [record.outcome.blocks[0] for record in records if record.outcome]
+    combined = statistic.aggregate(found)
+    outcome = Outcome(
+        combined.value, evalues.anytime_log10_p(log10_p), combined.blocks, None, {"until_settled": detail}
+    )
+    keys = tuple(key for record in records for key in record.keys)
+    return PairRecord(*bench.sources, name, outcome, None, keys)
+
+
+def _bytes(name: str, bench: Bench, block: int, options: Options) -> int:
+    """Bytes of one block's tensors in the files of both models, as far as the statistic reads them."""
+    models = [bench.models[source] for source in bench.sources]
+    needs = [get_statistic(name).need(model, block, options).tensors for model in models]
+    return sum(tensor_bytes(model, tensor) for model, names in zip(models, needs, strict=True) for tensor in names)

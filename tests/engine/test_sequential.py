@@ -1,0 +1,83 @@
+"""Blocks of one statistic read one at a time, until the question is settled."""
+
+import json
+
+import numpy as np
+import pytest
+
+import provlab
+from provlab.errors import NotComparableError, ParameterError
+from provlab.inference import evalues
+from provlab.models.counting import counting
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def settled(models, a, b, **settings):
+    return provlab.compare(models[a], models[b], until_settled=True, text="-", progress=False, **settings)
+
+
+def test_a_child_is_settled_before_all_blocks_are_read(models):
+    """No tensor of the blocks left is read, and what was left is what the full comparison reads more."""
+    with counting() as some:
+        found = settled(models, "base", "tuned", statistics=["phi_u"])
+    with counting() as whole:
+        full = provlab.compare(models["base"], models["tuned"], statistics=["phi_u"], text="-", progress=False)
+    outcome = found.records[0].outcome
+    detail = outcome.detail["until_settled"]
+    assert len(detail["read"]) == len(outcome.blocks) < detail["blocks"] == 3
+    assert detail["log10_e"] >= 2
+    assert detail["bytes_read"] == some.tensors
+    assert detail["bytes_left"] == whole.tensors - some.tensors > 0
+    by_block = {block.block: block.log10_p for block in full.records[0].outcome.blocks}
+    log10_p = [by_block[block] for block in detail["read"]]
+    assert outcome.log10_p == evalues.anytime_log10_p(log10_p) <= -2
+    verdict = found.verdict()
+    assert verdict.startswith("Independent training is rejected by phi_u (one test, level 0.01)")
+    assert f"{len(detail['read'])} of 3 blocks were read, in an order drawn beforehand" in verdict
+    assert f"{detail['bytes_left'] / whole.tensors:.0%} of {whole.tensors:,} bytes were left unread" in verdict
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_stranger_is_read_to_the_end(models):
+    found = settled(models, "base", "stranger", statistics=["phi_u"])
+    detail = found.records[0].outcome.detail["until_settled"]
+    assert sorted(detail["read"]) == [0, 1, 2]
+    assert detail["bytes_left"] == 0
+    assert "not rejected by phi_u" in found.verdict()
+    assert "3 of 3 blocks were read" in found.verdict()
+    assert "0% of" in found.verdict()
+
+
+def test_the_order_is_drawn_from_the_seed(models):
+    found = [settled(models, "base", "other", statistics=["phi_u"], seed=seed) for seed in (0, 0, 1, 2, 3)]
+    orders = [tuple(one.records[0].outcome.detail["until_settled"]["read"]) for one in found]
+    assert orders[0] == orders[1]
+    assert len(set(orders)) > 1
+
+
+def test_only_the_primary_statistic_is_read(models):
+    found = settled(models, "base", "tuned", primary="phi_l2_blocks", statistics=["phi_l2_blocks", "phi_u"])
+    assert [record.statistic for record in found.records] == ["phi_l2_blocks"]
+    assert np.isnan(found.to_frame()["floor"]).all()
+    assert settled(models, "base", "tuned", primary="phi_u", blocks=[1]).records[0].outcome.blocks[0].block == 1
+
+
+def test_what_cannot_be_read_until_settled_is_refused(models):
+    with pytest.raises(ParameterError, match="for one statistic; name it by primary"):
+        settled(models, "base", "tuned", statistics=["phi_u", "phi_l2"])
+    with pytest.raises(NotComparableError, match="phi_h is not read block by block, so nothing could be left unread"):
+        settled(models, "base", "tuned", statistics=["phi_h"])
+    with pytest.raises(NotComparableError, match="not read block by block"):
+        settled(models, "base", "tuned", statistics=["phi_jsd"])
+
+
+def test_the_command(run, models):
+    arguments = ["compare", models["base"], models["tuned"], "--statistic", "phi_u", "--until-settled"]
+    status, out, err = run(*arguments)
+    assert (status, err) == (0, "")
+    assert "blocks were read, in an order drawn beforehand" in " ".join(out.split())
+    status, _, err = run("compare", models["base"], models["tuned"], "--until-settled")
+    assert status == 2
+    assert err.count("\n") == 1
+    assert "name it by primary or --primary" in err
