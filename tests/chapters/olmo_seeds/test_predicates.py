@@ -74,6 +74,34 @@ def test_own_seeds_uniform_and_one_initialisation_found_holds(seeds: Bench) -> N
     assert verdict.status == HOLDS
     assert "2 budgets of 10 pairs" in verdict.ours
     assert "of 20 pairs of one initialisation are found by phi_u 20, phi_l2 20" in verdict.ours
+    assert "by the paper's form phi_u 0.05 to 0.95;" in verdict.ours
+    # of 80 p-values the smallest is 0.05, of 4 tests of uniformity none rejects, and 1e-40 over 80 tests or 1e-6
+    assert verdict.margin.startswith(
+        "smallest p of a pair with own seeds, by Holm, log10: 2 above -2; smallest p of unif"
+    )
+    assert "not refuted" in verdict.why
+
+
+def test_three_independent_pairs_far_out_fail(seeds: Bench) -> None:
+    """Kolmogorov and Smirnov's test does not see three of ten, whose place among ten they keep."""
+    for i, log10_p in enumerate((-300, -200, -100)):
+        seeds.put(f"a{i}-100", f"b{i}-100", "phi_u", 10.0**log10_p)
+    verdict = judge_seeds(seeds)
+    assert verdict.status == FAILS
+    assert verdict.why.startswith(
+        "3 pairs with own seeds are rejected, phi_u of a0-100 and b0-100 (4e-299); phi_u of a1"
+    )
+    assert "not uniform" not in verdict.why
+
+
+def test_one_independent_pair_beyond_the_level_fails(seeds: Bench) -> None:
+    """Forty p-values: 10^-3 is no rejection among them, 10^-4 is."""
+    seeds.put("a2-1000", "b2-1000", "phi_u", 1e-3)
+    assert judge_seeds(seeds).status == HOLDS
+    seeds.put("a2-1000", "b2-1000", "phi_u", 1e-4)
+    assert (
+        "1 pairs with own seeds are rejected, phi_u of a2-1000 and b2-1000 (log10 p = -2.4)" in judge_seeds(seeds).why
+    )
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -82,7 +110,7 @@ def test_p_values_that_are_too_small_at_one_budget_fail(statistic: str, seeds: B
         seeds.put(f"a{i}-1000", f"b{i}-1000", statistic, (i + 1) / 100)
     verdict = judge_seeds(seeds)
     assert verdict.status == FAILS
-    assert verdict.why == f"the p-values are not uniform for {statistic} at 1,000 tokens"
+    assert verdict.why.startswith(f"the p-values are not uniform for {statistic} at 1,000 tokens; smallest p of unif")
 
 
 def test_p_values_that_are_all_large_fail_too(seeds: Bench) -> None:
@@ -99,7 +127,7 @@ def test_a_control_that_one_statistic_finds_is_enough_and_that_none_finds_fails(
     seeds.put("a3-100", "c3-100", "phi_l2", 0.5, by_block=0.5)
     verdict = judge_seeds(seeds)
     assert verdict.status == FAILS
-    assert verdict.why == "1 of 20 pairs of one initialisation are found by no statistic"
+    assert verdict.why.startswith("1 of 20 pairs of one initialisation are found by no statistic; weakest pair")
 
 
 def test_too_few_pairs_or_no_control_are_not_judged(seeds: Bench) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from provlab import zoo
 from provlab.chapters.shared import calibration
@@ -15,6 +16,7 @@ from provlab.inference.matching import cosine_similarity
 from provlab.models import anatomy
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.checkpoint import Checkpoint
+from provlab.plots import style
 from provlab.publishing.published import published_table
 
 Pair = tuple[str, str]
@@ -83,6 +85,75 @@ def log10_uniformity(log10_p: ArrayLike, n_permutations: int | None = None) -> f
     if n_permutations is None:
         return float(np.log10(calibration.ks_uniform(values).p))
     return float(np.log10(calibration.discrete_uniform_excess(10.0**values, n_permutations).p_two_sided))
+
+
+def power_of_uniformity(n_pairs: int, n_budgets: int, n_tests: int, level: float, *, n_draws: int = 2000) -> float:
+    """Share of studies that find a statistic not uniform whose p-values are squares of uniform ones, at every budget.
+
+    Kolmogorov and Smirnov's test at each of the budgets, against `level` over all the `n_tests` of the study; draws of
+    a fixed seed.
+    """
+    p = np.sort(np.random.default_rng(0).random((n_draws, n_budgets, n_pairs)) ** 2)
+    steps = np.arange(1, n_pairs + 1) / n_pairs
+    distance = np.maximum(steps - p, p - steps + 1 / n_pairs).max(axis=-1)
+    return float((distance.max(axis=1) >= stats.kstwo.isf(level / n_tests, n_pairs)).mean())
+
+
+def most_opposite(blocks: pd.DataFrame, at: Mapping[Pair, tuple[int, str]]) -> pd.DataFrame:
+    """For each statistic of matchings the block, in runs with their own seeds, whose correlation is the most negative.
+
+    Parameters
+    ----------
+    blocks
+        A row for each statistic, pair and block: a, b, statistic, block, value (the correlation), log10_p (one-sided),
+        paper_log10_p (two-sided).
+    at
+        Tokens seen and common start of each pair.
+
+    Returns
+    -------
+    DataFrame
+        A row a statistic; "after Holm" is of the two-sided p over all blocks of the statistic.
+    """
+    own = blocks[[at[pair][1] == OWN_SEEDS for pair in zip(blocks["a"], blocks["b"], strict=True)]]
+    lines = []
+    for statistic, group in own[own["paper_log10_p"].notna()].groupby("statistic", sort=False):
+        holm = pvalues.holm(group["paper_log10_p"].to_numpy())
+        place = int(group["value"].to_numpy().argmin())
+        row = group.iloc[place]
+        lines.append(
+            {
+                "statistic": statistic,
+                "a": row["a"],
+                "b": row["b"],
+                "tokens": at[row["a"], row["b"]][0],
+                "block": row["block"],
+                "of blocks": len(group),
+                "correlation": row["value"],
+                "p, one-sided": 10 ** row["log10_p"],
+                "p, two-sided": 10 ** row["paper_log10_p"],
+                "after Holm": 10 ** holm[place],
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def not_accused_for(opposite: pd.DataFrame, level: float) -> str:
+    """Say whether a two-sided test would accuse for any of `most_opposite`, in Markdown."""
+    worst = opposite.loc[opposite["after Holm"].idxmin()]
+    words = (
+        f"Of {worst['a']} and {worst['b']} at {worst['tokens']:,} tokens, block {worst['block']} has a correlation of "
+        f"{worst['correlation']:.2f} ({style.word(worst['statistic'])}): two-sided p = {worst['p, two-sided']:.2g}, "
+        f"{worst['after Holm']:.2g} after Holm over the {worst['of blocks']} blocks of that statistic; one-sided p = "
+        f"{worst['p, one-sided']:.6f}."
+    )
+    if worst["after Holm"] > level:
+        return f"{words} At {level:g} a two-sided test would not accuse either."
+    return (
+        f"{words} **At {level:g} a two-sided test would call this pair of independent runs dependent.** The one-sided "
+        "test does not: no common origin is known that makes matchings run against each other. That does not explain "
+        "where the correlation comes from."
+    )
 
 
 def uniformity(own: pd.DataFrame, n_permutations: int) -> pd.DataFrame:
@@ -156,7 +227,7 @@ def against_redrawn(blocks: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
     for block, (gate, up) in enumerate(blocks):
         rho = pvalues.spearman(gate, up)
         null = redrawn(gate, up, rng=np.random.default_rng(seed))
-        as_far = int((null >= rho.rho).sum())
+        as_high, as_low = int((null >= rho.rho).sum()), int((null <= rho.rho).sum())
         lines.append(
             {
                 "block": block,
@@ -165,7 +236,8 @@ def against_redrawn(blocks: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
                 "log10 p": rho.log10_p,
                 "mean when redrawn": null.mean(),
                 "sd when redrawn": null.std(),
-                "p when redrawn": (1 + as_far) / (1 + len(null)),
+                "p when redrawn": (1 + as_high) / (1 + len(null)),
+                "p of one so low": (1 + as_low) / (1 + len(null)),
             }
         )
     return pd.DataFrame(lines)
@@ -206,13 +278,14 @@ def control(same_start: pd.DataFrame) -> Control:
 
 
 def table9(own: pd.DataFrame, stages: Sequence[Budget]) -> pd.DataFrame:
-    """The paper's p-values, budget by budget, beside median and range of ours; words are the columns' names."""
+    """The paper's p-values, budget by budget, beside median and range of ours in the paper's two-sided form."""
     lines = []
     for line, stage in zip(published_table("independence_table9_olmo_seeds"), stages, strict=False):
         here = own[own["tokens"] == stage.tokens]
         row = {"tokens, published": line["train_tokens"], "tokens, ours": f"{stage.tokens:,}"}
         for name, column in _PUBLISHED.items():
-            p = 10.0 ** here.loc[here["statistic"] == name, "log10_p"]
+            values = here[here["statistic"] == name]
+            p = 10.0 ** values["paper_log10_p"].fillna(values["log10_p"])  # PERMTEST has one form
             row[f"{name}, published"] = line[column]
             row[f"{name}, ours"] = f"{p.median():.2f} ({p.min():.2g} to {p.max():.2g})" if len(p) else ""
         lines.append(row)
