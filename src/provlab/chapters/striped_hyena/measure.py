@@ -92,7 +92,7 @@ def sharing(tests: Tests, hybrids: Sequence[str], parent: str) -> list[Sharing]:
     for (hybrid, other, axis), frame in tests.items():
         if hybrid in hybrids:
             kept = frame[frame["taken"] | (frame[list(tensors.CORRECTIONS)].min(axis=1) < -1)]
-            pairs = kept.drop(columns=["axis", "n", "rho", "cosine"]).to_dict("records")
+            pairs = kept.drop(columns=["axis", "n", "rho", "paper_log10_p", "cosine"]).to_dict("records")
             found.append(Sharing(hybrid, other, other == parent, axis, len(frame), int(frame["taken"].sum()), pairs))
     return found
 
@@ -157,7 +157,7 @@ def _namesake(frame: pd.DataFrame, name: str, column: str) -> float:
 
 
 def beside_table_10(tests: Tests, hybrids: Sequence[str], parent: str) -> pd.DataFrame:
-    """The paper's Table 10 and the hybrids against their parent, by rows."""
+    """The paper's Table 10 and the hybrids against their parent, by rows and in the paper's two-sided form."""
     taken = tensors.origins(hybrids[-1])
     return pd.DataFrame(
         [
@@ -165,7 +165,7 @@ def beside_table_10(tests: Tests, hybrids: Sequence[str], parent: str) -> pd.Dat
                 "parameter": line["parameter"],
                 "p of phi_U, published": line["p_U"],
                 **{
-                    f"log10 p, {short_name(one)}": f"{_namesake(tests[one, parent, 'rows'], name, 'log10_p'):,.1f}"
+                    f"log10 p, {short_name(one)}": f"{_namesake(tests[one, parent, 'rows'], name, 'paper_log10_p'):,.1f}"
                     for one in hybrids
                 },
                 "taken by ours": "yes" if name in taken else "no",

@@ -28,7 +28,7 @@ from provlab.models.checkpoint import Checkpoint
 
 AXES = ("rows", "columns")
 CORRECTIONS = {"holm": pvalues.holm, "benjamini_yekutieli": pvalues.benjamini_yekutieli}
-VERSION = 1  # of the numbers below, part of what they are stored under
+VERSION = 2  # of the numbers below, part of what they are stored under
 _SECONDS_WITHOUT_A_BAR = 5
 
 
@@ -44,8 +44,8 @@ class TensorTest:
         Whose order was compared: "rows" or "columns".
     n
         Length of that axis.
-    rho, log10_p
-        Spearman's correlation of the matching with the identity, and its p.
+    rho, log10_p, paper_log10_p
+        Spearman's correlation of the matching with the identity, its p, and the paper's two-sided p.
     cosine
         Mean cosine of the two matrices' rows (or columns) of equal index: near 1 for a copy little changed, near 0
         where no unit is what its namesake is.
@@ -57,6 +57,7 @@ class TensorTest:
     n: int
     rho: float
     log10_p: float
+    paper_log10_p: float
     cosine: float
 
 
@@ -124,7 +125,7 @@ def _test(first: str, second: str, a: NDArray[np.float32], b: NDArray[np.float32
     found = pvalues.spearman(match_shuffled(a, b, seed=seed).indices)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     cosine = float((np.einsum("ij,ij->i", a, b) / norms).mean())
-    return TensorTest(first, second, axis, found.n, found.rho, found.log10_p, cosine)
+    return TensorTest(first, second, axis, found.n, found.rho, found.log10_p, found.paper_log10_p, cosine)
 
 
 def origins(source: str) -> dict[str, str]:
