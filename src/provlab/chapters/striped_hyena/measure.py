@@ -165,8 +165,9 @@ def beside_table_10(tests: Tests, hybrids: Sequence[str], parent: str) -> pd.Dat
                 "parameter": line["parameter"],
                 "p of phi_U, published": line["p_U"],
                 **{
-                    f"log10 p, {short_name(one)}": f"{_namesake(tests[one, parent, 'rows'], name, 'paper_log10_p'):,.1f}"
+                    f"log10 p, {short_name(one)}": f"{p:,.1f}"
                     for one in hybrids
+                    for p in (_namesake(tests[one, parent, "rows"], name, "paper_log10_p"),)
                 },
                 "taken by ours": "yes" if name in taken else "no",
             }
