@@ -44,8 +44,19 @@ def test_an_oracle_on_everything_is_the_plain_share():
     found = agreement(direction, edges, scores, (-2, 0))
     below = direction.difference < 0
     good = direction.weight * scores
-    assert found.precision == pytest.approx(good[below].sum() / direction.weight[below].sum(), abs=0.01)
+    assert found.precision == pytest.approx(good[below].sum() / direction.weight[below].sum(), abs=1e-9)
     assert found.recall == pytest.approx(good[below].sum() / good.sum(), abs=0.01)
+
+
+def test_weights_count_within_a_bin():
+    """Nine tenths of the weight is good, half of the rows: precision is 0.9; an input of no weight tells nothing."""
+    direction = made([-0.5, -0.5, -0.4, -0.4, -0.3], [9, 9, 1, 1, 0])
+    found = agreement(direction, [-1, 0], [1, 1, 0, 0, 0], (-1, 0))
+    assert found.precision == pytest.approx(0.9)
+    assert (found.recall, found.n) == (1.0, 4)
+    assert found.precision_low < 0.9 < found.precision_high
+    with pytest.raises(InputError, match="is scored"):
+        agreement(direction, [-1, 0], [np.nan] * 4 + [0.0], (-1, 0))
 
 
 def test_intervals_cover():

@@ -70,31 +70,32 @@ def agreement(
     direction
         Of one model's inputs.
     edges
-        ``(k + 1,)`` of D: r(D) is the mean score in a bin, and the bin counts with the weight of all its inputs.
+        ``(k + 1,)`` of D: r(D) is the mean score of a bin's inputs, each with its weight, and the bin counts with the
+        weight of all its inputs.
     scores
-        ``(n,)`` score of each input, NaN where it was not scored.
+        ``(n,)`` score of each input, NaN where it was not scored. Which are scored must not depend on their weights.
     where
         The range of D that is summed over; bins whose middle lies in it count. D < 0 on A's inputs is PD_A->B.
     seed
-        Of the bootstrap: scores are drawn with replacement within each bin, weights stay.
+        Of the bootstrap: scored inputs are drawn with replacement within each bin; what a bin weighs stays.
 
     Raises
     ------
     InputError
-        A bin that has inputs in it has no score, so that its mean is not known.
+        A bin that has inputs in it has no scored input of positive weight, so that its mean is not known.
     """
     edges = checked_edges(edges)
     given = np.asarray(scores, dtype=np.float64)
     if given.shape != direction.difference.shape:
         raise InputError(f"scores must hold one for each of {len(direction.difference)} inputs, or NaN")
-    scored = np.flatnonzero(np.isfinite(given))
+    scored = np.flatnonzero(np.isfinite(given) & (direction.weight > 0))
     n_bins = len(edges) - 1
     place = bin_of(direction.difference, edges)
     mass = np.bincount(place[place >= 0], direction.weight[place >= 0], minlength=n_bins)
     own = place[scored]
-    by_bin = [given[scored[own == k]] for k in range(n_bins)]
-    for k, values in enumerate(by_bin):
-        if mass[k] > 0 and not len(values):
+    by_bin = [scored[own == k] for k in range(n_bins)]
+    for k, rows in enumerate(by_bin):
+        if mass[k] > 0 and not len(rows):
             raise InputError(
                 f"no input with D in [{edges[k]:g}, {edges[k + 1]:g}] is scored; score some, or take wider bins"
             )
@@ -104,10 +105,14 @@ def agreement(
         raise InputError(f"no input lies in a bin of D between {where[0]:g} and {where[1]:g}; take another range")
     rng = np.random.default_rng(seed)
     means = np.zeros((_RESAMPLES + 1, n_bins))  # row 0 as scored, the others resampled
-    for k, values in enumerate(by_bin):
-        if len(values):
-            means[0, k] = values.mean()
-            means[1:, k] = rng.choice(values, size=(_RESAMPLES, len(values))).mean(axis=1)
+    for k, rows in enumerate(by_bin):
+        if len(rows):
+            weight = direction.weight[rows]
+            weighted = given[rows] * weight
+            means[0, k] = weighted.sum() / weight.sum()
+            for again in range(1, _RESAMPLES + 1):  # one at a time: together they would not fit into memory
+                some = rng.integers(len(rows), size=len(rows))
+                means[again, k] = weighted[some].sum() / weight[some].sum()
     good = means * mass
     precision = good[:, inside].sum(axis=1) / mass[inside].sum()
     total = good.sum(axis=1)

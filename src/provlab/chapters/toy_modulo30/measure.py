@@ -4,7 +4,7 @@ Models are given by their places: A and B are compared, and C with A in the last
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -357,34 +357,72 @@ def sweep(found: Enumeration, z: Range) -> list[RangeRecord]:
     ]
 
 
-def oracle_records(found: Enumeration, truth: Truth, run: LongRun, *, seed: int) -> list[OracleRecord]:
-    """Precision and recall of each term by the rule that makes an input valid, from one run and by enumeration."""
+def half_valid(found: Enumeration, z: Range) -> Range:
+    """Return Z with its upper end moved to where half of A's inputs from its lower end on are valid.
+
+    In Z nearly every input is valid, so that anything would give the right precision there.
+    """
+    joint = found.joint(A, B)
+    edges, everything = joint.density("A")
+    valid_edges, counts = joint.only(label=True).density("A")
+    valid = np.zeros_like(everything)
+    first = round((valid_edges[0] - edges[0]) / WIDTH)
+    valid[first : first + len(counts)] = counts
+    inside = edges[:-1] >= z[0] - WIDTH / 2
+    share = np.cumsum(valid[inside]) / np.maximum(1, np.cumsum(everything[inside]))
+    ends = np.flatnonzero(share >= 0.5)
+    return z[0], max(z[1], on_grid(edges[1:][inside][ends[-1]]) if len(ends) else z[1])
+
+
+def oracle_records(
+    found: Enumeration, sampler: Sampler, run: LongRun, ranges: Sequence[Range], *, seed: int
+) -> list[OracleRecord]:
+    """Precision and recall of each term by the rule that makes an input valid, from one run and by enumeration.
+
+    Parameters
+    ----------
+    found
+        Every input.
+    sampler, run
+        Who drew, and the draws.
+    ranges
+        Z, on the grid: the terms are asked for in each.
+    seed
+        Of the bootstrap.
+    """
     joint, head = found.joint(A, B), np.array(found.space.head, dtype=int)
-    good = from_enumeration(*joint.losses(), truth.compared.z, np.where(joint.label, joint.count, 0))
     below, above = (-np.inf, 0.0), (0.0, np.inf)
     records = []
-    for term, sampled, everything, valid, where in (
-        ("PD_AB", run.weighted.a, truth.compared.a, good.a, below),
-        ("PA_AB", run.weighted.a, truth.compared.a, good.a, above),
-        ("PA_BA", run.weighted.b, truth.compared.b, good.b, below),
-        ("PD_BA", run.weighted.b, truth.compared.b, good.b, above),
-    ):
-        assert sampled.draws is not None
-        free = sampled.draws.tokens
-        scores = annotation.oracle(np.concatenate([np.tile(head, (len(free), 1)), free], axis=1), is_valid)
-        reach = WIDTH * np.ceil(np.abs(sampled.difference).max() / WIDTH)
-        judged = annotation.agreement(sampled, [-reach, 0.0, reach], scores, where, seed=seed)
-        in_all, in_valid = ((one.difference > where[0]) & (one.difference < where[1]) for one in (everything, valid))
-        n_good = valid.weight[in_valid].sum()
-        records.append(
-            OracleRecord(
-                term,
-                judged.precision,
-                judged.recall,
-                exact_precision=float(n_good / everything.weight[in_all].sum()),
-                exact_recall=float(n_good / valid.weight.sum()),
-            )
+    for z in ranges:
+        here = replace(sampler, z=z)
+        sampled = here.compare(here.weighted({k: run.samples[k] for k in (A, B)}), A, B)
+        everything, good = (
+            from_enumeration(*joint.losses(), z, count) for count in (joint.count, np.where(joint.label, joint.count, 0))
         )
+        for term, side, where in (("PD_AB", "a", below), ("PA_AB", "a", above), ("PA_BA", "b", below), ("PD_BA", "b", above)):
+            drawn, known, valid = (getattr(one, side) for one in (sampled, everything, good))
+            assert drawn.draws is not None
+            free = drawn.draws.tokens
+            scores = annotation.oracle(np.concatenate([np.tile(head, (len(free), 1)), free], axis=1), is_valid)
+            reach = WIDTH * np.ceil(np.abs(drawn.difference).max() / WIDTH)
+            weighted, plain = (
+                annotation.agreement(one, [-reach, 0.0, reach], scores, where, seed=seed)
+                for one in (drawn, replace(drawn, weight=np.ones(len(drawn.weight))))
+            )
+            in_all, in_valid = ((one.difference > where[0]) & (one.difference < where[1]) for one in (known, valid))
+            n_good = valid.weight[in_valid].sum()
+            records.append(
+                OracleRecord(
+                    term,
+                    list(z),
+                    weighted.precision,
+                    weighted.recall,
+                    exact_precision=float(n_good / known.weight[in_all].sum()),
+                    exact_recall=float(n_good / valid.weight.sum()),
+                    plain_precision=plain.precision,
+                    plain_recall=plain.recall,
+                )
+            )
     return records
 
 

@@ -14,6 +14,7 @@ from provlab.chapters.toy_modulo30.records import (
     SpaceRecord,
     ThroughReferenceRecord,
 )
+from provlab.chapters.shared.calibration import size_interval
 from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge
 
 TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
@@ -31,13 +32,25 @@ def _whole(evidence: Evidence, inputs: int) -> Verdict | None:
     return None
 
 
+def _distinct(runs: Iterable[Sequence[float]]) -> int:
+    """Count runs of which no two gave the same numbers, as one run kept twice would."""
+    return len({tuple(run) for run in runs})
+
+
 def generates_valid(evidence: Evidence, measurement: str, share: float, n: int, inputs: int) -> Verdict:
-    """Each model's generations must be valid by at least `share`, drawn plainly and by the papers' law."""
+    """Each model's generations must be valid by at least `share`, drawn plainly and by the papers' law.
+
+    Plain generation is judged by the samples and by the enumeration, of which the samples are a noisy view.
+    """
     if missing := _whole(evidence, inputs):
         return missing
-    problems: list[tuple[bool, str]] = []
+    space = SpaceRecord(**evidence.measurement("space"))
+    rows = evidence.records(measurement, GenerationRecord)
+    if (n_models := len({row.model for row in rows})) < 2:
+        return Verdict(NOT_RUN, "", f"{n_models} models generated; two are asked for")
+    problems = [(space.valid >= space.inputs, "every input of the space is valid, so nothing is shown")]
     words = []
-    for row in evidence.records(measurement, GenerationRecord):
+    for row in rows:
         plain = row.valid / row.n
         words.append(
             f"{row.model}: {plain:.2%} of {row.n:,} plain samples ({row.exact:.3%} of all by enumeration), "
@@ -45,8 +58,9 @@ def generates_valid(evidence: Evidence, measurement: str, share: float, n: int, 
         )
         problems += [
             (row.n < n, f"{row.model} wrote {row.n:,} sequences only"),
-            (plain < share, f"{row.model} reaches {plain:.2%} in plain samples"),
-            (row.papers < share, f"{row.model} reaches {row.papers:.3%} by Equation 4"),
+            (not plain >= share, f"{row.model} reaches {plain:.2%} in plain samples"),
+            (not row.exact >= share, f"{row.model} reaches {row.exact:.3%} by enumeration"),
+            (not row.papers >= share, f"{row.model} reaches {row.papers:.3%} by Equation 4"),
         ]
     return judge("; ".join(words), f"all are at least {share:.2%}, which rounds to 100.0%", problems)
 
@@ -61,15 +75,20 @@ def sampled_matches_enumeration(
     min_repeats: Mapping[str, int],
     inputs: int,
 ) -> Verdict:
-    """Each term of each run near the enumeration's, rho(D) too, and intervals that cover as often as they say."""
+    """Each term of each run near the enumeration's, rho(D) too, and intervals that cover as often as they say.
+
+    Coverage is asked of all terms together and of each, as far as its repeats can tell; and intervals must not cover by
+    being wider than the runs scatter.
+    """
     if missing := _whole(evidence, inputs):
         return missing
     found = SamplingRecord.read(evidence.measurement(measurement))
     runs, repeats, exact = found.runs, found.repeats, np.array(found.exact)
     least = min_repeats.get(evidence.profile, max(min_repeats.values()))
-    if len(runs) < min_runs or len(repeats) < least:
+    n_runs, n_repeats = (_distinct(run.ratio for run in some) for some in (runs, repeats))
+    if n_runs < min_runs or n_repeats < least or not all(len(run.total_variation) == 2 for run in runs):
         return Verdict(
-            NOT_RUN, "", f"{len(runs)} runs and {len(repeats)} repeats; {min_runs} and {least} are asked for"
+            NOT_RUN, "", f"{n_runs} runs and {n_repeats} repeats, each its own; {min_runs} and {least} are asked for"
         )
     ratios = np.array([run.ratio for run in runs])
     off = np.abs(ratios - exact)
@@ -83,35 +102,62 @@ def sampled_matches_enumeration(
     )
     run, term = np.unravel_index(int(off.argmax()), off.shape)
     problems = [
-        (bool(off.max() > tolerance), f"{TERMS[term]} of run {run + 1} is {off.max():.3f} off; {tolerance} is allowed"),
-        (bool(apart.max() >= total_variation), f"rho(D) of a run is {apart.max():.3f} off in total variation"),
-        (covered < coverage, f"the intervals cover in {covered:.0%} of cases only"),
+        (not off.max() <= tolerance, f"{TERMS[term]} of run {run + 1} is {off.max():.3f} off; {tolerance} is allowed"),
+        (not apart.max() < total_variation, f"rho(D) of a run is {apart.max():.3f} off in total variation"),
+        (not covered >= coverage, f"the intervals cover in {covered:.0%} of cases only"),
     ]
+    drawn, low, high = (np.array([getattr(one, name) for one in repeats]) for name in ("ratio", "low", "high"))
+    for k in free:
+        hits = round(found.coverage[k] * len(repeats))
+        scatter = float(np.ptp(np.quantile(drawn[:, k], [0.025, 0.975])))
+        width = float(np.median(high[:, k] - low[:, k]))
+        problems += [
+            (size_interval(hits, len(repeats))[1] < 0.95, f"the intervals of {TERMS[k]} cover in {hits} repeats only"),
+            (
+                not width <= 2 * scatter,
+                f"the intervals of {TERMS[k]} are {width:.3f} wide where repeats scatter over {scatter:.3f}",
+            ),
+        ]
     return judge(ours, f"every term is within {tolerance}, rho(D) within {total_variation}", problems)
 
 
 def naive_misses(evidence: Evidence, measurement: str, bias: str, times: float, min_runs: int, inputs: int) -> Verdict:
     """Draws without weights must be `times` as far from the truth (total variation) as the same draws with weights.
 
-    `bias` holds what no number of draws would remove: the exact distance, of each direction, at several temperatures.
+    Asked of each direction. `bias` holds what no number of draws would remove: the exact distance, of each direction,
+    at several temperatures. It must be as large itself: noise is no reason for weights.
     """
     if missing := _whole(evidence, inputs):
         return missing
     found = NaiveRecord(**evidence.measurement(measurement))
-    if len(found.naive) < min_runs:
-        return Verdict(NOT_RUN, "", f"{len(found.naive)} runs; {min_runs} are asked for")
-    naive, weighted = np.mean(found.naive), np.mean(found.weighted)
-    ours = (
-        f"total variation of rho(D) {naive:.4f} without weights at T = {found.temperature:.3g}, {weighted:.4f} "
-        f"with: {naive / weighted:.1f} times, over {len(found.naive)} runs and both directions"
-    )
     exact = [row for row in evidence.records(bias, BiasRecord) if row.temperature == found.temperature]
-    left = np.mean([(row.A, row.B) for row in exact])
-    reason = (
-        f"only {naive / weighted:.1f} times as far from the truth as with weights: over so narrow a range Z the law "
-        f"without weights is {left:.4f} off, however many draws are made"
+    n_runs = _distinct(found.naive)
+    if n_runs < min_runs or not exact:
+        return Verdict(
+            NOT_RUN, "", f"{n_runs} runs, each its own, and {len(exact)} exact biases; {min_runs} and 1 are asked for"
+        )
+    naive, weighted = np.mean(found.naive, axis=0), np.mean(found.weighted, axis=0)  # (2,): A's inputs, B's
+    ours = (
+        f"total variation of rho(D) {naive.mean():.4f} without weights at T = {found.temperature:.3g}, "
+        f"{weighted.mean():.4f} with: {naive.mean() / weighted.mean():.1f} times, over {len(found.naive)} runs and both "
+        "directions"
     )
-    return judge(ours, f"at least {times:g} times as far from the truth", [(bool(naive < times * weighted), reason)])
+    problems = []
+    for k, side in enumerate("AB"):
+        left = float(getattr(exact[0], side))
+        far = naive[k] > 0 and naive[k] >= times * weighted[k]
+        problems += [
+            (
+                not far,
+                f"on {side}'s inputs only {naive[k] / weighted[k]:.1f} times as far from the truth as with weights: over "
+                f"so narrow a range Z the law without weights is {left:.4f} off, however many draws are made",
+            ),
+            (
+                far and not left >= times * weighted[k],
+                f"on {side}'s inputs the law without weights is {left:.4f} off only: the rest is no want of weights",
+            ),
+        ]
+    return judge(ours, f"at least {times:g} times as far from the truth on either model's inputs", problems)
 
 
 def normalisation_holds(evidence: Evidence, measurement: str, example: Sequence[float], tolerance: float) -> Verdict:
@@ -127,40 +173,56 @@ def normalisation_holds(evidence: Evidence, measurement: str, example: Sequence[
     problems = [
         (list(found.example) != list(example), "the worked example comes out differently"),
         (common[0] != common[1], "R3 has another size from either side"),
-        (off > tolerance, f"a term of the uneven samples is {off:.3f} off; {tolerance} is allowed"),
-        (crude <= tolerance, "without the normalisation the terms come out as well, so nothing is shown"),
+        (not min(common) > 0, "R3 is empty: there is nothing to divide by"),
+        (not off <= tolerance, f"a term of the uneven samples is {off:.3f} off; {tolerance} is allowed"),
+        (not crude > tolerance, "without the normalisation the terms come out as well, so nothing is shown"),
     ]
     return judge(ours, "the example is exact, and the normalised terms do not depend on how much was drawn", problems)
 
 
 def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float) -> Verdict:
-    """Precision and recall of each term from samples and the oracle, against the enumeration's."""
+    """Precision and recall of each term from weighted samples and the oracle, against the enumeration's.
+
+    The ranges must be such that weights matter: without them some precision must come out wrong.
+    """
     rows = evidence.records(measurement, OracleRecord)
-    if len(rows) < len(TERMS):
-        return Verdict(NOT_RUN, "", f"{len(rows)} of {len(TERMS)} terms have precision and recall")
-    words = ", ".join(f"{row.term} {row.precision:.3f} / {row.recall:.3f}" for row in rows)
-    worst = max(rows, key=_distance)
-    return judge(
-        f"precision / recall {words}; at most {_distance(worst):.3f} off the enumeration",
-        f"all are within {tolerance} of the enumeration's",
-        [(_distance(worst) > tolerance, f"{worst.term} is {_distance(worst):.3f} off the enumeration")],
+    found = {(row.term, tuple(row.z)) for row in rows}
+    ranges = sorted({z for _, z in found})
+    if not ranges or found != {(term, z) for term in TERMS for z in ranges}:
+        return Verdict(NOT_RUN, "", f"{len(found)} terms have precision and recall; {len(TERMS)} are asked for in each Z")
+    words = "; ".join(
+        f"Z = {low:.2f} to {high:.2f}: "
+        + ", ".join(f"{row.term} {row.precision:.3f} / {row.recall:.3f}" for row in rows if tuple(row.z) == (low, high))
+        for low, high in ranges
     )
-
-
-def _distance(row: OracleRecord) -> float:
-    return max(abs(row.precision - row.exact_precision), abs(row.recall - row.exact_recall))
+    off = np.array([(row.precision - row.exact_precision, row.recall - row.exact_recall) for row in rows])
+    off = np.abs(off).max(axis=1)  # (rows,): NaN where one is
+    plain = float(np.abs([row.plain_precision - row.exact_precision for row in rows]).max())
+    worst = int(off.argmax())  # a NaN, if there is one
+    return judge(
+        f"precision / recall, {words}; at most {off[worst]:.3f} off the enumeration, precision without weights up to "
+        f"{plain:.3f}",
+        f"all are within {tolerance} of the enumeration's",
+        [
+            (not off[worst] <= tolerance, f"{rows[worst].term} is {off[worst]:.3f} off the enumeration"),
+            (not plain > tolerance, "without weights precision comes out as well, so nothing is shown"),
+        ],
+    )
 
 
 def three_models_agree(evidence: Evidence, measurement: str, tolerance: float, min_runs: int) -> Verdict:
     """The terms of both comparisons in units of the reference's inputs (Equations 14 to 17), against enumeration."""
     found = evidence.records(measurement, ThroughReferenceRecord)
-    if len(found) < 2 or any(len(pair.runs) < min_runs for pair in found):
-        return Verdict(NOT_RUN, "", f"two pairs with {min_runs} runs each are asked for")
-    words, problems = [], []
+    if len({pair.pair for pair in found}) < 2 or any(_distinct(pair.runs) < min_runs for pair in found):
+        return Verdict(NOT_RUN, "", f"two pairs with {min_runs} runs each, each its own, are asked for")
+    words, problems = [], [(_distinct(pair.exact for pair in found) < 2, "both pairs have the same terms: one model twice")]
     for pair in found:
         off = float(np.abs(np.array(pair.runs) - pair.exact).max())
         mean = np.mean(pair.runs, axis=0)
         words.append(f"{pair.pair}: {_ratio(mean)} sampled, {_ratio(pair.exact)} enumerated")
-        problems.append((off > tolerance, f"a term of {pair.pair} is {off:.3f} off; {tolerance} is allowed"))
+        problems += [
+            (not off <= tolerance, f"a term of {pair.pair} is {off:.3f} off; {tolerance} is allowed"),
+            (not max(pair.exact) > tolerance, f"no term of {pair.pair} is larger than what may be off"),
+        ]
     ours = "; ".join(words) + ", in units of the reference's inputs"
     return judge(ours, f"every term of every run is within {tolerance}", problems)

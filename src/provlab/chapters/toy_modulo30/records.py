@@ -145,13 +145,28 @@ class RangeRecord:
 
 @dataclass(frozen=True)
 class OracleRecord:
-    """Precision and recall of the inputs behind one term, sampled and enumerated."""
+    """Precision and recall of the inputs behind one term in a range `z`.
+
+    Attributes
+    ----------
+    term, z
+        Which.
+    precision, recall
+        Of the draws, with their weights.
+    exact_precision, exact_recall
+        By enumeration.
+    plain_precision, plain_recall
+        Of the draws as if each had the same weight.
+    """
 
     term: str
+    z: Sequence[float]
     precision: float
     recall: float
     exact_precision: float
     exact_recall: float
+    plain_precision: float
+    plain_recall: float
 
 
 @dataclass(frozen=True)

@@ -161,9 +161,9 @@ def sweep(records: Sequence[RangeRecord]) -> pd.DataFrame:
 
 
 def oracle(records: Sequence[OracleRecord]) -> pd.DataFrame:
-    """Precision and recall of each term."""
-    return pd.DataFrame([vars(row) for row in records]).rename(
-        columns=lambda name: name.replace("exact_", "enumerated ")
+    """Precision and recall of each term in each range."""
+    return pd.DataFrame([{**vars(row), "z": f"{row.z[0]:.2f} to {row.z[1]:.2f}"} for row in records]).rename(
+        columns=lambda name: name.replace("exact_", "enumerated ").replace("plain_", "plain ")
     )
 
 
