@@ -32,7 +32,7 @@ def test_sides_are_those_of_the_comparison():
     ],
 )
 def test_the_finding_on_capability_is_of_the_numbers(held_out, more, said):
-    assert said in measure.capability_finding([CapabilityRecord(["small", "large"], held_out, more)])
+    assert said in measure.capability_finding([CapabilityRecord(["small", "large"], held_out, [0.1, 0.0, 0.2], more)])
 
 
 def test_repetition_by_loss_weighs_inputs_alike():
@@ -53,6 +53,6 @@ def test_a_ratio_is_written_with_its_unit_or_its_reason():
 
 
 def test_the_finding_on_domains_is_of_the_record():
-    said = measure.domains_finding(DomainsRecord(0.9, 0.3, [0.6, 0.5, 0.7], 0.85))
+    said = measure.domains_finding(DomainsRecord(0.9, 0.3, [0.6, 0.5, 0.7], [0.2, 0.1, 0.3], [0.0, -0.1, 0.1], 0.85))
     assert "90% look like code" in said
     assert "difference 0.60, 95% interval 0.50 to 0.70" in said

@@ -52,18 +52,19 @@ def copies():
 MEASUREMENTS = {
     "sizes": comparison([1.0, 0.02, 0.01, 1.1]),
     "long": comparison([1.0, 0.0, 0.0, 9.0]),
-    "capability": [{"models": ["small", "large"], "held_out": [3.2, 2.8], "log10_more": [0.2, 0.1, 0.3]}],
+    "capability": [{"models": ["small", "large"], "held_out": [3.2, 2.8], "apart": [-0.4, -0.5, -0.3], "log10_more": [0.2, 0.1, 0.3]}],
     "repetition": [{"model": "small", "nll": 0.4, "lowest": 0.8, "in_z": 0.1, "text": 0.05}],
-    "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85},
+    "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85}
+    | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.0, -0.1, 0.1]},
     "sides": copies(),
 }
 ARGUMENTS = {
     "disagreement_far_above": {"measurement": "sizes", "most": 0.1},
     "larger_disagrees_more": {"measurement": "long", "least": 3},
     "maps_more_inputs": {"measurement": "capability"},
-    "low_loss_repeats": {"measurement": "repetition", "least": 0.5},
+    "low_loss_repeats": {"measurement": "repetition", "z": "sizes", "least": 0.5},
     "composition_tells": {"measurement": "domains", "least": 0.2},
-    "one_sided_copies": {"measurement": "sides"},
+    "one_sided_copies": {"measurement": "sides", "levels": 2},
 }
 
 
@@ -135,9 +136,60 @@ def test_a_bar_inside_the_interval_is_neither_passed_nor_missed(tmp_path, name, 
     assert verdict(tmp_path, name, spoil).status == WITHIN_SPREAD
 
 
+NAN = float("nan")
+PLANTS = {
+    "D5 and D7: hardly any disagreement on B's inputs": (
+        "disagreement_far_above",
+        put("sizes", "by_count", value=ratio([1.0, 0.02, 0.05, 0.01])),
+    ),
+    "D5 and D7: one draw of each model": ("disagreement_far_above", put("sizes", "n", value=[1, 1])),
+    "D5 and D7: no number": ("disagreement_far_above", put("sizes", "by_count", "high", 1, value=NAN)),
+    "D6: one draw of each model": ("larger_disagrees_more", put("long", "n", value=[900, 1])),
+    "D6: no number": ("larger_disagrees_more", put("long", "by_count", "low", 3, value=NAN)),
+    "D8: no pair": ("maps_more_inputs", put("capability", value=[])),
+    "D8: one pair twice": (
+        "maps_more_inputs",
+        lambda m: m["capability"].append(m["capability"][0]),
+    ),
+    "D8: held-out losses that differ by chance": (
+        "maps_more_inputs",
+        put("capability", 0, "apart", value=[-0.01, -0.05, 0.03]),
+    ),
+    "D8: no number": ("maps_more_inputs", put("capability", 0, "log10_more", value=[NAN, NAN, NAN])),
+    "D9: no model": ("low_loss_repeats", put("repetition", value=[])),
+    "D9: text repeats as much": ("low_loss_repeats", put("repetition", 0, "text", value=0.9)),
+    "D9: losses that are typical": ("low_loss_repeats", put("repetition", 0, "nll", value=2.5)),
+    "D9: no number": ("low_loss_repeats", put("repetition", 0, "lowest", value=NAN)),
+    "D10: both sides are mostly code": (
+        "composition_tells",
+        lambda m: m["domains"].update(code_side=0.99, prose_side=0.7, gap=[0.29, 0.25, 0.33]),
+    ),
+    "D10: the more disputed, the less of its kind": (
+        "composition_tells",
+        put("domains", "code_rise", value=[-0.2, -0.3, -0.1]),
+    ),
+    "D10: no number": ("composition_tells", put("domains", "gap", value=[NAN, NAN, NAN])),
+    "D12: no pair that is no copy": ("one_sided_copies", put("sides", value=copies()[:2])),
+    "D12: one level of noise": ("one_sided_copies", lambda m: m["sides"].pop(1)),
+    "D12: one copy twice": ("one_sided_copies", lambda m: m["sides"].append(m["sides"][0])),
+    "D12: strangers are one-sided, the other way": (
+        "one_sided_copies",
+        put("sides", 2, "below_a", value=[0.05, 0.0, 0.1]),
+    ),
+    "D12: no number": ("one_sided_copies", put("sides", 2, "below_b", value=[NAN, NAN, NAN])),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_broken_claim_does_not_hold(tmp_path, plant):
+    """Evidence in which the claim is false while single numbers of it look right."""
+    assert verdict(tmp_path, *PLANTS[plant]).status != HOLDS
+
+
 def test_without_counts_r3_decides(tmp_path):
     def spoil(measurements):
-        measurements["sizes"]["by_count"] = {"error": "weights are known up to a factor only"}
+        measurements["sizes"] |= {"by_count": {"error": "weights are known up to a factor only"}}
+        measurements["sizes"]["by_r3"] = ratio([1.0, 0.02, 0.01, 1.1])
 
     assert verdict(tmp_path, "disagreement_far_above", spoil).status == HOLDS
 

@@ -10,7 +10,7 @@ import pytest
 from provlab.chapters.toy_modulo30 import predicates
 from provlab.engine.store import Store
 from provlab.publishing import claims
-from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, Evidence
+from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD, Evidence
 
 ROWS = {row["id"]: row["predicate"] for row in claims.load_claims() if row.get("experiment") == "toy_modulo30"}
 EXACT = [1.0, 0.72, 0.56, 0.73]
@@ -140,17 +140,17 @@ FAULTS = [
     ("D1", put(["generation", 1, "valid"], 9_990), "large reaches 99.90% in plain samples"),
     ("D1", put(["generation", 0, "papers"], 0.999), "small reaches 99.900% by Equation 4"),
     ("D1", put(["generation", 0, "n"], 9_999), "wrote 9,999 sequences only"),
-    ("D2", put(["sampling", "runs", 2, "ratio", 1], 0.76), "PA_AB of run 3 is 0.040 off"),
-    ("D2", put(["sampling", "runs", 0, "total_variation"], [0.01, 0.021]), "0.021 off in total variation"),
+    ("D2", put(["sampling", "runs", 2, "ratio", 1], 0.76), "furthest term (PA_AB of run 3)"),
+    ("D2", put(["sampling", "runs", 0, "total_variation"], [0.01, 0.021]), "total variation of rho(D)"),
     ("D2", lambda r: [put(["low"], [1, 0.8, 0.8, 0.7])(x) for x in r["sampling"]["repeats"][:13]], "cover in 78%"),
-    ("D3", put(["naive", "naive"], [[0.1, 0.19 + k / 1000] for k in range(3)]), "on B's inputs only 9.5 times"),
+    ("D3", put(["naive", "naive"], [[0.1, 0.19 + k / 1000] for k in range(3)]), "times as far from the truth on B's inputs: median 0.45 below 10"),
     ("D4", put(["normalisation", "example"], [3.0, 2.0, 3.0, 3.1]), "worked example comes out differently"),
     ("D4", put(["normalisation", "common"], [500, 499]), "R3 has another size"),
-    ("D4", put(["normalisation", "sampled"], [1.0, 0.72, 0.56, 0.8]), "0.070 off"),
+    ("D4", put(["normalisation", "sampled"], [1.0, 0.72, 0.56, 0.8]), "furthest term of the uneven samples: 0.02 above 0.05"),
     ("D4", put(["normalisation", "unnormalised"], EXACT), "nothing is shown"),
-    ("D11", put(["oracle", 3, "recall"], 0.6), "PD_BA is 0.110 off"),
-    ("D11", put(["oracle", 0, "precision"], 0.8), "PD_AB is 0.100 off"),
-    ("D13", put(["three", 1, "runs", 2], [0.7, 0.3, 0.6, 0.38]), "a term of C is 0.070 off"),
+    ("D11", put(["oracle", 3, "recall"], 0.6), "(PD_BA): 0.08 above 0.03"),
+    ("D11", put(["oracle", 0, "precision"], 0.8), "(PD_AB): 0.07 above 0.03"),
+    ("D13", put(["three", 1, "runs", 2], [0.7, 0.3, 0.6, 0.38]), "furthest term of C"),
 ]
 NAN = float("nan")
 PLANTS = {
@@ -214,13 +214,13 @@ PLANTS = {
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_broken_claim_does_not_hold(plant, tmp_path):
     claim, change = PLANTS[plant]
-    assert judged(claim, tmp_path, change).status in (FAILS, NOT_RUN)
+    assert judged(claim, tmp_path, change).status != HOLDS
 
 
 @pytest.mark.parametrize(("claim", "change", "said"), FAULTS, ids=[f"{f[0]}-{i}" for i, f in enumerate(FAULTS)])
 def test_each_fault_fails_the_claim(claim, change, said, tmp_path):
     verdict = judged(claim, tmp_path, change)
-    assert verdict.status == FAILS
+    assert verdict.status in (FAILS, WITHIN_SPREAD)  # the latter where one run of three is off
     assert said in verdict.why
 
 

@@ -58,6 +58,7 @@ def capability(
         CapabilityRecord(
             [short[source] for source in pair],
             [text.loss(models[source], length) for source in pair],
+            text.loss_apart(models[pair[0]], models[pair[1]], length),
             list(one.log10_more(seed=text.seed)),
         )
         for pair, one in zip(pairs, compared, strict=True)
@@ -171,21 +172,29 @@ def domains(compared: Comparison, models: tuple[Model, Model], held_out: HeldOut
     judge = TextKinds.fit(train.tokens("code"), train.tokens("prose"), models[0].nll.vocabulary)
     pieces = {kind: pipeline.pieces(ids, length, held_out.n_pieces, seed=seed) for kind, ids in held_out.ids.items()}
     right = [(judge.score(pieces["code"]) > 0).mean(), (judge.score(pieces["prose"]) <= 0).mean()]
-    bins, texts, shares = [], [], []
+    bins, texts, shares, rest = [], [], [], []
     for direction, model in zip((compared.a, compared.b), models, strict=True):
         shown = texts_of(model, _draws(direction).tokens)
         is_code = (judge.score(_draws(direction).tokens) > 0).astype(float)
-        ends = np.unique(direction.quantile(_QUARTERS))
+        quarters = np.unique(direction.quantile(_QUARTERS))
         # D = NLL_A - NLL_B: A prefers its lowest quarter most, B its highest
-        preferred = direction.difference <= ends[1] if direction.side == "A" else direction.difference >= ends[-2]
+        preferred = direction.difference <= quarters[1] if direction.side == "A" else direction.difference >= quarters[-2]
         shares.append(label_share(direction, is_code, preferred, seed=seed))
+        rest.append(label_share(direction, is_code, ~preferred, seed=seed))  # of the same resampled chains
         texts.append(shown)
         labels = {"code": is_code}
-        bins.append(composition(direction, ends, labels=labels, distinct=shown, n_examples=_EXAMPLES, seed=seed))
-    gap = shares[0] - shares[1]
-    low, high = np.nanquantile(gap[1:], [0.025, 0.975])
+        bins.append(composition(direction, quarters, labels=labels, distinct=shown, n_examples=_EXAMPLES, seed=seed))
+
+    def ends(values: NDArray[np.float64]) -> list[float]:
+        return [float(values[0]), *map(float, np.nanquantile(values[1:], [0.025, 0.975]))]
+
     record = DomainsRecord(
-        float(shares[0][0]), float(shares[1][0]), [float(gap[0]), float(low), float(high)], float(np.mean(right))
+        float(shares[0][0]),
+        float(shares[1][0]),
+        ends(shares[0] - shares[1]),
+        ends(shares[0] - rest[0]),
+        ends(rest[1] - shares[1]),
+        float(np.mean(right)),
     )
     return Domains(compared, (bins[0], bins[1]), (texts[0], texts[1]), record)
 
@@ -193,10 +202,12 @@ def domains(compared: Comparison, models: tuple[Model, Model], held_out: HeldOut
 def domains_finding(record: DomainsRecord) -> str:
     """Say how the two sides differ, from the record."""
     gap, low, high = record.gap
+    rises = [f"{value:+.2f} ({low:+.2f} to {high:+.2f})" for value, low, high in (record.code_rise, record.prose_rise)]
     return (
         f"Of the quarter of inputs that each model prefers most, {record.code_side:.0%} look like code on the code "
         f"model's side and {record.prose_side:.0%} on the prose model's (difference {gap:.2f}, 95% interval {low:.2f} "
-        f"to {high:.2f}). The labels are right on {record.accuracy:.0%} of held-out pieces."
+        f"to {high:.2f}). Against the rest of the own inputs its own kind is more frequent there by {rises[0]} and {rises[1]}. "
+        f"The labels are right on {record.accuracy:.0%} of held-out pieces."
     )
 
 

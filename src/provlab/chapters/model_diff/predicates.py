@@ -14,6 +14,7 @@ from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
 _WAYS = {"by_r3": "by R3", "by_count": "by counts"}
 
+LEAST_DRAWS = 30  # of each model in Z: what none of so many shows may still be a tenth (rule of three)
 LABELS_RIGHT = 0.8  # share of held-out text: labels that are wrong more often show nothing
 
 PD_AB, PA_AB, PA_BA, PD_BA = range(4)
@@ -46,28 +47,52 @@ def _bar(measured: Summary, term: int, name: str, at: float, *, above: bool) -> 
     return Bar(f"{name} for one of PD_AB", [value], at, above=above, interval=ends)
 
 
-def disagreement_far_above(evidence: Evidence, measurement: str, most: float) -> Verdict:
-    """Agreement at most a share `most` of A's disagreement, interval included, in both directions."""
-    measured = Summary(**evidence.measurement(measurement))
+def _cannot_be_judged(measured: Summary) -> Verdict | None:
+    """Without a ratio, or with a few draws, there is nothing to judge."""
     if not _ratios(measured):
         return Verdict(NOT_RUN, "", "no ratio came out: " + str(measured.by_count.get("error")))
+    if min(measured.n) < LEAST_DRAWS:
+        return Verdict(NOT_RUN, "", f"{min(measured.n)} draws of a model in Z; {LEAST_DRAWS} are asked for")
+    return None
+
+
+def disagreement_far_above(evidence: Evidence, measurement: str, most: float) -> Verdict:
+    """Agreement at most a share `most` of disagreement, interval included, in both directions.
+
+    Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well.
+    """
+    measured = Summary(**evidence.measurement(measurement))
+    if nothing := _cannot_be_judged(measured):
+        return nothing
     bars = [_bar(measured, term, name, most, above=False) for term, name in ((PA_AB, "PA_AB"), (PA_BA, "PA_BA"))]
+    agree, differ = (_bar(measured, term, "", most, above=False) for term in (PA_BA, PD_BA))
+    (a_low, a_high), (d_low, d_high) = agree.interval or (0, 0), differ.interval or (0, 0)
+
+    def share(agreeing: float, differing: float) -> float:
+        return agreeing / differing if differing > 0 else np.inf
+
+    ends = share(a_low, d_high), share(a_high, d_low)  # wider than the interval of the quotient
+    own = share(agree.values[0], differ.values[0])
+    bars.append(Bar("PA_BA for one of PD_BA", [own], most, interval=ends))
     return judge(_words(measured), f"agreement is below {most:g} of disagreement in both directions", bars=bars)
 
 
 def larger_disagrees_more(evidence: Evidence, measurement: str, least: float) -> Verdict:
     """PD_BA above `least` times PD_AB, interval included: A disagrees on so many more of B's inputs."""
     measured = Summary(**evidence.measurement(measurement))
-    if not _ratios(measured):
-        return Verdict(NOT_RUN, "", "no ratio came out: " + str(measured.by_count.get("error")))
+    if nothing := _cannot_be_judged(measured):
+        return nothing
     bar = _bar(measured, PD_BA, "PD_BA", least, above=True)
     return judge(_words(measured), f"PD_BA is more than {least:g} times PD_AB", bars=[bar])
 
 
 def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
-    """In each pair, the model of lower held-out loss has more inputs in Z, interval included."""
+    """In each pair, the model of lower held-out loss has more inputs in Z, both beyond their intervals."""
     words, bars = [], []
-    for pair in evidence.records(measurement, CapabilityRecord):
+    pairs = evidence.records(measurement, CapabilityRecord)
+    if not pairs or len({tuple(pair.models) for pair in pairs}) < len(pairs):
+        return Verdict(NOT_RUN, "", f"{len(pairs)} pairs; it takes one or more, each once")
+    for pair in pairs:
         better, worse = (0, 1) if pair.held_out[0] < pair.held_out[1] else (1, 0)
         names, more = pair.models, pair.log10_more  # of the second over the first, with its interval
         sign = 1 if better else -1
@@ -75,21 +100,39 @@ def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
         words.append(f"{names[better]} has {10**value:.2f} times the inputs of {names[worse]} in Z")
         what = f"log10 of the inputs of {names[better]}, of lower loss, for one of {names[worse]}"
         bars.append(Bar(what, [value], 0.0, above=True, interval=(ends[0], ends[1])))
+        lower = sorted(-sign * end for end in pair.apart[1:])
+        what = f"nats by which {names[better]} has the lower held-out loss"
+        bars.append(Bar(what, [-sign * pair.apart[0]], 0.0, above=True, interval=(lower[0], lower[1])))
     return judge("; ".join(words), "the model of lower held-out loss has more inputs in Z in every pair", bars=bars)
 
 
-def low_loss_repeats(evidence: Evidence, measurement: str, least: float) -> Verdict:
-    """Mean repetition of the inputs of lowest loss at least `least`, and above that of Z and of text, in each model."""
+def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float) -> Verdict:
+    """Mean repetition of the inputs of lowest loss at least `least`, and above that of Z and of text, in each model.
+
+    `z` names the comparison in whose range Z typical inputs lie; lowest losses must be below it.
+    """
     words, problems, bars = [], [], []
-    for row in evidence.records(measurement, RepetitionRecord):
+    rows = evidence.records(measurement, RepetitionRecord)
+    if not rows:
+        return Verdict(NOT_RUN, "", "no model has inputs in Z")
+    typical = Summary(**evidence.measurement(z)).z[0]
+    for row in rows:
         words.append(f"{row.model}: {row.lowest:.2f} at NLL {row.nll:.2f}, {row.in_z:.2f} in Z, text {row.text:.2f}")
-        problems.append((row.lowest <= row.in_z, f"{row.model}: no more repetition at the lowest loss than in Z"))
+        problems += [
+            (not row.nll < typical, f"{row.model}: its lowest losses, near {row.nll:.2f}, are those of Z"),
+            (not row.lowest > row.in_z, f"{row.model}: no more repetition at the lowest loss than in Z"),
+            (not row.lowest > row.text, f"{row.model}: no more repetition at the lowest loss than in text"),
+        ]
         bars.append(Bar(f"repetition of {row.model} at the lowest loss", [row.lowest], least, above=True))
     return judge("; ".join(words), "the share of repeated pairs of tokens rises as the loss falls", problems, bars)
 
 
 def composition_tells(evidence: Evidence, measurement: str, least: float) -> Verdict:
-    """Share of code among the code model's most disputed inputs above that of the prose model's by `least`."""
+    """Share of code among the code model's most disputed inputs above that of the prose model's by `least`.
+
+    Each side must be of its own kind by majority, and no less so than its other inputs: otherwise the two models differ,
+    and D does not tell in what.
+    """
     row = DomainsRecord(**evidence.measurement(measurement))
     gap, low, high = row.gap
     ours = (
@@ -99,5 +142,14 @@ def composition_tells(evidence: Evidence, measurement: str, least: float) -> Ver
     bars = [
         Bar("difference of the two sides", [gap], least, above=True, interval=(low, high)),
         Bar("labels that are right on held-out text", [row.accuracy], LABELS_RIGHT, above=True),
+        Bar("code on the code model's side", [row.code_side], 0.5, above=True),
+        Bar("code on the prose model's side", [row.prose_side], 0.5),
     ]
-    return judge(ours, "each side's disputed inputs are of the kind it was tuned on", bars=bars)
+    problems = [
+        (
+            not rise[2] >= 0,
+            f"the {side} model's most disputed inputs are less of its kind than the others ({rise[0]:+.2f})",
+        )
+        for side, rise in (("code", row.code_rise), ("prose", row.prose_rise))
+    ]
+    return judge(ours, "each side's disputed inputs are of the kind it was tuned on", problems, bars)

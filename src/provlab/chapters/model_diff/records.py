@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CapabilityRecord:
-    """Two models, their held-out losses, and log10 of B's inputs in Z for one of A's, with its 95% interval."""
+    """Two models, their held-out losses, B's loss less A's, and log10 of B's inputs in Z for one of A's.
+
+    The last two with their 95% intervals.
+    """
 
     models: Sequence[str]
     held_out: Sequence[float]
+    apart: Sequence[float]
     log10_more: Sequence[float]
 
 
@@ -45,6 +49,8 @@ class DomainsRecord:
         one tuned on prose.
     gap
         Their difference and its 95% interval.
+    code_rise, prose_rise
+        Share of the own kind (code, prose) in that quarter less its share in the rest, and the 95% interval.
     accuracy
         Share of held-out pieces that the labels get right.
     """
@@ -52,4 +58,6 @@ class DomainsRecord:
     code_side: float
     prose_side: float
     gap: Sequence[float]
+    code_rise: Sequence[float]
+    prose_rise: Sequence[float]
     accuracy: float

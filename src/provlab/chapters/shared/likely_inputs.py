@@ -58,6 +58,12 @@ class HeldOut:
         """Mean loss of the pieces (nats per token)."""
         return float(pipeline.judged(model, self.pieces(length), self.kept).mean())
 
+    def loss_apart(self, a: Model, b: Model, length: int) -> list[float]:
+        """Mean loss of B less that of A (nats per token) with the ends of its 95% interval, piece against piece."""
+        apart = np.subtract(*(pipeline.judged(model, self.pieces(length), self.kept) for model in (b, a)))
+        mean, reach = float(apart.mean()), 1.96 * float(apart.std(ddof=1)) / len(apart) ** 0.5
+        return [mean, mean - reach, mean + reach]
+
     def range_of(self, a: Model, b: Model, length: int, shares: Sequence[float], given: Sequence[float]) -> Range:
         """Z as given, or by the rule: two quantiles of the losses of the pieces under both models together."""
         if given:
