@@ -1,6 +1,7 @@
 """What the page on the toy measures, on a space of few inputs: against sums over all of them, with faults planted."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from provlab.chapters.toy_modulo30 import measure
 from provlab.chapters.toy_modulo30.enumeration import Space, enumerate_all
+from provlab.chapters.toy_modulo30.joint import Joint
 from provlab.chapters.toy_modulo30.measure import A, C, Sampler, Truth
 from provlab.chapters.toy_modulo30.records import BiasRecord, NaiveRecord, SamplingRecord
 from provlab.modeldiff import pipeline
@@ -45,8 +47,12 @@ def truth(found, z):
 
 
 @pytest.fixture(scope="module")
-def runs(found, z):
-    sampler = Sampler.tuned(found, z, coldest=0.3, n_chains=16, seed=0)
+def sampler(found, z):
+    return Sampler.tuned(found, z, coldest=0.3, n_chains=16, seed=0)
+
+
+@pytest.fixture(scope="module")
+def runs(sampler):
     return sampler.long_runs(1, 1500, seed=0)
 
 
@@ -76,10 +82,23 @@ def test_the_exact_bias_is_what_draws_without_weights_come_to(truth, runs):
     assert pytest.approx(0.5 * np.abs(rho / rho.sum() - exact / exact.sum()).sum()) == bias.A
 
 
-def test_precision_and_recall_come_out_as_enumerated(found, truth, runs):
-    for row in measure.oracle_records(found, truth, runs[0], seed=0):
+def test_precision_and_recall_come_out_as_enumerated(found, sampler, z, runs):
+    wide = (z[0], round(z[1] + 0.2, 2))
+    rows = measure.oracle_records(found, sampler, runs[0], [z, wide], seed=0)
+    assert [tuple(row.z) for row in rows] == [z] * 4 + [wide] * 4
+    for row in rows:
         assert row.precision == pytest.approx(row.exact_precision, abs=0.02)
         assert row.recall == pytest.approx(row.exact_recall, abs=0.1)
+
+
+def test_the_wider_range_ends_where_half_of_the_inputs_are_valid(found, z):
+    """The models are not trained, so that validity is made up: valid is what A finds likely, and later nothing is."""
+    low, high = measure.half_valid(found, z)
+    assert (low, high) == z  # a thirtieth of all inputs is valid, wherever one looks
+    label = Joint.of(*(found.nll(k) for k in (0, 1)), found.nll(A) < z[1])
+    low, high = measure.half_valid(SimpleNamespace(joint=lambda *_: label), z)
+    inside = (found.nll(A) >= z[0]) & (found.nll(A) < high)
+    assert np.mean(found.nll(A)[inside] < z[1]) == pytest.approx(0.5, abs=0.02)
 
 
 def test_three_models_through_a_reference(found, z, runs):
