@@ -168,14 +168,14 @@ def judge_children(bench: Bench) -> Verdict:
 def test_a_child_found_and_strangers_left_alone_hold(children: Bench) -> None:
     verdict = judge_children(children)
     assert verdict.status == HOLDS
-    assert "phi_match: log10 p = -50.0, 4 pairs with strangers at least -0.5" in verdict.ours
+    assert "phi_match: log10 p = -50.0, smallest of 4 controls -0.5" in verdict.ours
 
 
 @pytest.mark.parametrize(
     ("pair", "p", "said"),
     [
         (("base", "child"), 1e-20, "phi_match of base and child: 10.0 above -30"),
-        (("child", "other"), 1e-5, "smallest phi_match with a stranger, by Holm: "),
+        (("child", "other"), 1e-5, "smallest phi_match of a control, by Holm: "),
     ],
 )
 def test_one_statistic_that_errs_fails(pair: tuple[str, str], p: float, said: str, children: Bench) -> None:

@@ -6,14 +6,30 @@ import numpy as np
 
 from provlab.chapters.exchangeability.measure import ExampleOne
 from provlab.chapters.shared import calibration
-from provlab.publishing.evidence import Bar, Evidence, Verdict, judge
+from provlab.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, judge
 
 
-def permtest_uniform(evidence: Evidence, measurement: str, min_pairs: Mapping[str, int]) -> Verdict:
-    """P(p <= k/(T+1)) within its binomial band for all k at once, and fine-tunes at 1/(T+1)."""
+def permtest_uniform(
+    evidence: Evidence, measurement: str, min_pairs: Mapping[str, int], min_tunes: int, smallest: float
+) -> Verdict:
+    """P(p <= k/(T+1)) within its binomial band for all k at once, and fine-tunes at 1/(T+1).
+
+    So many pairs of either kind are asked for, and a T with which 1/(T+1) is `smallest` or less: at T = 1 half of all
+    independent pairs reach it too.
+    """
     measured = ExampleOne(**evidence.measurement(measurement))
     independent, dependent, t = np.array(measured.independent), np.array(measured.dependent), measured.n_permutations
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
+    if len(independent) < enough or len(dependent) < min_tunes or t + 1 < 1 / smallest:
+        return Verdict(
+            NOT_RUN,
+            "",
+            f"{len(independent)} pairs, {len(dependent)} fine-tunes, T = {t}; {enough}, {min_tunes} and "
+            f"{round(1 / smallest) - 1} are asked for",
+        )
+    steps = np.concatenate([independent, dependent]) * (t + 1)
+    if not (np.abs(steps - np.rint(steps)) < 1e-6).all() or not ((steps > 0.5) & (steps < t + 1.5)).all():
+        return Verdict(FAILS, "", f"a p-value is off the grid 1/{t + 1}, ..., 1")
     grid = calibration.discrete_uniform_excess(independent, t)
     at_minimum = int((np.rint(dependent * (t + 1)) == 1).sum())
     ours = (
@@ -21,7 +37,6 @@ def permtest_uniform(evidence: Evidence, measurement: str, min_pairs: Mapping[st
         f"uniform with p = {grid.p_two_sided:.2g}; {at_minimum} of {len(dependent)} fine-tunes at 1/{t + 1}"
     )
     problems = [
-        (len(independent) < enough, f"only {len(independent)} pairs, fewer than {enough}"),
         (at_minimum < len(dependent), f"{len(dependent) - at_minimum} fine-tunes above 1/{t + 1}"),
     ]
     bars = [Bar("p of uniformity on the grid", [grid.p_two_sided], 0.01, above=True)]

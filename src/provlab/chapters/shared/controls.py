@@ -1,0 +1,60 @@
+"""One related pair and its controls, as a predicate reads them: whether a statistic finds the pair, and it alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from provlab.inference import pvalues
+from provlab.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, log10_words
+
+Pair = tuple[str, str]
+
+
+def found_alone(
+    evidence: Evidence, statistic: str, pair: Pair, controls: Sequence[Pair], *, log10_p: float, level: float
+) -> tuple[str, list[Bar]] | Verdict:
+    """Judge a pair that is said to be related against pairs that are said not to be.
+
+    Controls are judged twice: Holm over them and the pair must reject none, and not each of them may be at the level by
+    itself, which under independence has a probability of at most `level`, however they depend on each other, while Holm
+    lets any number of values a little above its first step pass.
+
+    Parameters
+    ----------
+    evidence
+        With the statistic of all these pairs.
+    statistic
+        Its name.
+    pair, controls
+        Names of models, in any order.
+    log10_p
+        What the pair must be below.
+    level
+        Of the controls.
+
+    Returns
+    -------
+    tuple or Verdict
+        The values in words, and the bars; a verdict where there is nothing to judge: a comparison without a value, or
+        origins that are known to be others.
+    """
+    rows = evidence.pairs[evidence.pairs["statistic"] == statistic]
+    by_pair = {frozenset((row["a"], row["b"])): row for _, row in rows.iterrows()}
+    wanted = [frozenset(one) for one in (pair, *controls)]
+    if not controls or not any(one in by_pair for one in wanted):
+        return Verdict(NOT_RUN, "", f"{statistic} was not run on {pair[0]} and {pair[1]} and on a control")
+    for one, (a, b) in zip(wanted, (pair, *controls), strict=True):
+        if one not in by_pair or by_pair[one]["error"] or not by_pair[one]["log10_p"] <= 0:
+            return Verdict(FAILS, "", f"{statistic} has no value for {a} and {b}")
+        known = by_pair[one]["dependent"]
+        if known is not None and known != (one == wanted[0]):
+            said = "related" if known else "independent"
+            return Verdict(NOT_RUN, "", f"{a} and {b} are known to be {said}: they are in the wrong place")
+    values = np.array([by_pair[one]["log10_p"] for one in wanted], dtype=float)
+    bar = float(np.log10(level))
+    smallest = f"smallest of {len(controls)} controls {values[1:].min():.1f}"
+    return f"{statistic}: {log10_words(values[0])}, {smallest}", [
+        Bar(f"{statistic} of {pair[0]} and {pair[1]}", [float(values[0])], log10_p),
+        Bar(f"smallest {statistic} of a control, by Holm", [float(pvalues.holm(values)[1:].min())], bar, above=True),
+        Bar(f"largest {statistic} of a control", [float(values[1:].max())], bar, above=True),
+    ]

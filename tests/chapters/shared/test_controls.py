@@ -1,0 +1,92 @@
+"""Claims I10, I13 and I14, of one pair and its controls: they hold, and fail on evidence in which they are broken."""
+
+from itertools import combinations
+
+import pytest
+
+from provlab.engine.store import Store
+from provlab.publishing import claims
+from provlab.publishing.evidence import HOLDS, Evidence
+
+ROWS = {row["id"]: row for row in claims.load_claims() if row["id"] in ("I10", "I13", "I14")}
+MODELS = ("base", "child", "other", "another")
+
+
+class Planted:
+    """log10 p of every pair of four models by every statistic, what is known of their origin, and their roles."""
+
+    def __init__(self):
+        self.log10_p = {frozenset(pair): -0.3 - i / 10 for i, pair in enumerate(combinations(MODELS, 2))}
+        self.log10_p[frozenset(("base", "child"))] = -50.0
+        self.known = dict.fromkeys(self.log10_p)
+        self.controls = ["other", "another"]
+
+    def set(self, one, other, value):
+        self.log10_p[frozenset((one, other))] = value
+
+    def judged(self, claim, folder):
+        row, store, pairs = ROWS[claim], Store(folder), []
+        arguments = {key: value for key, value in row["predicate"].items() if key != "name"}
+        statistics = arguments.get("statistics", [arguments.get("statistic")])
+        for statistic in statistics:
+            for pair, value in self.log10_p.items():
+                a, b = sorted(pair)
+                key = Store.key(a=a, b=b, statistic=statistic)
+                detail = {"n": 256, "floor": -506.6}
+                kept = {"statistic": statistic, "block": 0, "value": 0.0, "log10_p": value, "detail": detail}
+                store.put(key, {**kept, "parameters": {}})
+                known = {"dependent": self.known[pair], "error": None}
+                pairs.append({"a": a, "b": b, "statistic": statistic, "keys": [key], **known})
+        others = "controls" if claim == "I10" else "strangers"
+        roles = {"base": "base", "leak" if claim == "I10" else "child": "child", others: self.controls}
+        measurements = {arguments["measurement"]: roles}
+        experiment = {"name": "x", "profile": "default", "pairs": pairs, "measurements": measurements}
+        return claims.predicate(row)(Evidence(experiment, store), **arguments)
+
+
+@pytest.mark.parametrize("claim", ROWS)
+def test_a_pair_found_and_controls_left_alone_hold(claim, tmp_path):
+    planted = Planted()
+    planted.known[frozenset(("base", "child"))], planted.known[frozenset(("base", "other"))] = True, False
+    verdict = planted.judged(claim, tmp_path)
+    assert verdict.status == HOLDS
+    assert "log10 p = -50.0, smallest of" in verdict.ours
+
+
+def all_controls_at(value):
+    def plant(planted):
+        for pair in planted.log10_p:
+            if pair != frozenset(("base", "child")):
+                planted.log10_p[pair] = value
+
+    return plant
+
+
+def known(one, other, dependent):
+    return lambda planted: planted.known.__setitem__(frozenset((one, other)), dependent)
+
+
+PLANTS = {
+    "every control a little above Holm's first step": all_controls_at(-2.3),
+    "one control is found": lambda planted: planted.set("child", "other", -40.0),
+    "the pair is not found": lambda planted: planted.set("base", "child", -20.0),
+    "no control": lambda planted: planted.controls.clear(),
+    "one control twice": lambda planted: planted.controls.__setitem__(1, "other"),
+    "the child is its own control": lambda planted: planted.controls.__setitem__(1, "child"),
+    "the pair is known to be independent": known("base", "child", False),
+    "a control is known to be related": known("base", "other", True),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("claim", ROWS)
+def test_a_broken_claim_does_not_hold(claim, plant, tmp_path):
+    planted = Planted()
+    PLANTS[plant](planted)
+    assert planted.judged(claim, tmp_path).status != HOLDS
+
+
+def test_one_control_is_too_few_where_two_are_claimed(tmp_path):
+    planted = Planted()
+    planted.controls.pop()
+    assert planted.judged("I10", tmp_path).status != HOLDS
