@@ -86,7 +86,7 @@ def test_a_family_judges_the_pairs_that_have_views():
     assert len(groups.independent) == len(groups.dependent) == 1
     assert groups.independent[0] > -3
     assert groups.dependent[0] < -20
-    found = distillation.distilled(groups, students.values())
+    found = distillation.distilled(groups, students.values(), 2.0)
     assert found.relative == pytest.approx(0.1)
     assert found.cosine == pytest.approx(np.mean([one.gate_up_cosine() for one in students.values()]))
 
@@ -96,8 +96,8 @@ def test_a_family_judges_the_pairs_that_have_views():
 
 def results():
     return {
-        "blind": Distilled([-0.1] * 9 + [-2.0], [-0.2, -0.3], 0.5, 0.1),
-        "accusing": Distilled([-9.0] * 10, [-9.5, -40.0], 0.1, 0.9),
+        "blind": Distilled([-0.1] * 9 + [-2.0], [-0.2, -0.3], 0.5, 0.1, 2.0),
+        "accusing": Distilled([-9.0] * 10, [-9.5, -40.0], 0.1, 0.9, 1.0),
         "good": Groups([-0.1] * 30, [-9.0] * 5),
     }
 

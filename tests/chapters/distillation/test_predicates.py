@@ -16,6 +16,7 @@ JUDGED = ROW["predicate"]["recipe"]
 def good():
     uniform = list(np.log10((np.arange(28) + 0.5) / 28))  # one of 28 below 0.05
     recipe = {"independent": uniform, "dependent": [-40.0, -30.0, -9.0], "cosine": 0.1, "relative": 0.05}
+    recipe["width_factor"] = 2.0
     return {
         "distilled": {JUDGED: recipe, "another": {**recipe, "dependent": [-0.1, -0.2, -2.0]}},
         "one_teacher": [-0.2, -1.4, -0.1],
@@ -58,6 +59,25 @@ def test_it_fails_for_each_reason_and_says_why(tmp_path, spoil, said):
     assert said in verdict.why
     assert "of pairs of students of one and the same MLP, 1 of 3 are below 0.05" in verdict.why
     assert "in their exact gated form, whose gate and up rows are the same, 2 of 2" in verdict.why
+
+
+PLANTS = {
+    "students as wide as their teachers": lambda recipe: recipe.update(width_factor=1.0),
+    "one independent pair further out than any dependent one": lambda recipe: recipe["independent"].__setitem__(0, -300.0),
+    "each independent pair at the level": lambda recipe: recipe.update(independent=[-2.0] * 28),
+    "one dependent pair at the level, not corrected": lambda recipe: recipe["dependent"].__setitem__(2, -1.9),
+    "no dependent pair": lambda recipe: recipe.update(dependent=[]),
+    "too few independent pairs": lambda recipe: recipe.update(independent=[-0.3]),
+    "no number": lambda recipe: recipe["dependent"].__setitem__(0, float("nan")),
+    "no number for a stranger": lambda recipe: recipe["independent"].__setitem__(0, float("nan")),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_broken_claim_does_not_hold(plant, tmp_path):
+    measurements = good()
+    PLANTS[plant](measurements["distilled"][JUDGED])
+    assert judged(tmp_path, measurements).status != "holds"
 
 
 def test_four_of_28_are_not_significantly_too_many(tmp_path):

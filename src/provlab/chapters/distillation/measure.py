@@ -139,16 +139,49 @@ class Distilled(Groups):
         Mean relative error of the students.
     cosine
         Mean over students of the absolute cosine between gate and up rows.
+    width_factor
+        Hidden units of the students for each one of their teachers'.
     """
 
     relative: float
     cosine: float
+    width_factor: float
 
 
-def distilled(groups: Groups, made: Iterable[Student]) -> Distilled:
+def distilled(groups: Groups, made: Iterable[Student], width_factor: float) -> Distilled:
     """Put p-values and the quality of the students that they are of together."""
     errors, cosines = zip(*((one.relative, one.gate_up_cosine()) for one in made), strict=True)
-    return Distilled(groups.independent, groups.dependent, float(np.mean(errors)), float(np.mean(cosines)))
+    return Distilled(
+        groups.independent, groups.dependent, float(np.mean(errors)), float(np.mean(cosines)), width_factor
+    )
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Mean relative error of a recipe's students after so many steps, and mean |cosine| of their gate and up rows."""
+
+    recipe: str
+    step: int
+    relative: float
+    cosine: float
+
+
+def snapshots(made: Mapping[str, Mapping[str, Student]]) -> list[Snapshot]:
+    """How error and parallel rows develop while students are trained, by recipe."""
+    records = []
+    for recipe, some in made.items():
+        first = next(iter(some.values()))
+        for step in (*sorted(first.kept), first.curve[-1].step):
+            then = [student.at(step) for student in some.values()]
+            error, cosine = (float(np.mean(values)) for values in zip(*((s.relative, s.gate_up_cosine()) for s in then), strict=True))
+            records.append(Snapshot(recipe, step, error, cosine))
+    return records
+
+
+def by_error(records: Sequence[Snapshot]) -> dict[str, pd.DataFrame]:
+    """Cosine (y) by error (x), a frame for each recipe."""
+    frame = pd.DataFrame(records).rename(columns={"relative": "x", "cosine": "y"})
+    return {str(name): group for name, group in frame.groupby("recipe", sort=False)}
 
 
 @dataclass(frozen=True)
@@ -238,10 +271,17 @@ def size_and_power_table(results: Mapping[str, Groups], first: str = "recipe") -
 def recipe_findings(groups: Groups) -> str:
     """Size and power of a recipe in one sentence, in Markdown."""
     fares = size_and_power(groups)
+    kinds = [fares.low > fares.level, found(groups.dependent, 0.01) < len(groups.dependent)]
+    said = {
+        (True, True): "It fails in size and in power",
+        (True, False): "It fails in size alone",
+        (False, True): "It fails in power alone",
+        (False, False): "It fails in neither size nor power",
+    }[kinds[0], kinds[1]]
     return (
-        f"On unit noise **{fares.size:.0%} of the independent pairs** have a p-value up to {fares.level:g} "
+        f"By the recipe that is judged **{fares.size:.0%} of the independent pairs** have a p-value up to {fares.level:g} "
         f"(exact interval {fares.low:.0%} to {fares.high:.0%}), and {fares.power:.0%} of the dependent pairs "
-        f"({fares.power_low:.0%} to {fares.power_high:.0%})."
+        f"({fares.power_low:.0%} to {fares.power_high:.0%}). {said} (Holm at 0.01 over the dependent pairs)."
     )
 
 

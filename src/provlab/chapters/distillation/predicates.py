@@ -1,11 +1,13 @@
 """The predicate about models without gates: what phi_MATCH says of their gated students."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from provlab.chapters.distillation.measure import Distilled, found, size_and_power
-from provlab.publishing.evidence import FAILS, NOT_RUN, Evidence, Verdict, judge, log10_words
+from provlab.inference import pvalues
+from provlab.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
 
 def distilled_is_found(
@@ -17,12 +19,13 @@ def distilled_is_found(
     level: float,
     size_level: float,
     pairs: int,
+    width: float,
 ) -> Verdict:
     """Students of dependent models are found, and those of independent ones are not called related too often.
 
-    Judged by the recipe named; the others are reported. Holm's procedure at `level` must find every dependent pair,
-    and the share of independent pairs with p up to `size_level`, at least `pairs` of them, must not lie significantly
-    above it. Where that fails, two more measurements say why: `same`, two students of one MLP each, and `gated`, the
+    Judged by the recipe named, whose students must be `width` times as wide as their teachers; the others are reported.
+    Holm's procedure at `level` must find every dependent pair and no independent one, and the share of independent
+    pairs with p up to `size_level`, at least `pairs` of them, must not lie significantly above it. Where that fails, two more measurements say why: `same`, two students of one MLP each, and `gated`, the
     independent pairs once more, each model in its perfect gated form.
     """
     recipes = {name: Distilled(**row) for name, row in evidence.measurement(measurement).items()}
@@ -34,9 +37,15 @@ def distilled_is_found(
             "",
             f"{dependent.size} dependent and {independent.size} independent pairs; it takes {pairs} of these",
         )
+    if judged.width_factor != width:
+        return Verdict(NOT_RUN, "", f"students {judged.width_factor:g} times as wide as their teachers, not {width:g}")
+    if np.isnan(dependent).any() or np.isnan(independent).any():
+        return Verdict(NOT_RUN, "", "a pair has no value")
     fares = size_and_power(judged, level=size_level)
     n_found = found(dependent, level)
+    accused = found(independent, level)
     words = [
+        f"students {width:g} times as wide, relative error {judged.relative:.2g}, |cosine| {judged.cosine:.2f}",
         f"{n_found} of {dependent.size} dependent pairs found, strongest {log10_words(float(dependent.min()))}",
         f"{independent.size} independent pairs: share below {size_level:g} is {fares.size:.2f} "
         f"({fares.low:.2f} to {fares.high:.2f}), smallest {log10_words(fares.smallest)}",
@@ -50,14 +59,15 @@ def distilled_is_found(
     problems = [
         (n_found < dependent.size, f"Holm at {level:g} misses {dependent.size - n_found} dependent pairs"),
         (fares.low > size_level, f"independent pairs are below {size_level:g} significantly more often than that"),
+        (accused > 0, f"Holm at {level:g} calls {accused} independent pairs related"),
     ]
     why = f"each dependent pair is found, and independent ones are below {size_level:g} no more often than they may be"
-    verdict = judge("; ".join(words), why, problems)
-    return (
-        verdict
-        if verdict.status != FAILS
-        else Verdict(FAILS, verdict.ours, f"{verdict.why}; {_reasons(evidence, same, gated, size_level)}")
-    )
+    weakest = Bar("weakest dependent pair, by Holm", [float(pvalues.holm(dependent).max())], math.log10(level))
+    verdict = replace(judge("; ".join(words), why, problems), margin=weakest.margin)
+    verdict = replace(verdict, replicates=f"{n_found} of {dependent.size}")
+    if verdict.status != FAILS:
+        return verdict
+    return replace(verdict, why=f"{verdict.why}; {_reasons(evidence, same, gated, size_level)}")
 
 
 def _reasons(evidence: Evidence, same: str, gated: str, level: float) -> str:
