@@ -40,8 +40,8 @@ PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
         "snapshots": [], "hot": [], "n_sequences": 4,
     },
     "mlp_retraining": lambda mine, _: {
-        "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "variants": False,
-        "narrow": [], "n_sequences": 4,
+        "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "replicates": 2,
+        "variants": False, "narrow": [], "n_sequences": 4,
     },
 }  # fmt: skip
 

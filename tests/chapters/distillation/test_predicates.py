@@ -63,7 +63,9 @@ def test_it_fails_for_each_reason_and_says_why(tmp_path, spoil, said):
 
 PLANTS = {
     "students as wide as their teachers": lambda recipe: recipe.update(width_factor=1.0),
-    "one independent pair further out than any dependent one": lambda recipe: recipe["independent"].__setitem__(0, -300.0),
+    "one independent pair further out than any dependent one": lambda recipe: recipe["independent"].__setitem__(
+        0, -300.0
+    ),
     "each independent pair at the level": lambda recipe: recipe.update(independent=[-2.0] * 28),
     "one dependent pair at the level, not corrected": lambda recipe: recipe["dependent"].__setitem__(2, -1.9),
     "no dependent pair": lambda recipe: recipe.update(dependent=[]),

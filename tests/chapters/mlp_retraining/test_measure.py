@@ -89,7 +89,7 @@ def test_unrelated_blocks_are_all_blocks_but_their_own(trial):
 
 def records(log10_p=(-39.0, -1.0), stranger=(-0.1, -0.8)):
     return [
-        BlockRecord(i, 0.1, 0.02, 0.01 + 0.02 * i, own, 4 * own, strange, strange)
+        BlockRecord(0, i, 0.1, 0.02, 0.01 + 0.02 * i, own, 4 * own, strange, strange)
         for i, (own, strange) in enumerate(zip(log10_p, stranger, strict=True))
     ]
 

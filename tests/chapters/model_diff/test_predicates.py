@@ -52,7 +52,14 @@ def copies():
 MEASUREMENTS = {
     "sizes": comparison([1.0, 0.02, 0.01, 1.1]),
     "long": comparison([1.0, 0.0, 0.0, 9.0]),
-    "capability": [{"models": ["small", "large"], "held_out": [3.2, 2.8], "apart": [-0.4, -0.5, -0.3], "log10_more": [0.2, 0.1, 0.3]}],
+    "capability": [
+        {
+            "models": ["small", "large"],
+            "held_out": [3.2, 2.8],
+            "apart": [-0.4, -0.5, -0.3],
+            "log10_more": [0.2, 0.1, 0.3],
+        }
+    ],
     "repetition": [{"model": "small", "nll": 0.4, "lowest": 0.8, "in_z": 0.1, "text": 0.05}],
     "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85}
     | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.0, -0.1, 0.1]},

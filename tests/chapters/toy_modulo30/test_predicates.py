@@ -35,12 +35,19 @@ def term(name, z=(2.0, 3.0), plain=0.5):
 
 def near(k, width=0.02):
     """A run's ratio; no two are the same."""
-    return [1.0, *(value + width * ((k * step % 41) / 40 - 0.5) for step, value in zip((7, 11, 17), EXACT[1:], strict=True))]
+    return [
+        1.0,
+        *(value + width * ((k * step % 41) / 40 - 0.5) for step, value in zip((7, 11, 17), EXACT[1:], strict=True)),
+    ]
 
 
 def repeat(k):
     ratio = near(k, 0.04)
-    return {"ratio": ratio, "low": [1.0] + [r - 0.021 for r in ratio[1:]], "high": [1.0] + [r + 0.021 for r in ratio[1:]]}
+    return {
+        "ratio": ratio,
+        "low": [1.0] + [r - 0.021 for r in ratio[1:]],
+        "high": [1.0] + [r + 0.021 for r in ratio[1:]],
+    }
 
 
 RECORDS = {
@@ -143,10 +150,18 @@ FAULTS = [
     ("D2", put(["sampling", "runs", 2, "ratio", 1], 0.76), "furthest term (PA_AB of run 3)"),
     ("D2", put(["sampling", "runs", 0, "total_variation"], [0.01, 0.021]), "total variation of rho(D)"),
     ("D2", lambda r: [put(["low"], [1, 0.8, 0.8, 0.7])(x) for x in r["sampling"]["repeats"][:13]], "cover in 78%"),
-    ("D3", put(["naive", "naive"], [[0.1, 0.19 + k / 1000] for k in range(3)]), "times as far from the truth on B's inputs: median 0.45 below 10"),
+    (
+        "D3",
+        put(["naive", "naive"], [[0.1, 0.19 + k / 1000] for k in range(3)]),
+        "times as far from the truth on B's inputs: median 0.45 below 10",
+    ),
     ("D4", put(["normalisation", "example"], [3.0, 2.0, 3.0, 3.1]), "worked example comes out differently"),
     ("D4", put(["normalisation", "common"], [500, 499]), "R3 has another size"),
-    ("D4", put(["normalisation", "sampled"], [1.0, 0.72, 0.56, 0.8]), "furthest term of the uneven samples: 0.02 above 0.05"),
+    (
+        "D4",
+        put(["normalisation", "sampled"], [1.0, 0.72, 0.56, 0.8]),
+        "furthest term of the uneven samples: 0.02 above 0.05",
+    ),
     ("D4", put(["normalisation", "unnormalised"], EXACT), "nothing is shown"),
     ("D11", put(["oracle", 3, "recall"], 0.6), "(PD_BA): 0.08 above 0.03"),
     ("D11", put(["oracle", 0, "precision"], 0.8), "(PD_AB): 0.07 above 0.03"),
@@ -161,7 +176,10 @@ PLANTS = {
     "D1: every input is valid": ("D1", put(["space", "valid"], 100_000_000)),
     "D1: no number": ("D1", put(["generation", 0, "papers"], NAN)),
     "D2: one run kept three times": ("D2", lambda r: put(["runs"], [r["sampling"]["runs"][0]] * 3)(r["sampling"])),
-    "D2: one repeat kept 40 times": ("D2", lambda r: put(["repeats"], [r["sampling"]["repeats"][0]] * 40)(r["sampling"])),
+    "D2: one repeat kept 40 times": (
+        "D2",
+        lambda r: put(["repeats"], [r["sampling"]["repeats"][0]] * 40)(r["sampling"]),
+    ),
     "D2: intervals that cover everything": (
         "D2",
         every(["sampling", "repeats"], lambda _, row: in_place(row, low=[1, 0, 0, 0], high=[1, 9, 9, 9])),
@@ -205,7 +223,9 @@ PLANTS = {
     "D13: one run kept three times": ("D13", lambda r: put(["runs"], [r["three"][0]["runs"][0]] * 3)(r["three"][0])),
     "D13: no input in reach": (
         "D13",
-        every(["three"], lambda k, row: in_place(row, exact=[0, 0, 0, k / 99], runs=[[0, 0, 0, j / 99] for j in range(3)])),
+        every(
+            ["three"], lambda k, row: in_place(row, exact=[0, 0, 0, k / 99], runs=[[0, 0, 0, j / 99] for j in range(3)])
+        ),
     ),
     "D13: no number": ("D13", put(["three", 0, "runs", 0, 0], NAN)),
 }

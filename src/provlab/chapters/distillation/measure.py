@@ -173,7 +173,9 @@ def snapshots(made: Mapping[str, Mapping[str, Student]]) -> list[Snapshot]:
         first = next(iter(some.values()))
         for step in (*sorted(first.kept), first.curve[-1].step):
             then = [student.at(step) for student in some.values()]
-            error, cosine = (float(np.mean(values)) for values in zip(*((s.relative, s.gate_up_cosine()) for s in then), strict=True))
+            error, cosine = (
+                float(np.mean(values)) for values in zip(*((s.relative, s.gate_up_cosine()) for s in then), strict=True)
+            )
             records.append(Snapshot(recipe, step, error, cosine))
     return records
 

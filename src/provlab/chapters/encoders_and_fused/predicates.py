@@ -21,11 +21,14 @@ def found_by_each(
     controls = [(one, stranger) for stranger in roles.strangers for one in (roles.base, roles.child)]
     words: list[str] = []
     bars: list[Bar] = []
+    problems: list[tuple[bool, str]] = []
     for name in statistics:
         found = found_alone(evidence, name, (roles.base, roles.child), controls, log10_p=log10_p, level=level)
         if isinstance(found, Verdict):
             return found
         words.append(found[0])
         bars += found[1]
+        problems += found[2]
     ours = f"{roles.base} and {roles.child}, " + "; ".join(words)
-    return judge(ours, f"each is below {log10_p:g}, and Holm at {level} rejects no pair with a stranger", bars=bars)
+    why = f"each is below {log10_p:g}, and Holm at {level} rejects no pair with a stranger"
+    return judge(ours, why, problems, bars)

@@ -22,6 +22,7 @@ def derives_from(
     found = found_alone(evidence, statistic, pair, others, log10_p=log10_p, level=level)
     if isinstance(found, Verdict):
         return found
-    words, bars = found
+    words, bars, problems = found
     ours = f"{roles.leak} against {roles.base}, {words}; controls {' and '.join(roles.controls)}"
-    return judge(ours, f"the leak is below {log10_p:g}, and Holm at {level} rejects no pair with a control", bars=bars)
+    why = f"the leak is below {log10_p:g}, and Holm at {level} rejects no pair with a control"
+    return judge(ours, why, problems, bars)

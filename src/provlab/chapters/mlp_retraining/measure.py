@@ -85,6 +85,8 @@ class BlockRecord:
 
     Attributes
     ----------
+    seed
+        Of the fresh weights and their inputs.
     block
         Its index.
     loss, relative
@@ -97,6 +99,7 @@ class BlockRecord:
         The same against the stranger's block; None if there was none.
     """
 
+    seed: int
     block: int
     loss: float
     relative: float
@@ -107,10 +110,11 @@ class BlockRecord:
     log10_p_stranger_unsigned: float | None
 
 
-def block_records(trial: Trial, students: Sequence[Student], judged: Sequence[Judged]) -> list[BlockRecord]:
+def block_records(trial: Trial, students: Sequence[Student], judged: Sequence[Judged], seed: int) -> list[BlockRecord]:
     """Put errors and p-values of each retrained block together."""
     return [
         BlockRecord(
+            seed=seed,
             block=block,
             loss=student.loss,
             relative=student.relative,
@@ -119,6 +123,34 @@ def block_records(trial: Trial, students: Sequence[Student], judged: Sequence[Ju
         )
         for block, (student, one) in enumerate(zip(students, judged, strict=True))
     ]
+
+
+def again(trial: Trial, settings: Settings, seeds: Sequence[int], device: str) -> list[BlockRecord]:
+    """Retrain and judge every block with each of some seeds; what the students were on the way is not kept."""
+    records = []
+    for seed in seeds:
+        other = replace(settings, snapshots=(), seed=seed)
+        students = [trial.model.student(block, other, device=device) for block in range(trial.n_blocks)]
+        judged = [trial.judge(block, student) for block, student in enumerate(students)]
+        records += block_records(trial, students, judged, seed)
+    return records
+
+
+def by_seed(records: Sequence[BlockRecord]) -> pd.DataFrame:
+    """Return the weakest and the strongest block of each retraining, and the stranger's smallest value."""
+    frame = pd.DataFrame(records)
+    weakest = frame.loc[frame.groupby("seed")["log10_p"].idxmax()].set_index("seed")
+    grouped = frame.groupby("seed")
+    return pd.DataFrame(
+        {
+            "weakest block": weakest["block"],
+            "its log10 p": weakest["log10_p"],
+            "strongest log10 p": grouped["log10_p"].min(),
+            "unsigned, weakest": grouped["log10_p_unsigned"].max(),
+            "a stranger, smallest": grouped["log10_p_stranger"].min(),
+            "relative error, largest": grouped["relative"].max(),
+        }
+    ).reset_index()
 
 
 def by_statistic(records: Sequence[BlockRecord]) -> pd.DataFrame:

@@ -1,38 +1,52 @@
 """Predicates about an adversary who trains MLPs anew: what the fresh weights still show."""
 
+import numpy as np
+
 from provlab.chapters.mlp_retraining.measure import BlockRecord
-from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge, log10_words
+from provlab.inference import pvalues
+from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
 
 def found_after_retraining(
-    evidence: Evidence, measurement: str, blocks: str, log10_p: float, control: float
+    evidence: Evidence, measurement: str, blocks: str, log10_p: float, control: float, error: float
 ) -> Verdict:
     """Each retrained block is below `log10_p` against the base, and above `control` against the stranger.
 
-    `measurement` holds a `BlockRecord` for each retrained block, and `blocks` says how many blocks the model has: all
-    of them must have been retrained.
+    `measurement` holds a `BlockRecord` for each block and each seed that it was retrained with: a seed is a replicate,
+    judged by its weakest block. `blocks` says how many blocks the model has: with each seed all of them must have been
+    retrained, and imitate but for a relative `error`. A stranger's blocks are judged one by one, and a replicate's
+    together by Fisher.
     """
     rows = evidence.records(measurement, BlockRecord)
     n_blocks = int(evidence.measurement(blocks))
-    strange = [row.log10_p_stranger for row in rows if row.log10_p_stranger is not None]
+    by_seed = {seed: [row for row in rows if row.seed == seed] for seed in sorted({row.seed for row in rows})}
     if not rows:
         return Verdict(NOT_RUN, "", "no block was retrained")
-    weakest = max(rows, key=lambda row: row.log10_p)
-    strongest = min(row.log10_p for row in rows)
+    if len({tuple(row.log10_p for row in some) for some in by_seed.values()}) < len(by_seed):
+        return Verdict(NOT_RUN, "", "two seeds gave the same numbers: one retraining was kept twice")
+    problems: list[tuple[bool, str]] = []
+    for seed, some in by_seed.items():
+        found = sorted(row.block for row in some)
+        missing = sorted(set(range(n_blocks)) - set(found))
+        problems.append((bool(missing), f"block {missing[0] if missing else ''} was not retrained with seed {seed}"))
+        problems.append((len(set(found)) < len(found), f"a block was retrained twice with seed {seed}"))
+        strange = [row.log10_p_stranger for row in some if row.log10_p_stranger is not None]
+        known = len(strange) == len(some) and bool(np.isfinite(strange).all())
+        problems.append((not known, "a block was not compared with a stranger"))
+        if known:
+            problems.append((min(strange) <= control, f"a stranger's block is at or below {control:g}"))
+            together = pvalues.fisher(np.array(strange))
+            problems.append((not together > control, f"a stranger's blocks together are at {together:.1f}"))
+    worst = max(rows, key=lambda row: (not row.relative <= error, row.relative))
+    problems.append((not worst.relative <= error, f"block {worst.block} imitates no better than {worst.relative:.2g}"))
+    weakest = [float(np.max([row.log10_p for row in some])) for some in by_seed.values()]  # NaN if one is
+    strangers = [row.log10_p_stranger for row in rows if row.log10_p_stranger is not None]
     fit = f"relative error {min(row.relative for row in rows):.2g} to {max(row.relative for row in rows):.2g}"
     ours = (
-        f"{len(rows)} blocks retrained ({fit}): {log10_words(strongest)} to {weakest.log10_p:,.1f} against the base"
-        + (f", smallest {min(strange):,.1f} against a stranger" if strange else "")
+        f"{n_blocks} blocks retrained with {len(by_seed)} seeds ({fit}): {log10_words(min(row.log10_p for row in rows))} "
+        f"to {np.max(weakest):,.1f} against the base; weakest block by seed {', '.join(f'{x:,.1f}' for x in weakest)}"
+        + (f"; smallest {min(strangers):,.1f} against a stranger" if strangers else "")
     )
-    missing = sorted(set(range(n_blocks)) - {row.block for row in rows})
-    lost = [row.block for row in rows if not row.log10_p < log10_p]
-    problems = [
-        (bool(missing), f"block {missing[0] if missing else ''} was not retrained"),
-        (len(strange) < len(rows), "a block was not compared with a stranger"),
-        (
-            bool(lost),
-            f"{len(lost)} of {len(rows)} blocks not below {log10_p:g}, the weakest is block {weakest.block}",
-        ),
-        (bool(strange) and min(strange) <= control, f"a stranger's block is at or below {control:g}"),
-    ]
-    return judge(ours, f"every block below {log10_p:g}, and none of a stranger at or below {control:g}", problems)
+    bars = [Bar("weakest block", weakest, log10_p)]
+    why = f"every block below {log10_p:g}, and none of a stranger at or below {control:g}"
+    return judge(ours, why, problems, bars)

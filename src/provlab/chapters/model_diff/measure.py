@@ -178,7 +178,9 @@ def domains(compared: Comparison, models: tuple[Model, Model], held_out: HeldOut
         is_code = (judge.score(_draws(direction).tokens) > 0).astype(float)
         quarters = np.unique(direction.quantile(_QUARTERS))
         # D = NLL_A - NLL_B: A prefers its lowest quarter most, B its highest
-        preferred = direction.difference <= quarters[1] if direction.side == "A" else direction.difference >= quarters[-2]
+        preferred = (
+            direction.difference <= quarters[1] if direction.side == "A" else direction.difference >= quarters[-2]
+        )
         shares.append(label_share(direction, is_code, preferred, seed=seed))
         rest.append(label_share(direction, is_code, ~preferred, seed=seed))  # of the same resampled chains
         texts.append(shown)

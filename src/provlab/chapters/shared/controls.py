@@ -12,7 +12,7 @@ Pair = tuple[str, str]
 
 def found_alone(
     evidence: Evidence, statistic: str, pair: Pair, controls: Sequence[Pair], *, log10_p: float, level: float
-) -> tuple[str, list[Bar]] | Verdict:
+) -> tuple[str, list[Bar], list[tuple[bool, str]]] | Verdict:
     """Judge a pair that is said to be related against pairs that are said not to be.
 
     Controls are judged twice: Holm over them and the pair must reject none, and not each of them may be at the level by
@@ -35,26 +35,27 @@ def found_alone(
     Returns
     -------
     tuple or Verdict
-        The values in words, and the bars; a verdict where there is nothing to judge: a comparison without a value, or
-        origins that are known to be others.
+        The values in words, the bars, and as problems pairs that are known to be of the other kind; a verdict where
+        there is nothing to judge.
     """
     rows = evidence.pairs[evidence.pairs["statistic"] == statistic]
     by_pair = {frozenset((row["a"], row["b"])): row for _, row in rows.iterrows()}
     wanted = [frozenset(one) for one in (pair, *controls)]
     if not controls or not any(one in by_pair for one in wanted):
         return Verdict(NOT_RUN, "", f"{statistic} was not run on {pair[0]} and {pair[1]} and on a control")
+    problems = []
     for one, (a, b) in zip(wanted, (pair, *controls), strict=True):
         if one not in by_pair or by_pair[one]["error"] or not by_pair[one]["log10_p"] <= 0:
-            return Verdict(FAILS, "", f"{statistic} has no value for {a} and {b}")
+            return Verdict(FAILS, f"{len(by_pair)} pairs compared", f"{statistic} has no value for {a} and {b}")
         known = by_pair[one]["dependent"]
-        if known is not None and known != (one == wanted[0]):
-            said = "related" if known else "independent"
-            return Verdict(NOT_RUN, "", f"{a} and {b} are known to be {said}: they are in the wrong place")
+        said = f"{a} and {b} are known to be {'related' if known else 'independent'}"
+        problems.append((known is not None and known != (one == wanted[0]), said))
     values = np.array([by_pair[one]["log10_p"] for one in wanted], dtype=float)
     bar = float(np.log10(level))
     smallest = f"smallest of {len(controls)} controls {values[1:].min():.1f}"
-    return f"{statistic}: {log10_words(values[0])}, {smallest}", [
+    bars = [
         Bar(f"{statistic} of {pair[0]} and {pair[1]}", [float(values[0])], log10_p),
         Bar(f"smallest {statistic} of a control, by Holm", [float(pvalues.holm(values)[1:].min())], bar, above=True),
         Bar(f"largest {statistic} of a control", [float(values[1:].max())], bar, above=True),
     ]
+    return f"{statistic}: {log10_words(values[0])}, {smallest}", bars, problems

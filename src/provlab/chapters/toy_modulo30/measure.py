@@ -397,9 +397,15 @@ def oracle_records(
         here = replace(sampler, z=z)
         sampled = here.compare(here.weighted({k: run.samples[k] for k in (A, B)}), A, B)
         everything, good = (
-            from_enumeration(*joint.losses(), z, count) for count in (joint.count, np.where(joint.label, joint.count, 0))
+            from_enumeration(*joint.losses(), z, count)
+            for count in (joint.count, np.where(joint.label, joint.count, 0))
         )
-        for term, side, where in (("PD_AB", "a", below), ("PA_AB", "a", above), ("PA_BA", "b", below), ("PD_BA", "b", above)):
+        for term, side, where in (
+            ("PD_AB", "a", below),
+            ("PA_AB", "a", above),
+            ("PA_BA", "b", below),
+            ("PD_BA", "b", above),
+        ):
             drawn, known, valid = (getattr(one, side) for one in (sampled, everything, good))
             assert drawn.draws is not None
             free = drawn.draws.tokens

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from provlab.chapters.shared.calibration import size_interval
 from provlab.chapters.toy_modulo30.records import (
     BiasRecord,
     GenerationRecord,
@@ -14,7 +15,6 @@ from provlab.chapters.toy_modulo30.records import (
     SpaceRecord,
     ThroughReferenceRecord,
 )
-from provlab.chapters.shared.calibration import size_interval
 from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
 TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
@@ -190,7 +190,9 @@ def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float) -> Ver
     found = {(row.term, tuple(row.z)) for row in rows}
     ranges = sorted({z for _, z in found})
     if not ranges or found != {(term, z) for term in TERMS for z in ranges}:
-        return Verdict(NOT_RUN, "", f"{len(found)} terms have precision and recall; {len(TERMS)} are asked for in each Z")
+        return Verdict(
+            NOT_RUN, "", f"{len(found)} terms have precision and recall; {len(TERMS)} are asked for in each Z"
+        )
     words = "; ".join(
         f"Z = {low:.2f} to {high:.2f}: "
         + ", ".join(f"{row.term} {row.precision:.3f} / {row.recall:.3f}" for row in rows if tuple(row.z) == (low, high))
@@ -214,7 +216,11 @@ def three_models_agree(evidence: Evidence, measurement: str, tolerance: float, m
     found = evidence.records(measurement, ThroughReferenceRecord)
     if len({pair.pair for pair in found}) < 2 or any(_distinct(pair.runs) < min_runs for pair in found):
         return Verdict(NOT_RUN, "", f"two pairs with {min_runs} runs each, each its own, are asked for")
-    words, bars, problems = [], [], [(_distinct(pair.exact for pair in found) < 2, "both pairs have the same terms: one model twice")]
+    words, bars, problems = (
+        [],
+        [],
+        [(_distinct(pair.exact for pair in found) < 2, "both pairs have the same terms: one model twice")],
+    )
     for pair in found:
         off = np.abs(np.array(pair.runs) - pair.exact).max(axis=1).tolist()
         mean = np.mean(pair.runs, axis=0)
