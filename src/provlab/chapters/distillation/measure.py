@@ -283,7 +283,8 @@ def recipe_findings(groups: Groups) -> str:
     return (
         f"By the recipe that is judged **{fares.size:.0%} of the independent pairs** have a p-value up to {fares.level:g} "
         f"(exact interval {fares.low:.0%} to {fares.high:.0%}), and {fares.power:.0%} of the dependent pairs "
-        f"({fares.power_low:.0%} to {fares.power_high:.0%}). {said} (Holm at 0.01 over the dependent pairs)."
+        f"({fares.power_low:.0%} to {fares.power_high:.0%}). "
+        f"{said} (Holm at 0.01 over the dependent pairs)."
     )
 
 

@@ -25,8 +25,9 @@ def distilled_is_found(
 
     Judged by the recipe named, whose students must be `width` times as wide as their teachers; the others are reported.
     Holm's procedure at `level` must find every dependent pair and no independent one, and the share of independent
-    pairs with p up to `size_level`, at least `pairs` of them, must not lie significantly above it. Where that fails, two more measurements say why: `same`, two students of one MLP each, and `gated`, the
-    independent pairs once more, each model in its perfect gated form.
+    pairs with p up to `size_level`, at least `pairs` of them, must not lie significantly above it. Where that
+    fails, two more measurements say why: `same`, two students of one MLP each, and `gated`, the independent pairs once
+    more, each model in its perfect gated form.
     """
     recipes = {name: Distilled(**row) for name, row in evidence.measurement(measurement).items()}
     judged = recipes[recipe]

@@ -12,8 +12,8 @@ def derives_from(
 ) -> Verdict:
     """A model below `log10_p` against the base it is said to come from, and no pair with a control at `level`.
 
-    So many `controls` are asked for, each another model. The roles are named by the measurement, as nobody vouches for a
-    leak's origin; known origins must not contradict them (`found_alone`).
+    So many `controls` are asked for, each another model. The roles are named by the measurement, as nobody vouches for
+    a leak's origin; known origins must not contradict them (`found_alone`).
     """
     roles = Roles(**evidence.measurement(measurement))
     if len(set(roles.controls) - {roles.base, roles.leak}) < max(controls, len(roles.controls)):

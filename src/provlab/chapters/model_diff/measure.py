@@ -208,7 +208,8 @@ def domains_finding(record: DomainsRecord) -> str:
     return (
         f"Of the quarter of inputs that each model prefers most, {record.code_side:.0%} look like code on the code "
         f"model's side and {record.prose_side:.0%} on the prose model's (difference {gap:.2f}, 95% interval {low:.2f} "
-        f"to {high:.2f}). Against the rest of the own inputs its own kind is more frequent there by {rises[0]} and {rises[1]}. "
+        f"to {high:.2f}). Against the rest of the own inputs its own kind is more frequent there by {rises[0]} and "
+        f"{rises[1]}. "
         f"The labels are right on {record.accuracy:.0%} of held-out pieces."
     )
 

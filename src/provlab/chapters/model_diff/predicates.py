@@ -130,8 +130,8 @@ def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float)
 def composition_tells(evidence: Evidence, measurement: str, least: float) -> Verdict:
     """Share of code among the code model's most disputed inputs above that of the prose model's by `least`.
 
-    Each side must be of its own kind by majority, and no less so than its other inputs: otherwise the two models differ,
-    and D does not tell in what.
+    Each side must be of its own kind by majority, and no less so than its other inputs: otherwise the two models
+    differ, and D does not tell in what.
     """
     row = DomainsRecord(**evidence.measurement(measurement))
     gap, low, high = row.gap

@@ -141,8 +141,8 @@ def naive_misses(evidence: Evidence, measurement: str, bias: str, times: float, 
     naive, weighted = np.mean(found.naive, axis=0), np.mean(found.weighted, axis=0)  # (2,): A's inputs, B's
     ours = (
         f"total variation of rho(D) {naive.mean():.4f} without weights at T = {found.temperature:.3g}, "
-        f"{weighted.mean():.4f} with: {naive.mean() / weighted.mean():.1f} times, over {len(found.naive)} runs and both "
-        "directions"
+        f"{weighted.mean():.4f} with: {naive.mean() / weighted.mean():.1f} times, over {len(found.naive)} runs and "
+        "both directions"
     )
     problems, bars = [], []
     for k, side in enumerate("AB"):
