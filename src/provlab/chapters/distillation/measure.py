@@ -281,9 +281,9 @@ def recipe_findings(groups: Groups) -> str:
         (False, False): "It fails in neither size nor power",
     }[kinds[0], kinds[1]]
     return (
-        f"By the recipe that is judged **{fares.size:.0%} of the independent pairs** have a p-value up to {fares.level:g} "
-        f"(exact interval {fares.low:.0%} to {fares.high:.0%}), and {fares.power:.0%} of the dependent pairs "
-        f"({fares.power_low:.0%} to {fares.power_high:.0%}). "
+        f"By the recipe that is judged **{fares.size:.0%} of the independent pairs** have a p-value up to "
+        f"{fares.level:g} (exact interval {fares.low:.0%} to {fares.high:.0%}), and {fares.power:.0%} of the "
+        f"dependent pairs ({fares.power_low:.0%} to {fares.power_high:.0%}). "
         f"{said} (Holm at 0.01 over the dependent pairs)."
     )
 

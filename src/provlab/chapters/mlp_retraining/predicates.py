@@ -44,7 +44,8 @@ def found_after_retraining(
     fit = f"relative error {min(row.relative for row in rows):.2g} to {max(row.relative for row in rows):.2g}"
     ours = (
         f"{n_blocks} blocks retrained with {len(by_seed)} seeds ({fit}): "
-        f"{log10_words(min(row.log10_p for row in rows))} to {np.max(weakest):,.1f} against the base; weakest block by seed {', '.join(f'{x:,.1f}' for x in weakest)}"
+        f"{log10_words(min(row.log10_p for row in rows))} to {np.max(weakest):,.1f} against the base; "
+        f"weakest block by seed {', '.join(f'{x:,.1f}' for x in weakest)}"
         + (f"; smallest {min(strangers):,.1f} against a stranger" if strangers else "")
     )
     bars = [Bar("weakest block", weakest, log10_p)]
