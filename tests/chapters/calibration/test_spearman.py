@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from provlab.chapters.calibration import spearman as law
+from provlab.chapters.calibration import symmetry
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
@@ -48,24 +49,56 @@ def test_draws_in_several_chunks_have_the_moments_of_spearman(monkeypatch):
 
 def test_splitting_finds_the_exact_tail():
     """Ten ranks down to the perfect match, one permutation in 3.6 million; the interval, widened by half, holds it."""
-    exact = exact_law(10)
-    targets = [0, 10, 40, 100]
-    for found in law.tail_by_splitting(10, targets, seed=3):
-        truth = exact.log10_p([found.distance])[0]
+    exact = symmetry.counted(10)
+    for found in law.tail_by_splitting(10, [0, 10, 40, 100], seed=3):
         half = (found.high - found.low) / 2
-        assert abs(found.log10_p - truth) < 1.5 * half
+        assert abs(found.log10_p - exact[found.distance // 2]) < 1.5 * half
         assert half < 0.3
-        assert found.log10_p_t == pvalues.log10_p_spearman(found.distance, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "depths"), [(64, (4, 12, 24, 48)), (256, (4, 12, 24))])
+def test_the_saddlepoint_lies_in_splittings_interval(n, depths):
+    targets = [pvalues.distance_at(-depth, n) for depth in depths]
+    for found in law.tail_by_splitting(n, targets, seed=1):
+        assert found.low < pvalues.log10_p_spearman(found.distance, n) < found.high
+        assert found.high - found.low < 0.5
+    assert pvalues.log10_p_t(targets[-1], n) - math.log10(2) < found.low  # and the t tail does not
+
+
+def test_splitting_is_right_on_average_when_copies_stay_alike(monkeypatch):
+    """A fifth of the exchanges and few permutations widen its interval, and move nothing."""
+    monkeypatch.setattr(law, "_PARTICLES", 100)
+    monkeypatch.setattr(law, "_SWEEPS", 1)
+    monkeypatch.setattr(law, "_RUNS", 100)
+    exact = symmetry.counted(10)
+    (found,) = law.tail_by_splitting(10, [10], seed=0)
+    assert found.low < exact[5] < found.high
 
 
 def test_splitting_that_never_mixes_is_found_out(monkeypatch):
     """The planted fault: copies stay copies, so that the population dies out in a few ancestors."""
     monkeypatch.setattr(law, "_transpose", lambda *arguments: None)
-    monkeypatch.setattr(law, "_ROUNDS", 60)
     monkeypatch.setattr(law, "_RUNS", 2)
     monkeypatch.setattr(law, "_PARTICLES", 50)
     with pytest.raises(InputError, match="no way down"):
         law.tail_by_splitting(10, [0], seed=3)
+
+
+def test_the_table_of_tails_has_the_worst_errors():
+    tails = symmetry.far_tails([14], seed=0)
+    table = tails[14]
+    np.testing.assert_allclose(table["saddlepoint"], table["exact"], rtol=0, atol=0.02)
+    assert table["splitting"].sub(table["exact"]).abs().max() < 0.3
+    assert (table["t tail"] < table["exact"]).all()
+    said = symmetry.worst_errors(tails)
+    # the saddlepoint's bound is that of tests/inference/test_tail.py; t is two decades off next to the perfect match
+    assert float(said.split("**")[1]) < 0.02
+    assert float(said.split("**")[3]) > 1.0
+    planted = symmetry.worst_errors({14: table.assign(saddlepoint=table["high"] + 1)})
+    assert f"**0 of {len(table)}**" in planted
+    assert set(symmetry.gaps(tails)) == {"14 units", "14 units, saddlepoint", "14 units, exact"}
+    assert list(symmetry.tail_table(tails)["exact"]) == [f"{value:.2f}" for value in table["exact"]]
 
 
 @pytest.mark.parametrize(
