@@ -127,7 +127,7 @@ def most_opposite(blocks: pd.DataFrame, at: Mapping[Pair, tuple[int, str]]) -> p
                 "a": row["a"],
                 "b": row["b"],
                 "tokens": at[row["a"], row["b"]][0],
-                "block": row["block"],
+                "block": int(row["block"]),
                 "of blocks": len(group),
                 "correlation": row["value"],
                 "p, one-sided": 10 ** row["log10_p"],
