@@ -13,7 +13,7 @@ Source: "Independence Tests for Language Models", Theorem 1, and Appendix H.1, w
 axis is shared.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,58 +25,38 @@ from provlab.inference.permtest import p_value
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+#: from Spearman's distances and the number of units to log10 p
+Law = Callable[[Integers, int], Floats]
 
 
-def relabelled_null(
-    matchings: ArrayLike,
-    n_draws: int,
-    *,
-    rng: np.random.Generator,
-    others: ArrayLike | None = None,
-    axes: ArrayLike | None = None,
-) -> Floats:
-    """Draw the p-values of several tests under independence, exactly, by relabelling the axes that they share.
-
-    A test is Spearman's correlation of two orders of the same units: a matching and the identity, or two matchings.
+def relabelled_null(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) -> Floats:
+    """Draw the p-values of several tests under independence, exactly, by relabelling the axis that they share.
 
     Parameters
     ----------
     matchings
         ``(tests, n)``: a permutation for each test, found between two models, dependent ones too.
     n_draws
-        Random relabellings of each axis.
+        Random relabellings of the axis.
     rng
         Of the relabellings.
-    others
-        ``(tests, n)``: what the matchings are compared with; by default the identity.
-    axes
-        ``(2, tests)``, numbers from 0 on: the axis of the units in `others`, and the one that each matching leads to;
-        by default all matchings lead to one axis, and `others` keep their labels.
 
     Returns
     -------
     array
-        ``(n_draws, tests)``, log10 p. Each column is a draw from that test's null; the rows keep how the
-        tests depend on each other.
+        ``(n_draws, tests)`` log10 p of Spearman's correlation with the identity. Each column is a draw from that test's
+        null; the rows keep how the tests depend on each other.
 
     Raises
     ------
     InputError
         If a row is no permutation of at least three units.
     """
-    second = _permutations(matchings)
-    tests, n = second.shape
-    first = np.arange(n) if others is None else _permutations(others)  # (n,) or (tests, n)
-    own_axes, partner_axes = (None, np.zeros(tests, dtype=int)) if axes is None else np.asarray(axes)
-    places = second + n * partner_axes[:, None]  # of the partners, among the labels of all axes
-    n_axes = 1 if axes is None else 1 + np.max(axes)
+    table = _permutations(matchings)
+    tests, n = table.shape
     distances = np.empty((n_draws, tests), dtype=np.int64)
     for draw in range(n_draws):
-        labels = rng.permuted(np.broadcast_to(np.arange(n), (n_axes, n)), axis=-1)  # unit i is now labels[axis, i]
-        own = first if own_axes is None else labels[own_axes]  # (n,) or (tests, n)
-        if own_axes is not None and others is not None:
-            own = np.take_along_axis(own, first, axis=1)
-        distances[draw] = pvalues.distances(own, labels.take(places))
+        distances[draw] = pvalues.distances(rng.permutation(n)[table])
     return pvalues.log10_p_spearman(distances, n)
 
 
@@ -119,11 +99,13 @@ def joint_ks(
     n_draws: int = 999,
     seed: int,
     aggregated: bool = True,
+    law: Law = pvalues.log10_p_t,
 ) -> JointKS:
-    """Test that Fisher's aggregate over blocks is uniform over all pairs at once.
+    """Test that p-values are uniform over all pairs at once.
 
-    Of phi_MATCH, which has two matchings a block, the copies keep how far the two agree: whether the table is further
-    from the uniform than the models that pairs share, and the units that models have in common, make it.
+    A copy relabels each block of each tree by a permutation of its own. Of phi_MATCH, which has two matchings a block,
+    it relabels the units by gate and the units by up, independently: no theorem says that the two are unrelated, so
+    this is the assumption that is tested, and units that both give the same partner are lost in the copies.
 
     Parameters
     ----------
@@ -138,6 +120,8 @@ def joint_ks(
         Of the permutations.
     aggregated
         Fisher's aggregate of each pair; else the p-values of all blocks of all pairs.
+    law
+        From Spearman's distances and the number of units to log10 p; by default the paper's t tail.
 
     Raises
     ------
@@ -159,17 +143,37 @@ def joint_ks(
         raise InputError(f"all pairs must have the same number of blocks and units, not {sorted(shapes)}")
     table = np.array([matchings[pair] for pair in pairs])  # (pairs, blocks, h), or (pairs, blocks, 2, h)
     n_blocks, h = table.shape[1], table.shape[-1]
+    _permutations(table.reshape(-1, h))
     names = sorted({trees[model] for pair in pairs for model in pair})
     # every block of every tree is an axis of its own, and every block of every pair a test
     axes = np.array([[names.index(trees[model]) for model in pair] for pair in pairs]).T[..., None] * n_blocks
-    axes = (axes + np.arange(n_blocks)).reshape(2, -1)  # (2, pairs * blocks)
-    found, others = table.reshape(-1, h), None
-    if table.ndim == 4:  # by up against by gate: both lead to units of the second model
-        found, others, axes[0] = table[:, :, 1].reshape(-1, h), table[:, :, 0].reshape(-1, h), axes[1]
-    drawn = relabelled_null(found, n_draws, rng=np.random.default_rng(seed), others=others, axes=axes)
-    seen = pvalues.log10_p_spearman(pvalues.distances(found, others), h)
-    observed, copies = (_ks(log10_p.reshape(-1, len(pairs), n_blocks), aggregated) for log10_p in (seen, drawn))
+    axes = (axes + np.arange(n_blocks)).reshape(2, -1)  # (2, tests), tests = pairs * blocks
+    sides = np.moveaxis(table.reshape(len(pairs) * n_blocks, -1, h), 1, 0)  # (1 or 2, tests, h)
+    seen = pvalues.distances(sides[-1], None if len(sides) == 1 else sides[0])
+    drawn = _relabelled_distances(sides, axes, n_draws, np.random.default_rng(seed))
+    observed, copies = (
+        _ks(np.asarray(law(distance, h)).reshape(-1, len(pairs), n_blocks), aggregated) for distance in (seen, drawn)
+    )
     return JointKS(float(observed[0]), float(p_value(observed[0], copies)), len(pairs), n_draws, copies)
+
+
+def _relabelled_distances(sides: Integers, axes: Integers, n_draws: int, rng: np.random.Generator) -> Integers:
+    """Spearman's distances ``(n_draws, tests)`` of matchings ``(1 or 2, tests, h)`` between `axes` ``(2, tests)``."""
+    n_sides, tests, h = sides.shape
+    first, second = axes
+    n_axes = int(axes.max()) + 1
+    distances = np.empty((n_draws, tests), dtype=np.int64)
+    for draw in range(n_draws):
+        # unit i of an axis is now labels[side, axis, i]; a matching m from axis a to b is labels[b] o m o labels[a]^-1
+        labels = rng.permuted(np.broadcast_to(np.arange(h, dtype=np.int32), (n_sides, n_axes, h)), axis=-1)
+        to = labels[0].take(sides[0] + h * second[:, None])  # (tests, h), by the units' old numbers
+        if n_sides == 1:
+            distances[draw] = pvalues.distances(labels[0][first], to)
+        else:  # the old number by up of the unit that has the label of unit i by gate
+            by_up = np.take_along_axis(np.argsort(labels[1], axis=1), labels[0], axis=1)[first]
+            partners = np.take_along_axis(sides[1], by_up, axis=1)
+            distances[draw] = pvalues.distances(to, labels[1].take(partners + h * second[:, None]))
+    return distances
 
 
 def _ks(log10_p: Floats, aggregated: bool) -> Floats:
