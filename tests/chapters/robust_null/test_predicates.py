@@ -1,72 +1,91 @@
-"""The predicate about phi_MATCH between strangers holds on uniform tables and fails for each of its reasons."""
+"""The predicate about phi_MATCH between strangers holds on matchings by chance, and fails for each of its reasons.
 
+What is planted is planted in the matchings: units that gate and up give the same partner, in every block of every pair.
+"""
+
+from dataclasses import asdict, replace
 from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from provlab.chapters.robust_null import measure
 from provlab.chapters.robust_null.predicates import behaves_like_pvalue
 from provlab.publishing import claims
+from provlab.statistics.base import Options
 
 ROW = next(row for row in claims.load_claims() if row["id"] == "I17")
+H = 256
+MODELS = [f"m{i}" for i in range(10)]
+COLLECTIONS = {
+    kind: measure.Collection(MODELS, list(combinations(MODELS, 2)), 32, {model: model for model in MODELS})
+    for kind in ("bases", "tree")
+}
 
 
-def of_text(seed, power=1.0):
-    """A table of 40 models, two blocks: uniform p-values, or their powers, nearer to zero or one."""
+def by_chance(common, rng):
+    """Matchings by gate and by up that agree on `common` units, or on as many as chance gives."""
+    gate, up = rng.permutation(H), rng.permutation(H)
+    if common is not None:
+        up = gate.copy()
+        rest = rng.permutation(H)[common:]
+        up[rest] = gate[np.roll(rest, 1)]
+    return np.stack([gate, up])
+
+
+def rows_of(common, seed=0):
     rng = np.random.default_rng(seed)
-    pairs = combinations([f"m{i:02d}" for i in range(40)], 2)
-    bases = [[a, b, (power * np.log10(1 - rng.random(2))).tolist()] for a, b in pairs]
-    return {"bases": bases, "tree": {"blocks": 0.6, "aggregated": 0.3}, "size": 0.0512}
+    tables = {
+        ("prose", kind): measure.Compared({pair: [by_chance(common, rng) for _ in range(2)] for pair in one.pairs}, Options())
+        for kind, one in COLLECTIONS.items()
+    }
+    return measure.uniformity(tables, COLLECTIONS, n_copies=499, n_draws=150, seed=seed)
 
 
-def judge(profile="default", **texts):
-    evidence = SimpleNamespace(profile=profile, measurement={"uniformity": texts}.__getitem__)
-    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
-    return behaves_like_pvalue(evidence, **arguments)
+def judge(rows, profile="smoke", **changes):
+    def records(name, kind):
+        return [kind(**asdict(row)) for row in rows]
+
+    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"} | {"texts": 1} | changes
+    return behaves_like_pvalue(SimpleNamespace(profile=profile, records=records), **arguments)
+
+
+@pytest.fixture(scope="module")
+def chance():
+    return rows_of(None)
 
 
 def test_the_row_names_it():
     assert claims.predicate(ROW) is behaves_like_pvalue
 
 
-def test_uniform_tables_hold():
-    verdict = judge(prose=of_text(1), code=of_text(2))
+@pytest.mark.parametrize("common", [None, 0, 1])
+def test_matchings_by_chance_hold(common):
+    verdict = judge(rows_of(common))
     assert verdict.status == "holds", verdict
-    assert "none of 8 tests" in verdict.why
-    assert "actual size at 0.05 0.0512" in verdict.ours
+    assert "actual size at 0.01 at most 0.0" in verdict.ours
 
 
-@pytest.mark.parametrize("power", [1.2, 0.85])
-def test_a_table_too_near_zero_or_one_fails(power):
-    verdict = judge(prose=of_text(1), code=of_text(2, power))
+@pytest.mark.parametrize("common", [16, 32, 64])
+def test_common_units_fail(common):
+    """64 of 256 make the level 0.01 worth 0.90 in one block, and copies that relabel gate and up alike keep them."""
+    verdict = judge(rows_of(common))
     assert verdict.status == "fails"
-    assert "code: bases, per block" in verdict.why
-    assert "prose" not in verdict.why
+    assert "actual size" in verdict.why
+    assert "not uniform: prose: bases, per block, prose: bases, aggregated, prose: tree" in verdict.why
 
 
-def test_the_aggregate_alone_may_fail():
-    """Each block uniform, and the two of a pair the same: Fisher counts one thing twice."""
-    twice = of_text(3)
-    twice["bases"] = [[a, b, [blocks[0], blocks[0]]] for a, b, blocks in twice["bases"]]
-    assert "prose: bases, aggregated" in judge(prose=twice, code=of_text(2)).why
+def test_each_reason_is_enough(chance):
+    odd = [replace(chance[0], ks_p=0.0002, n_copies=4999), *chance[1:]]
+    assert "not uniform: prose: bases, per block" in judge(odd).why
+    assert judge([replace(chance[0], ks_p=0.004), *chance[1:]]).status == "holds"  # one of four: no surprise
+    large = [*chance[:3], replace(chance[3], size=[0.06, 0.03, 0.01], low=[0.05, 0.025, 0.0], high=[0.07, 0.035, 0.02])]
+    assert "actual size 0.0300 where 0.01 was promised" in judge(large).why
 
 
-@pytest.mark.parametrize("which", ["blocks", "aggregated"])
-def test_the_tree_may_fail(which):
-    odd = of_text(4)
-    odd["tree"][which] = 0.001
-    verdict = judge(prose=odd, code=of_text(2))
-    assert verdict.status == "fails"
-    assert f"prose: tree, {'per block' if which == 'blocks' else which}" in verdict.why
-    # one of eight at 0.005 is no surprise: all are read together
-    odd["tree"][which] = 0.005
-    assert judge(prose=odd, code=of_text(2)).status == "holds"
-
-
-def test_too_little_is_said():
-    assert "only 1 texts" in judge(prose=of_text(1)).why
-    few = {**of_text(1), "bases": [row for row in of_text(1)["bases"] if row[0] < "m08" and row[1] < "m08"]}
-    assert "only 28 pairs" in judge(prose=few, code=of_text(2)).why
-    assert judge("smoke", prose=few, code=few).status == "holds"
-    assert judge(prose={**of_text(1), "bases": []}, code=of_text(2)).status == "not run"
+def test_too_little_is_said(chance):
+    assert "only 1 texts" in judge(chance, texts=2).why
+    assert "only 45 pairs of bases, fewer than 700" in judge(chance, "default").why
+    assert "too few copies" in judge([replace(row, n_copies=199) for row in chance]).why
+    assert judge([row for row in chance if row.models == "tree"]).status == "not run"

@@ -56,7 +56,9 @@ def common_units(by_gate: ArrayLike, by_up: ArrayLike) -> int:
     return int((np.asarray(by_gate) == np.asarray(by_up)).sum())
 
 
-def renumbered(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) -> Floats:
+def renumbered(
+    matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator, allowance: float | None = None
+) -> Floats:
     """Draw log10 p of phi_MATCH over random orders of the second model's units, exactly.
 
     Parameters
@@ -66,12 +68,16 @@ def renumbered(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) 
     n_draws
         Orders drawn for each block.
     rng
-        Of the orders.
+        Of the orders, and of the units that are left out.
+    allowance
+        Share of the units that may be in common without evidence: up to so many of those in common are left out, and
+        the p-value is one-sided, by the law of those that are left. By default the paper's p-value: two-sided, by the
+        t tail, of all units.
 
     Returns
     -------
     array
-        ``(n, n_draws)``, two-sided by the t tail.
+        ``(n, n_draws)``.
 
     Raises
     ------
@@ -84,13 +90,34 @@ def renumbered(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) 
     n, _, h = table.shape
     if not np.array_equal(np.sort(table, axis=-1), np.broadcast_to(np.arange(h), table.shape)):
         raise InputError("matchings holds a row that is no permutation; both models need the same number of units")
+    if allowance is None:
+        return np.asarray(pvalues.log10_p_t(_redrawn_distances(table, n_draws, rng), h))
+    kept = [_without(block, int(allowance * h), rng) for block in table]
+    log10_p = np.empty((n, n_draws))
+    for width in {block.shape[1] for block in kept}:  # those that keep equally many units are drawn together
+        which = [i for i, block in enumerate(kept) if block.shape[1] == width]
+        distances = _redrawn_distances(np.stack([kept[i] for i in which]), n_draws, rng)
+        log10_p[which] = pvalues.log10_p_spearman(distances, width)
+    return log10_p
+
+
+def _redrawn_distances(table: NDArray[np.int64], n_draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Spearman's distance of both matchings, from ``(n, 2, h)``, in so many orders of units: ``(n, n_draws)``."""
+    n, _, h = table.shape
     distances = np.empty((n, n_draws), dtype=np.int64)
     orders = np.tile(np.arange(h, dtype=np.int32), (n, 1))
     for draw in range(n_draws):
         rng.permuted(orders, axis=1, out=orders)
         gate, up = (np.take_along_axis(orders, table[:, side], axis=1) for side in (0, 1))
         distances[:, draw] = pvalues.distances(gate, up)
-    return pvalues.log10_p_t(distances, h)
+    return distances
+
+
+def _without(block: NDArray[np.int64], at_most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Leave out up to so many units in common, drawn at random: both matchings ``(2, h)`` of the rest, ranked anew."""
+    common = np.flatnonzero(block[0] == block[1])
+    left = np.delete(block, rng.permutation(common)[:at_most], axis=1)
+    return np.searchsorted(np.sort(left[0]), left)  # by gate and by up the rest has the same partners
 
 
 def actual_sizes(
@@ -101,6 +128,7 @@ def actual_sizes(
     rng: np.random.Generator,
     aggregated: bool = False,
     trees: Mapping[str, str] | None = None,
+    allowance: float | None = None,
 ) -> list[ActualSize]:
     """Find the actual sizes of tests by phi_MATCH at nominal levels, on independent models.
 
@@ -116,13 +144,15 @@ def actual_sizes(
         Of Fisher's aggregate over blocks, and not of a single block.
     trees
         Tree of each model, where several models share an origin; by default each is its own.
+    allowance
+        Of `renumbered`: by default the paper's p-value.
     """
     pairs = list(matchings)
     n_blocks = {len(matchings[pair]) for pair in pairs}
     if len(n_blocks) != 1:
         raise InputError("matchings must hold equally many blocks for each of at least one pair")
     blocks = n_blocks.pop()
-    drawn = renumbered([block for pair in pairs for block in matchings[pair]], n_draws, rng=rng)
+    drawn = renumbered([block for pair in pairs for block in matchings[pair]], n_draws, rng=rng, allowance=allowance)
     drawn = drawn.reshape(len(pairs), blocks, n_draws)
     if aggregated:
         drawn = pvalues.fisher(drawn, axis=1)[:, None]

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from provlab import zoo
 from provlab.chapters.robust_null import common_units
-from provlab.chapters.robust_null.common_units import ActualSize, Matchings
+from provlab.chapters.robust_null.common_units import Matchings
 from provlab.chapters.shared import calibration
 from provlab.chapters.shared.joint_null import joint_ks
 from provlab.engine.lineage import Lineage
@@ -26,12 +25,12 @@ from provlab.inference import pvalues
 from provlab.models.activations import random_tokens
 from provlab.plots import format_interval
 from provlab.publishing import published
-from provlab.report import StudyReport
 from provlab.statistics.base import Model, Options
 
 Floats = NDArray[np.float64]
 Pair = tuple[str, str]
 LEVELS = (0.05, 0.01, 0.001)
+PER = {"block": "per block", "pair": "aggregated"}
 
 
 @dataclass(frozen=True)
@@ -62,34 +61,30 @@ class Compared:
 
     Attributes
     ----------
-    log10_p
-        Of each pair, ``(blocks,)``.
     matchings
         Of each pair, for each block ``(2, h)``, by gate and by up.
     options
         Of the study that computed them.
     """
 
-    log10_p: dict[Pair, Floats]
     matchings: Matchings
     options: Options
 
-    @classmethod
-    def of(cls, study: StudyReport, store: Store) -> "Compared":
-        """Collect what a study by phi_MATCH found."""
-        rows = study.blocks_frame().groupby(["a", "b"], sort=False)["log10_p"]
-        log10_p = {(str(a), str(b)): values.to_numpy() for (a, b), values in rows}
-        return cls(log10_p, study.matchings("phi_match", store), study.options)
-
     @cached_property
+    def log10_p(self) -> Floats:
+        """The paper's p-values, two-sided by the t tail, ``(pairs, blocks)`` log10."""
+        table = np.array(list(self.matchings.values()))  # (pairs, blocks, 2, h)
+        return pvalues.log10_p_t(pvalues.distances(table[:, :, 0], table[:, :, 1]), self.width)
+
+    @property
     def blocks(self) -> Floats:
         """All p-values, ``(pairs * blocks,)`` log10."""
-        return np.concatenate(list(self.log10_p.values()))
+        return self.log10_p.ravel()
 
     @cached_property
     def aggregated(self) -> Floats:
         """Fisher's aggregate of each pair, ``(pairs,)`` log10."""
-        return pvalues.fisher(list(self.log10_p.values()), axis=1)
+        return pvalues.fisher(self.log10_p, axis=1)
 
     @cached_property
     def common(self) -> NDArray[np.int64]:
@@ -137,111 +132,121 @@ def text_of(name: str, tokenizer: PreTrainedTokenizerBase, n_sequences: int, *, 
 
 @dataclass(frozen=True)
 class Uniformity:
-    """p-values of independent pairs on one text: what claim I17 is judged from.
+    """p-values of the independent pairs of one collection on one text: what claim I17 is judged from.
 
     Attributes
     ----------
-    bases
-        (a, b, log10 p of each block) for all pairs of models that share nothing.
-    tree
-        p-value of the Kolmogorov-Smirnov distance of all pairs across trees among joint copies, of "blocks" and of
-        "aggregated" p-values.
-    size
-        Actual size of one block at a nominal 0.05, among the bases.
+    text, models, per
+        On which text, of which collection, and p-values of each "block" or of each "pair".
+    n_pairs
+        Pairs of models.
+    smallest
+        The smallest p-value, log10.
+    ks_p, n_copies
+        p-value of the Kolmogorov-Smirnov distance from the uniform among so many joint copies, in which gate and up
+        are relabelled independently.
+    level, size, low, high
+        Nominal levels; the actual size at each, and its 95% interval.
     """
 
-    bases: list[tuple[str, str, Sequence[float]]]
-    tree: dict[str, float]
-    size: float
+    text: str
+    models: str
+    per: str
+    n_pairs: int
+    smallest: float
+    ks_p: float
+    n_copies: int
+    level: list[float]
+    size: list[float]
+    low: list[float]
+    high: list[float]
 
 
-def against_uniform(
-    tables: Tables, collections: Mapping[str, Collection], *, n_copies: int, seed: int
-) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
-    """Compare all independent pairs with the uniform distribution, per block and aggregated.
+def uniformity(
+    tables: Tables,
+    collections: Mapping[str, Collection],
+    *,
+    n_copies: int,
+    n_draws: int,
+    seed: int,
+) -> list[Uniformity]:
+    """Hold all independent pairs against the uniform and find the actual sizes at `LEVELS`, per block and aggregated.
 
-    Returns
-    -------
-    tuple
-        The page's table, and for each text the p-values among joint copies that `Uniformity.tree` holds.
+    Parameters
+    ----------
+    tables, collections
+        What was compared.
+    n_copies
+        Joint copies of each table.
+    n_draws
+        Orders of units for each pair.
+    seed
+        Of copies and orders.
     """
-    rows: list[dict[str, Any]] = []
-    by_copies: dict[str, dict[str, float]] = {}
-    for text in dict.fromkeys(text for text, _ in tables):
-        by_copies[text] = {}
-        for name, aggregated in (("blocks", False), ("aggregated", True)):
-            values = {kind: getattr(tables[text, kind], name) for kind in collections}
-            joint = {
-                kind: joint_ks(
-                    tables[text, kind].matchings,
-                    one.origins,
-                    n_draws=n_copies,
-                    seed=seed + (kind == "bases"),
-                    aggregated=aggregated,
-                )
-                for kind, one in collections.items()
-            }
-            by_copies[text][name] = joint["tree"].p
-            copies, limit = joint["bases"].copies, stats.kstwo.isf(0.05, len(values["bases"]))
-            rows.append(
-                {
-                    "text": text,
-                    "p-values": "aggregated" if aggregated else "per block",
-                    "tree: n": len(values["tree"]),
-                    "smallest p": 10.0 ** values["tree"].min(),
-                    "KS, plain": calibration.ks_uniform(values["tree"]).p,
-                    "KS, by copies": joint["tree"].p,
-                    "bases: n": len(values["bases"]),
-                    "smallest p ": 10.0 ** values["bases"].min(),
-                    "KS, plain ": calibration.ks_uniform(values["bases"]).p,
-                    "copies below 0.05": f"{int((copies >= limit).sum())} of {len(copies)}",
-                }
+    rows = []
+    for (text, kind), one in tables.items():
+        origins = collections[kind].origins
+        for per, values in (("block", one.blocks), ("pair", one.aggregated)):
+            aggregated = per == "pair"
+            joint = joint_ks(one.matchings, origins, n_draws=n_copies, seed=seed, aggregated=aggregated)
+            rng = np.random.default_rng([seed, len(rows)])
+            sizes = common_units.actual_sizes(
+                one.matchings, LEVELS, n_draws=n_draws, rng=rng, aggregated=aggregated, trees=origins
             )
-    return pd.DataFrame(rows), by_copies
+            columns = {key: [getattr(size, key) for size in sizes] for key in ("level", "size", "low", "high")}
+            smallest = float(values.min())
+            rows.append(Uniformity(text, kind, per, joint.n_pairs, smallest, joint.p, n_copies, **columns))
+    return rows
 
 
-def said_of_uniformity(table: pd.DataFrame, level: float) -> str:
-    """A sentence on how many of the tests of uniformity reject, for the page."""
-    tests = table[["KS, by copies", "KS, plain "]].to_numpy().ravel()
-    rejected = int((pvalues.holm(np.log10(np.maximum(tests, 1e-300))) <= np.log10(level)).sum())
-    return (
-        f"Of {len(tests)} tests of uniformity (by copies for the tree, plain for the bases), {rejected or 'none'} "
-        f"reject{'' if rejected > 1 else 's'} at {level:g} after Holm's correction."
+def against_uniform(rows: Sequence[Uniformity]) -> pd.DataFrame:
+    """The tests of uniformity as a table, with Holm's correction over all of them."""
+    holm = 10.0 ** pvalues.holm(np.log10([row.ks_p for row in rows]))
+    return pd.DataFrame(
+        [
+            {
+                "text": row.text,
+                "models": row.models,
+                "p-values": PER[row.per],
+                "pairs": row.n_pairs,
+                "smallest p": 10.0**row.smallest,
+                "KS, by copies": row.ks_p,
+                "after Holm": adjusted,
+            }
+            for row, adjusted in zip(rows, holm, strict=True)
+        ]
     )
+
+
+def said_of_uniformity(rows: Sequence[Uniformity], level: float) -> str:
+    """A sentence on how many of the tests of uniformity reject, for the page."""
+    holm = pvalues.holm(np.log10([row.ks_p for row in rows]))
+    rejected = [f"{row.text}, {row.models} {PER[row.per]}" for row, p in zip(rows, holm, strict=True) if p <= np.log10(level)]
+    found = f"{len(rejected)} reject: {'; '.join(rejected)}" if rejected else "none rejects"
+    return f"Of {len(rows)} tests of uniformity, at {level:g} after Holm's correction, {found}."
 
 
 # Actual sizes -----------------------------------------------------------------------------------------------------
 
 
-def actual_sizes(
-    tables: Tables, collections: Mapping[str, Collection], *, n_draws: int, rng: np.random.Generator
-) -> dict[tuple[str, str, bool], list[ActualSize]]:
-    """Actual sizes at `LEVELS` for each text and collection, per block (False) and aggregated (True)."""
-    return {
-        (text, kind, aggregated): common_units.actual_sizes(
-            one.matchings, LEVELS, n_draws=n_draws, rng=rng, aggregated=aggregated, trees=collections[kind].origins
-        )
-        for (text, kind), one in tables.items()
-        for aggregated in (False, True)
-    }
-
-
-def sizes_by_level(
-    sizes: Mapping[tuple[str, str, bool], list[ActualSize]], tables: Tables
-) -> list[dict[str, str | float | None]]:
+def sizes_by_level(rows: Sequence[Uniformity], tables: Tables) -> list[dict[str, str | float | None]]:
     """One row for each text, collection and kind of p-value; beside the sizes stands what the counts alone predict."""
-    return [
-        {
-            "text": text,
-            "models": kind,
-            "p-values": "aggregated" if aggregated else "per block",
-            **{f"{s.level:g}": format_interval(s.size, s.low, s.high, 4) for s in found},
-            "0.05, from f alone": None if aggregated else common_units.predicted_size(one.common, one.width, 0.05),
-            "units in common": None if aggregated else float(one.common.mean()),
-        }
-        for (text, kind, aggregated), found in sizes.items()
-        for one in (tables[text, kind],)
-    ]
+    found = []
+    for row in rows:
+        one = tables[row.text, row.models]
+        intervals = zip(row.level, row.size, row.low, row.high, strict=True)
+        block = row.per == "block"
+        found.append(
+            {
+                "text": row.text,
+                "models": row.models,
+                "p-values": PER[row.per],
+                **{f"{level:g}": format_interval(*size, 4) for level, *size in intervals},
+                "0.05, from f alone": common_units.predicted_size(one.common, one.width, 0.05) if block else None,
+                "units in common": float(one.common.mean()) if block else None,
+            }
+        )
+    return found
 
 
 def counts_by_block(bases: Compared, tree: Compared) -> dict[str, NDArray[np.int64]]:
@@ -252,16 +257,15 @@ def counts_by_block(bases: Compared, tree: Compared) -> dict[str, NDArray[np.int
     }
 
 
-def said_of_sizes(sizes: Mapping[tuple[str, str, bool], list[ActualSize]], tables: Tables) -> str:
+def said_of_sizes(rows: Sequence[Uniformity], tables: Tables) -> str:
     """Sentences on the actual sizes of single blocks and on units in common, for the page."""
-    blocks = [one for (_, _, aggregated), found in sizes.items() if not aggregated for one in found]
+    blocks = [row for row in rows if row.per == "block"]
     words = []
-    for level in LEVELS:
-        found = [one for one in blocks if one.level == level]
-        above = sum(one.low > level for one in found)
+    for k, level in enumerate(LEVELS):
+        size = [row.size[k] for row in blocks]
+        above = sum(row.low[k] > level for row in blocks)
         words.append(
-            f"at {level:g} from {min(one.size for one in found):.4f} to {max(one.size for one in found):.4f} "
-            f"({above} of {len(found)} intervals above the level)"
+            f"at {level:g} from {min(size):.4f} to {max(size):.4f} ({above} of {len(size)} intervals above the level)"
         )
     mean = [one.common.mean() for one in tables.values()]
     return (

@@ -4,49 +4,51 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from provlab.chapters.robust_null.measure import Uniformity
-from provlab.chapters.shared import calibration
+from provlab.chapters.robust_null.measure import PER, Uniformity
 from provlab.inference import pvalues
 from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge
 
 
 def behaves_like_pvalue(
-    evidence: Evidence, measurement: str, texts: int, level: float, min_pairs: Mapping[str, int]
+    evidence: Evidence,
+    measurement: str,
+    texts: int,
+    level: float,
+    at_most: float,
+    min_pairs: Mapping[str, int],
 ) -> Verdict:
-    """No test of uniformity rejects over the independent pairs, per block and aggregated, on each text.
+    """At `level`, phi_MATCH rejects independent pairs at most `at_most` times too often, and no test finds more wrong.
 
-    The measurement holds a `Uniformity` for each text: the bases are compared with the uniform by Kolmogorov and
-    Smirnov's test over all pairs, the tree by joint copies, since there the descendants of one model repeat each other.
-    All these tests are read together, with Holm's correction, at `level`. The actual size at a nominal 0.05 is reported
-    and not judged.
+    The measurement holds a `Uniformity` for each text, for bases and for the tree, per block and aggregated. The actual
+    size is judged with its interval. The tests of uniformity are held against copies in which gate and up are
+    relabelled independently, and read together with Holm's correction, at the same level.
     """
-    measured = {text: Uniformity(**found) for text, found in evidence.measurement(measurement).items()}
+    rows = evidence.records(measurement, Uniformity)
+    bases = [row for row in rows if row.models == "bases"]
+    if not bases:
+        return Verdict(NOT_RUN, "", "no pair of bases was run")
+    n_texts, fewest = len({row.text for row in rows}), min(row.n_pairs for row in bases)
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
-    names, tests, words, fewest = [], [], [], np.inf
-    for text, found in measured.items():
-        blocks = np.array([blocks for _, _, blocks in found.bases], dtype=float)
-        if not blocks.size:
-            return Verdict(NOT_RUN, "", f"no pair of bases was run on {text}")
-        aggregate = pvalues.fisher(blocks, axis=1)
-        results = {
-            "bases, per block": calibration.ks_uniform(blocks.ravel()).p,
-            "bases, aggregated": calibration.ks_uniform(aggregate).p,
-            "tree, per block": found.tree["blocks"],
-            "tree, aggregated": found.tree["aggregated"],
-        }
-        names += [f"{text}: {name}" for name in results]
-        tests += list(results.values())
-        fewest = min(fewest, len(blocks))
-        words.append(
-            f"{text}: KS p = {results['bases, per block']:.2g} over {blocks.size:,} blocks of {len(blocks)} pairs, "
-            f"{results['bases, aggregated']:.2g} aggregated; actual size at 0.05 {found.size:.4f} a block"
-        )
-    adjusted = pvalues.holm(np.log10(np.maximum(tests, 1e-300)))
-    rejected = [name for name, value in zip(names, adjusted, strict=True) if value <= np.log10(level)]
+    finest = len(rows) / (1 + min(row.n_copies for row in rows))
+    adjusted = pvalues.holm(np.log10([row.ks_p for row in rows]))
+    rejected = [_named(row) for row, p in zip(rows, adjusted, strict=True) if p <= np.log10(level)]
+    sizes = [(row.size[k], row.low[k], row.high[k], row) for row in rows for k in [row.level.index(level)]]
+    size, low, high, worst = max(sizes, key=lambda one: one[0])
+    bar = at_most * level
+    ours = (
+        f"actual size at {level:g} at most {size:.4f} [{low:.4f}, {high:.4f}] ({_named(worst)}); smallest p of "
+        f"{len(rows)} tests of uniformity {min(row.ks_p for row in rows):.2g}, {10 ** adjusted.min():.2g} by Holm"
+    )
     problems = [
-        (len(measured) < texts, f"only {len(measured)} texts, fewer than {texts}"),
-        (fewest < enough, f"only {fewest:g} pairs of bases, fewer than {enough}"),
+        (n_texts < texts, f"only {n_texts} texts, fewer than {texts}"),
+        (fewest < enough, f"only {fewest} pairs of bases, fewer than {enough}"),
+        (finest > level, f"too few copies for any of {len(rows)} tests to reject at {level:g}"),
         (bool(rejected), f"not uniform: {', '.join(rejected)}"),
+        (size > bar, f"actual size {size:.4f} where {level:g} was promised, more than {bar:g}"),
     ]
-    why = f"none of {len(tests)} tests of uniformity rejects at {level:g} after Holm's correction"
-    return judge("; ".join(words), why, problems)
+    why = f"no size at {level:g} is above {bar:g}, and none of {len(rows)} tests of uniformity rejects"
+    return judge(ours, why, problems)
+
+
+def _named(row: Uniformity) -> str:
+    return f"{row.text}: {row.models}, {PER[row.per]}"
