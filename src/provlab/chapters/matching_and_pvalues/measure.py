@@ -1,6 +1,6 @@
 """What the page on matching and p-values measures: MATCH on examples, the t tail, PERMTEST and blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from provlab.chapters.shared import calibration
-from provlab.chapters.shared.joint_null import JointKS, joint_ks
+from provlab.chapters.shared.joint_null import joint_ks
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.inference.matching import assign, match
@@ -270,23 +270,96 @@ def by_blocks(study: StudyReport, pairs: Sequence[Pair]) -> dict[str, Floats]:
     return {name: table.loc[[(name, a, b) for a, b in pairs]].to_numpy() for name in study.statistics}
 
 
+@dataclass(frozen=True)
+class Uniform:
+    """Matchings of independent models held against uniform permutations: what claim I3 is judged from.
+
+    Attributes
+    ----------
+    statistic, over
+        Which matchings: "all pairs, per block", "all pairs, aggregated" over blocks by Fisher's method, or the blocks of
+        "disjoint pairs".
+    n_pairs
+        Pairs of models.
+    ks_p
+        p-value of the Kolmogorov-Smirnov distance of the t tail's p-values from the uniform: among joint copies of all
+        pairs, which share models, and as it is over disjoint pairs.
+    ks_p_law
+        The same of one-sided p-values by the law itself.
+    n_copies
+        Joint copies; 0 where none are needed.
+    """
+
+    statistic: str
+    over: str
+    n_pairs: int
+    ks_p: float
+    ks_p_law: float
+    n_copies: int
+
+
 def uniform_by_symmetry(
-    study: StudyReport, matchings: Mapping[str, Matchings], n_draws: int, *, seed: int
-) -> tuple[dict[str, JointKS], pd.DataFrame]:
-    """Kolmogorov-Smirnov tests of all independent pairs, by joint copies and as if pairs were independent."""
-    pairs = study.to_frame()
-    pairs = pairs[pairs["error"].isna() & pairs["dependent"].eq(False)]
-    joint, rows = {}, {}
-    for name, found in matchings.items():
-        independent = {pair: kept for pair, kept in found.items() if study.lineage.dependent(*pair) is False}
-        joint[name] = joint_ks(independent, study.lineage.families(), n_draws=n_draws, seed=seed)
-        naive = calibration.ks_uniform(pairs.loc[pairs["statistic"] == name, "log10_p"]).p
-        rows[name] = {
-            "independent pairs": joint[name].n_pairs,
-            "KS p, by symmetry": f"{joint[name].p:.2f}",
-            "KS p, pairs taken as independent": f"{naive:.2g}",
-        }
-    return joint, pd.DataFrame(rows).T
+    matchings: Mapping[str, Matchings], trees: Mapping[str, str], n_copies: int, *, seed: int
+) -> list[Uniform]:
+    """Test by each statistic that the matchings of models of different trees are uniform.
+
+    Parameters
+    ----------
+    matchings
+        For each statistic and pair of models, one permutation ``(h,)`` a block; pairs within a tree are left out.
+    trees
+        Tree of each model.
+    n_copies
+        Joint copies of all pairs.
+    seed
+        Of the copies.
+    """
+    rows = []
+    for statistic, found in matchings.items():
+        independent = {(a, b): blocks for (a, b), blocks in found.items() if trees[a] != trees[b]}
+        for aggregated in (False, True):
+            by_t, by_law = (
+                joint_ks(independent, trees, n_draws=n_copies, seed=seed, aggregated=aggregated, law=law).p
+                for law in (pvalues.log10_p_t, pvalues.log10_p_spearman)
+            )
+            over = f"all pairs, {'aggregated' if aggregated else 'per block'}"
+            rows.append(Uniform(statistic, over, len(independent), by_t, by_law, n_copies))
+        disjoint = _disjoint(independent, trees)
+        blocks = np.concatenate([independent[pair] for pair in disjoint])
+        distances, n = pvalues.distances(blocks), blocks.shape[-1]
+        by_t, by_law = (
+            calibration.ks_uniform(np.asarray(law(distances, n))).p
+            for law in (pvalues.log10_p_t, pvalues.log10_p_spearman)
+        )
+        rows.append(Uniform(statistic, "disjoint pairs", len(disjoint), by_t, by_law, 0))
+    return rows
+
+
+def _disjoint(pairs: Iterable[Pair], trees: Mapping[str, str]) -> list[Pair]:
+    """The first pairs of which no two have a tree in common: independent of each other without further assumption."""
+    taken, found = set[str](), []
+    for a, b in pairs:
+        if not {trees[a], trees[b]} & taken:
+            taken |= {trees[a], trees[b]}
+            found.append((a, b))
+    return found
+
+
+def uniform_table(rows: Sequence[Uniform]) -> pd.DataFrame:
+    """The tests of uniformity, one row each."""
+    return pd.DataFrame(
+        [
+            {
+                "matchings of": row.statistic,
+                "over": row.over,
+                "pairs": row.n_pairs,
+                "KS p, t tail": row.ks_p,
+                "KS p, the law": row.ks_p_law,
+                "null by": f"{row.n_copies} joint copies" if row.n_copies else "independence",
+            }
+            for row in rows
+        ]
+    )
 
 
 def before_and_after_holm(study: StudyReport) -> pd.DataFrame:
