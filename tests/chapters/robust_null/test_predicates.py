@@ -80,8 +80,17 @@ def test_each_reason_is_enough(chance):
     odd = [replace(chance[0], ks_p=0.0002, n_copies=4999), *chance[1:]]
     assert "not uniform: prose: bases, per block" in judge(odd).why
     assert judge([replace(chance[0], ks_p=0.004), *chance[1:]]).status == "holds"  # one of four: no surprise
-    large = [*chance[:3], replace(chance[3], size=[0.06, 0.03, 0.01], low=[0.05, 0.025, 0.0], high=[0.07, 0.035, 0.02])]
-    assert "actual size 0.0300 where 0.01 was promised" in judge(large).why
+    large = replace(chance[3], size=[0.06, 0.03, 0.01], low=[0.05, 0.025, 0.0], high=[0.07, 0.035, 0.02])
+    assert "actual size 0.0300 where 0.01 was promised" in judge([*chance[:3], large]).why
+    assert judge([*chance[:3], large]).margin.startswith("largest actual size at 0.01: 0.01 above 0.02")
+
+
+@pytest.mark.parametrize("size", [0.019, 0.021])
+def test_a_size_whose_interval_reaches_the_bar_neither_holds_nor_fails(chance, size):
+    near = replace(chance[3], size=[0.06, size, 0.002], low=[0.05, 0.016, 0.0], high=[0.07, 0.024, 0.01])
+    verdict = judge([*chance[:3], near])
+    assert verdict.status == "within_its_spread"
+    assert "95% interval 0.0160 to 0.0240" in verdict.margin
 
 
 def test_too_little_is_said(chance):

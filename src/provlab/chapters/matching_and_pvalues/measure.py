@@ -67,6 +67,7 @@ def matched(rows: Mapping[str, Sequence[NDArray[np.float32]]]) -> pd.DataFrame:
             "units matched to themselves": f"{np.mean(matching.indices == np.arange(found.n)):.1%}",
             "ρ": f"{found.rho:.4f}",
             "log10 p": format_log10_p(found.log10_p),
+            "log10 p, the paper's": format_log10_p(found.paper_log10_p),
         }
     return pd.DataFrame(table).T
 
@@ -109,7 +110,7 @@ def where_doubles_end(n: int) -> pd.DataFrame:
                 "ρ": rho,
                 "scipy: p": f"{2 * stats.t.sf(t, n - 2):.3g}",
                 "scipy: log10 p": f"{(np.log(2) + stats.t.logsf(t, n - 2)) / np.log(10):.1f}",
-                "here: log10 p": format_log10_p(pvalues.log10_p_t(_distance(rho, n), n)),
+                "here: log10 p": format_log10_p(pvalues.log10_p_spearman(_distance(rho, n), n)),
             }
         )
     return pd.DataFrame(rows).set_index("ρ").rename_axis(index=None, columns="ρ")
@@ -117,7 +118,7 @@ def where_doubles_end(n: int) -> pd.DataFrame:
 
 def floors(widths: Sequence[int]) -> pd.DataFrame:
     """log10 of the smallest p-value of each width."""
-    found = pd.Series({n: format_log10_p(pvalues.log10_p_t(0, n)) for n in widths}, name="log10 of 2/n!")
+    found = pd.Series({n: format_log10_p(pvalues.log10_floor(n)) for n in widths}, name="log10 of 2/n!")
     return found.to_frame().rename_axis(columns="hidden units n")
 
 
@@ -131,12 +132,12 @@ def all_of_eight() -> dict[str, pd.DataFrame]:
     rho = 1 - seen / middle
     return {
         "exact": pd.DataFrame({"x": rho, "y": -np.log10(exact)}),
-        "t tail": pd.DataFrame({"x": rho, "y": -np.asarray(pvalues.log10_p_t(seen, n))}),
+        "t tail": pd.DataFrame({"x": rho, "y": -np.asarray(pvalues.log10_p_spearman(seen, n))}),
     }
 
 
 def gap_of_twenty(draws: int, *, seed: int) -> dict[str, pd.DataFrame]:
-    """log10 exact p minus log10 of the t tail (y) against rho (x) for 20 units, drawn and by the formula."""
+    """log10 exact p minus log10 of the t tail (y) against rho (x) for 20 units: drawn, by the formula, by the law."""
     n = 20
     middle = (n**3 - n) // 6
     rng = np.random.default_rng(seed)
@@ -148,12 +149,29 @@ def gap_of_twenty(draws: int, *, seed: int) -> dict[str, pd.DataFrame]:
         reached = int((off_middle >= middle - distance).sum())
         counted = np.log10([reached / draws, *calibration.size_interval(reached, draws)])
         formula = 36 / 25 * n * rho**4 / 24 / np.log(10)
-        rows.append([rho, *(counted - pvalues.log10_p_t(distance, n)), formula])
-    gaps = pd.DataFrame(rows, columns=["x", "y", "low", "high", "formula"])
+        t = pvalues.log10_p_t(distance, n)
+        rows.append([rho, *(counted - t), formula, pvalues.log10_p_spearman(distance, n) + np.log10(2.0) - t])
+    gaps = pd.DataFrame(rows, columns=["x", "y", "low", "high", "formula", "law"])
     return {
         "counted": gaps[["x", "y", "low", "high"]],
         "0.026 n ρ⁴": gaps[["x", "formula"]].rename(columns={"formula": "y"}),
+        "the law": gaps[["x", "law"]].rename(columns={"law": "y"}),
     }
+
+
+def law_and_t(n: int) -> pd.DataFrame:
+    """log10 p of some distances of n ranks: the paper's two-sided t tail, and one-sided by the law."""
+    rows = []
+    for wanted in (-2, -4, -6, -10, -30, -100, -300):
+        distance = pvalues.distance_at(wanted, n)
+        rows.append(
+            {
+                "ρ": f"{1 - 6 * distance / (n**3 - n):.3f}",
+                "log10 p, the law": pvalues.log10_p_spearman(distance, n),
+                "log10 p, t tail": pvalues.log10_p_t(distance, n),
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 # PERMTEST ---------------------------------------------------------------------------------------------------------
@@ -212,7 +230,7 @@ def tails(matchings: Mapping[str, Matchings], pairs: Sequence[Pair], n_permutati
                         b,
                         block,
                         statistic,
-                        pvalues.spearman(matching).paper_log10_p,
+                        pvalues.spearman(matching).log10_p,
                         float(np.log10(p_value(_strength(matching), _strength(copies)))),
                         n_permutations,
                     )
@@ -363,16 +381,13 @@ def uniform_table(rows: Sequence[Uniform]) -> pd.DataFrame:
 
 
 def before_and_after_holm(study: StudyReport) -> pd.DataFrame:
-    """Small p-values of independent pairs and large ones of dependent pairs, before and after Holm's correction.
-
-    Of all tests of the study together, whichever the statistic.
-    """
+    """Small p-values of independent pairs and large ones of dependent pairs, before and after Holm's correction."""
     pairs = study.to_frame()
     rows = {}
     for name, group in pairs[pairs["error"].isna()].groupby("statistic", sort=False):
         independent, dependent = (group[group["dependent"].eq(truth)] for truth in (False, True))
         rows[name] = {
-            "pairs": len(group),
+            "tests": len(group),
             "independent with p ≤ 0.05": int((independent["log10_p"] <= np.log10(0.05)).sum()),
             "of them after Holm": int((independent["holm_log10_p"] <= np.log10(0.05)).sum()),
             "dependent, largest log10 p": format_log10_p(dependent["log10_p"].max()),

@@ -156,11 +156,11 @@ def common_by_block(found: Matchings, **where: float) -> list[dict[str, float]]:
     return rows
 
 
-def by_training(runs: str, n_budgets: int, n_runs: int, options: Options) -> list[dict[str, float]]:
+def tokens_seen(source: str) -> int:
+    """Tokens on which a model of the zoo was trained."""
+    return zoo.tokens(short_name(source), zoo.families(source.partition("@")[2] or zoo.default_edition()))
+
+
+def by_training(stages: Mapping[int, Matchings]) -> list[dict[str, float]]:
     """Units in common of runs of one recipe, at each stage of training; x is the number of tokens seen."""
-    recipes = zoo.families(runs.partition("@")[2] or zoo.default_edition())
-    rows = []
-    for budget in tqdm(range(1, n_budgets + 1), desc="training"):
-        sources = [runs.format(budget=budget, n=n + 1) for n in range(n_runs)]
-        rows += common_by_block(matched(sources, options), x=zoo.tokens(short_name(sources[0]), recipes))
-    return rows
+    return [row for tokens, found in stages.items() for row in common_by_block(found, x=tokens)]

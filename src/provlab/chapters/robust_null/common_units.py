@@ -204,7 +204,9 @@ def fisher_draws(common: ArrayLike, width: int, n_blocks: int, n_draws: int, *, 
     return aggregate
 
 
-def pair_matchings(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], *, seed: int) -> NDArray[np.int64]:
+def pair_matchings(
+    a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], *, seed: int, unsigned: bool = False
+) -> NDArray[np.int64]:
     """Match the units of two blocks by gate and by up activations, ``(2, h)``.
 
     Parameters
@@ -213,9 +215,14 @@ def pair_matchings(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike
         Gate and up activations of a block, ``(h, tokens)`` each.
     seed
         Of the orders in which ties are broken; another one for each block.
+    unsigned
+        By the size of the cosine, whatever its sign.
     """
     return np.stack(
-        [match_shuffled(x, y, seed=tie_seed(seed, side)).indices for side, (x, y) in enumerate(zip(a, b, strict=True))]
+        [
+            match_shuffled(x, y, seed=tie_seed(seed, side), unsigned=unsigned).indices
+            for side, (x, y) in enumerate(zip(a, b, strict=True))
+        ]
     )
 
 

@@ -1,12 +1,13 @@
 """Predicates about phi_MATCH between strangers, where no theorem makes its values p-values."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from provlab.chapters.robust_null.measure import PER, Uniformity
 from provlab.inference import pvalues
-from provlab.publishing.evidence import NOT_RUN, Evidence, Verdict, judge
+from provlab.publishing.evidence import HOLDS, NOT_RUN, WITHIN_SPREAD, Bar, Evidence, Verdict, judge
 
 
 def behaves_like_pvalue(
@@ -34,7 +35,7 @@ def behaves_like_pvalue(
     rejected = [_named(row) for row, p in zip(rows, adjusted, strict=True) if p <= np.log10(level)]
     sizes = [(row.size[k], row.low[k], row.high[k], row) for row in rows for k in [row.level.index(level)]]
     size, low, high, worst = max(sizes, key=lambda one: one[0])
-    bar = at_most * level
+    bar = Bar(f"largest actual size at {level:g}", [size], at=at_most * level)
     ours = (
         f"actual size at {level:g} at most {size:.4f} [{low:.4f}, {high:.4f}] ({_named(worst)}); smallest p of "
         f"{len(rows)} tests of uniformity {min(row.ks_p for row in rows):.2g}, {10 ** adjusted.min():.2g} by Holm"
@@ -44,10 +45,13 @@ def behaves_like_pvalue(
         (fewest < enough, f"only {fewest} pairs of bases, fewer than {enough}"),
         (finest > level, f"too few copies for any of {len(rows)} tests to reject at {level:g}"),
         (bool(rejected), f"not uniform: {', '.join(rejected)}"),
-        (size > bar, f"actual size {size:.4f} where {level:g} was promised, more than {bar:g}"),
+        (low > bar.at, f"actual size {size:.4f} where {level:g} was promised"),
     ]
-    why = f"no size at {level:g} is above {bar:g}, and none of {len(rows)} tests of uniformity rejects"
-    return judge(ours, why, problems)
+    why = f"no actual size at {level:g} is above {bar.at:g}, and none of {len(rows)} tests of uniformity rejects"
+    verdict = replace(judge(ours, why, problems), margin=f"{bar.margin}, 95% interval {low:.4f} to {high:.4f}")
+    if verdict.status == HOLDS and high >= bar.at:
+        return replace(verdict, status=WITHIN_SPREAD, why=f"the interval of that size reaches {bar.at:g}")
+    return verdict
 
 
 def _named(row: Uniformity) -> str:

@@ -1,0 +1,58 @@
+"""The allowance takes away what units in common do to the size, as far as it reaches, and keeps evidence."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from provlab.chapters.robust_null import allowance, small
+from provlab.chapters.robust_null.common_units import actual_sizes, renumbered
+
+H = 200  # of which 5% are ten
+
+
+def agreeing(common, rng):
+    """Matchings by gate and by up that agree on exactly `common` units."""
+    gate = rng.permutation(H)
+    up, rest = gate.copy(), rng.permutation(H)[common:]
+    up[rest] = gate[np.roll(rest, 1)]
+    return np.stack([gate, up])
+
+
+def table(common, seed=0):
+    rng = np.random.default_rng(seed)
+    return {pair: [agreeing(common, rng)] for pair in combinations("abcdefgh", 2)}
+
+
+@pytest.mark.parametrize(("common", "fair"), [(0, True), (8, True), (10, True), (40, False)])
+def test_sizes_keep_the_level_up_to_the_allowance_and_no_further(common, fair):
+    rng = np.random.default_rng(1)
+    found = actual_sizes(table(common), (0.05, 0.01), n_draws=1500, rng=rng, allowance=0.05)
+    for one in found:
+        deviation = (one.size - one.level) / np.sqrt(one.level / (28 * 1500))
+        assert abs(deviation) < 4 if fair else deviation > 20
+    one_sided = actual_sizes(table(common), (0.05,), n_draws=200, rng=rng, allowance=0.0)[0]
+    assert (one_sided.size > 0.06) == (common > 1)
+
+
+def test_a_copy_keeps_nearly_all_of_its_evidence():
+    copy = np.stack([np.arange(H), np.arange(H)])[None]
+    with_all, allowed = (
+        renumbered(copy, 3, rng=np.random.default_rng(0), allowance=share)[0] for share in (0.0, 0.05)
+    )
+    assert len(set(allowed)) == 1  # every renumbering of a copy is a copy
+    assert allowed[0] == pytest.approx(-np.log10(np.arange(1, H - 9, dtype=float)).sum(), rel=1e-9)  # 1/190!
+    assert 0.9 < allowed[0] / with_all[0] < 1
+
+
+def test_small_networks_of_one_recipe_have_units_in_common():
+    """Untrained ones have one on average; trained on one task they have more, in pairs that share nothing."""
+    untrained, trained = (small.trained_pairs(40, seed=0, hidden_units=32, steps=steps) for steps in (1, 300))
+    rows = allowance.sizes({"untrained": untrained, "trained": trained}, n_draws=200, seed=0)
+    assert [(row.models, row.statistic) for row in rows][::2] == [("untrained", "phi_match"), ("trained", "phi_match")]
+    assert rows[0].common == pytest.approx(1.0, abs=4 / np.sqrt(40))
+    assert rows[2].common > rows[0].common
+    assert all(len(row.paper) == len(row.allowed) == 3 for row in rows)
+    shown = allowance.size_table(rows)
+    assert list(shown["matched"]) == ["signed", "unsigned"] * 2
+    assert "Over 80 pairs of one recipe" in allowance.said_of_sizes(rows)
