@@ -110,16 +110,21 @@ def where_doubles_end(n: int) -> pd.DataFrame:
                 "ρ": rho,
                 "scipy: p": f"{2 * stats.t.sf(t, n - 2):.3g}",
                 "scipy: log10 p": f"{(np.log(2) + stats.t.logsf(t, n - 2)) / np.log(10):.1f}",
-                "here: log10 p": format_log10_p(pvalues.log10_p_spearman(_distance(rho, n), n)),
+                "here: log10 p": format_log10_p(pvalues.log10_p_t(_distance(rho, n), n)),
             }
         )
     return pd.DataFrame(rows).set_index("ρ").rename_axis(index=None, columns="ρ")
 
 
 def floors(widths: Sequence[int]) -> pd.DataFrame:
-    """log10 of the smallest p-value of each width."""
-    found = pd.Series({n: format_log10_p(pvalues.log10_floor(n)) for n in widths}, name="log10 of 2/n!")
-    return found.to_frame().rename_axis(columns="hidden units n")
+    """log10 of the smallest p-value of each width, two-sided and one-sided."""
+    found = pd.DataFrame(
+        {
+            "log10 of 2/n!": {n: format_log10_p(pvalues.log10_p_t(0, n)) for n in widths},
+            "log10 of 1/n!": {n: format_log10_p(pvalues.log10_floor(n)) for n in widths},
+        }
+    )
+    return found.rename_axis(columns="hidden units n")
 
 
 def all_of_eight() -> dict[str, pd.DataFrame]:
@@ -132,7 +137,7 @@ def all_of_eight() -> dict[str, pd.DataFrame]:
     rho = 1 - seen / middle
     return {
         "exact": pd.DataFrame({"x": rho, "y": -np.log10(exact)}),
-        "t tail": pd.DataFrame({"x": rho, "y": -np.asarray(pvalues.log10_p_spearman(seen, n))}),
+        "t tail": pd.DataFrame({"x": rho, "y": -np.asarray(pvalues.log10_p_t(seen, n))}),
     }
 
 
@@ -230,7 +235,7 @@ def tails(matchings: Mapping[str, Matchings], pairs: Sequence[Pair], n_permutati
                         b,
                         block,
                         statistic,
-                        pvalues.spearman(matching).log10_p,
+                        pvalues.spearman(matching).paper_log10_p,
                         float(np.log10(p_value(_strength(matching), _strength(copies)))),
                         n_permutations,
                     )
