@@ -26,11 +26,10 @@ def evidence(matching):
     }
     matchings = {"phi_u": found, "phi_h": found}
     across = [(a, b) for a, b in found if a[1] == b[1] == "0"]
-    kept = {
+    return {
         "tail": measure.tails(matchings, across, 999, seed=1),
         "uniform": measure.uniform_by_symmetry(matchings, TREES, 999, seed=2),
     }
-    return kept
 
 
 def judge(kept):

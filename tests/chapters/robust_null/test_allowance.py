@@ -43,9 +43,7 @@ def test_sizes_pass_the_level_without_the_allowance_and_beyond_it():
 
 def test_a_copy_keeps_nearly_all_of_its_evidence():
     copy = np.stack([np.arange(H), np.arange(H)])[None]
-    with_all, allowed = (
-        renumbered(copy, 3, rng=np.random.default_rng(0), allowance=share)[0] for share in (0.0, 0.05)
-    )
+    with_all, allowed = (renumbered(copy, 3, rng=np.random.default_rng(0), allowance=share)[0] for share in (0.0, 0.05))
     assert len(set(allowed)) == 1  # every renumbering of a copy is a copy
     assert allowed[0] == pytest.approx(-np.log10(np.arange(1, H - 9, dtype=float)).sum(), rel=1e-9)  # 1/190!
     assert 0.9 < allowed[0] / with_all[0] < 1

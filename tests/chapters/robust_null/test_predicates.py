@@ -37,7 +37,9 @@ def by_chance(common, rng):
 def rows_of(common, seed=0):
     rng = np.random.default_rng(seed)
     tables = {
-        ("prose", kind): measure.Compared({pair: [by_chance(common, rng) for _ in range(2)] for pair in one.pairs}, Options())
+        ("prose", kind): measure.Compared(
+            {pair: [by_chance(common, rng) for _ in range(2)] for pair in one.pairs}, Options()
+        )
         for kind, one in COLLECTIONS.items()
     }
     return measure.uniformity(tables, COLLECTIONS, n_copies=499, n_draws=150, seed=seed)

@@ -300,8 +300,8 @@ class Uniform:
     Attributes
     ----------
     statistic, over
-        Which matchings: "all pairs, per block", "all pairs, aggregated" over blocks by Fisher's method, or the blocks of
-        "disjoint pairs".
+        Which matchings: "all pairs, per block", "all pairs, aggregated" over blocks by Fisher's method, or the blocks
+        of "disjoint pairs".
     n_pairs
         Pairs of models.
     ks_p

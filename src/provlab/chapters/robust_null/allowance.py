@@ -1,7 +1,7 @@
 """phi_MATCH with an allowance for units in common, beside the paper's form: actual sizes, and power.
 
 Between independent models a few units have one partner by gate and by up without evidence. `provlab compare` allows for
-a share of the units, declared beforehand (`phi_match.ALLOWANCE`): up to so many units in common are left out before the
+a share of the units, declared beforehand (`PhiMatch.COMMON`): up to so many units in common are left out before the
 rest is tested. What that does to independent pairs is found by the law of renumbered matchings (`common_units`), and
 what it costs on dependent pairs by the statistic itself.
 """
@@ -17,8 +17,9 @@ from provlab.chapters.robust_null.common_units import ActualSize, Matchings
 from provlab.plots import format_interval
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options
-from provlab.statistics.phi_match import ALLOWANCE, GateAndUp
+from provlab.statistics.phi_match import GateAndUp, PhiMatch
 
+ALLOWANCE = PhiMatch.COMMON  # share of the units that may be in common without evidence
 LEVELS = (0.05, 0.01, 0.001)
 SIGNED, UNSIGNED = "phi_match", "phi_match_unsigned"
 
@@ -238,6 +239,6 @@ def said_of_power(rows: Sequence[Power]) -> str:
     turned = [unsigned[row.pair].allowed / row.allowed for row in called if row.allowed < 0]
     return (
         f"Of {len(called)} pairs that the signed paper's form puts at $10^{{-4}}$ or below, the allowance keeps "
-        f"{min(kept):.0%} to {max(kept):.0%} of the exponent; matching by the size of the cosine keeps {min(turned):.0%} "
-        f"to {max(turned):.0%} of what the signed matching has under the allowance."
+        f"{min(kept):.0%} to {max(kept):.0%} of the exponent; matching by the size of the cosine keeps "
+        f"{min(turned):.0%} to {max(turned):.0%} of what the signed matching has under the allowance."
     )

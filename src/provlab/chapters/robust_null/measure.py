@@ -221,7 +221,9 @@ def against_uniform(rows: Sequence[Uniformity]) -> pd.DataFrame:
 def said_of_uniformity(rows: Sequence[Uniformity], level: float) -> str:
     """A sentence on how many of the tests of uniformity reject, for the page."""
     holm = pvalues.holm(np.log10([row.ks_p for row in rows]))
-    rejected = [f"{row.text}, {row.models} {PER[row.per]}" for row, p in zip(rows, holm, strict=True) if p <= np.log10(level)]
+    rejected = [
+        f"{row.text}, {row.models} {PER[row.per]}" for row, p in zip(rows, holm, strict=True) if p <= np.log10(level)
+    ]
     found = f"{len(rejected)} reject: {'; '.join(rejected)}" if rejected else "none rejects"
     return f"Of {len(rows)} tests of uniformity, at {level:g} after Holm's correction, {found}."
 
