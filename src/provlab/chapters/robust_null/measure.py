@@ -188,7 +188,9 @@ def uniformity(
         origins = collections[kind].origins
         for per, values in (("block", one.blocks), ("pair", one.aggregated)):
             aggregated = per == "pair"
-            joint = joint_ks(one.matchings, origins, n_draws=n_copies, seed=seed, aggregated=aggregated)
+            joint = joint_ks(
+                one.matchings, origins, n_draws=n_copies, seed=seed, aggregated=aggregated, law=pvalues.log10_p_t
+            )
             rng = np.random.default_rng([seed, len(rows)])
             sizes = common_units.actual_sizes(
                 one.matchings, LEVELS, n_draws=n_draws, rng=rng, aggregated=aggregated, trees=origins

@@ -99,7 +99,7 @@ def joint_ks(
     n_draws: int = 999,
     seed: int,
     aggregated: bool = True,
-    law: Law = pvalues.log10_p_t,
+    law: Law = pvalues.log10_p_spearman,
 ) -> JointKS:
     """Test that p-values are uniform over all pairs at once.
 
@@ -121,7 +121,7 @@ def joint_ks(
     aggregated
         Fisher's aggregate of each pair; else the p-values of all blocks of all pairs.
     law
-        From Spearman's distances and the number of units to log10 p; by default the paper's t tail.
+        From Spearman's distances and the number of units to log10 p; by default one-sided, by the law itself.
 
     Raises
     ------
