@@ -112,7 +112,8 @@ def test_joint_copies_know_shared_models():
     order = rng.permutation(H)
     repeated = {(f"a{i}", f"b{j}"): [np.stack([order[gate], order[up]])] for i in range(12) for j in range(12)}
     trees = {name: name[0] for pair in repeated for name in pair}
-    naive = stats.kstest([10 ** pvalues.spearman(*blocks[0]).paper_log10_p for blocks in repeated.values()], "uniform").pvalue
+    values = [10 ** pvalues.spearman(*blocks[0]).paper_log10_p for blocks in repeated.values()]
+    naive = stats.kstest(values, "uniform").pvalue
     joint = joint_ks(repeated, trees, n_draws=199, seed=0, law=pvalues.log10_p_t)
     assert naive < 1e-6
     assert joint.p > 0.01

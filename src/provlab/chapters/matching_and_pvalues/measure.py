@@ -360,7 +360,7 @@ def uniform_by_symmetry(
 
 def _disjoint(pairs: Iterable[Pair], trees: Mapping[str, str]) -> list[Pair]:
     """The first pairs of which no two have a tree in common: independent of each other without further assumption."""
-    taken, found = set[str](), []
+    taken, found = set[str](), list[Pair]()
     for a, b in pairs:
         if not {trees[a], trees[b]} & taken:
             taken |= {trees[a], trees[b]}

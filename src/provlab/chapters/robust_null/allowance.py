@@ -6,7 +6,7 @@ rest is tested. What that does to independent pairs is found by the law of renum
 what it costs on dependent pairs by the statistic itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from provlab.chapters.robust_null import common_units
 from provlab.chapters.robust_null.common_units import ActualSize, Matchings
 from provlab.plots import format_interval
 from provlab.statistics import get
-from provlab.statistics.base import Model, Options
+from provlab.statistics.base import Array, Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
 
 ALLOWANCE = PhiMatch.COMMON  # share of the units that may be in common without evidence
@@ -211,15 +211,15 @@ def power(origin: str, kin: Sequence[str], noise: Sequence[float], options: Opti
 def _noisy(features: GateAndUp, scale: float, seed: int) -> GateAndUp:
     rng = np.random.default_rng(seed)
 
-    def noisy(kinds: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-        return (kind + scale * np.std(kind) * rng.standard_normal(kind.shape, dtype=np.float32) for kind in kinds)
+    def noisy(kinds: Sequence[Array]) -> list[Array]:
+        return [kind + scale * np.std(kind) * rng.standard_normal(kind.shape, dtype=np.float32) for kind in kinds]
 
-    return GateAndUp(list(noisy(features.gate)), list(noisy(features.up)), features.tokens)
+    return GateAndUp(noisy(features.gate), noisy(features.up), features.tokens)
 
 
 def power_table(rows: Sequence[Power]) -> pd.DataFrame:
     """Table of power: one row a pair, signed beside unsigned."""
-    pairs = {row.pair: {} for row in rows}
+    pairs: dict[str, dict[str, str | float]] = {row.pair: {} for row in rows}
     for row in rows:
         word = WORDS[row.statistic]
         pairs[row.pair] |= {
