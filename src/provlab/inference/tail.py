@@ -28,13 +28,16 @@ import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
-from scipy.interpolate import CubicSpline, PchipInterpolator
 
 from provlab.errors import InputError
+
+if TYPE_CHECKING:  # slow to import, and a perfect match is judged without
+    from scipy.interpolate import CubicSpline, PchipInterpolator
 
 LARGEST_EXACT = 14
 COUNTED = 10  # up to here every permutation is counted when a tail is asked for
@@ -159,14 +162,16 @@ def log10_tail(distance: ArrayLike, n: int) -> Reals:
 
 def _ln_lower_tail(half: NDArray[np.int64], n: int) -> Reals:
     """Ln P(D / 2 <= half) below the middle."""
-    curve, counted = _curve(n)
-    found = curve(-np.log1p(half / n))
-    return np.asarray(np.where(half <= _NEAREST, counted[np.minimum(half, _NEAREST)], found))
+    near = _near_the_floor(n)[np.minimum(half, _NEAREST)]
+    far = half > _NEAREST
+    return np.asarray(np.where(far, _curve(n)(-np.log1p(half / n)), near) if far.any() else near)
 
 
 @lru_cache(maxsize=64)
-def _curve(n: int) -> tuple[PchipInterpolator, Reals]:
-    """Ln P(D / 2 <= k) as a monotone curve over -ln(1 + k / n), and its counted beginning, k = 0 to 8."""
+def _curve(n: int) -> "PchipInterpolator":
+    """Ln P(D / 2 <= k) as a monotone curve over -ln(1 + k / n), from k = 8."""
+    from scipy.interpolate import PchipInterpolator
+
     high = min(_WIDEST, 0.6 * n * n)  # theta at which the second form of K takes over
     half, ln_p = np.concatenate([_points_where_wide(n, high), _points_where_narrow(n, high)], axis=1)
     # the middle: as much of the law lies on one side as on the other
@@ -178,11 +183,13 @@ def _curve(n: int) -> tuple[PchipInterpolator, Reals]:
     order = np.argsort(half)[::-1]
     half, ln_p = half[order], np.minimum.accumulate(ln_p[order])
     distinct = np.concatenate([[True], np.diff(half) < 0.0])
-    return PchipInterpolator(-np.log1p(half[distinct] / n), ln_p[distinct]), counted
+    return PchipInterpolator(-np.log1p(half[distinct] / n), ln_p[distinct])
 
 
 def _points_where_wide(n: int, high: float) -> Reals:
     """(D / 2, ln P) for theta below `high`, shape (2, m)."""
+    from scipy.interpolate import CubicSpline
+
     k = CubicSpline(np.arcsinh(_THETA), _wide(n))  # even where theta is small, a logarithm where it is large
     v = np.linspace(0.05, math.asinh(high), 600)
     t = np.sinh(v)
@@ -194,6 +201,8 @@ def _points_where_wide(n: int, high: float) -> Reals:
 
 def _points_where_narrow(n: int, high: float) -> Reals:
     """(D / 2, ln P) for theta from `high`, shape (2, m)."""
+    from scipy.interpolate import CubicSpline
+
     ln_s = np.linspace(math.log(high / n**2) - 0.1, math.log(_NARROWEST), 600)
     spline = CubicSpline(ln_s, _narrow(np.exp(ln_s), n))  # ln of E exp(-s D / 2) n!
     ln_s = ln_s[np.exp(ln_s) * n**2 >= high]
@@ -294,8 +303,10 @@ def _narrow(s: Reals, n: int) -> Reals:
 
 
 @cache
-def _bands() -> CubicSpline:
+def _bands() -> "CubicSpline":
     """(g, e) over s from 0.9, exactly."""
+    from scipy.interpolate import CubicSpline
+
     s = np.linspace(0.9, _NARROWEST, 80)
     found = [_band(float(one), (30, 40)) for one in s]
     g = np.array([(long - short) / 10 for short, long in found])
@@ -342,6 +353,7 @@ def _moves() -> tuple[int, NDArray[np.int64], NDArray[np.int64], Reals]:
 # Near the floor -------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=64)
 def _near_the_floor(n: int) -> Reals:
     """Ln P(D / 2 <= k) for k = 0 to 8, by counting: shape (9,).
 
