@@ -98,7 +98,7 @@ def compare(
     a, b : str or Path
         Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``.
     statistics : sequence of str, optional
-        Registered names; all by default. One that does not apply to the pair becomes a row with the reason.
+        Registered names; all by default. One that does not apply to the pair, or fails, becomes a row with the reason.
     blocks : sequence of int, optional
         Transformer blocks to read, counted from 0; all by default.
     primary : str, optional
@@ -123,7 +123,7 @@ def compare(
     Raises
     ------
     ProvlabError
-        If a model cannot be opened or read, or no statistic applies; the message names the way out.
+        If a model cannot be opened, or no statistic applies; the message names the way out.
     """
     names = registry.checked_names(statistics)
     check_primary(primary, names)
@@ -141,7 +141,7 @@ def compare(
         )
         records = [settled]
     else:
-        records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress, strict=True)
+        records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress)
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     models = tuple(describe(source, model) for source, model in bench.models.items())

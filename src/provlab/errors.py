@@ -15,6 +15,16 @@ class ProvlabError(Exception):
     """Base of all errors that a user can mend; ``str(error)`` is one complete line."""
 
 
+#: what becomes the reason of one pair's record and ends no study: whatever a model or a statistic raises, but no Ctrl-C
+PAIR_FAILURES = (Exception,)
+
+
+def reason(error: BaseException) -> str:
+    """One line for a record: our own errors speak for themselves, others are named."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, ProvlabError) else f"{type(error).__name__}: {one_line(text)}"
+
+
 class InputError(ProvlabError, ValueError):
     """An array, a number or a parameter does not fit; the message names the argument."""
 

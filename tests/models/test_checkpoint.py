@@ -3,12 +3,14 @@
 import hashlib
 import json
 import os
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import peft
 import pytest
 import tiny_models
 import torch
@@ -279,3 +281,43 @@ def test_tokenizer(llama):
         "tokenizer.json",
         "tokenizer_config.json",
     ]
+
+
+@pytest.mark.parametrize("label", sorted(set(tiny_models.TINY) - {"mixtral"}))  # whose experts transformers stacks
+def test_the_model_that_runs_holds_the_tensors_that_are_read(tiny, label):
+    checkpoint = Checkpoint.open(tiny(label))
+    running = checkpoint.load_model().state_dict()
+    by_file = {name.replace("embed_out.", "lm_head."): name for name in checkpoint.tensor_names}  # GPT-NeoX's head
+    assert set(by_file) <= set(running)
+    for name, in_file in by_file.items():
+        assert torch.equal(running[name], checkpoint.tensor(in_file)), name
+
+
+def _adapt(folder):
+    """Put an adapter beside the weights that changes every up projection."""
+    model = transformers.LlamaForCausalLM.from_pretrained(folder)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["up_proj"], init_lora_weights=False))
+    adapted.save_pretrained(folder)
+
+
+def _name_another_file(folder):
+    """Let the config name a file of other weights."""
+    other = folder / "other.safetensors"
+    shutil.copy(folder / "model.safetensors", other)
+    tensors = load_file(other)
+    save_file({name: 2 * tensor for name, tensor in tensors.items()}, other, metadata={"format": "pt"})
+    tiny_models.edit_json(folder / "config.json", lambda config: config.update(transformers_weights=other.name))
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # by peft
+@pytest.mark.parametrize("plant", [_adapt, _name_another_file])
+def test_nothing_beside_the_hashed_files_decides_which_model_runs(llama, tmp_path, plant):
+    folder = tiny_models.copy(llama, tmp_path / "planted")
+    plant(folder)
+    tokens = torch.arange(8)[None]
+    with torch.no_grad():
+        theirs = transformers.LlamaForCausalLM.from_pretrained(folder)(tokens).logits
+        ours = Checkpoint.open(folder).load_model()(tokens).logits
+        honest = Checkpoint.open(llama).load_model()(tokens).logits
+    assert not torch.equal(theirs, honest)  # the fault is there for who loads the folder as it is
+    assert torch.equal(ours, honest)

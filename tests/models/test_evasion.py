@@ -17,8 +17,8 @@ from tiny_models import TINY, WIDTH
 from provlab.errors import InputError, MissingRoleError, NoSuchSymmetryError
 from provlab.models import anatomy, disguise, evasion
 from provlab.models.activations import random_tokens
-from provlab.models.architectures import ARCHITECTURES
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.families import ARCHITECTURES
 from provlab.models.symmetry import OWN_HEAD, read_all, save
 
 TOKENS = random_tokens(tiny_models.VOCABULARY, 3, 9, seed=1)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from provlab.engine.schedule import Pair, Place, by_block, places
 from provlab.engine.store import Store
-from provlab.engine.units import PAIR_FAILURES, Failed, Result, reason
-from provlab.errors import MissingRoleError, NotComparableError
+from provlab.engine.units import Result
+from provlab.errors import PAIR_FAILURES, reason
 from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
 
 
@@ -95,11 +95,9 @@ class Ledger:
         Pair -> the first block that failed, in their order (-1 before any), and why.
     """
 
-    def __init__(
-        self, bench: Bench, finished: Finished, wanted: Sequence[Pair], only: Sequence[int] | None, *, strict: bool
-    ) -> None:
+    def __init__(self, bench: Bench, finished: Finished, wanted: Sequence[Pair], only: Sequence[int] | None) -> None:
         self.bench, self.finished, self.statistic = bench, finished, finished.statistic
-        self.wanted, self.strict = wanted, strict
+        self.wanted = wanted
         self.errors: dict[Pair, tuple[int, str]] = {}
         self._found: dict[tuple[Pair, int | None], BlockResult] = {}
         self._keys: dict[tuple[Pair, int | None], str] = {}
@@ -126,20 +124,12 @@ class Ledger:
         return by_block(left)
 
     def take(self, pair: Pair, block: int | None, result: Result) -> None:
-        """Enter what came out for one pair on one block (None: on all): keep a result, or note why there is none.
-
-        Raises
-        ------
-        BaseException
-            What befell the pair, if the study is strict; not that the statistic does not apply, or the memory is short.
-        """
+        """Enter what came out for one pair on one block (None: on all): keep a result, or note why there is none."""
         if isinstance(result, BlockResult):
             self._found[pair, block] = result
             models = [self.bench.models[source] for source in pair]
             self.finished.put(self._keys[pair, block], pair, models, block, result)
             return
-        if self.strict and not isinstance(result, NotComparableError | MissingRoleError | Failed):
-            raise result
         at = -1 if block is None else block
         if pair not in self.errors or at < self.errors[pair][0]:
             self.errors[pair] = at, reason(result)

@@ -23,8 +23,8 @@ from provlab.engine.memory import budget_for
 from provlab.engine.schedule import Pair, Schedule, lay_out
 from provlab.engine.shelf import Shelf
 from provlab.engine.store import Store
-from provlab.engine.units import PAIR_FAILURES, Failed, PassTask, Reference, Task, UnitTask, reason
-from provlab.errors import InputError
+from provlab.engine.units import Failed, PassTask, Reference, Task, UnitTask
+from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options
@@ -79,7 +79,6 @@ def run_pairs(
     blocks: Sequence[int] | None = None,
     pairs: Sequence[Pair] | None = None,
     progress: bool = True,
-    strict: bool = False,
     memory: int | str | None = None,
     workers: int = 1,
     executor: Executor | None = None,
@@ -102,8 +101,6 @@ def run_pairs(
         Which pairs of sources; all by default, in the order of the sources.
     progress : bool
         Show a bar with an estimate on stderr.
-    strict : bool
-        Raise what befalls a pair, except that a statistic does not apply to it; needs one worker.
     memory : int or str, optional
         Bytes, or text such as ``8GB``, that the study may take with its libraries; by default most of what is free. A
         pair that no order of work fits into a given limit becomes a record with the reason.
@@ -121,12 +118,15 @@ def run_pairs(
     Raises
     ------
     InputError
-        If `blocks` is empty, or `workers` is no number of them.
+        If `blocks` is empty or names one that no model has, or `workers` is no number of them.
     WorkerError
         If workers die again and again.
     """
     if blocks is not None and not blocks:
         raise InputError("blocks is empty; give the blocks to read, or leave it out for all")
+    deepest = max((model.anatomy.n_blocks for model in bench.models.values()), default=0)
+    if deepest and (unknown := sorted(set(blocks or ()) - set(range(deepest)))):
+        raise InputError(f"there is no block {unknown[0]}: these models have blocks 0 to {deepest - 1}")
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise InputError(f"workers must be a whole number of at least 1, not {workers!r}")
     budget = budget_for(memory, workers)
@@ -135,7 +135,7 @@ def run_pairs(
     ledgers = {}
     for name in statistics:
         finished = Finished(store, get_statistic(name), options)
-        ledgers[name] = Ledger(bench, finished, wanted, blocks, strict=strict)
+        ledgers[name] = Ledger(bench, finished, wanted, blocks)
     todo = {name: ledger.missing() for name, ledger in ledgers.items()}
     alone = executor is None and workers == 1
     schedule = lay_out(todo, bench.models, options, budget, spill=not alone)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from provlab.engine.memory import Budget, budget_for, gigabytes
-from provlab.errors import InputError, ProvlabError
+from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options, Statistic, tensor_bytes
+from provlab.statistics.base import Model, Need, Options, Statistic, tensor_bytes
 
 Pair = tuple[str, str]
 #: where a unit lies: one block of both models, a block of each, or the whole models
@@ -206,10 +206,10 @@ def plan(
 
 def places(
     statistic: Statistic, models: Mapping[str, Model], pairs: Sequence[Pair], only: Sequence[int] | None
-) -> tuple[dict[Pair, list[int | None]], dict[Pair, ProvlabError]]:
+) -> tuple[dict[Pair, list[int | None]], dict[Pair, Exception]]:
     """Blocks at which a statistic compares each pair, and why it does not compare others."""
     found: dict[Pair, list[int | None]] = {}
-    errors: dict[Pair, ProvlabError] = {}
+    errors: dict[Pair, Exception] = {}
     for pair in pairs:
         try:
             blocks = statistic.blocks(*(models[source] for source in pair))
@@ -221,7 +221,7 @@ def places(
                     )
                 blocks = [*sorted(set(only))]  # a block counted twice would count twice in Fisher
             found[pair] = blocks
-        except ProvlabError as error:
+        except PAIR_FAILURES as error:
             errors[pair] = error
     return found, errors
 
@@ -276,14 +276,16 @@ def _passes(
         if get_statistic(name).recorded
     }
     for source, model in models.items():
-        needs = {name: get_statistic(name).recording(model, options) for name, found in met.items() if source in found}
-        for name, need in list(needs.items()):
-            if budget.given and need.making + need.features > budget.process:
+        needs = {}
+        for name in (name for name, found in met.items() if source in found):
+            try:
+                need = get_statistic(name).recording(model, options)
+                if budget.given and need.making + need.features > budget.process:
+                    raise NotComparableError(_too_large(name, model.name, need.making + need.features, budget))
+                needs[name] = need
+            except PAIR_FAILURES as error:  # of one model: no reason to end the study of the others
                 lost = dict.fromkeys(pair for pairs in todo[name].values() for pair in pairs if source in pair)
-                refused.append(
-                    Refused(name, tuple(lost), _too_large(name, model.name, need.making + need.features, budget))
-                )
-                del needs[name]
+                refused.append(Refused(name, tuple(lost), reason(error)))
         if needs:
             peak = max(need.making + need.features for need in needs.values())
             kept = sum(need.features for need in needs.values())
@@ -302,11 +304,18 @@ def _unit(
     refused: list[Refused],
 ) -> Unit:
     """Cut one unit into groups that fit into `room`."""
-    needs = {s: statistic.need(models[s], block, options) for s in models if any(s in pair for pair in pairs)}
-    working = {
-        (a, b): max(needs[a].making, needs[b].making, statistic.comparing(models[a], models[b], block, options))
-        for a, b in pairs
-    }
+    needs: dict[str, Need] = {}
+    working: dict[Pair, int] = {}
+    for pair in pairs:
+        try:
+            for source in (source for source in pair if source not in needs):
+                needs[source] = statistic.need(models[source], block, options)
+            making = max(needs[source].making for source in pair)
+            working[pair] = max(making, statistic.comparing(*(models[source] for source in pair), block, options))
+        except PAIR_FAILURES as error:  # of one model: no reason to end the study of the others
+            refused.append(Refused(statistic.name, (pair,), reason(error)))
+    pairs = list(working)
+    needs = {source: needs[source] for source in models if source in needs}
     if budget.given:
         least = {(a, b): needs[a].features + needs[b].features + working[a, b] for a, b in pairs}
         for a, b in (pair for pair in pairs if least[pair] > room):

@@ -21,13 +21,10 @@ import numpy as np
 
 from provlab.engine.schedule import Group, Pair, Place
 from provlab.engine.shelf import Shelf
-from provlab.errors import CheckpointError, InputError, NotComparableError, ProvlabError
+from provlab.errors import PAIR_FAILURES, CheckpointError, InputError, NotComparableError, ProvlabError, reason
 from provlab.models.counting import Count, counting
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import BlockResult, Features, Model, Options
-
-# what may befall one pair without being a fault of the study: refusals, and the machine's own limits
-PAIR_FAILURES = (ProvlabError, MemoryError, OSError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -197,12 +194,6 @@ def _compared(
                     result = error
                 yield pair, result
         at_hand.pop(passing or "", None)
-
-
-def reason(error: BaseException) -> str:
-    """One line for a record: our own errors speak for themselves, others are named."""
-    text = " ".join(str(error).split())
-    return text if isinstance(error, ProvlabError) else f"{type(error).__name__}: {text}"
 
 
 def place(statistic: str, block: Place) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
+from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models.anatomy import axis_sizes, config_axis, instances
-from provlab.models.architectures import ARCHITECTURES
+from provlab.models.families import described
 from provlab.models.weights import DTYPES
 
 # How published models are kept where the config does not say.
@@ -50,10 +50,7 @@ class Skeleton:
         named = self.config.get("architectures")
         if not isinstance(named, list) or not named:
             raise CheckpointError(f"{self.name}: the config names no architecture; add architectures to it")
-        if named[0] not in ARCHITECTURES:
-            raise UnknownArchitectureError(
-                f"{self.name} has the architecture {named[0]}; known are {', '.join(ARCHITECTURES)}"
-            )
+        described(str(named[0]))
         return str(named[0])
 
     @cached_property
@@ -65,7 +62,7 @@ class Skeleton:
         InvalidWeightsError
             The config does not say how long an axis is.
         """
-        architecture = ARCHITECTURES[self.architecture]
+        architecture = described(self.architecture)
         sizes = axis_sizes(self)
         found = {}
         for part, block, expert in instances(architecture, sizes):

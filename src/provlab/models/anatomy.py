@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
-from provlab.models.architectures import ARCHITECTURES, Architecture, Part, Segment
+from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, ProvlabError
+from provlab.models.families import described
+from provlab.models.parts import Architecture, Part, Segment
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +28,12 @@ Tensor = TypeVar("Tensor", NDArray[Any], "torch.Tensor")
 
 # Buffers that old files keep: recomputed by transformers, no weights.
 _BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked_bias|attn\.bias|attention\.bias)$")
+
+
+_MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "ffn_hidden_size")
+
+#: what data parallelism, compilation, adapters and sharding put before names
+WRAPPERS = ("module.", "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.")
 
 
 class Tensors(Protocol):
@@ -244,17 +251,19 @@ def of(checkpoint: Tensors) -> Anatomy:
     InvalidWeightsError
         A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
     """
-    architecture = ARCHITECTURES.get(checkpoint.architecture)
-    if architecture is None:
-        raise UnknownArchitectureError(
-            f"{checkpoint.name} has the architecture {checkpoint.architecture}; known are "
-            f"{', '.join(ARCHITECTURES)} (one entry in provlab/models/architectures.py adds another)"
-        )
+    try:
+        architecture = described(checkpoint.architecture)
+    except ProvlabError as error:
+        raise type(error)(f"{checkpoint.name}: {error}") from None
     sizes = axis_sizes(checkpoint)
-    names = {_usual(name, architecture): name for name in checkpoint.tensor_names}
-    prefix = architecture.prefix
-    if not any(name.startswith(prefix) for name in names):
-        prefix = ""
+    wrapped = wrapper(checkpoint.tensor_names)
+    names = {_usual(name.removeprefix(wrapped), architecture): name for name in checkpoint.tensor_names}
+    first = architecture.parts[
+        0
+    ].name  # the embedding: whatever stands before it in the file is the base model's prefix
+    prefix = next(
+        (name.removesuffix(first) for name in sorted(names, key=len) if name.endswith(first)), architecture.prefix
+    )
     parts: list[TensorPart] = []
     modules: dict[str, str] = {}
     for part, block, expert in instances(architecture, sizes):
@@ -270,7 +279,8 @@ def of(checkpoint: Tensors) -> Anatomy:
             )
         segments = tuple(_for_expert(segment, expert) for segment in part.segments)
         parts.append(_measured(checkpoint, found, part, segments, block, sizes))
-        module = part.module or (bare if part.outside else architecture.prefix + bare).rpartition(".")[0]
+        inside = prefix if architecture.prefix and prefix else architecture.prefix
+        module = part.module or (bare if part.outside else inside + bare).rpartition(".")[0]
         modules[found] = module
     _check_blocks(checkpoint, architecture, names, sizes["blocks"])
     index = {(segment.role, part.block): part for part in parts for segment in part.segments}
@@ -294,6 +304,14 @@ def of(checkpoint: Tensors) -> Anatomy:
     )
 
 
+def wrapper(names: Sequence[str]) -> str:
+    """Return what training wrappers put before the name of every tensor, such as ``module.``; mostly nothing."""
+    found = ""
+    while begun := next((w for w in WRAPPERS if names and all(name.startswith(found + w) for name in names)), ""):
+        found += begun
+    return found
+
+
 def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
     """Length of each symbolic axis according to the config; ``blocks`` counts the blocks.
 
@@ -315,14 +333,14 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
             )
         return default
 
-    width = size("model", "hidden_size", "n_embd")
-    heads = size("query", "num_attention_heads", "n_head")
-    head = size("head", "head_dim", default=max(1, width // heads))
+    width = size("model", "hidden_size", "n_embd", "d_model", "dim")
+    heads = size("query", "num_attention_heads", "n_head", "num_heads", "n_heads")
+    head = size("head", "head_dim", "d_kv", default=max(1, width // heads))
     sizes = {
-        "blocks": size("blocks", "num_hidden_layers", "n_layer"),
+        "blocks": size("blocks", "num_hidden_groups", "num_hidden_layers", "n_layer", "num_layers", "n_layers"),
         "model": width,
         "vocab": size("vocab", "vocab_size"),
-        "mlp": size("mlp", "intermediate_size", "n_inner", default=4 * width),
+        "mlp": size("mlp", *_MLP_WIDTHS, default=4 * width),
         "head": head,
         "query": heads * head,
         "key": size("key", "num_key_value_heads", default=heads) * head,
@@ -333,7 +351,7 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
         "types": ("type_vocab_size",),
         "experts": ("num_local_experts",),
     }.items():
-        if any(config.get(key) is not None for key in keys):
+        if any(config.get(key) for key in keys):  # DeBERTa counts 0 types where it has none
             sizes[axis] = size(axis, *keys)
     return sizes
 

@@ -186,6 +186,10 @@ class Checkpoint:
         """Folder with everything that loading needs; for a hub id the missing files are fetched."""
         return self._files.whole(self._weights.files)
 
+    def weight_paths(self) -> dict[str, Path]:
+        """Return the files that hold the weights, and their index, by name; for a hub id missing ones are fetched."""
+        return {name: self._files.path(name) for name in (*self._weights.files, *self._weights.index)}
+
     def side_files(self) -> list[Path]:
         """Paths of the small files beside the weights: config, tokenizer, generation settings."""
         return [self._files.path(name) for name in side_files(self._files)]

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from provlab.errors import NoSuchSymmetryError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy, Tensors
-from provlab.models.architectures import ARCHITECTURES, Segment
+from provlab.models.families import described
+from provlab.models.parts import Segment
 from provlab.models.symmetry import (
     OWN_HEAD,
     Transformation,
@@ -96,7 +97,7 @@ def _norms_read(anatomy: Anatomy) -> set[str]:
 def gains(anatomy: Anatomy, norm: str, block: int | None, weights: Weights) -> torch.Tensor:
     """Return what a norm multiplies the normalised stream by, ``(width,)`` float64."""
     part = anatomy.part(norm, None if norm == "final_norm" else block)
-    values = weights[part.name].double() + ARCHITECTURES[anatomy.architecture].norm_offset
+    values = weights[part.name].double() + described(anatomy.architecture).norm_offset
     if bool((values == 0).any()):
         raise NoSuchSymmetryError(f"{part.name} holds a zero, and no other weights can undo that")
     return values
@@ -131,7 +132,7 @@ class EmbeddingRotations:
     def sample(self, rng: np.random.Generator) -> Transformation:
         """Draw a rotation."""
         width = self._anatomy.width
-        if ARCHITECTURES[self._anatomy.architecture].centred:
+        if described(self._anatomy.architecture).centred:
             rotation = _orthogonal_fixing_ones(width, rng)
         else:
             rotation = orthogonal(width, rng)
@@ -190,7 +191,7 @@ class QueryKeyRotations:
         self._anatomy = anatomy
         self._head = anatomy.part("query", 0).head_size
         self._n_keys = anatomy.shape("key", 0)[0] // self._head
-        rotary = ARCHITECTURES[anatomy.architecture].rotary
+        rotary = described(anatomy.architecture).rotary
         self._n_rotary = _rotary_dimensions(checkpoint, self._head) if rotary else 0
 
     def sample(self, rng: np.random.Generator) -> Transformation:
@@ -259,7 +260,7 @@ class ReplacedNorms:
 
     def sample(self, rng: np.random.Generator) -> Transformation:
         """Draw all new norms: absolute values between 0.5 and 2, either sign."""
-        anatomy, offset = self._anatomy, ARCHITECTURES[self._anatomy.architecture].norm_offset
+        anatomy, offset = self._anatomy, described(self._anatomy.architecture).norm_offset
         new = {
             (norm, block): torch.from_numpy(_nonzero(anatomy.width, rng))
             for norm in sorted(self._norms)

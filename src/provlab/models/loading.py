@@ -1,8 +1,11 @@
 """Making the model of a checkpoint, and its tokenizer, with what transformers ships; no code of its own is run."""
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +14,7 @@ import transformers
 
 from provlab import machine
 from provlab.errors import CheckpointError, InvalidWeightsError, one_line
+from provlab.models.anatomy import wrapper
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -18,6 +22,9 @@ if TYPE_CHECKING:
 # transformers replaces functions of its classes while it loads a model, and puts back what it found: two loads at once
 # in one process leave a replacement there for good, and no head is tied to its embedding any more
 _loading = Lock()
+
+# keys of config.json by which transformers would read other weights than the files that were hashed, or fetch code
+_NOT_OBEYED = {"transformers_weights", "attn_implementation", "_attn_implementation", "experts_implementation"}
 
 
 class Loadable(Protocol):
@@ -31,11 +38,18 @@ class Loadable(Protocol):
         """As named in the config."""
 
     @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """Names of all tensors."""
+
+    @property
     def pickled(self) -> bool:
         """Whether the weights are pickles."""
 
     def folder(self) -> Path:
         """Folder with everything that loading needs."""
+
+    def weight_paths(self) -> dict[str, Path]:
+        """Return the files that hold the weights, and their index, by name."""
 
 
 def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> "PreTrainedModel":
@@ -54,9 +68,11 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # reported below in one line instead
     }
+    if wrapped := wrapper(checkpoint.tensor_names):
+        settings["key_mapping"] = {f"^{re.escape(wrapped)}": ""}
     try:
-        with _loading, _quiet_transformers():
-            loaded: Any = model_class.from_pretrained(checkpoint.folder(), **settings)
+        with _only_the_weights(checkpoint) as folder, _loading, _quiet_transformers():
+            loaded: Any = model_class.from_pretrained(folder, **settings)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         raise CheckpointError(f"{checkpoint.source} cannot be loaded: {one_line(error)}") from error
     model, report = loaded
@@ -77,6 +93,30 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
             )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         raise CheckpointError(f"{checkpoint.source} has no usable tokenizer: {one_line(error)}") from error
+
+
+@contextmanager
+def _only_the_weights(checkpoint: Loadable) -> Iterator[Path]:
+    """Yield a folder with the weight files that the digest stands for, and a config that names no others.
+
+    From the checkpoint's own folder transformers would take more: an adapter that lies beside the weights is applied
+    unasked, and a key of the config puts another file in their place.
+    """
+    with TemporaryDirectory(prefix="provlab-") as name:
+        folder = Path(name)
+        for file, path in checkpoint.weight_paths().items():
+            (folder / file).symlink_to(path.resolve())
+        (folder / "config.json").write_text(json.dumps(_obeyed(checkpoint.config)), encoding="utf-8")
+        yield folder
+
+
+def _obeyed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config, and those nested in it, without the keys that are not obeyed."""
+    return {
+        key: _obeyed(value) if isinstance(value, dict) else value
+        for key, value in config.items()
+        if key not in _NOT_OBEYED
+    }
 
 
 def _refuse_custom_code(checkpoint: Loadable) -> None:

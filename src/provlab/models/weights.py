@@ -126,6 +126,8 @@ class WeightFiles:
     ----------
     files
         Names of the weight files, sorted.
+    index
+        Names of the tables of shards: one, or none.
     pickled
         They are pickles instead of safetensors.
     """
@@ -149,6 +151,7 @@ class WeightFiles:
                 )
         # transformers, too, prefers the single file where both exist
         self._map: dict[str, str] | None = None if single in names else self._read_index(index)
+        self.index = () if self._map is None else (index,)
         self.files = tuple(sorted({single} if self._map is None else set(self._map.values())))
         for name in self.files:
             if name not in names:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.inference.matching import unit_rows
 from provlab.models.activations import mlp_activations
-from provlab.models.architectures import ARCHITECTURES
+from provlab.models.families import described
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -67,12 +67,12 @@ def through_norm(model: Model, role: str, block: int | None) -> Matrix:
     rows = anatomy.read(checkpoint, role, block).astype(np.float64)
     if (norm := anatomy.norm_before("head" if role == "embedding" else role)) is not None:
         weights = anatomy.read(checkpoint, norm, None if norm == "final_norm" else block).astype(np.float64)
-        rows *= weights + ARCHITECTURES[anatomy.architecture].norm_offset
+        rows *= weights + described(anatomy.architecture).norm_offset
     return rows
 
 
 def _centred(model: Model, rows: Matrix) -> Matrix:
-    if ARCHITECTURES[model.anatomy.architecture].centred:
+    if described(model.anatomy.architecture).centred:
         return rows - rows.mean(axis=1, keepdims=True)
     return rows
 
