@@ -310,8 +310,9 @@ def _unit(
         try:
             for source in (source for source in pair if source not in needs):
                 needs[source] = statistic.need(models[source], block, options)
+            first, second = (models[source] for source in pair)
             making = max(needs[source].making for source in pair)
-            working[pair] = max(making, statistic.comparing(*(models[source] for source in pair), block, options))
+            working[pair] = max(making, statistic.comparing(first, second, block, options))
         except PAIR_FAILURES as error:  # of one model: no reason to end the study of the others
             refused.append(Refused(statistic.name, (pair,), reason(error)))
     pairs = list(working)

@@ -1,6 +1,6 @@
 """What the tensors of a checkpoint are: roles, axes, and the shapes that the config promises.
 
-`of` lays a checkpoint over the table in `provlab.models.architectures`. The resulting `Anatomy` reads a
+`of` lays a checkpoint over the table in `provlab.models.families`. The resulting `Anatomy` reads a
 role whatever the file's layout: fused projections are split, ``Conv1D`` matrices turned, so that rows are
 always output units.
 """

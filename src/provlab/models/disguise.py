@@ -121,7 +121,7 @@ def disguise(
     if not difference <= EXACT:
         raise NoSuchSymmetryError(
             f"the transformed {checkpoint.name} does not give the outputs of the original: they differ by "
-            f"{difference:.1e}; its architecture computes something that provlab/models/architectures.py does not say"
+            f"{difference:.1e}; its architecture computes something that provlab/models/families.py does not say"
         )
     dtypes = {part.name: getattr(torch, checkpoint.dtype(part.name)) for part in anatomy.parts}
     usual = dtypes[anatomy.tensor_name("embedding")]

@@ -357,5 +357,5 @@ def _check_complete(anatomy: Anatomy, kind: str) -> None:
     if anatomy.unnamed:
         raise NoSuchSymmetryError(
             f"{kind} cannot be applied to this {anatomy.architecture}: its tensor {anatomy.unnamed[0]} has no role in "
-            "provlab/models/architectures.py"
+            "provlab/models/families.py"
         )

@@ -208,5 +208,5 @@ def _check_complete(anatomy: Anatomy) -> None:
     if anatomy.unnamed:
         raise InputError(
             f"this {anatomy.architecture} cannot be permuted: its tensor {anatomy.unnamed[0]} has no role in "
-            "provlab/models/architectures.py"
+            "provlab/models/families.py"
         )
