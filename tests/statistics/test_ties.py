@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from provlab.inference import matching
 from provlab.statistics import get
 from provlab.statistics.base import Options
 
@@ -32,17 +31,15 @@ def test_strangers_with_equal_rows_are_strangers(name):
 
 @pytest.fixture(params=["compiled", "scipy"])
 def solver(request, monkeypatch):
-    """Either way of MATCH; what is loaded for one is forgotten for the other."""
+    """Either way of MATCH."""
     if request.param == "scipy":
         monkeypatch.setenv("PROVLAB_NO_COMPILE", "1")
-    matching._exact.cache_clear()
-    yield request.param
-    matching._exact.cache_clear()
 
 
 @pytest.mark.filterwarnings("ignore:matching by scipy:RuntimeWarning")
+@pytest.mark.usefixtures("solver")
 @pytest.mark.parametrize("name", ["phi_u", "phi_h", "phi_match_unsigned"])
-def test_blocks_of_strangers_with_equal_rows_are_independent(name, solver):
+def test_blocks_of_strangers_with_equal_rows_are_independent(name):
     repeats, n_blocks, h = 150, 16, 64
     rng = np.random.default_rng(6)
     tokens = np.arange(COLUMNS)

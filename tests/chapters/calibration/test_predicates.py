@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from provlab.chapters.calibration import measure, shipped
 from provlab.engine.store import Store
 from provlab.publishing import claims
 from provlab.publishing.evidence import FAILS, HOLDS, Evidence
+from provlab.statistics import phi_u
 
 ROW = next(row for row in claims.load_claims() if row["id"] == "I2")
 ENOUGH = ROW["predicate"]["min_pairs"]["default"]
@@ -74,7 +76,8 @@ FAULTS = [
 def test_a_good_record_holds(tmp_path):
     verdict = judged(good(), tmp_path)
     assert verdict.status == HOLDS, verdict
-    assert f"{ENOUGH:,} pairs" in verdict.ours
+    assert f"1 tables of {ENOUGH:,} pairs by 3 blocks" in verdict.ours
+    assert "flagged up to 0.005" in verdict.margin
     assert verdict.why
 
 
@@ -92,3 +95,31 @@ def test_a_smaller_profile_asks_for_fewer_pairs(tmp_path):
     measured = good()
     too_few(measured)
     assert judged(measured, tmp_path, "smoke").status == HOLDS
+
+
+def test_blocks_of_a_common_initialisation_fail(tmp_path):
+    """Trained for it: networks that begin from the same random numbers and learn other tasks."""
+    measured = good()
+    shared = measure.residual_pairs(200, seed=1, shared=True)
+    found = shipped.compare(shared, seed=0, statistics=["phi_u"], weights=[shipped.AS_TRAINED], solvers=[shipped.SCIPY])
+    measured["valid"]["phi_u, networks"] = next(iter(found.blocks.values())).tolist()
+    verdict = judged(measured, tmp_path, "smoke")
+    assert verdict.status == FAILS
+    assert "phi_u, networks: not uniform" in verdict.why
+
+
+def test_ties_broken_alike_in_every_block_fail(tmp_path, monkeypatch):
+    """What the library once did, and a check that breaks ties itself could not see."""
+    pairs = measure.residual_pairs(200, seed=2)
+
+    def tables():
+        found = shipped.compare(pairs, seed=0, statistics=["phi_u"], weights=[shipped.TIED], solvers=[shipped.SCIPY])
+        measured = good()
+        measured["valid"]["phi_u, networks"] = next(iter(found.blocks.values())).tolist()
+        return measured
+
+    assert judged(tables(), tmp_path, "smoke").status == HOLDS
+    monkeypatch.setattr(phi_u, "tie_seed", lambda seed, *where: seed)
+    verdict = judged(tables(), tmp_path, "smoke")
+    assert verdict.status == FAILS
+    assert "blocks are correlated" in verdict.why

@@ -350,7 +350,6 @@ def test_told_not_to_compile_the_answers_are_the_same(monkeypatch):
 
     fast = found()
     monkeypatch.setenv("PROVLAB_NO_COMPILE", "1")
-    matching._exact.cache_clear()
     matching._notice.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match="PROVLAB_NO_COMPILE") as notices:
@@ -358,7 +357,6 @@ def test_told_not_to_compile_the_answers_are_the_same(monkeypatch):
         assert len(notices) == 1
     finally:
         monkeypatch.undo()
-        matching._exact.cache_clear()
         matching._notice.cache_clear()
     for one, other in zip(fast, slow, strict=True):
         assert_array_equal(one.indices, other.indices)

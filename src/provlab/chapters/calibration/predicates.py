@@ -1,31 +1,42 @@
 """Predicates about p-values themselves: uniform under the null, independent, what their approximations say."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import groupby
 
 from provlab.chapters.calibration.measure import Blocks
 from provlab.chapters.shared import calibration
+from provlab.inference import pvalues
 from provlab.publishing.evidence import Evidence, Verdict, judge
 
 
 def blocks_calibrated(evidence: Evidence, measurement: str, level: float, min_pairs: Mapping[str, int]) -> Verdict:
     """The calibration check flags no table of block p-values that Theorem 2 covers, and does flag one that it does not.
 
-    The measurement is a `Blocks`. Its largest valid set must have the pairs that `min_pairs` asks for.
+    The measurement is a `Blocks`. Its largest valid set must have the pairs that `min_pairs` asks for. The level is
+    that of all valid tables together, each of which is checked at its share of it.
     """
     measured = Blocks(**evidence.measurement(measurement))
-    reports = {name: calibration.check(table, level=level) for name, table in measured.valid.items()}
+    share = level / len(measured.valid)
+    reports = {name: calibration.check(table, level=share) for name, table in measured.valid.items()}
     control = calibration.check(measured.dependent, level=level)
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
     most = max(report.n for report in reports.values())
-    words = [
-        f"{name}: {report.n:,} pairs, largest |correlation| of two of {report.n_blocks} blocks "
-        f"{report.correlation or 0.0:.3f}, Fisher KS p = {report.fisher_ks or 0.0:.2g}"
-        for name, report in reports.items()
-    ]
+    smallest, closest = min((pvalues.holm(list(one.tests.values())).min(), name) for name, one in reports.items())
+    words = []
+    for n, group in groupby(sorted(reports.values(), key=lambda report: -report.n), key=lambda report: report.n):
+        alike = list(group)
+        words.append(
+            f"{len(alike)} tables of {n:,} pairs by {alike[0].n_blocks} blocks: largest |correlation| of two blocks "
+            f"{max(report.correlation or 0.0 for report in alike):.3f}, smallest Fisher KS p = "
+            f"{min(report.fisher_ks or 0.0 for report in alike):.2g}"
+        )
     problems = [(report.flagged, f"{name}: {'; '.join(report.reasons)}") for name, report in reports.items()]
     problems += [
         (most < enough, f"only {most} pairs, fewer than {enough}"),
         (not control.flagged, "the check does not see the dependence of parameters that share a renumbering"),
     ]
     why = "no table of blocks is flagged, and Fisher over parameters of one block is"
-    return judge("; ".join(words), why, problems)
+    verdict = judge("; ".join(words), why, problems)
+    margin = f"smallest p of a check, over all it asks: {10.0**smallest:.2g} ({closest}); flagged up to {share:.2g}"
+    return replace(verdict, margin=margin)

@@ -195,14 +195,14 @@ def _by_scipy(similarity: NDArray[np.floating]) -> Assignment:
     return Assignment(indices, _total(similarity, indices))
 
 
-@functools.cache
 def _exact(dtype: str) -> ModuleType | None:
-    """The module of the fast way, compiled for similarities of this type, or None after one line of notice.
+    """The module of the fast way, compiled for similarities of this type, or None after one line of notice."""
+    return _notice("PROVLAB_NO_COMPILE is set") if os.environ.get("PROVLAB_NO_COMPILE") else _compiled(dtype)
 
-    Processes that begin together wait for the first one to compile, and then load what it made.
-    """
-    if os.environ.get("PROVLAB_NO_COMPILE"):
-        return _notice("PROVLAB_NO_COMPILE is set")
+
+@functools.cache
+def _compiled(dtype: str) -> ModuleType | None:
+    """Processes that begin together wait for the first one to compile, and then load what it made."""
     try:
         from provlab.inference.matching import exact
     except ImportError as error:

@@ -14,10 +14,11 @@ from provlab.chapters.shared.calibration.bands import (
     simultaneous_band,
     size_interval,
 )
-from provlab.chapters.shared.calibration.check import CalibrationReport, Size, check
+from provlab.chapters.shared.calibration.check import SIZES, CalibrationReport, Size, check
 from provlab.chapters.shared.calibration.rounds import RoundRobin, jackknife, round_robin, tournament
 
 __all__ = [
+    "SIZES",
     "Band",
     "CalibrationReport",
     "GridUniformity",

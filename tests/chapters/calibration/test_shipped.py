@@ -1,0 +1,82 @@
+"""The table of sizes: the library's own numbers, no row flagged where nothing is wrong, each planted fault flagged."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from provlab.chapters.calibration import measure, shipped
+from provlab.inference import pvalues
+from provlab.inference.matching import match, tie_seed
+from provlab.statistics import get, phi_match
+from provlab.statistics.base import Options
+
+ONE = {"statistics": ["phi_u"], "weights": [shipped.AS_TRAINED], "solvers": [shipped.COMPILED]}
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return measure.residual_pairs(40, seed=5)
+
+
+@pytest.fixture(scope="module")
+def compared(pairs):
+    return shipped.compare(pairs, seed=0)
+
+
+def flagged(rows):
+    return {(row.statistic, row.weights, row.solver) for row in shipped.size_table(rows) if row.too_many}
+
+
+def test_every_statistic_is_compared_on_both_weights_by_both_solvers(compared):
+    assert len(compared.whole) == 2 * (5 * 2 + 2)
+    assert all(values.shape == (40,) and (values <= 0).all() for values in compared.whole.values())
+    for name in shipped.OF_WEIGHTS_AND_TEXT:  # without ties there is one best matching, whoever finds it
+        one, other = (compared.whole[name, shipped.AS_TRAINED, how] for how in (shipped.COMPILED, shipped.SCIPY))
+        assert_array_equal(one, other)
+    one, other = (compared.whole["phi_u", shipped.TIED, how] for how in (shipped.COMPILED, shipped.SCIPY))
+    assert not np.array_equal(one, other)
+
+
+def test_the_numbers_are_those_of_the_definition(pairs, compared):
+    """MATCH of the up projections, Spearman's law, Fisher: by hand for one pair."""
+    first, second = pairs.networks()
+    blocks = [pvalues.spearman(match(a, b).indices).log10_p for a, b in zip(first.up[7], second.up[7], strict=True)]
+    row = "phi_u", shipped.AS_TRAINED, shipped.COMPILED
+    assert compared.blocks[row][7] == pytest.approx(blocks)
+    assert compared.whole[row][7] == pytest.approx(pvalues.fisher(np.array(blocks)))
+
+
+def test_nothing_is_flagged_where_nothing_is_wrong(compared):
+    table = shipped.size_table(compared.whole)
+    assert not flagged(compared.whole)
+    assert {row.statistic: len(row.sizes) for row in table}["phi_l2"] == 1  # with 19 copies only 0.05 is in reach
+    words = shipped.worded(table)
+    assert words["too many"].eq("no").all()
+    assert (words["≤ 0.001"] == "out of reach").sum() == 2
+
+
+def test_one_seed_for_the_ties_of_every_block_is_flagged(monkeypatch):
+    """As the library once had it, where all cosines of an unsigned matching are one."""
+    monkeypatch.setattr(phi_match, "tie_seed", lambda seed, name, block, side: tie_seed(seed, name, side))
+    found = shipped.compare(
+        measure.residual_pairs(300, seed=6),
+        seed=0,
+        statistics=["phi_match_unsigned"],
+        weights=[shipped.TIED],
+        solvers=[shipped.SCIPY],
+    )
+    assert flagged(found.whole) == set(found.whole)
+
+
+def test_a_common_initialisation_is_flagged():
+    rows = shipped.compare(measure.residual_pairs(100, seed=7, shared=True), seed=0, **ONE).whole
+    assert flagged(rows) == set(rows)
+
+
+def test_ties_differ_from_pair_to_pair():
+    """Equal rows everywhere: the matching is the order of ties, and each pair is a study with a seed of its own."""
+    rows = np.ones((3, 16, 4), np.float32)
+    found = [one.matching.tolist() for one in shipped.match_rows(rows, rows, seed=0)]
+    assert found[0] != found[1] != found[2]
+    again = get("phi_u").compare_block(rows[0], rows[0], 0, Options(seed=0)).matching
+    assert_array_equal(found[0], again)
