@@ -1,0 +1,108 @@
+"""What `compare` says, from checkpoints to the sentence, of each kind of pair that a reader may bring."""
+
+import pytest
+import torch
+
+import provlab
+from provlab.inference.matching import match
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.disguise import disguise
+
+SMALL = {"n_permutations": 19, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def verdict(text):
+    """Verdict of two sources by some statistics, in one line."""
+
+    def of(a, b, *statistics, **settings):
+        found = provlab.compare(str(a), str(b), statistics=list(statistics) or None, text=text, **SMALL, **settings)
+        return found, " ".join(found.verdict().split())
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def aligned(models, new_model, save_model, tmp_path_factory):
+    """The stranger, its units in the order of the base's: outputs stay as they are."""
+    stranger = new_model(4)
+    stranger.load_state_dict(type(stranger).from_pretrained(models["stranger"]).state_dict())
+    base = type(stranger).from_pretrained(models["base"])
+    with torch.no_grad():
+        for mine, theirs in zip(stranger.model.layers, base.model.layers, strict=True):
+            order = match(theirs.mlp.up_proj.weight.numpy(), mine.mlp.up_proj.weight.numpy()).indices
+            for projection in (mine.mlp.up_proj, mine.mlp.gate_proj):
+                projection.weight.copy_(projection.weight[order])
+            mine.mlp.down_proj.weight.copy_(mine.mlp.down_proj.weight[:, order])
+    return save_model(stranger, tmp_path_factory.mktemp("aligned") / "model")
+
+
+@pytest.fixture(scope="module")
+def disguised(models, tmp_path_factory):
+    """The base itself with its hidden units and its embedding in another order."""
+    folder = tmp_path_factory.mktemp("disguised") / "model"
+    disguise(Checkpoint.open(models["base"]), folder, seed=1, kinds=("T1", "T2"))
+    return folder
+
+
+def test_identical(verdict, models, spoilt):
+    """A copy of the base's folder, not spoilt here."""
+    _, said = verdict(models["base"], spoilt, "phi_u")
+    assert said.startswith("The two models are identical: configuration and weight files are the same, byte for byte.")
+
+
+def test_kin(verdict, models):
+    found, said = verdict(models["base"], models["tuned"])
+    assert said.startswith("Independent training is rejected by phi_u, phi_h")
+    assert "(Holm over 4 tests, family-wise error at most 0.01): the weights of the two are not independent." in said
+    assert "Possible causes: a common ancestor, a common initial draw, or hidden units of one put into the" in said
+    assert "phi_match ignores the order of units, so that order alone is not the cause." in said
+    assert "by the paper's two-sided form)" in said  # the paper's number beside ours
+    agree = found.to_frame().set_index("statistic")["agree"]
+    assert agree["phi_u"] > 0.3
+    assert agree["phi_match"] > 0.1
+    assert f"{agree['phi_u']:.1%}" in str(found)
+
+
+def test_stranger(verdict, models):
+    found, said = verdict(models["base"], models["other"])
+    assert said.startswith("Independent training is not rejected by phi_u, phi_h, phi_l2, phi_match (Holm over 4 tests")
+    assert "That is no proof of independence." in said
+    assert "phi_l2 cannot reject here: its smallest p is 0.05 over 4 tests." in said  # T = 19
+    assert "Hidden units shuffled after training hide a common origin from phi_u, phi_h and phi_l2." in said
+    assert "Flipped signs or split units hide it from phi_match; phi_match_unsigned withstands the signs." in said
+    assert found.to_frame().set_index("statistic").loc["phi_u", "agree"] < 0.15
+
+
+def test_aligned_stranger(verdict, models, aligned):
+    _, said = verdict(models["base"], aligned, "phi_u", "phi_match")
+    assert said.startswith("Independent training is rejected by phi_u (Holm over 2 tests, family-wise error at most")
+    assert "phi_match, which ignores the order of units, does not reject: suspect that units were re-ordered" in said
+    assert "which changes no output" in said
+
+
+def test_disguised_kin(verdict, models, disguised):
+    """phi_u is silent, phi_match is not."""
+    found, said = verdict(models["base"], disguised, "phi_u", "phi_match")
+    assert found.to_frame()["adjusted_log10_p"].iloc[0] > -2
+    assert said.startswith("Independent training is rejected by phi_match (Holm over 2 tests")
+    assert "suspect" not in said
+    assert "phi_u" not in said.split("):")[0]
+
+
+def test_statistics_refused(verdict, models, new_model, save_model, tmp_path):
+    """Another width: what needs equal ones says so, and is counted in no correction."""
+    wide = save_model(new_model(9, intermediate_size=40), tmp_path / "wide")
+    _, said = verdict(models["base"], wide)
+    assert said.startswith("Independent training is not rejected by phi_match (one test, level 0.01)")
+    for name in ("phi_u", "phi_h"):
+        assert f"Not run: {name} ({name} needs models of equal mlp_width" in said
+    assert "Not run: phi_l2 (phi_l2 needs equal shapes" in said
+
+
+def test_no_gates(verdict, gpt2, save_model, tmp_path):
+    two = [save_model(gpt2(seed), tmp_path / str(seed)) for seed in (1, 2)]
+    _, said = verdict(*two, "phi_u", "phi_match")
+    assert said.startswith("Independent training is not rejected by phi_u (one test, level 0.01)")
+    assert "Not run: phi_match (phi_match needs a gated MLP, which GPT2LMHeadModel" in said
+    assert "phi_views, for models without gates, withstands that." in said
