@@ -87,7 +87,7 @@ def sizes(collections: Mapping[str, Independent], *, n_draws: int, seed: int) ->
     seed
         Of the orders; both forms are drawn in their own.
     """
-    rows = []
+    rows: list[Sizes] = []
     for name, one in collections.items():
         for statistic, matchings in one.matchings.items():
             rng = np.random.default_rng([seed, len(rows)])
@@ -191,7 +191,7 @@ def power(origin: str, kin: Sequence[str], noise: Sequence[float], options: Opti
     options
         Of the statistics; one pass serves both.
     """
-    prepare = get(SIGNED).prepare
+    prepare = PhiMatch().prepare
     own = prepare(Model.open(origin), options)
     found = {source: prepare(Model.open(source), options) for source in kin}
     for scale in noise:

@@ -183,7 +183,7 @@ def uniformity(
     seed
         Of copies and orders.
     """
-    rows = []
+    rows: list[Uniformity] = []
     for (text, kind), one in tables.items():
         origins = collections[kind].origins
         for per, values in (("block", one.blocks), ("pair", one.aggregated)):
@@ -245,7 +245,7 @@ def sizes_by_level(rows: Sequence[Uniformity], tables: Tables) -> list[dict[str,
                 "text": row.text,
                 "models": row.models,
                 "p-values": PER[row.per],
-                **{f"{level:g}": format_interval(*size, 4) for level, *size in intervals},
+                **{f"{level:g}": format_interval(size, low, high, 4) for level, size, low, high in intervals},
                 "0.05, from f alone": common_units.predicted_size(one.common, one.width, 0.05) if block else None,
                 "units in common": float(one.common.mean()) if block else None,
             }
