@@ -181,7 +181,10 @@ BAD = {
         "org/name is no folder here, cannot be asked from the hub .*; connect, or give a local folder",
     ),
     # checkpoints
-    "no weights": (compare(lambda g: g.without("model.safetensors")), "bad has no weights .*; copy them there"),
+    "no weights": (
+        compare(lambda g: g.without("model.safetensors")),
+        "bad has no weights .*; give the folder",
+    ),
     "no config": (compare(lambda g: g.without("config.json")), "bad has no config.json; give the folder"),
     "corrupt config": (compare(lambda g: g.with_file("config.json", "{")), "config.json is no valid JSON; copy it"),
     "config of another kind": (

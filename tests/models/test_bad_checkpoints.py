@@ -156,7 +156,7 @@ SINGLE = [
     ("weights end in the data", _truncate(_model, -4), read_all, CheckpointError, ["model.safetensors"]),
     (
         "weights are text",
-        _write("model.safetensors", b"version https://git-lfs"),
+        _write("model.safetensors", b"no tensors here"),
         read_all,
         CheckpointError,
         ["corrupt"],

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, ProvlabError
+from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
+from provlab.models import diagnose
 from provlab.models.families import described
 from provlab.models.parts import Architecture, Part, Segment
 
@@ -57,6 +58,9 @@ class Tensors(Protocol):
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of one tensor."""
+
+    def dtype(self, name: str) -> str:
+        """Return its dtype in the file, by torch's name."""
 
 
 @dataclass(frozen=True)
@@ -253,8 +257,10 @@ def of(checkpoint: Tensors) -> Anatomy:
     """
     try:
         architecture = described(checkpoint.architecture)
-    except ProvlabError as error:
-        raise type(error)(f"{checkpoint.name}: {error}") from None
+    except UnknownArchitectureError as error:
+        raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
+    if told := diagnose.codes(checkpoint.tensor_names, checkpoint.config):
+        raise InvalidWeightsError(f"{checkpoint.name}: {told}")
     sizes = axis_sizes(checkpoint)
     wrapped = wrapper(checkpoint.tensor_names)
     names = {_usual(name.removeprefix(wrapped), architecture): name for name in checkpoint.tensor_names}
@@ -282,6 +288,9 @@ def of(checkpoint: Tensors) -> Anatomy:
         inside = prefix if architecture.prefix and prefix else architecture.prefix
         module = part.module or (bare if part.outside else inside + bare).rpartition(".")[0]
         modules[found] = module
+    integers = (part.name for part in parts if "float" not in checkpoint.dtype(part.name))
+    if told := diagnose.codes((), checkpoint.config, integers):
+        raise InvalidWeightsError(f"{checkpoint.name}: {told}")
     _check_blocks(checkpoint, architecture, names, sizes["blocks"])
     index = {(segment.role, part.block): part for part in parts for segment in part.segments}
     has_head = any(segment.role == "head" for part in architecture.parts for segment in part.segments)

@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
+from provlab.models import diagnose
 from provlab.models.counting import count_bytes
+from provlab.models.families import inferred
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
 
@@ -54,7 +56,7 @@ class Checkpoint:
         self._files = files
         self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
         if CONFIG not in files.names():
-            raise CheckpointError(f"{files.label} has no {CONFIG}; give the folder that holds it")
+            raise CheckpointError(diagnose.unreadable(files, CONFIG))
         self.config: dict[str, Any] = read_json(files, CONFIG)
         self._weights = WeightFiles(files, allow_pickle=allow_pickle)
         if isinstance(files, LocalFiles):  # headers cost nothing here, and damage shows at once
@@ -116,8 +118,10 @@ class Checkpoint:
 
     @property
     def architecture(self) -> str:
-        """The first of the config's ``architectures``."""
+        """The first of the config's ``architectures``; where it has none, what its ``model_type`` and tensors say."""
         named = self.config.get("architectures")
+        if named is None and (found := inferred(self.config, self.tensor_names)):
+            return found
         if not isinstance(named, list) or not named or not isinstance(named[0], str):
             raise CheckpointError(
                 f'{self.source}: config.json names no architecture; add architectures, such as ["LlamaForCausalLM"]'

@@ -7,7 +7,9 @@ attention that are laid out in ways of their own, and scalars beside them. No st
 that would have to move them refuse.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from provlab.errors import UnknownArchitectureError
 from provlab.models.architectures import (
@@ -423,3 +425,22 @@ def described(name: str) -> Architecture:
         f"the architecture {name} is not known; known are the families {families} "
         "(one entry in provlab/models/families.py adds another)"
     )
+
+
+def inferred(config: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """Name the class of a checkpoint whose config names none, from its ``model_type`` and its tensors.
+
+    Returns
+    -------
+    str or None
+        A known family's class if its head is there or tied, else the base model; None for an unknown family.
+    """
+    plain = str(config.get("model_type")).replace("-", "").replace("_", "").lower()
+    for name, architecture in ARCHITECTURES.items():
+        family = next(name.removesuffix(head) for head in _HEADS if name.endswith(head))
+        if family.lower() == plain:
+            head = [part for part in architecture.parts if part.outside]
+            needed = {part.name for part in head if not part.optional}
+            there = config.get("tie_word_embeddings", True) or any(part.name in names for part in head)
+            return name if there and needed <= set(names) else f"{family}Model"
+    return None

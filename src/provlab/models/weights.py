@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from provlab.errors import CheckpointError, InvalidWeightsError, one_line
+from provlab.models import diagnose
 from provlab.models.counting import count_bytes
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ def read_json(files: Files, name: str) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{files.label}: {name} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{files.label}: {name} is no valid JSON; copy it again") from error
+        why = diagnose.content(files.path(name)) or "copy it again"
+        raise CheckpointError(f"{files.label}: {name} is no valid JSON; {why}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{files.label}: {name} must hold a JSON object; copy it again")
     return content
@@ -143,7 +145,9 @@ class WeightFiles:
         if self.pickled:
             single, index = _PICKLE, _PICKLE_INDEX
             if not {single, index} & names:
-                raise CheckpointError(_no_weights(source))
+                raise CheckpointError(
+                    diagnose.unreadable(source, f"weights ({_SAFETENSORS}, or shards with their index)")
+                )
             if not allow_pickle:
                 raise CheckpointError(
                     f"{source.label} has weights only as pickle ({_PICKLE}); convert them to safetensors, or "
@@ -305,14 +309,10 @@ class WeightFiles:
             )
 
     def _damaged(self, file: str, error: Exception) -> str:
-        return f"{self._source.label}: {file} is truncated or corrupt ({one_line(error)}); copy it again"
-
-
-def _no_weights(source: Files) -> str:
-    """Say what was looked for, and what a likely cause is."""
-    if shards := sorted(name for name in source.names() if name.endswith(".safetensors")):
-        return f"{source.label} has {shards[0]} but no {_SAFETENSORS_INDEX}; copy the index too"
-    return f"{source.label} has no weights ({_SAFETENSORS}, or shards with their index); copy them there"
+        label = f"{self._source.label}: {file}"
+        if told := diagnose.content(self._source.path(file)):
+            return f"{label} holds no weights; {told}"
+        return f"{label} is truncated or corrupt ({one_line(error)}); copy it again"
 
 
 def _values(content: NDArray[np.uint8], dtype: str) -> NDArray[Any]:

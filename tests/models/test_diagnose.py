@@ -1,0 +1,136 @@
+"""What is given in place of weights is named, with the way out, and never read as if it were weights."""
+
+import json
+
+import pytest
+import tiny_models
+import torch
+from safetensors.torch import load_file, save_file
+
+from provlab.errors import CheckpointError, InvalidWeightsError
+from provlab.models import anatomy
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.families import inferred
+
+UP = "model.layers.0.mlp.up_proj.weight"
+
+
+def _files(**contents):
+    def make(folder):
+        for path in folder.iterdir():
+            path.unlink()
+        for name, content in contents.items():
+            (folder / name.replace("__", ".")).write_bytes(content)
+
+    return make
+
+
+def _weights_as(content):
+    return lambda folder: (folder / "model.safetensors").write_bytes(content)
+
+
+def _tensors(change, **config):
+    def make(folder):
+        tiny_models.rewrite(folder, change)
+        tiny_models.edit_json(folder / "config.json", lambda told: told.update(config))
+
+    return make
+
+
+def _codes(tensors):
+    tensors[UP] = torch.randint(-127, 127, tensors[UP].shape, dtype=torch.int8)
+
+
+def _with(name, dtype=torch.float32):
+    return lambda tensors: tensors.update({name: torch.ones(4, dtype=dtype)})
+
+
+GIVEN = {
+    "an adapter": (
+        _files(adapter_config__json=b'{"base_model_name_or_path": "org/base"}', adapter_model__safetensors=b"x"),
+        "is an adapter, .* added to org/base; merge both",
+    ),
+    "an adapter that says nothing": (_files(adapter_config__json=b"["), "is an adapter, .* added to its base model"),
+    "GGUF": (_files(model__gguf=b"GGUF"), "no config.json, but model.gguf: GGUF, .* give the checkpoint"),
+    "ONNX": (_files(config__json=b"{}", model__onnx=b"x"), "no weights .*, but model.onnx: ONNX"),
+    "Meta's layout": (
+        _files(params__json=b"{}", consolidated__00__pth=b"x"),
+        "but consolidated.00.pth: .*often named -hf",
+    ),
+    "TensorFlow": (_files(config__json=b"{}", tf_model__h5=b"x"), "but tf_model.h5: TensorFlow"),
+    "another name": (_files(config__json=b"{}", other__safetensors=b"x"), "has other.safetensors, but no weights"),
+    "a pointer": (_weights_as(b"version https://git-lfs.github.com/spec/v1"), "pointer of Git LFS.*: run git lfs pull"),
+    "a page": (_weights_as(b"<!DOCTYPE html>"), "it is a web page, .*: download it anew"),
+    "a pickle": (_weights_as(b"PK\x03\x04" + bytes(99)), "it is a pickle under another name: convert"),
+    "GPTQ": (
+        _tensors(_with(UP.replace("weight", "qweight"), torch.int32), quantization_config={"quant_method": "gptq"}),
+        "codes of a quantised copy .gptq; .*; give the checkpoint that it was made from",
+    ),
+    "AWQ that does not say so": (_tensors(_with("x.qweight", torch.int32)), "codes of a quantised copy .GPTQ or AWQ"),
+    "MLX": (_tensors(_with("x.scales"), quantization={"bits": 4}), "codes of a quantised copy .MLX"),
+    "bitsandbytes": (_tensors(_with("x.SCB")), "codes of a quantised copy .bitsandbytes, 8 bits"),
+    "fp8 with scales": (_tensors(_with("x.weight_scale_inv")), "codes of a quantised copy .fp8 with scales"),
+    "int8": (_tensors(_codes), "codes of a quantised copy .integers; model.layers.0.mlp.up_proj.weight"),
+}
+
+
+@pytest.mark.parametrize("label", GIVEN)
+def test_what_is_given_in_place_of_weights_is_named(llama, label):
+    make, text = GIVEN[label]
+    make(llama)
+    with pytest.raises(CheckpointError, match=text) as refusal:
+        anatomy.of(Checkpoint.open(llama))
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_folder_of_snapshots_names_the_one_below(llama, tmp_path):
+    outer = tmp_path / "models--org--name"
+    tiny_models.copy(llama, outer / "snapshots" / "abc")
+    with pytest.raises(CheckpointError, match=r"no config.json, but the folder .*snapshots/abc has; give that one"):
+        Checkpoint.open(outer)
+
+
+def test_a_page_in_place_of_the_config(llama):
+    (llama / "config.json").write_text("<html>Sign in</html>")
+    with pytest.raises(CheckpointError, match=r"config.json is no valid JSON; it is a web page"):
+        Checkpoint.open(llama)
+
+
+def test_true_weights_are_no_codes(tiny):
+    for label in tiny_models.TINY:
+        anatomy.of(Checkpoint.open(tiny(label)))
+
+
+@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod.", "base_model.model."])
+def test_a_wrapper_s_prefix_is_no_part_of_the_name(llama, tmp_path, wrapper):
+    honest = Checkpoint.open(tiny_models.copy(llama, tmp_path / "honest"))
+    tensors = load_file(llama / "model.safetensors")
+    save_file({wrapper + name: value for name, value in tensors.items()}, llama / "model.safetensors", {"format": "pt"})
+    wrapped = Checkpoint.open(llama)
+    ours, theirs = (anatomy.of(one).read(one, "up", 1) for one in (wrapped, honest))
+    assert (ours == theirs).all()
+    tokens = torch.arange(8)[None]
+    with torch.no_grad():
+        assert torch.equal(wrapped.load_model()(tokens).logits, honest.load_model()(tokens).logits)
+
+
+@pytest.mark.parametrize("label", ["llama", "llama_base", "qwen2", "gpt2", "bert_masked", "bert_base", "gpt_neox"])
+def test_a_config_without_architectures_is_told_by_its_tensors(tiny, label):
+    folder = tiny(label)
+    named = json.loads((folder / "config.json").read_text())["architectures"][0]
+    tiny_models.edit_json(folder / "config.json", lambda config: config.update(architectures=None))
+    checkpoint = Checkpoint.open(folder)
+    assert checkpoint.architecture == named
+    assert anatomy.of(checkpoint).n_blocks == tiny_models.BLOCKS
+
+
+def test_an_unknown_type_infers_nothing():
+    assert inferred({"model_type": "mamba"}, []) is None
+
+
+def test_a_quantised_head_alone_is_refused_too(llama):
+    tiny_models.rewrite(
+        llama, lambda tensors: tensors.update({"lm_head.weight": tensors["lm_head.weight"].to(torch.int8)})
+    )
+    with pytest.raises(InvalidWeightsError, match="codes of a quantised copy"):
+        anatomy.of(Checkpoint.open(llama))
