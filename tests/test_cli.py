@@ -191,10 +191,10 @@ BAD = {
         compare(lambda g: g.with_file("config.json", "[]")),
         "config.json must hold a JSON object",
     ),
-    "no architecture": (compare(lambda g: g.config(architectures=None)), "names no architecture; add architectures"),
+    "no architecture": (compare(lambda g: g.config(architectures=[])), "names no architecture; add architectures"),
     "unknown architecture": (
         compare(lambda g: g.config(architectures=["MambaForCausalLM"])),
-        "the architecture MambaForCausalLM; known are LlamaForCausalLM, .*adds another",
+        "the architecture MambaForCausalLM is not known; known are the families Albert, .*adds another",
     ),
     "config that lacks a size": (
         compare(lambda g: g.config(hidden_size=None)),

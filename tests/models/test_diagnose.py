@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.families import inferred
+from provlab.models.described import inferred
 
 UP = "model.layers.0.mlp.up_proj.weight"
 
@@ -58,7 +58,10 @@ GIVEN = {
         "but consolidated.00.pth: .*often named -hf",
     ),
     "TensorFlow": (_files(config__json=b"{}", tf_model__h5=b"x"), "but tf_model.h5: TensorFlow"),
-    "another name": (_files(config__json=b"{}", other__safetensors=b"x"), "has other.safetensors, but no weights"),
+    "another name": (
+        _files(config__json=b"{}", other__safetensors=b"x"),
+        "has other.safetensors but no model.saf",
+    ),
     "a pointer": (_weights_as(b"version https://git-lfs.github.com/spec/v1"), "pointer of Git LFS.*: run git lfs pull"),
     "a page": (_weights_as(b"<!DOCTYPE html>"), "it is a web page, .*: download it anew"),
     "a pickle": (_weights_as(b"PK\x03\x04" + bytes(99)), "it is a pickle under another name: convert"),

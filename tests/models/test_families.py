@@ -6,7 +6,7 @@ import transformers
 
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import UnknownArchitectureError
-from provlab.models.families import ARCHITECTURES, described
+from provlab.models.described import described, known
 from provlab.statistics.base import Options
 
 _BERT = {
@@ -81,7 +81,7 @@ def _model(name, seed):
     return model
 
 
-@pytest.mark.parametrize("name", [*(name for name in ARCHITECTURES if name != "MixtralForCausalLM"), *_HEADS])
+@pytest.mark.parametrize("name", [*(name for name in known() if name != "MixtralForCausalLM"), *_HEADS])
 def test_a_noised_copy_is_found_and_another_seed_is_not(name, tmp_path):
     base, other, copy = _model(name, 0), _model(name, 1), _model(name, 0)
     with torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models.anatomy import axis_sizes, config_axis, instances
-from provlab.models.families import described
+from provlab.models.described import described
 from provlab.models.weights import DTYPES
 
 # How published models are kept where the config does not say.

@@ -1,6 +1,6 @@
 """What the tensors of a checkpoint are: roles, axes, and the shapes that the config promises.
 
-`of` lays a checkpoint over the table in `provlab.models.families`. The resulting `Anatomy` reads a
+`of` lays a checkpoint over the table in `provlab.models.described`. The resulting `Anatomy` reads a
 role whatever the file's layout: fused projections are split, ``Conv1D`` matrices turned, so that rows are
 always output units.
 """
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
 from provlab.models import diagnose
-from provlab.models.families import described
+from provlab.models.described import described
 from provlab.models.parts import Architecture, Part, Segment
+from provlab.models.weights import wrapper
 
 if TYPE_CHECKING:
     import torch
@@ -32,9 +33,6 @@ _BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked
 
 
 _MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "ffn_hidden_size")
-
-#: what data parallelism, compilation, adapters and sharding put before names
-WRAPPERS = ("module.", "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.")
 
 
 class Tensors(Protocol):
@@ -311,14 +309,6 @@ def of(checkpoint: Tensors) -> Anatomy:
         _modules=modules,
         _index=index,
     )
-
-
-def wrapper(names: Sequence[str]) -> str:
-    """Return what training wrappers put before the name of every tensor, such as ``module.``; mostly nothing."""
-    found = ""
-    while begun := next((w for w in WRAPPERS if names and all(name.startswith(found + w) for name in names)), ""):
-        found += begun
-    return found
 
 
 def axis_sizes(checkpoint: Tensors) -> dict[str, int]:

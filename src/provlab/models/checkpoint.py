@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError, one_line
 from provlab.models import diagnose
 from provlab.models.counting import count_bytes
-from provlab.models.families import inferred
+from provlab.models.described import inferred
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
 

@@ -64,10 +64,11 @@ def unreadable(files: Named, missing: str) -> str:
     for ending, what in _OTHER_FORMATS.items():
         if found := sorted(name for name in names if name.endswith(ending)):
             return f"{files.label} has no {missing}, but {found[0]}: {what}"
-    if shards := sorted(name for name in names if name.endswith(".safetensors")):
+    shards = sorted(name for name in names if name.endswith(".safetensors"))
+    if shards and "config.json" in names:
         return (
-            f"{files.label} has {shards[0]}, but no {missing}; copy model.safetensors.index.json too, or name a "
-            "single file model.safetensors"
+            f"{files.label} has {shards[0]} but no model.safetensors.index.json; copy the index too, or name a single "
+            "file model.safetensors"
         )
     if not names and (inner := _inside(files)):
         return f"{files.label} has no {missing}, but the folder {inner} has; give that one"

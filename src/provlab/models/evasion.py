@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from provlab.errors import NoSuchSymmetryError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy, Tensors
-from provlab.models.families import described
+from provlab.models.described import described
 from provlab.models.parts import Segment
 from provlab.models.symmetry import (
     OWN_HEAD,

@@ -1,4 +1,4 @@
-"""Every architecture by the name that ``config.json`` gives it.
+"""Further architectures, by the name that ``config.json`` gives them.
 
 To add one, describe its tensors once as a tuple of `Part`s and enter it at the bottom. Reading a role, checking shapes
 and hooks for activations follow from the entry. Other classes on the same base model, such as
@@ -7,11 +7,8 @@ attention that are laid out in ways of their own, and scalars beside them. No st
 that would have to move them refuse.
 """
 
-from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
-from provlab.errors import UnknownArchitectureError
 from provlab.models.architectures import (
     ATTENTION,
     BERT,
@@ -23,7 +20,6 @@ from provlab.models.architectures import (
     GATED_MLP,
     HEAD,
     HEAD_NORMS,
-    IN_FULL,
     INPUT_NORM,
     KEY,
     LAYER,
@@ -329,8 +325,7 @@ _T5 = Architecture(
 
 
 #: architecture as named in config.json -> its description
-ARCHITECTURES: dict[str, Architecture] = {
-    **IN_FULL,
+FURTHER: dict[str, Architecture] = {
     **dict.fromkeys(
         (
             "Ministral3ForCausalLM",
@@ -383,64 +378,3 @@ ARCHITECTURES: dict[str, Architecture] = {
     "NomicBertModel": _NOMIC.base(),
     "T5ForConditionalGeneration": _T5,
 }
-
-# what a class of transformers adds to the name of its family, longest first
-_HEADS = [
-    "ForSequenceClassification",
-    "ForTokenClassification",
-    "ForQuestionAnswering",
-    "ForConditionalGeneration",
-    "ForMultipleChoice",
-    "ForPreTraining",
-    "ForMaskedLM",
-    "ForCausalLM",
-    "LMHeadModel",
-    "EncoderModel",
-    "Model",
-]
-_FAMILIES = {
-    name.removesuffix(head): architecture
-    for name, architecture in reversed(ARCHITECTURES.items())
-    for head in _HEADS
-    if name.endswith(head)
-}
-
-
-def described(name: str) -> Architecture:
-    """Return the entry of an architecture, or that of its family with another head, whose tensors stay unnamed.
-
-    Raises
-    ------
-    UnknownArchitectureError
-        No entry for the family.
-    """
-    if name in ARCHITECTURES:
-        return ARCHITECTURES[name]
-    for head in _HEADS:
-        if name.endswith(head) and (architecture := _FAMILIES.get(name.removesuffix(head))):
-            bare = architecture.base()
-            return bare if head.endswith("Model") else replace(bare, prefix=architecture.prefix)
-    families = ", ".join(sorted(_FAMILIES))
-    raise UnknownArchitectureError(
-        f"the architecture {name} is not known; known are the families {families} "
-        "(one entry in provlab/models/families.py adds another)"
-    )
-
-
-def inferred(config: Mapping[str, Any], names: Collection[str]) -> str | None:
-    """Name the class of a checkpoint whose config names none, from its ``model_type`` and its tensors.
-
-    Returns
-    -------
-    str or None
-        A known family's class if its head is there or tied, else the base model; None for an unknown family.
-    """
-    plain = str(config.get("model_type")).replace("-", "").replace("_", "").lower()
-    for name, architecture in ARCHITECTURES.items():
-        family = next(name.removesuffix(head) for head in _HEADS if name.endswith(head))
-        if family.lower() == plain:
-            head = [part for part in architecture.parts if part.outside]
-            needed = {part.name for part in head if not part.optional}
-            there = config.get("tie_word_embeddings", True) or any(part.name in names for part in head)
-            return name if there and needed <= set(names) else f"{family}Model"
-    return None

@@ -14,7 +14,7 @@ import transformers
 
 from provlab import machine
 from provlab.errors import CheckpointError, InvalidWeightsError, one_line
-from provlab.models.anatomy import wrapper
+from provlab.models.weights import wrapper
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

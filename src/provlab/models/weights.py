@@ -8,7 +8,7 @@ for torch tensors, and for pickles, which only torch reads.
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from threading import Lock
@@ -44,6 +44,8 @@ _FORMAT = {
     "U8": "uint8",
     "BOOL": "bool",
 }
+#: what data parallelism, compilation, adapters and sharding put before names
+WRAPPERS = ("module.", "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.")
 DTYPES = tuple(_FORMAT.values())
 _AT_ONCE = 2**22  # bytes of a tensor that are looked through for NaN and Inf at a time
 
@@ -93,6 +95,14 @@ class Files(Protocol):
 
     def whole(self, weight_files: Iterable[str]) -> Path:
         """Folder with all files that loading the model needs, these weight files among them."""
+
+
+def wrapper(names: Sequence[str]) -> str:
+    """Return what training wrappers put before the name of every tensor, such as ``module.``; mostly nothing."""
+    found = ""
+    while begun := next((w for w in WRAPPERS if names and all(name.startswith(found + w) for name in names)), ""):
+        found += begun
+    return found
 
 
 def read_json(files: Files, name: str) -> dict[str, Any]:

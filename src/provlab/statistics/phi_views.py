@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.inference.matching import unit_rows
 from provlab.models.activations import mlp_activations
-from provlab.models.families import described
+from provlab.models.described import described
 from provlab.statistics.base import (
     Array,
     BlockResult,

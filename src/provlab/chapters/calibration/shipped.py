@@ -22,7 +22,7 @@ from provlab.chapters.shared import calibration
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
 from provlab.models.anatomy import Anatomy, TensorPart
-from provlab.models.architectures import Segment
+from provlab.models.parts import Segment
 from provlab.plots import format_interval, style
 from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Options
