@@ -89,7 +89,7 @@ def planted(**log10_p):
         else PairRecord("/a", "/b", name, None, value)
         for name, value in log10_p.items()
     ]
-    return Comparison(({"source": "/a"}, {"source": "/b"}), tuple(records), Options(), None)
+    return Comparison(({"source": "/a"}, {"source": "/b"}), tuple(records), Options())
 
 
 # One pair ------------------------------------------------------------------------------------------------------------

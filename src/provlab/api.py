@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provlab import statistics as registry
-from provlab.engine.lineage import Lineage, tree_order
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
-from provlab.engine.sequential import until_settled as read_until_settled
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
 from provlab.report.comparison import Comparison
@@ -36,6 +34,7 @@ def expand(models: Sequence[str | Path]) -> list[str]:
     for source in map(str, models):
         if source == "zoo:*" or source.startswith("zoo:*@"):
             from provlab import zoo
+            from provlab.engine.lineage import tree_order
 
             edition = source.partition("@")[2]
             suffix = f"@{edition}" if edition else ""
@@ -128,6 +127,8 @@ def compare(
     names = registry.checked_names(statistics)
     check_primary(primary, names)
     if until_settled:
+        from provlab.engine.sequential import until_settled as read_until_settled
+
         names = [primary] if primary else names
         if len(names) > 1:
             raise ParameterError("blocks are read until settled for one statistic; name it by primary or --primary")
@@ -136,6 +137,8 @@ def compare(
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True)
     options = with_common_vocabulary(_with_text(options, names, text), bench.models)
     if until_settled:
+        from provlab.engine.sequential import until_settled as read_until_settled
+
         settled = read_until_settled(
             bench, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress
         )
@@ -145,7 +148,7 @@ def compare(
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     models = tuple(describe(source, model) for source, model in bench.models.items())
-    return Comparison(models, tuple(records), options, Lineage.of([a, b]).dependent(a, b), primary, fdr)
+    return Comparison(models, tuple(records), options, primary, fdr)
 
 
 def study(
@@ -178,6 +181,7 @@ def study(
     the Dask cluster of `provlab.engine.cluster.cluster`; records are the same. A script that asks for workers must
     stand under ``if __name__ == "__main__":``.
     """
+    from provlab.engine.lineage import Lineage
     from provlab.report.study_report import StudyReport  # tables and pictures of many pairs: pandas
 
     with devices_elsewhere() if executor is not None else nullcontext():

@@ -16,8 +16,9 @@ import pytest
 from provlab import api, machine
 from provlab.engine import executors, pairs, units
 from provlab.engine.cluster import _check_workers, cluster, parse_resources
-from provlab.engine.executors import Processes, Workers, completed
+from provlab.engine.executors import Workers, completed
 from provlab.engine.pairs import open_models, run_pairs
+from provlab.engine.processes import Processes
 from provlab.engine.schedule import Group
 from provlab.engine.shelf import Shelf
 from provlab.engine.store import Store

@@ -37,12 +37,20 @@ def _tensors(change, **config):
     return make
 
 
-def _codes(tensors):
-    tensors[UP] = torch.randint(-127, 127, tensors[UP].shape, dtype=torch.int8)
+def _as(dtype, beside=None):
+    """Turn a weight into another dtype, and put a tensor beside it that a way of quantising writes."""
+
+    def change(tensors):
+        tensors[UP] = (100 * tensors[UP]).to(torch.int32).to(dtype)
+        if beside:
+            tensors[UP.replace("weight", beside)] = torch.ones(4)
+
+    return change
 
 
-def _with(name, dtype=torch.float32):
-    return lambda tensors: tensors.update({name: torch.ones(4, dtype=dtype)})
+def _packed(beside):
+    """Put codes under another name in place of a weight."""
+    return lambda tensors: tensors.update({UP.replace("weight", beside): tensors.pop(UP).to(torch.int32)})
 
 
 GIVEN = {
@@ -66,14 +74,16 @@ GIVEN = {
     "a page": (_weights_as(b"<!DOCTYPE html>"), "it is a web page, .*: download it anew"),
     "a pickle": (_weights_as(b"PK\x03\x04" + bytes(99)), "it is a pickle under another name: convert"),
     "GPTQ": (
-        _tensors(_with(UP.replace("weight", "qweight"), torch.int32), quantization_config={"quant_method": "gptq"}),
+        _tensors(_packed("qweight"), quantization_config={"quant_method": "gptq"}),
         "codes of a quantised copy .gptq; .*; give the checkpoint that it was made from",
     ),
-    "AWQ that does not say so": (_tensors(_with("x.qweight", torch.int32)), "codes of a quantised copy .GPTQ or AWQ"),
-    "MLX": (_tensors(_with("x.scales"), quantization={"bits": 4}), "codes of a quantised copy .MLX"),
-    "bitsandbytes": (_tensors(_with("x.SCB")), "codes of a quantised copy .bitsandbytes, 8 bits"),
-    "fp8 with scales": (_tensors(_with("x.weight_scale_inv")), "codes of a quantised copy .fp8 with scales"),
-    "int8": (_tensors(_codes), "codes of a quantised copy .integers; model.layers.0.mlp.up_proj.weight"),
+    "AWQ that does not say so": (_tensors(_packed("qweight")), "codes of a quantised copy .GPTQ or AWQ"),
+    "compressed tensors": (_tensors(_packed("weight_packed")), "codes of a quantised copy .compressed-tensors"),
+    "MLX": (_tensors(_as(torch.uint32, "scales"), quantization={"bits": 4}), "codes of a quantised copy .MLX"),
+    "bitsandbytes": (_tensors(_as(torch.int8, "SCB")), "codes of a quantised copy .bitsandbytes, 8 bits"),
+    "4 bits": (_tensors(_as(torch.uint8, "weight.absmax")), "codes of a quantised copy .bitsandbytes, 4 bits"),
+    "fp8": (_tensors(_as(torch.float8_e4m3fn, "weight_scale_inv")), "codes of a quantised copy .fp8 with scales"),
+    "int8": (_tensors(_as(torch.int8)), "codes of a quantised copy .integers; model.layers.0.mlp.up_proj.weight"),
 }
 
 
@@ -118,8 +128,8 @@ def test_a_wrapper_s_prefix_is_no_part_of_the_name(llama, tmp_path, wrapper):
 
 
 @pytest.mark.parametrize("label", ["llama", "llama_base", "qwen2", "gpt2", "bert_masked", "bert_base", "gpt_neox"])
-def test_a_config_without_architectures_is_told_by_its_tensors(tiny, label):
-    folder = tiny(label)
+def test_a_config_without_architectures_is_told_by_its_tensors(tiny, tmp_path, label):
+    folder = tiny_models.copy(tiny(label), tmp_path / "copy")
     named = json.loads((folder / "config.json").read_text())["architectures"][0]
     tiny_models.edit_json(folder / "config.json", lambda config: config.update(architectures=None))
     checkpoint = Checkpoint.open(folder)
@@ -137,3 +147,9 @@ def test_a_quantised_head_alone_is_refused_too(llama):
     )
     with pytest.raises(InvalidWeightsError, match="codes of a quantised copy"):
         anatomy.of(Checkpoint.open(llama))
+
+
+def test_fp8_without_scales_is_read_as_it_is(llama):
+    _tensors(_as(torch.float8_e4m3fn))(llama)
+    checkpoint = Checkpoint.open(llama)
+    assert anatomy.of(checkpoint).read(checkpoint, "up", 0).shape == (tiny_models.MLP_WIDTH, tiny_models.WIDTH)

@@ -24,7 +24,7 @@ def records(tests, pair=("/a", "/b")):
 
 
 def comparison(tests, **family):
-    return Comparison(({"source": "/a"}, {"source": "/b"}), tuple(records(tests)), Options(), None, **family)
+    return Comparison(({"source": "/a"}, {"source": "/b"}), tuple(records(tests)), Options(), **family)
 
 
 def study(pairs, **family):
@@ -129,7 +129,7 @@ def test_the_share_of_units_that_agree_stands_beside_the_p_value():
     blocks = tuple(BlockResult(i, 1.0, -9.0, {"agree": k, "n": n, "floor": -50.0}) for i, (k, n) in enumerate(counts))
     outcome = Outcome(1.0, -9.0, blocks, -99.0, {"paper_log10_p": -9.5})
     record = PairRecord("/a", "/b", "phi_u", outcome)
-    one = Comparison(({"source": "/a"}, {"source": "/b"}), (record,), Options(), None)
+    one = Comparison(({"source": "/a"}, {"source": "/b"}), (record,), Options())
     many = StudyReport(("/a", "/b"), ("phi_u",), (), (record,), Options(), Lineage.of(("/a", "/b")))
     for frame in (one.to_frame(), many.to_frame()):
         assert frame["agree"].tolist() == [0.7]

@@ -1,20 +1,13 @@
-"""Who does the pieces of a study: this process, others of this machine, a Dask cluster, or any executor.
+"""Who does the pieces of a study: this process, or any executor (of this machine's `processes`, of a Dask cluster).
 
 `completed` is the one loop. Each piece is handed out as a description (`provlab.engine.units`) and answered with
 results, which the caller writes into the store as they come: one writer, and whoever dies loses only the piece in hand.
 """
 
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
-from concurrent.futures import ProcessPoolExecutor as Pool
-from contextlib import contextmanager
 from dataclasses import replace
 
-from provlab import machine
 from provlab.engine.schedule import Pair
 from provlab.engine.units import Done, PassTask, Task, UnitTask, do, results
 from provlab.errors import WorkerError
@@ -95,69 +88,6 @@ class InPlace(Workers):
 
     def stop(self) -> None:
         """Nothing has begun that is not asked for."""
-
-
-class Processes(Workers):
-    """Processes on this machine, started afresh (never forked: torch and forks do not go together).
-
-    The machine's cores are divided among them. A breakdown of one is a breakdown of the standard library's whole pool,
-    which is then made anew.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._threads = max(1, machine.cores() // workers)
-        super().__init__(self._pool())
-
-    def _pool(self) -> Pool:
-        return Pool(self._workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
-
-    def submit(self, task: Task) -> "Future[Done]":
-        """Hand out one piece; processes start with the first pieces, and with few threads each."""
-        with _environment(dict.fromkeys(machine.THREADS, str(self._threads))):
-            return super().submit(task)
-
-    def renew(self) -> bool:
-        """Make the pool anew."""
-        self.executor.shutdown(wait=False, cancel_futures=True)
-        self.executor = self._pool()
-        return True
-
-    def finish(self) -> None:
-        """End the processes, which have nothing left to do."""
-        self.executor.shutdown()
-
-    def stop(self) -> None:
-        """End the processes, whatever they are at."""
-        processes = list((getattr(self.executor, "_processes", None) or {}).values())  # public from Python 3.14 on
-        for process in processes:
-            process.terminate()
-        self.executor.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin() -> None:
-    """Begin as a worker: Ctrl-C is for whoever leads, and with that process this one ends too."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    leader = multiprocessing.parent_process()
-    if leader is not None:
-
-        def follow() -> None:
-            leader.join()
-            os._exit(1)
-
-        threading.Thread(target=follow, daemon=True).start()
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment of processes that start within; what the user set himself stays."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 def completed(tasks: Sequence[Task], workers: Workers) -> Generator[tuple[Task, Done], None, None]:

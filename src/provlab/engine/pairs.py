@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from tqdm import tqdm
 
-from provlab.engine.executors import InPlace, Processes, Workers, completed
+from provlab.engine.executors import InPlace, Workers, completed
 from provlab.engine.ledger import Bench, Finished, Ledger, PairRecord
 from provlab.engine.memory import budget_for
 from provlab.engine.schedule import Pair, Schedule, lay_out
@@ -149,8 +149,12 @@ def run_pairs(
             shelf = Shelf(Path(root).resolve())
         tasks = _tasks(schedule, bench, options, shelf, passes_first=not alone)
         crew: Workers = InPlace(bench.models, {name: ledger.errors for name, ledger in ledgers.items()})
-        if not alone:
-            crew = Workers(executor) if executor is not None else Processes(workers)
+        if executor is not None:
+            crew = Workers(executor)
+        elif not alone:
+            from provlab.engine.processes import Processes  # only who asks for several needs them
+
+            crew = Processes(workers)
         bar = stack.enter_context(
             tqdm(
                 total=schedule.comparisons + sum(isinstance(task, PassTask) for task in tasks),

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
-from provlab.models import diagnose
 from provlab.models.described import described
 from provlab.models.parts import Architecture, Part, Segment
 from provlab.models.weights import wrapper
@@ -32,6 +31,7 @@ Tensor = TypeVar("Tensor", NDArray[Any], "torch.Tensor")
 _BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked_bias|attn\.bias|attention\.bias)$")
 
 
+_PLAIN = ("float32", "bfloat16", "float16", "float64")
 _MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "ffn_hidden_size")
 
 
@@ -257,8 +257,6 @@ def of(checkpoint: Tensors) -> Anatomy:
         architecture = described(checkpoint.architecture)
     except UnknownArchitectureError as error:
         raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
-    if told := diagnose.codes(checkpoint.tensor_names, checkpoint.config):
-        raise InvalidWeightsError(f"{checkpoint.name}: {told}")
     sizes = axis_sizes(checkpoint)
     wrapped = wrapper(checkpoint.tensor_names)
     names = {_usual(name.removeprefix(wrapped), architecture): name for name in checkpoint.tensor_names}
@@ -277,6 +275,7 @@ def of(checkpoint: Tensors) -> Anatomy:
         if found is None:
             if part.optional:
                 continue
+            _refuse_codes(checkpoint)
             raise InvalidWeightsError(
                 f"{checkpoint.name} lacks the tensor {expected_name}, which {checkpoint.architecture} needs; "
                 "copy it again"
@@ -286,9 +285,8 @@ def of(checkpoint: Tensors) -> Anatomy:
         inside = prefix if architecture.prefix and prefix else architecture.prefix
         module = part.module or (bare if part.outside else inside + bare).rpartition(".")[0]
         modules[found] = module
-    integers = (part.name for part in parts if "float" not in checkpoint.dtype(part.name))
-    if told := diagnose.codes((), checkpoint.config, integers):
-        raise InvalidWeightsError(f"{checkpoint.name}: {told}")
+    if any(checkpoint.dtype(part.name) not in _PLAIN for part in parts):
+        _refuse_codes(checkpoint)
     _check_blocks(checkpoint, architecture, names, sizes["blocks"])
     index = {(segment.role, part.block): part for part in parts for segment in part.segments}
     has_head = any(segment.role == "head" for part in architecture.parts for segment in part.segments)
@@ -309,6 +307,16 @@ def of(checkpoint: Tensors) -> Anatomy:
         _modules=modules,
         _index=index,
     )
+
+
+def _refuse_codes(checkpoint: Tensors) -> None:
+    """Raise InvalidWeightsError if tensors hold codes of a quantised copy; asked where something does not look right."""
+    from provlab.models import diagnose
+
+    names = checkpoint.tensor_names
+    integers = (name for name in names if "int" in checkpoint.dtype(name) and not _BUFFERS.search(name))
+    if told := diagnose.codes(names, checkpoint.config, integers):
+        raise InvalidWeightsError(f"{checkpoint.name}: {told}")
 
 
 def axis_sizes(checkpoint: Tensors) -> dict[str, int]:

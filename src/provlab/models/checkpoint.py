@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
-from provlab.models import diagnose
 from provlab.models.counting import count_bytes
 from provlab.models.described import inferred
 from provlab.models.local import LocalFiles
@@ -56,6 +55,8 @@ class Checkpoint:
         self._files = files
         self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
         if CONFIG not in files.names():
+            from provlab.models import diagnose
+
             raise CheckpointError(diagnose.unreadable(files, CONFIG))
         self.config: dict[str, Any] = read_json(files, CONFIG)
         self._weights = WeightFiles(files, allow_pickle=allow_pickle)

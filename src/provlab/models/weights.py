@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from provlab.errors import CheckpointError, InvalidWeightsError, one_line
-from provlab.models import diagnose
 from provlab.models.counting import count_bytes
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ _FORMAT = {
     "F8_E5M2": "float8_e5m2",
     "I64": "int64",
     "I32": "int32",
+    "U32": "uint32",
     "I16": "int16",
     "I8": "int8",
     "U8": "uint8",
@@ -118,6 +118,8 @@ def read_json(files: Files, name: str) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{files.label}: {name} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
+        from provlab.models import diagnose  # of what is no checkpoint; here and below, only then
+
         why = diagnose.content(files.path(name)) or "copy it again"
         raise CheckpointError(f"{files.label}: {name} is no valid JSON; {why}") from error
     if not isinstance(content, dict):
@@ -155,9 +157,10 @@ class WeightFiles:
         if self.pickled:
             single, index = _PICKLE, _PICKLE_INDEX
             if not {single, index} & names:
-                raise CheckpointError(
-                    diagnose.unreadable(source, f"weights ({_SAFETENSORS}, or shards with their index)")
-                )
+                from provlab.models import diagnose
+
+                missing = f"weights ({_SAFETENSORS}, or shards with their index)"
+                raise CheckpointError(diagnose.unreadable(source, missing))
             if not allow_pickle:
                 raise CheckpointError(
                     f"{source.label} has weights only as pickle ({_PICKLE}); convert them to safetensors, or "
@@ -320,6 +323,8 @@ class WeightFiles:
 
     def _damaged(self, file: str, error: Exception) -> str:
         label = f"{self._source.label}: {file}"
+        from provlab.models import diagnose
+
         if told := diagnose.content(self._source.path(file)):
             return f"{label} holds no weights; {told}"
         return f"{label} is truncated or corrupt ({one_line(error)}); copy it again"

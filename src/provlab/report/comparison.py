@@ -36,8 +36,6 @@ class Comparison:
         One per statistic.
     options : Options
         As run.
-    dependent : bool or None
-        The truth where it is known (zoo models, the paper's tree).
     primary, fdr
         See `provlab.report.family.Family`.
     """
@@ -45,7 +43,6 @@ class Comparison:
     models: tuple[dict[str, Any], ...]
     records: tuple[PairRecord, ...]
     options: Options
-    dependent: bool | None
     primary: str | None = None
     fdr: bool = False
 
