@@ -502,7 +502,7 @@ def test_zoo_list_and_build(run, monkeypatch, tmp_path):
 def test_claims_of_nothing(run, tmp_path):
     status, out, err = run("claims")
     assert (status, err) == (0, "")
-    assert out.startswith("0 claims hold, 0 fail, 38 not run")
+    assert out.startswith("38 claims: 0 hold, 0 hold post hoc, 0 within their spread, 0 fail, 38 not run")
     status, out, _ = run("claims", "--json", "-")
     rows = json.loads(out)
     assert len(rows) == 38

@@ -310,7 +310,7 @@ def of(checkpoint: Tensors) -> Anatomy:
 
 
 def _refuse_codes(checkpoint: Tensors) -> None:
-    """Raise InvalidWeightsError if tensors hold codes of a quantised copy; asked where something does not look right."""
+    """Raise InvalidWeightsError if tensors hold codes of a quantised copy; asked where something looks wrong."""
     from provlab.models import diagnose
 
     names = checkpoint.tensor_names
