@@ -75,8 +75,6 @@ class Bar:
         The bar.
     above : bool
         Whether values must be above the bar; otherwise below.
-    share : float
-        Of the replicates that must be beyond the bar.
     interval : pair of float
         The 95% interval of a single value that was estimated from draws: its spread.
     """
@@ -85,7 +83,6 @@ class Bar:
     values: Sequence[float]
     at: float
     above: bool = False
-    share: float = 1.0
     interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -117,7 +114,7 @@ class Bar:
         reach = self._beyond(self.interval) if self.interval else np.array([middle - self.spread, middle + self.spread])
         if np.isnan(middle) or reach.max() <= 0:
             return FAILS
-        return HOLDS if reach.min() > 0 and self.held >= self.share * len(self.values) else WITHIN_SPREAD
+        return HOLDS if reach.min() > 0 and self.held == len(self.values) else WITHIN_SPREAD
 
     @property
     def margin(self) -> str:

@@ -67,7 +67,8 @@ def residuals(undone: Mapping[str, Groups], *, caption: str) -> Figure:
     require(undone, "undone: there is nothing to draw")
     figure = style.canvas(0.65 + 0.42 * len(undone))
     axes = figure.add_subplot()
-    apart, alike = [], []
+    apart: list[str] = []
+    alike: list[str] = []
     for row, (name, found) in enumerate(undone.items()):
         for group, offset in (("dependent", -0.14), ("independent", 0.14)):
             values, (color, marker) = getattr(found, group), GROUPS[group]
