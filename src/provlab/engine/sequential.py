@@ -75,8 +75,8 @@ def until_settled(
         combined.value, evalues.anytime_log10_p(log10_p), combined.blocks, None, {"until_settled": detail}
     )
     keys = tuple(key for record in records for key in record.keys)
-    a, b = bench.sources
-    return PairRecord(a, b, name, outcome, None, keys)
+    first, second = bench.sources
+    return PairRecord(first, second, name, outcome, None, keys)
 
 
 def _bytes(name: str, bench: Bench, block: int, options: Options) -> int:
