@@ -1,6 +1,9 @@
 """The far tail of Spearman's law, held against all permutations of 11 to 14 ranks and against tilted draws."""
 
 import math
+import subprocess
+import sys
+from functools import cache
 from itertools import permutations
 
 import numpy as np
@@ -73,6 +76,29 @@ def test_it_falls_steadily_to_the_floor(n):
     assert np.all(np.diff(growth)[2:] < 0.03)
 
 
+@pytest.mark.parametrize("n", [20, 48, 256, 50000])
+def test_more_points_change_nothing(n, monkeypatch):
+    """Neither where K is computed nor where its curve is: linear between points, a bend would show."""
+    largest = (n**3 - n) // 3
+    distance = 2 * np.unique(np.geomspace(1, largest // 2, 400).astype(np.int64))
+    found = log10_tail(distance, n)
+    v = 0.5 * math.asinh(1.25 * tail._WIDEST) * (tail.chebpts1(48) + 1.0)
+    with monkeypatch.context() as patch:
+        for name, value in (("_POINTS", 30000), ("_V", v), ("_THETA", np.sinh(v))):
+            patch.setattr(tail, name, value)
+        for name in ("_curve", "_carried", "_beyond_the_determinant"):
+            patch.setattr(tail, name, cache(getattr(tail, name).__wrapped__))
+        assert log10_tail(distance, n) == pytest.approx(found, abs=0.02, rel=1e-6)
+
+
+def test_no_splines_are_loaded():
+    """Their import would take longer than all else here."""
+    code = "import sys; from provlab.inference import tail; tail.log10_tail(9000, 48); print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "scipy.special" in found
+    assert "scipy.interpolate" not in found
+
+
 def test_the_few_nearest_are_counted_for_any_width():
     """n = 12 by all permutations; n - 1 exchanges of neighbours, C(n - 2, 2) pairs of them, at any n."""
     _, expected = counted(12)
@@ -106,10 +132,9 @@ def test_tilted_draws_have_the_mean_that_the_cumulants_say(n, theta):
     wide = theta < tail._WIDEST
     points = (tail._points_where_wide if wide else tail._points_where_narrow)(n, min(tail._WIDEST, 0.6 * n * n))
     if wide:
-        tilt = np.sinh(np.linspace(0.05, math.asinh(tail._WIDEST), 600))
+        tilt = np.sinh(np.linspace(0.05, math.asinh(tail._WIDEST), tail._POINTS))
     else:
-        s_along = np.exp(np.linspace(math.log(tail._WIDEST / n**2) - 0.1, math.log(tail._NARROWEST), 600))
-        tilt = s_along[s_along * n**2 >= tail._WIDEST] * n**2
+        tilt = n**2 * np.exp(np.linspace(math.log(tail._WIDEST / n**2), math.log(tail._NARROWEST), tail._POINTS))
     expected = np.interp(math.log(theta), np.log(tilt), points[0] + 0.5)
     assert means.mean() == pytest.approx(expected, abs=4 * means.std() / math.sqrt(chains) + 2e-4 * expected)
 

@@ -28,25 +28,26 @@ import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.polynomial.chebyshev import Chebyshev, chebpts1
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
+from scipy import special  # and not its splines: they take longer to import than a tail takes to compute
 
 from provlab.errors import InputError
-
-if TYPE_CHECKING:  # slow to import, and a perfect match is judged without
-    from scipy.interpolate import CubicSpline, PchipInterpolator
 
 LARGEST_EXACT = 14
 COUNTED = 10  # up to here every permutation is counted when a tail is asked for
 Reals = NDArray[np.float64]
 
+_EXACT_FROM = 0.9  # s from which bands are computed exactly
 _NARROWEST = 20.0  # s at which not one adjacent pair of 50,000 is still exchanged
 _CARRIED_FROM = (48, 72, 120)
 _WIDEST = 200.0  # theta at which a band takes over, if n is not narrower than that
-_THETA = np.concatenate([[0.0], np.geomspace(0.01, 1.25 * _WIDEST, 60)])
+_POINTS = 4000  # of either part of the curve: linear between them, it is good to 0.02 in log10 p up to 50,000 ranks
+#: tilts at which K is known where the kernel is wide: Chebyshev's points of arcsinh(theta), in which K is smooth
+_V = 0.5 * math.asinh(1.25 * _WIDEST) * (chebpts1(32) + 1.0)
+_THETA = np.sinh(_V)
 _NEAREST = 8  # D / 2 up to which permutations near the identity are counted
 
 
@@ -164,14 +165,12 @@ def _ln_lower_tail(half: NDArray[np.int64], n: int) -> Reals:
     """Ln P(D / 2 <= half) below the middle."""
     near = _near_the_floor(n)[np.minimum(half, _NEAREST)]
     far = half > _NEAREST
-    return np.asarray(np.where(far, _curve(n)(-np.log1p(half / n)), near) if far.any() else near)
+    return np.asarray(np.where(far, np.interp(np.log1p(half / n), *_curve(n)), near) if far.any() else near)
 
 
 @lru_cache(maxsize=64)
-def _curve(n: int) -> "PchipInterpolator":
-    """Ln P(D / 2 <= k) as a monotone curve over -ln(1 + k / n), from k = 8."""
-    from scipy.interpolate import PchipInterpolator
-
+def _curve(n: int) -> Reals:
+    """(ln(1 + k / n), ln P(D / 2 <= k)) from k = 8 to the middle, rising: shape (2, m)."""
     high = min(_WIDEST, 0.6 * n * n)  # theta at which the second form of K takes over
     half, ln_p = np.concatenate([_points_where_wide(n, high), _points_where_narrow(n, high)], axis=1)
     # the middle: as much of the law lies on one side as on the other
@@ -180,37 +179,34 @@ def _curve(n: int) -> "PchipInterpolator":
     keep = (half > _NEAREST) & (half < middle - 0.5) & (ln_p > counted[-1])
     half = np.concatenate([[middle - 0.5], half[keep], [_NEAREST]])
     ln_p = np.concatenate([[math.log(0.5)], ln_p[keep], counted[-1:]])
-    order = np.argsort(half)[::-1]
-    half, ln_p = half[order], np.minimum.accumulate(ln_p[order])
-    distinct = np.concatenate([[True], np.diff(half) < 0.0])
-    return PchipInterpolator(-np.log1p(half[distinct] / n), ln_p[distinct])
+    order = np.argsort(half)
+    return np.stack([np.log1p(half[order] / n), np.maximum.accumulate(ln_p[order])])
 
 
 def _points_where_wide(n: int, high: float) -> Reals:
     """(D / 2, ln P) for theta below `high`, shape (2, m)."""
-    from scipy.interpolate import CubicSpline
-
-    k = CubicSpline(np.arcsinh(_THETA), _wide(n))  # even where theta is small, a logarithm where it is large
-    v = np.linspace(0.05, math.asinh(high), 600)
-    t = np.sinh(v)
-    first = k(v, 1) / np.cosh(v)  # dK / dtheta: where S is expected, under the tilt
-    second = (k(v, 2) - first * t) / np.cosh(v) ** 2
-    ln_p = _lugannani_rice(t * first - k(v), t / n**2, second * n**4)
+    # K / theta^2, whose relative error stays small where theta does
+    ratio = Chebyshev.fit(_V, _wide(n) / _THETA**2, len(_V) - 1)
+    v = np.linspace(0.05, math.asinh(high), _POINTS)
+    t, c = np.sinh(v), np.cosh(v)
+    f = ratio(v)
+    f1 = ratio.deriv()(v) / c  # slope and bend over theta
+    f2 = (ratio.deriv(2)(v) - f1 * t) / c**2
+    k, first, second = t**2 * f, 2 * t * f + t**2 * f1, 2 * f + 4 * t * f1 + t**2 * f2  # K, K', K''
+    ln_p = _lugannani_rice(t * first - k, t / n**2, second * n**4)
     return np.stack([n**2 * (_sum_of_squares(n) - first) - 0.5, ln_p])
 
 
 def _points_where_narrow(n: int, high: float) -> Reals:
     """(D / 2, ln P) for theta from `high`, shape (2, m)."""
-    from scipy.interpolate import CubicSpline
-
-    ln_s = np.linspace(math.log(high / n**2) - 0.1, math.log(_NARROWEST), 600)
-    spline = CubicSpline(ln_s, _narrow(np.exp(ln_s), n))  # ln of E exp(-s D / 2) n!
-    ln_s = ln_s[np.exp(ln_s) * n**2 >= high]
+    ln_s, step = np.linspace(math.log(high / n**2), math.log(_NARROWEST), _POINTS, retstep=True)
     s = np.exp(ln_s)
-    first = spline(ln_s, 1) / s  # minus where D / 2 is expected, under the tilt
-    second = (spline(ln_s, 2) - spline(ln_s, 1)) / s**2
-    ln_p = _lugannani_rice(math.lgamma(n + 1) - spline(ln_s) + s * first, s, second)
-    return np.stack([-first - 0.5, ln_p])
+    # ln of E exp(-s D / 2) n!, and its slope and bend over ln s by differences of fourth order
+    back, before, k, after, ahead = (_narrow(np.exp(ln_s + j * step), n) for j in range(-2, 3))
+    slope = (back - 8.0 * before + 8.0 * after - ahead) / (12.0 * step)
+    bend = (-back + 16.0 * before - 30.0 * k + 16.0 * after - ahead) / (12.0 * step**2)
+    first, second = slope / s, (bend - slope) / s**2  # minus where D / 2 is expected, under the tilt
+    return np.stack([-first - 0.5, _lugannani_rice(math.lgamma(n + 1) - k + s * first, s, second)])
 
 
 def _lugannani_rice(rate: Reals, s: Reals, variance: Reals) -> Reals:
@@ -297,22 +293,19 @@ def _narrow(s: Reals, n: int) -> Reals:
     g += s / 96.0 + 1.012e-3 * s**1.5 + 8.4e-5 * s**2
     # the two ends, by the same means
     e = -0.994624 / root - 0.25 * np.log(s) + 0.56061 + 0.171038 * root - 0.017238 * s - 0.00015 * s**1.5
-    exact = _bands()(np.clip(s, 0.9, _NARROWEST))  # (..., 2)
-    share = _step((s - 0.9) / 0.3)
-    return np.asarray(n * ((1 - share) * g + share * exact[..., 0]) + (1 - share) * e + share * exact[..., 1])
+    g_exact, e_exact = (curve(np.log(np.maximum(s, _EXACT_FROM))) for curve in _bands())
+    share = _step((s - _EXACT_FROM) / 0.3)
+    return np.asarray(n * ((1 - share) * g + share * g_exact) + (1 - share) * e + share * e_exact)
 
 
 @cache
-def _bands() -> "CubicSpline":
-    """(g, e) over s from 0.9, exactly."""
-    from scipy.interpolate import CubicSpline
-
-    s = np.linspace(0.9, _NARROWEST, 80)
-    found = [_band(float(one), (30, 40)) for one in s]
-    g = np.array([(long - short) / 10 for short, long in found])
-    return CubicSpline(
-        s, np.stack([g, [short - 30 * slope for (short, _), slope in zip(found, g, strict=True)]], axis=1)
-    )
+def _bands() -> tuple[Chebyshev, Chebyshev]:
+    """g and e over ln s, exactly."""
+    low, high = math.log(_EXACT_FROM), math.log(_NARROWEST) + 0.1
+    ln_s = low + 0.5 * (high - low) * (chebpts1(24) + 1.0)
+    short, long = np.array([_band(math.exp(one), (30, 40)) for one in ln_s]).T
+    g = (long - short) / 10
+    return Chebyshev.fit(ln_s, g, len(ln_s) - 1), Chebyshev.fit(ln_s, short - 30 * g, len(ln_s) - 1)
 
 
 def _band(s: float, sizes: tuple[int, ...]) -> list[float]:
