@@ -1,9 +1,16 @@
-"""What `compare` says, from checkpoints to the sentence, of each kind of pair that a reader may bring."""
+"""What `compare` says, from checkpoints to the sentence, of each kind of pair that a reader may bring.
 
+Models of 48 units in three blocks: independent ones agree on one unit in 48 by chance. The kin are the base after noise
+of 1.5 standard deviations in its up projections: phi_u finds them, phi_match, which has gate and up noise of two models
+to withstand, in some draws only.
+"""
+
+import numpy as np
 import pytest
 import torch
 
 import provlab
+from provlab.inference import pvalues
 from provlab.inference.matching import match
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
@@ -39,7 +46,10 @@ def aligned(models, new_model, save_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def disguised(models, tmp_path_factory):
-    """The base itself with its hidden units and its embedding in another order."""
+    """The base itself with its hidden units and its embedding in another order.
+
+    No noise: what is asked is whether order alone is seen through, not how much noise phi_match withstands.
+    """
     folder = tmp_path_factory.mktemp("disguised") / "model"
     disguise(Checkpoint.open(models["base"]), folder, seed=1, kinds=("T1", "T2"))
     return folder
@@ -60,6 +70,7 @@ def test_kin(verdict, models):
     assert "by the paper's two-sided form)" in said  # the paper's number beside ours
     agree = found.to_frame().set_index("statistic")["agree"]
     assert agree["phi_u"] > 0.3
+    # of 144 units in all blocks independent models have 3 by chance; 15 or more once in a million pairs
     assert agree["phi_match"] > 0.1
     assert f"{agree['phi_u']:.1%}" in str(found)
 
@@ -72,6 +83,29 @@ def test_stranger(verdict, models):
     assert "Hidden units shuffled after training hide a common origin from phi_u, phi_h and phi_l2." in said
     assert "Flipped signs or split units hide it from phi_match; phi_match_unsigned withstands the signs." in said
     assert found.to_frame().set_index("statistic").loc["phi_u", "agree"] < 0.15
+
+
+def test_a_rare_draw(verdict, models):
+    """Base and stranger stand near 10^-3 by phi_match, by nothing but their order of units.
+
+    One or none of 48 units is matched alike in each block. Units numbered anew, which independent models must bear
+    (Theorem 1), give the same two matchings any p-value, as often as its level says.
+    """
+    found, said = verdict(models["base"], models["stranger"])
+    assert "rejected by phi_match (Holm over 4 tests" in said
+    assert "phi_u" not in said.split("):")[0]
+    outcome = next(record.outcome for record in found.records if record.statistic == "phi_match")
+    assert outcome.log10_p < -2.9
+    assert max(block.detail["agree"] for block in outcome.blocks) <= 1
+    rng = np.random.default_rng(0)
+    drawn = np.empty((2000, len(outcome.blocks)))
+    for row in drawn:
+        for i, block in enumerate(outcome.blocks):
+            by_gate, by_up = rng.permutation(48)[block.matching]
+            row[i] = pvalues.log10_p_allowing(by_gate, by_up, 2, rng=rng)
+    p = 10 ** pvalues.fisher(drawn, axis=1)
+    for level in (0.05, 0.01, 0.001):
+        assert (p <= level).mean() <= level + 3 * np.sqrt(level * (1 - level) / len(p))
 
 
 def test_aligned_stranger(verdict, models, aligned):

@@ -300,7 +300,7 @@ def _narrow(s: Reals, n: int) -> Reals:
 
 @cache
 def _bands() -> tuple[Chebyshev, Chebyshev]:
-    """g and e over ln s, exactly."""
+    """G and e over ln s, exactly."""
     low, high = math.log(_EXACT_FROM), math.log(_NARROWEST) + 0.1
     ln_s = low + 0.5 * (high - low) * (chebpts1(24) + 1.0)
     short, long = np.array([_band(math.exp(one), (30, 40)) for one in ln_s]).T

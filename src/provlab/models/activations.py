@@ -278,3 +278,6 @@ class _Loaded:
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._state[name].shape)
+
+    def dtype(self, name: str) -> str:
+        return str(self._state[name].dtype).removeprefix("torch.")
