@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from provlab.inference.matching import unit_rows
 from provlab.statistics import get
 from provlab.statistics.base import Options
 
@@ -16,7 +17,7 @@ H, COLUMNS = 256, 16
 
 
 def one_sign_a_row(rng):
-    return (np.sign(rng.normal(size=(H, 1))) * np.ones((1, COLUMNS))).astype(np.float32)
+    return unit_rows((np.sign(rng.normal(size=(H, 1))) * np.ones((1, COLUMNS))).astype(np.float32))
 
 
 @pytest.mark.parametrize("name", ["phi_u", "phi_h", "phi_match"])
@@ -45,7 +46,8 @@ def test_blocks_of_strangers_with_equal_rows_are_independent(name):
     tokens = np.arange(COLUMNS)
 
     def features():
-        views = [np.repeat(np.sign(rng.normal(size=(h, 1))), COLUMNS, axis=1).astype(np.float32) for _ in range(2)]
+        signs = (np.sign(rng.normal(size=(h, 1))) for _ in range(2))
+        views = [unit_rows(np.repeat(one, COLUMNS, axis=1).astype(np.float32)) for one in signs]
         return views[0] if name in ("phi_u", "phi_h") else (*views, tokens)
 
     statistic = get(name)

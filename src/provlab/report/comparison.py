@@ -93,6 +93,7 @@ class Comparison:
                 [
                     f"Independent training is not rejected by {by}: this is how independent models agree. "
                     "That is no proof of independence.",
+                    *_dropped(self.records, self.models),
                     *_settled(self.records),
                     *family.remarks(),
                     *_not_run(rows),
@@ -110,6 +111,7 @@ class Comparison:
                 "initial draw, or hidden units of one put into the order of the other's. The test does not say which, "
                 "nor which model came first.",
                 *_alignment(rows),
+                *_dropped(self.records, self.models),
                 *_settled(self.records),
                 *family.remarks(),
                 *_not_run(rows),
@@ -221,6 +223,21 @@ def _alignment(rows: list[dict[str, Any]]) -> list[str]:
             "re-ordered to match the other model, which changes no output."
         ]
     return [f"No statistic that ignores the order of units was tested; {_unordered(rows)} would tell such units apart."]
+
+
+def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many hidden units of either model were left out of the matchings, as they are always zero."""
+    found: dict[tuple[int, ...], list[str]] = {}
+    for record in records:
+        blocks = record.outcome.blocks if record.outcome else ()
+        dropped = [block.detail["dropped"] for block in blocks if "dropped" in block.detail]
+        if dropped:
+            found.setdefault(tuple(np.sum(dropped, axis=0).tolist()), []).append(record.statistic)
+    return [
+        f"Dead hidden units were left out: {first} of {models[0]['name']} and {second} of {models[1]['name']}, by "
+        f"{', '.join(names)}."
+        for (first, second), names in found.items()
+    ]
 
 
 def _settled(records: Sequence[PairRecord]) -> list[str]:

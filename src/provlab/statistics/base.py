@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from provlab import machine
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
+from provlab.inference.matching import UnitRows
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.weights import itemsize
@@ -176,7 +177,7 @@ class BlockResult:
         What aggregation needs besides, JSON-able.
     matching : array or None
         ``(h,)`` int64, the partner of each hidden unit, for statistics that match units; ``(2, h)`` for phi_MATCH, by
-        gate and by up.
+        gate and by up. Where units were left out, of each that is alive, on the side that has fewer of these.
     """
 
     block: int | None
@@ -392,6 +393,12 @@ def of_matching(
         "floor": pvalues.log10_floor(found.n - common),
         "paper_log10_p": found.paper_log10_p,
     }
+
+
+def left_out(a: UnitRows, b: UnitRows) -> dict[str, Any]:
+    """Detail of a block, ``dropped``: how many units of either side are not alive; empty where all are."""
+    dropped = [len(side.left_out) for side in (a, b)]
+    return {"dropped": dropped} if any(dropped) else {}
 
 
 def fisher_over_blocks(blocks: Sequence[BlockResult]) -> Outcome:

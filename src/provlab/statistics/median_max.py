@@ -19,6 +19,7 @@ import numpy as np
 
 from provlab.inference.matching import cosine_similarity, match_shuffled, tie_seed
 from provlab.models.activations import mlp_activations
+from provlab.statistics.alive import alive
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -50,7 +51,9 @@ class Gates(Features):
         """Activations ``(h, tokens)`` and inner products of the rows ``(h, h)`` of one block, float32."""
         assert block is not None
         rows = through_norm(self.model, "gate", block)
-        return self.activations[block], (rows @ rows.T).astype(np.float32)
+        kept = alive(self.activations[block], rows, name=f"an MLP of {self.model.name}")
+        inner = (rows @ rows.T).astype(np.float32)
+        return (self.activations[block], inner) if kept.all() else (self.activations[block][kept], inner[kept][:, kept])
 
 
 class MedianMax(Statistic):
@@ -101,8 +104,9 @@ class MedianMax(Statistic):
     ) -> BlockResult:
         """Answers of both to the same random inputs, unit by unit."""
         partner = match_shuffled(a[0], b[0], seed=tie_seed(options.seed, self.name, block)).indices
+        smaller, larger = (a, b) if len(a[0]) <= len(b[0]) else (b, a)
         inputs = np.random.default_rng([options.seed, 1]).standard_normal((N_INPUTS, len(partner))).astype(np.float32)
-        answers = inputs @ a[1], inputs @ b[1][np.ix_(partner, partner)]
+        answers = inputs @ smaller[1], inputs @ larger[1][np.ix_(partner, partner)]
         largest = cosine_similarity(answers[0].T, answers[1].T).max(axis=1)
         return BlockResult(block, float(1 - np.median(largest)))
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provlab.inference.matching import UnitRows, tie_seed, unit_rows
+from provlab.inference.matching import UnitRows, tie_seed
 from provlab.models.activations import mlp_activations, random_tokens
+from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -37,7 +38,7 @@ class HiddenActivations(Features):
     def block(self, block: int | None) -> UnitRows:
         """Activations of one block, normalised once for all its pairs."""
         assert block is not None
-        return unit_rows(self.arrays[block], name="the matrix of activations")
+        return living_rows(self.arrays[block], name="the matrix of activations")[0]
 
 
 class PhiH(Statistic):

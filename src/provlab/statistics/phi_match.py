@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
-from provlab.inference.matching import UnitRows, match_shuffled, tie_seed, unit_rows
+from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.models.activations import mlp_activations
 from provlab.models.room import keep
+from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -40,6 +41,7 @@ from provlab.statistics.base import (
     Outcome,
     Statistic,
     fisher_over_blocks,
+    left_out,
     matching_bytes,
     of_matching,
     require_positions,
@@ -69,7 +71,7 @@ class GateAndUp(Features):
     def block(self, block: int | None) -> Views:
         """Both activations of one block, normalised once for all its pairs."""
         assert block is not None
-        gate, up = (unit_rows(kind[block], name="the activations of one side") for kind in (self.gate, self.up))
+        gate, up = living_rows(self.gate[block], self.up[block], name="the activations of one side")
         return gate, up, self.tokens
 
 
@@ -141,8 +143,13 @@ class PhiMatch(Statistic):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
             )
+        larger = max(b, a, key=lambda views: len(views[0]))[0].places  # units that are alive there, by number
         by_gate, by_up = (
-            match_shuffled(x, y, seed=tie_seed(options.seed, self.name, block, side), unsigned=self.unsigned).indices
+            larger[
+                match_shuffled(
+                    x, y, seed=tie_seed(options.seed, self.name, block, side), unsigned=self.unsigned
+                ).indices
+            ]
             for side, (x, y) in enumerate(zip(a[:2], b[:2], strict=True))
         )
         result = pvalues.spearman(by_gate, by_up)
@@ -152,7 +159,7 @@ class PhiMatch(Statistic):
             block,
             result.rho,
             pvalues.log10_p_allowing(by_gate, by_up, common, rng=drawn),
-            of_matching(result, by_gate, by_up, common),
+            of_matching(result, by_gate, by_up, common) | left_out(a[0], b[0]),
             np.stack([by_gate, by_up]),
         )
 

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from provlab.inference import pvalues
-from provlab.inference.matching import UnitRows, match_shuffled, tie_seed, unit_rows
+from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
+from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
     BlockResult,
     Features,
@@ -22,6 +21,7 @@ from provlab.statistics.base import (
     Outcome,
     Statistic,
     fisher_over_blocks,
+    left_out,
     matching_bytes,
     of_matching,
     reading,
@@ -44,7 +44,7 @@ class UpProjections(Features):
     def block(self, block: int | None) -> UnitRows:
         """Read the up projection of one block."""
         rows = self.model.anatomy.read(self.model.checkpoint, "up", block)
-        return unit_rows(rows, name="the up projection")
+        return living_rows(rows, name="the up projection")[0]
 
 
 def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed: int) -> BlockResult:
@@ -53,16 +53,18 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     Parameters
     ----------
     a, b : UnitRows
-        ``(h, m)`` each; row k belongs to hidden unit k.
+        ``(h, m)`` each; row k belongs to hidden unit ``places[k]``. Of unequal sides the smaller is matched into the
+        larger, and its partners are ranked.
     block : int or None
         Where the rows come from.
     seed : int
         Of the order in which ties are broken.
     """
-    matching = match_shuffled(a, b, seed=seed).indices
-    result = pvalues.spearman(matching)
-    detail = of_matching(result, matching, np.arange(result.n))
-    return BlockResult(block, result.rho, result.log10_p, detail, matching)
+    smaller, larger = (a, b) if len(a) <= len(b) else (b, a)
+    partners = larger.places[match_shuffled(a, b, seed=seed).indices]
+    result = pvalues.spearman(partners, smaller.places)
+    detail = of_matching(result, partners, smaller.places) | left_out(a, b)
+    return BlockResult(block, result.rho, result.log10_p, detail, partners)
 
 
 class PhiU(Statistic):

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.inference.matching import unit_rows
 from provlab.models.activations import mlp_activations
 from provlab.models.described import described
+from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -86,7 +86,7 @@ class Ends(Features):
     def block(self, block: int | None) -> Views:
         """Rows and columns of one block."""
         ends = reads(self.model, block), writes(self.model, block)
-        inner, outer = (unit_rows(end.astype(np.float32), name=f"an MLP of {self.model.name}") for end in ends)
+        inner, outer = living_rows(*(end.astype(np.float32) for end in ends), name=f"an MLP of {self.model.name}")
         return inner, outer, _NO_TOKENS
 
 
@@ -161,8 +161,9 @@ class EndsFromOutside(Features):
         role = "head" if self.model.anatomy.has("head") else "embedding"
         head = _centred(self.model, through_norm(self.model, role, None)).astype(np.float32)
         name = f"an MLP of {self.model.name}"
-        outer = unit_rows(writes(self.model, block).astype(np.float32) @ head.T, name=name)
-        return unit_rows(self.activations[block], name=name), outer, self.tokens
+        written = writes(self.model, block).astype(np.float32) @ head.T
+        inner, outer = living_rows(self.activations[block], written, name=name)
+        return inner, outer, self.tokens
 
 
 class PhiViewsOuter(Statistic):

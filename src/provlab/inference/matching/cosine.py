@@ -7,7 +7,7 @@ costs more time than the arithmetic.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,12 +40,20 @@ class UnitRows:
         square over- or underflows.
     lengths
         float64, shape (h,): Euclidean length of each row times its scale.
+    left_out
+        int64: rows of the matrix as it was first given, before those that cannot be matched were left out.
     """
 
     held: NDArray[np.float32] | None
     rows: NDArray[np.generic]
     scales: NDArray[np.float64]
     lengths: NDArray[np.float64]
+    left_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Number of each row in the matrix as it was first given, int64, shape (h,)."""
+        return np.delete(np.arange(len(self) + len(self.left_out)), self.left_out)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -92,7 +100,7 @@ class UnitRows:
 Rows = ArrayLike | UnitRows  # what the doors accept
 
 
-def unit_rows(W: Rows, *, name: str = "W", hold: bool = True) -> UnitRows:
+def unit_rows(W: Rows, *, name: str = "W", hold: bool = True, keep: NDArray[np.bool_] | None = None) -> UnitRows:
     """Check and normalise the rows of a matrix, once for all the pairs in which it stands.
 
     Parameters
@@ -104,6 +112,8 @@ def unit_rows(W: Rows, *, name: str = "W", hold: bool = True) -> UnitRows:
         What error messages call it.
     hold
         Hold the unit rows; for a matrix that is compared once they are better made when they are needed.
+    keep
+        Shape (h,): which rows; all if None. The others are left out, and none of them is looked at.
 
     Raises
     ------
@@ -113,11 +123,14 @@ def unit_rows(W: Rows, *, name: str = "W", hold: bool = True) -> UnitRows:
     if isinstance(W, UnitRows):
         return W
     matrix = real_matrix(W, name)
+    left_out = np.empty(0, np.int64) if keep is None else np.flatnonzero(~keep)
+    if left_out.size:
+        matrix = matrix[keep]
     refuse_non_finite(matrix, name)
     _refuse_zero_rows(matrix, name)
     held = np.empty(matrix.shape, np.float32) if hold else None
     height, columns = matrix.shape
-    prepared = UnitRows(held, matrix, np.empty(height), np.empty(height))
+    prepared = UnitRows(held, matrix, np.empty(height), np.empty(height), left_out)
     for rows in blocks(height, min(BLOCK_ROWS, 1 + NORMALISED // columns)):
         part = matrix[rows]
         largest = np.maximum(part.max(axis=1).astype(np.float64), -part.min(axis=1).astype(np.float64))
