@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 
 from provlab.chapters.calibration import measure, shipped
 from provlab.inference import pvalues
-from provlab.inference.matching import match, tie_seed
+from provlab.inference.matching import match, tie_seed, unit_rows
 from provlab.statistics import get, phi_match
 from provlab.statistics.base import Options
 
@@ -78,5 +78,5 @@ def test_ties_differ_from_pair_to_pair():
     rows = np.ones((3, 16, 4), np.float32)
     found = [one.matching.tolist() for one in shipped.match_rows(rows, rows, seed=0)]
     assert found[0] != found[1] != found[2]
-    again = get("phi_u").compare_block(rows[0], rows[0], 0, Options(seed=0)).matching
+    again = get("phi_u").compare_block(unit_rows(rows[0]), unit_rows(rows[0]), 0, Options(seed=0)).matching
     assert_array_equal(found[0], again)
