@@ -4,11 +4,13 @@ Nothing here goes through `provlab.models.symmetry` or the Gram matrix: the tens
 permuted axis by axis after Table 4 of the paper (Appendix B).
 """
 
+import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from scipy import stats
 
 from provlab import api
@@ -192,6 +194,33 @@ def test_unequal_shapes_are_refused_by_name(models, new_model, save_model, tmp_p
     wide = save_model(new_model(9, intermediate_size=40), tmp_path / "wide")
     with pytest.raises(NotComparableError, match=r"equal shapes, but .*mlp.*weight is .* in base and .* in wide"):
         PhiL2().blocks(opened(models, "base"), Model.open(str(wide)))
+
+
+@pytest.mark.parametrize("prefix", ["", "module.model."])
+def test_tensors_are_held_against_each_other_by_what_they_are_for(prefix, models, tmp_path):
+    """The base without its head, its tensors under other names: the same model, closer than every copy."""
+    bare = tmp_path / "bare"
+    shutil.copytree(models["base"], bare)
+    held = {
+        prefix + name.removeprefix("model."): value
+        for name, value in load_file(bare / "model.safetensors").items()
+        if name != "lm_head.weight"
+    }
+    save_file(held, bare / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((bare / "config.json").read_text())
+    (bare / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaModel"]}))
+    names = ["phi_l2", "phi_l2_blocks"]
+    without, theirs, children = (
+        api.study(list(pair), statistics=names, text="-", progress=False, n_permutations=9).records
+        for pair in [(models["base"], str(bare)), (str(bare), models["tuned"]), (models["base"], models["tuned"])]
+    )
+    assert [record.error for record in without] == [None, None]
+    for one in without:
+        assert one.outcome.value == pytest.approx(0.0, abs=1e-6)
+        assert one.outcome.log10_p == one.outcome.floor
+    for one, same in zip(theirs, children, strict=True):
+        assert one.outcome.value == pytest.approx(same.outcome.value, rel=1e-9)
+        assert one.outcome.log10_p == same.outcome.log10_p
 
 
 def test_a_block_of_experts_is_refused(models, monkeypatch):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference import permtest, pvalues
-from provlab.models.anatomy import Anatomy
+from provlab.models.anatomy import Anatomy, TensorPart
 from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations
 from provlab.statistics.base import (
     Array,
@@ -50,7 +50,7 @@ class BlockWeights:
 
     def flat(self) -> Array:
         """All weights of the block in one row."""
-        return _flat(self.tensors)
+        return self._in_a_row(self.tensors)
 
     def copies(self, options: Options) -> Iterator[Array]:
         """T permuted copies as rows, some at a time; kept for the next pair if they are small.
@@ -74,19 +74,23 @@ class BlockWeights:
         # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
         embedding = EmbeddingPermutations(self.anatomy).sample(stream(options, t, 0, EMBEDDING))
         units = MlpPermutations(self.anatomy, blocks=[self.block])
-        return _flat(units.sample(stream(options, t, self.block, UNITS))(embedding(self.tensors)))
+        return self._in_a_row(units.sample(stream(options, t, self.block, UNITS))(embedding(self.tensors)))
+
+    def _in_a_row(self, tensors: Weights) -> Array:
+        parts = sorted((part for part in self.anatomy.parts if part.name in tensors), key=roles_of)
+        return np.concatenate([tensors[part.name].reshape(-1) for part in parts])
 
     def mlp(self) -> list[NDArray[np.float64]]:
-        """Everything that belongs to a hidden unit, one row a unit: ``(h, columns)`` float64 each."""
-        rows = []
+        """Everything that belongs to a hidden unit, by role, one row a unit: ``(h, columns)`` float64 each."""
+        rows = {}
         for part in self.anatomy.parts:
             if part.name not in self.tensors:
                 continue
             for role, piece in part.split(self.tensors[part.name]).items():
                 if role in MLP_ROLES:
                     by_unit = piece.mT if role == "down" else piece
-                    rows.append(by_unit.reshape(len(by_unit), -1).astype(np.float64))
-        return rows
+                    rows[role] = by_unit.reshape(len(by_unit), -1).astype(np.float64)
+        return [rows[role] for role in sorted(rows)]
 
 
 @dataclass(frozen=True)
@@ -122,8 +126,9 @@ def stream(options: Options, copy: int, block: int, purpose: int) -> np.random.G
     return np.random.default_rng([options.seed, copy, block, purpose])
 
 
-def _flat(tensors: Weights) -> Array:
-    return np.concatenate([tensors[name].reshape(-1) for name in sorted(tensors)])
+def roles_of(part: TensorPart) -> tuple[str, ...]:
+    """What a tensor is for: by this two models' tensors are held against each other, whatever their files call them."""
+    return tuple(segment.role for segment in part.segments)
 
 
 def block_distances(a: BlockWeights, b: BlockWeights, options: Options) -> list[float]:
@@ -156,7 +161,9 @@ class PhiL2(Statistic):
     """phi_l2 with PERMTEST over hidden units and embedding dimensions; per block with Fisher besides."""
 
     name = "phi_l2"
-    version = 4  # 1 permuted block 0 in step with the embedding; 2 summed as threads decided; 3 drew T copies a block
+    version = (
+        5  # 1 permuted block 0 with the embedding; 2 summed as threads decided; 3 drew T copies a block; 4 by name
+    )
     reads = "all weights of the blocks"
     assumptions = (
         "the first model was trained by an algorithm that treats hidden units and embedding dimensions alike, from "
@@ -173,10 +180,15 @@ class PhiL2(Statistic):
         blocks = super().blocks(a, b)
         for model in (a, b):
             model.anatomy.part("up", 0)  # experts have no MLP of their block whose units could be permuted
-        shapes = [{part.name: part.shape for part in model.anatomy.parts if part.block is not None} for model in (a, b)]
-        for name in sorted(shapes[0].keys() | shapes[1].keys()):
-            found = [str(table.get(name, "absent")) for table in shapes]
+        parts = [
+            {(part.block, roles_of(part)): part for part in model.anatomy.parts if part.block is not None}
+            for model in (a, b)
+        ]
+        for key in sorted(parts[0].keys() | parts[1].keys()):
+            held = [table.get(key) for table in parts]
+            found = [str(part.shape) if part else "absent" for part in held]
             if found[0] != found[1]:
+                name = next(part.name for part in held if part)
                 raise NotComparableError(
                     f"{self.name} needs equal shapes, but {name} is {found[0]} in {a.name} and {found[1]} in {b.name}"
                 )
@@ -222,7 +234,7 @@ class PhiL2Blocks(PhiL2):
     """
 
     name = "phi_l2_blocks"
-    version = 1
+    version = 2  # 1 summed in the order of names
     reads = "MLP weights of the blocks"
     assumptions = PERMUTATION_ASSUMPTIONS
 
