@@ -161,9 +161,7 @@ class PhiL2(Statistic):
     """phi_l2 with PERMTEST over hidden units and embedding dimensions; per block with Fisher besides."""
 
     name = "phi_l2"
-    version = (
-        5  # 1 permuted block 0 with the embedding; 2 summed as threads decided; 3 drew T copies a block; 4 by name
-    )
+    version = 5  # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name
     reads = "all weights of the blocks"
     assumptions = (
         "the first model was trained by an algorithm that treats hidden units and embedding dimensions alike, from "
