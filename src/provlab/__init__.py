@@ -1,7 +1,8 @@
 """Were these two language models trained independently, and where do they disagree?
 
-The library under the provlab study. `compare` tests a pair of models, `study` all pairs of many, and `begin` starts an
-experiment in a notebook. Names are loaded on first use, so that ``import provlab`` costs nothing.
+The library under the provlab study. `compare` tests a pair of models, `study` all pairs of many, `diff` says over which
+inputs two models disagree, and `begin` starts an experiment in a notebook. Names are loaded on first use, so that
+``import provlab`` costs nothing.
 """
 
 import warnings
@@ -11,21 +12,25 @@ from provlab.lazy import lazily
 
 if TYPE_CHECKING:
     from provlab.api import compare, study
+    from provlab.diffing import diff
     from provlab.errors import ProvlabError
     from provlab.publishing.experiment import begin
     from provlab.report import Comparison, StudyReport
+    from provlab.report.difference import Difference
 
-__all__ = ["Comparison", "ProvlabError", "StudyReport", "begin", "compare", "study"]
+__all__ = ["Comparison", "Difference", "ProvlabError", "StudyReport", "begin", "compare", "diff", "study"]
 
 _find = lazily(
     __name__,
     {
         "compare": "provlab.api",
         "study": "provlab.api",
+        "diff": "provlab.diffing",
         "ProvlabError": "provlab.errors",
         "begin": "provlab.publishing.experiment",
         "Comparison": "provlab.report",
         "StudyReport": "provlab.report",
+        "Difference": "provlab.report.difference",
     },
 )
 

@@ -1,15 +1,11 @@
 """The NLL of sequences against the definition, one sequence and one token at a time."""
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 import torch
 
-from provlab.errors import InputError, InvalidWeightsError, NotComparableError
+from provlab.errors import InputError, InvalidWeightsError
 from provlab.modeldiff import nll
-from provlab.models.checkpoint import Checkpoint
 
 RNG = np.random.default_rng(0)
 
@@ -95,38 +91,3 @@ def test_no_causal_model_and_damaged_weights_are_refused(gpt2):
         model.transformer.wte.weight[2] = float("nan")
     with pytest.raises(InvalidWeightsError, match="NaN or Inf"):
         nll.sequence_nll(model)(np.array([[0, 1, 2, 3]]))
-
-
-def spoil_tokenizer(folder):
-    """Two tokens change places."""
-    content = json.loads((folder / "tokenizer.json").read_text())
-    vocabulary = content["model"]["vocab"]
-    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
-    (folder / "tokenizer.json").write_text(json.dumps(content))
-
-
-def test_two_models_of_one_tokenizer_pass(models):
-    nll.check_same_tokens(Checkpoint.open(models["base"]), Checkpoint.open(models["other"]))
-
-
-def test_models_without_tokenizers_are_judged_by_size(gpt2, tmp_path):
-    for name, size in (("a", 4), ("b", 4), ("c", 5)):
-        gpt2(vocab_size=size).save_pretrained(tmp_path / name)
-    a, b, c = (Checkpoint.open(tmp_path / name) for name in "abc")
-    nll.check_same_tokens(a, b)
-    with pytest.raises(NotComparableError, match="a has 4 tokens and c has 5"):
-        nll.check_same_tokens(a, c)
-
-
-def test_another_tokenizer_is_refused(models, spoilt):
-    spoil_tokenizer(spoilt)
-    with pytest.raises(NotComparableError, match="different tokenizers"):
-        nll.check_same_tokens(Checkpoint.open(models["other"]), Checkpoint.open(spoilt))
-
-
-def test_a_lost_tokenizer_is_refused(models, spoilt):
-    for path in spoilt.glob("tokenizer*"):
-        path.unlink()
-    with pytest.raises(NotComparableError, match="has no tokenizer"):
-        nll.check_same_tokens(Checkpoint.open(spoilt), Checkpoint.open(models["base"]))
-    shutil.rmtree(spoilt)

@@ -20,6 +20,7 @@ from provlab.errors import ProvlabError, one_line
 COMMANDS = {
     "compare": "test a pair of models",
     "study": "test all pairs of many models",
+    "diff": "say over which inputs two models disagree",
     "run": "run a notebook with your own parameters",
     "reproduce": "run the notebooks of a plan, skipping what is up to date",
     "zoo": "list or train the embedded models of known lineage",
@@ -32,7 +33,9 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    parser = Parser(prog="provlab", description="Were two language models trained independently?")
+    parser = Parser(
+        prog="provlab", description="Were two language models trained independently, and where do they disagree?"
+    )
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
     given = sys.argv[1:] if arguments is None else list(arguments)
     for name, what in COMMANDS.items():

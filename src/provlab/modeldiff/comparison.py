@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
 from provlab.modeldiff.bootstrap import chain_counts, percentiles
-from provlab.modeldiff.representative import Direction, Side, bin_of, checked_edges, checked_range, within
+from provlab.modeldiff.representative import Direction, Side, bin_of, checked_edges, checked_range, effective, within
 
 #: what the two directions are divided by before they are compared: "R3", the paper's way, divides each by its own sum
 #: over R3; "count" divides both by the number of A's inputs, which needs weights that are numbers of inputs, and no R3
@@ -163,10 +163,10 @@ class Comparison:
                 "other model as well (R3 is empty), so the directions share no measure; widen Z, draw more, or compare "
                 "counts"
             )
-        effective = float(common.sum() ** 2 / (common**2).sum())  # Kish's effective number of draws
-        if not direction.exact and effective < _LEAST_COMMON:
+        worth = effective(common)
+        if not direction.exact and worth < _LEAST_COMMON:
             raise NotComparableError(
-                f"R3 holds {len(common)} draws of model {direction.side}, worth {effective:.1f} equal ones, too few "
+                f"R3 holds {len(common)} draws of model {direction.side}, worth {worth:.1f} equal ones, too few "
                 f"to divide by ({_LEAST_COMMON:g} are needed); widen Z, draw more, or compare counts"
             )
         return None
@@ -257,20 +257,8 @@ class Comparison:
             The weights are no counts.
         """
         rng = np.random.default_rng(seed)
-        logs = []
-        for direction in (self.a, self.b):
-            if direction.log_unit is None:
-                raise NotComparableError(f"the weights of model {direction.side} are known up to a factor only")
-            sums = np.bincount(direction.chain, direction.weight, minlength=direction.n_chains)
-            counts = (
-                np.ones((_RHO_RESAMPLES, 1))
-                if direction.exact
-                else chain_counts(direction.n_chains, _RHO_RESAMPLES, rng)
-            )
-            drawn = np.concatenate([[sums.sum()], counts @ sums])
-            with np.errstate(divide="ignore"):
-                logs.append((direction.log_unit + np.log(drawn)) / np.log(10))
-        more = logs[1] - logs[0]
+        fewer, more = (direction.log10_numbers(rng) for direction in (self.a, self.b))
+        more = more - fewer
         low, high = percentiles(more[1:])
         return float(more[0]), float(low), float(high)
 

@@ -99,7 +99,7 @@ def _write(
     generator: torch.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Write one sequence for each entry of `temper`: tokens, mean NLL, and log q under every exponent."""
-    n, device = len(temper), nll.network.device
+    n = len(temper)
     power = torch.from_numpy(exponents).to(torch.float32)
     own = torch.from_numpy(temper)
     tokens = torch.empty(n, length, dtype=torch.int64)
@@ -113,9 +113,9 @@ def _write(
     else:
         read, first = torch.full((n, 1), nll.start_token), 0
     for position in range(first, length):
-        out = nll.network(input_ids=read.to(device), past_key_values=past, use_cache=True)
-        past = out.past_key_values
-        logits = out.logits[:, -1, : nll.vocabulary].float().cpu()  # (n, vocabulary)
+        answered, past = nll.read(read, past_key_values=past, use_cache=True)
+        logits = answered[:, -1].cpu()  # (n, vocabulary)
+        nll.refuse_non_finite(torch.logsumexp(logits, dim=-1).numpy())
         tempered = torch.log_softmax(logits[:, None, :] * power[None, :, None], dim=-1)  # (n, exponents, vocabulary)
         probabilities = tempered[torch.arange(n), own].exp()
         read = torch.multinomial(probabilities, 1, generator=generator)

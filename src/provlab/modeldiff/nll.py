@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, InputError, InvalidWeightsError, NotComparableError
+from provlab.errors import InputError, InvalidWeightsError
 from provlab.modeldiff.energy import Tokens
 from provlab.models.checkpoint import Checkpoint
 
@@ -32,6 +32,9 @@ class SequenceNll:
     ----------
     vocabulary
         Number of tokens; a sequence holds ids from 0 to ``vocabulary - 1``.
+    ids
+        ``(vocabulary,)``: the network's own id of each, where the tokens are those that it shares with other models;
+        probabilities are then those given that no other token comes. None where they are the network's own.
     context
         Longest sequence (tokens) that the model reads, None where its config names no bound.
     start_token
@@ -42,10 +45,20 @@ class SequenceNll:
         The model's label, and the model itself in evaluation mode.
     """
 
-    def __init__(self, network: "PreTrainedModel", name: str, *, start_token: int | None) -> None:
+    def __init__(
+        self,
+        network: "PreTrainedModel",
+        name: str,
+        *,
+        start_token: int | None,
+        ids: NDArray[np.int64] | None = None,
+    ) -> None:
         config = network.config.get_text_config()
         self.name = name
-        self.vocabulary = int(config.vocab_size)
+        whole = np.arange(int(config.vocab_size))
+        self.ids = None if ids is None or np.array_equal(ids, whole) else ids
+        self.vocabulary = len(whole if self.ids is None else self.ids)
+        self._own = None if self.ids is None else torch.from_numpy(self.ids).to(network.device)
         bound = getattr(config, "max_position_embeddings", None)
         self.context: int | None = None if bound is None else int(bound) - (start_token is not None)
         self.start_token = start_token
@@ -86,7 +99,7 @@ class SequenceNll:
             picked = log_probs.gather(2, predicted[..., None]).squeeze(2)
             result[done : done + len(batch)] = -picked.to("cpu", torch.float64).mean(dim=1).numpy()
             done += len(batch)
-        self._refuse_non_finite(result)
+        self.refuse_non_finite(result)
         return result
 
     def conditionals(self, tokens: Tokens) -> NDArray[np.float32]:
@@ -114,8 +127,21 @@ class SequenceNll:
             else:
                 rows[:] = log_probs.cpu().numpy()
             done += len(batch)
-        self._refuse_non_finite(result)
+        self.refuse_non_finite(result)
         return result
+
+    def read(self, tokens: torch.Tensor, **settings: Any) -> tuple[torch.Tensor, Any]:
+        """Send token ids ``(n, length)`` through the network.
+
+        Returns
+        -------
+        tuple
+            Logits of the comparison's tokens, ``(n, length, vocabulary)``, and the cache where `settings` ask for one.
+        """
+        tokens = tokens.to(self.network.device)
+        out = self.network(input_ids=tokens if self._own is None else self._own[tokens], **settings)
+        logits = out.logits[..., : self.vocabulary] if self._own is None else out.logits[..., self._own]
+        return logits.float(), getattr(out, "past_key_values", None)
 
     def _batches(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield sequences with the log probabilities that predict their tokens (all but the first, or all)."""
@@ -128,11 +154,11 @@ class SequenceNll:
             with torch.inference_mode():
                 # the last position predicts a token that is not there
                 logits = (
-                    self.network(input_ids=read[:, :-1], use_cache=False).logits.float()
+                    self.read(read[:, :-1], use_cache=False)[0]
                     if read.shape[1] > 1
                     else torch.empty(len(batch), 0, self.vocabulary, device=batch.device)
                 )
-                log_probs = torch.log_softmax(logits[..., : self.vocabulary], dim=-1)
+                log_probs = torch.log_softmax(logits, dim=-1)
             self.evaluations += len(batch)
             yield batch, log_probs
 
@@ -153,13 +179,19 @@ class SequenceNll:
             raise InputError(f"token {wrong} is outside the vocabulary of {self.name}: 0 to {self.vocabulary - 1}")
         return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
 
-    def _refuse_non_finite(self, values: NDArray[np.floating[Any]]) -> None:
+    def refuse_non_finite(self, values: NDArray[np.floating[Any]]) -> None:
+        """Raise InvalidWeightsError unless all of these numbers of the model are finite."""
         if not np.isfinite(values).all():
             raise InvalidWeightsError(f"{self.name}: the NLL is NaN or Inf; its weights are damaged, or need float32")
 
 
 def sequence_nll(
-    model: "Checkpoint | PreTrainedModel", *, start_token: int | None = None, device: str = "cpu"
+    model: "Checkpoint | PreTrainedModel",
+    *,
+    start_token: int | None = None,
+    ids: NDArray[np.int64] | None = None,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> SequenceNll:
     """Make a model ready to judge token sequences.
 
@@ -169,8 +201,10 @@ def sequence_nll(
         A checkpoint of a causal language model, or a model already loaded, which stays where it is.
     start_token
         Id to put before each sequence, so that the first token is predicted too; None for no such token.
-    device
-        Where to load a checkpoint.
+    ids
+        The model's own ids of the tokens of the comparison (`provlab.modeldiff.tokens`); all of its own by default.
+    device, dtype
+        Where and in which precision to load a checkpoint; logits are taken further in float32.
 
     Raises
     ------
@@ -178,50 +212,9 @@ def sequence_nll(
         The model has no head that predicts tokens, or `start_token` is outside its vocabulary.
     """
     if isinstance(model, Checkpoint):
-        name, network = model.name, model.load_model(torch.float32, device)
+        name, network = model.name, model.load_model(dtype, device)
     else:
         name, network = type(model).__name__, model.eval()
     if not network.can_generate():
         raise InputError(f"{name} ({type(network).__name__}) is no causal language model: it predicts no next token")
-    return SequenceNll(network, name, start_token=start_token)
-
-
-def check_same_tokens(a: Checkpoint, b: Checkpoint) -> None:
-    """Refuse two models for which one id means two things: their NLLs of one sequence are of different texts.
-
-    Raises
-    ------
-    NotComparableError
-        The vocabularies differ in size or in meaning, or one model has a tokenizer and the other has none.
-    """
-    sizes = [_vocabulary_size(checkpoint) for checkpoint in (a, b)]
-    if sizes[0] != sizes[1]:
-        raise NotComparableError(
-            f"{a.name} has {sizes[0]} tokens and {b.name} has {sizes[1]}; Model-diff needs two models of one tokenizer"
-        )
-    tables = [_token_table(checkpoint) for checkpoint in (a, b)]
-    if tables[0] is None and tables[1] is None:
-        return
-    if tables[0] is None or tables[1] is None:
-        without = a.name if tables[0] is None else b.name
-        raise NotComparableError(f"{without} has no tokenizer, so nothing says that its ids mean what the other's do")
-    if tables[0] != tables[1]:
-        differing = sorted(set(tables[0].items()) ^ set(tables[1].items()), key=lambda entry: (entry[1], entry[0]))
-        raise NotComparableError(
-            f"{a.name} and {b.name} have different tokenizers (id {differing[0][1]} is not one token in both); "
-            "Model-diff needs two models of one tokenizer"
-        )
-
-
-def _vocabulary_size(checkpoint: Checkpoint) -> int:
-    size = checkpoint.config.get("vocab_size", checkpoint.config.get("text_config", {}).get("vocab_size"))
-    if not isinstance(size, int):
-        raise CheckpointError(f"{checkpoint.source}: config.json has no vocab_size; copy the config again")
-    return size
-
-
-def _token_table(checkpoint: Checkpoint) -> dict[str, int] | None:
-    """Return token -> id, None where the checkpoint comes with no tokenizer at all."""
-    if not any(path.name.startswith(("tokenizer", "vocab")) for path in checkpoint.side_files()):
-        return None
-    return dict(checkpoint.tokenizer().get_vocab())
+    return SequenceNll(network, name, start_token=start_token, ids=ids)

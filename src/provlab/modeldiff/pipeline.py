@@ -4,8 +4,10 @@ Everything that takes long is kept in a folder under the hash of all it depends 
 was stopped goes on where it was and a second run reads. Draws of one model serve every comparison that it is part of.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,10 +20,17 @@ from provlab.kept import Arrays, Kept
 from provlab.modeldiff import generation, reweighting, sampler
 from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.moves import Conditional
-from provlab.modeldiff.nll import SequenceNll, check_same_tokens, sequence_nll
+from provlab.modeldiff.nll import SequenceNll, sequence_nll
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range
 from provlab.modeldiff.sampler import Samples
+from provlab.modeldiff.tokens import shared_tokens
 from provlab.models.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_AT_ONCE = 4096  # sequences judged between two savings
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,22 +45,64 @@ class Model:
         Its files; their hash is what kept draws are found by.
     nll
         The mean token NLL by the convention of the comparison.
+    progress
+        Whether to show a bar on stderr.
     """
 
     source: str
     checkpoint: Checkpoint
     nll: SequenceNll
+    progress: bool = True
+
+    @property
+    def name(self) -> str:
+        """Short label."""
+        return self.checkpoint.name
 
     @property
     def key(self) -> dict[str, Any]:
         """What numbers of this model depend on."""
-        return {"model": self.checkpoint.digest, "start_token": self.nll.start_token}
+        key: dict[str, Any] = {"model": self.checkpoint.digest, "start_token": self.nll.start_token}
+        if self.nll.ids is not None:
+            key["ids"] = digest(self.nll.ids.tolist())
+        if self.nll.network.dtype != torch.float32:
+            key["dtype"] = str(self.nll.network.dtype)
+        return key
+
+    @cached_property
+    def tokenizer(self) -> "PreTrainedTokenizerBase":
+        """Its tokenizer, loaded once."""
+        return self.checkpoint.tokenizer()
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """Return a text as tokens of the comparison, ``(n,)``; -1 stands for a token that is none of these."""
+        own = np.array(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
+        if self.nll.ids is None:
+            return own
+        place = np.full(max(own.max(initial=0), self.nll.ids.max()) + 1, -1)
+        place[self.nll.ids] = np.arange(self.nll.vocabulary)
+        return np.asarray(place[own])
+
+    def texts(self, tokens: NDArray[np.integer[Any]]) -> list[str]:
+        """Inputs as text of at most 90 characters, line ends made visible."""
+        own = tokens if self.nll.ids is None else self.nll.ids[tokens]
+        return [repr(self.tokenizer.decode(row))[1:-1][:90] for row in own]
+
+    def bar(self, steps: Iterable[T], what: str, unit: str) -> Iterable[T]:
+        """Show how far a long piece of this model's work has come."""
+        return tqdm(steps, desc=f"{self.name} {what}", unit=unit, leave=False, disable=not self.progress)
 
 
 def open_models(
-    sources: list[str], *, start_token: int | None = None, device: str = "cpu", allow_pickle: bool = False
+    sources: list[str],
+    *,
+    start_token: int | None = None,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    allow_pickle: bool = False,
+    progress: bool = True,
 ) -> dict[str, Model]:
-    """Open models that are to be compared with each other.
+    """Open models that are to be compared with each other, on the tokens that all of them have.
 
     Raises
     ------
@@ -59,12 +110,15 @@ def open_models(
         Two of them have different tokenizers.
     """
     checkpoints = {source: Checkpoint.open(source, allow_pickle=allow_pickle) for source in sources}
-    first = next(iter(checkpoints.values()))
-    for checkpoint in list(checkpoints.values())[1:]:
-        check_same_tokens(first, checkpoint)
+    shared = shared_tokens(list(checkpoints.values()))
     return {
-        source: Model(source, checkpoint, sequence_nll(checkpoint, start_token=start_token, device=device))
-        for source, checkpoint in checkpoints.items()
+        source: Model(
+            source,
+            checkpoint,
+            sequence_nll(checkpoint, start_token=start_token, ids=ids, device=device, dtype=dtype),
+            progress,
+        )
+        for (source, checkpoint), ids in zip(checkpoints.items(), shared.ids, strict=True)
     }
 
 
@@ -95,13 +149,8 @@ def generated(model: Model, settings: Generation, kept: Kept) -> Draws:
     """Draw by the model's own generation, chain by chain, each kept when it is done."""
     each = -(-settings.n // settings.n_chains)
     chains = []
-    bar = tqdm(
-        generation.chain_seeds(settings.seed, settings.n_chains),
-        desc=f"{model.checkpoint.name} writes {settings.length} tokens",
-        unit="chain",
-        leave=False,
-    )
-    for seed in bar:
+    seeds = generation.chain_seeds(settings.seed, settings.n_chains)
+    for seed in model.bar(seeds, f"writes {settings.length} tokens", "chain"):
         parts = {
             **model.key,
             "n": each,
@@ -134,18 +183,23 @@ def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:
         moves=Conditional(),
         seed=settings.seed,
         checkpoint=checkpoint,
-        progress=f"{model.checkpoint.name}, replica exchange",
+        progress=f"{model.name}, replica exchange" if model.progress else "",
     )
 
 
 def judged(model: Model, tokens: NDArray[np.integer[Any]], kept: Kept) -> NDArray[np.float64]:
-    """Return the loss of sequences under a model, ``(n,)``; the same sequences are judged once."""
+    """Return the loss of sequences under a model, ``(n,)``; the same are judged once, and kept piece by piece."""
     tokens = np.ascontiguousarray(tokens, dtype=np.int64)
     if not len(tokens):
         return np.empty(0)
     unique, place = np.unique(tokens, axis=0, return_inverse=True)
-    parts = {**model.key, "tokens": digest(unique.tolist()), "torch": torch.__version__}
-    return kept.get("judged", parts, lambda: {"nll": model.nll(unique)})["nll"][place.ravel()]
+    found = []
+    begins = range(0, len(unique), _AT_ONCE)
+    for begin in model.bar(begins, "judges", "piece") if len(begins) > 1 else begins:
+        some = unique[begin : begin + _AT_ONCE]
+        parts = {**model.key, "tokens": digest(some.tolist()), "torch": torch.__version__}
+        found.append(kept.get("judged", parts, lambda some=some: {"nll": model.nll(some)})["nll"])  # type: ignore[misc]
+    return np.concatenate(found)[place.ravel()]
 
 
 def judged_inputs(draws: Draws, side: Side, z: tuple[float, float], other: Model, kept: Kept) -> Direction:
@@ -181,11 +235,15 @@ def typical_range(
 
 
 def pieces(ids: ArrayLike, length: int, n: int, *, seed: int = 0) -> NDArray[np.int64]:
-    """Cut `n` pieces of `length` tokens from a long text at random places, ``(n, length)``."""
+    """Cut `n` pieces of `length` tokens from a long text at random places without -1, ``(n, length)``."""
     text = np.asarray(ids, dtype=np.int64)
     if len(text) <= length:
         raise InputError(f"the text has {len(text)} tokens, too few for pieces of {length}")
-    begin = np.random.default_rng(seed).integers(len(text) - length, size=n)
+    foreign = np.concatenate([[0], np.cumsum(text < 0)])  # before each place
+    places = np.flatnonzero(foreign[length:-1] == foreign[: len(text) - length])
+    if not len(places):
+        raise InputError(f"the text has no {length} tokens in a row that all models of the comparison have")
+    begin = places[np.random.default_rng(seed).integers(len(places), size=n)]
     return np.asarray(text[begin[:, None] + np.arange(length)])
 
 

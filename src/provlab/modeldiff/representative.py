@@ -15,7 +15,7 @@ from provlab.errors import InputError, NotComparableError
 from provlab.modeldiff.bootstrap import LEVEL, chain_counts
 
 Side = Literal["A", "B"]
-_RESAMPLES = 1000  # of the chain bootstrap of a share
+_RESAMPLES = 1000  # of the chain bootstrap of a share, and of a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +159,23 @@ class Direction:
         place = np.searchsorted(reached, np.asarray(q, dtype=float) - 1e-12)
         return self.difference[order][np.minimum(place, len(order) - 1)]
 
+    @property
+    def effective(self) -> float:
+        """How many equally weighted draws the rows are worth (Kish)."""
+        return effective(self.weight)
+
+    @property
+    def disagreement(self) -> NDArray[np.bool_]:
+        """``(n,)``: the other model finds the input less likely than the one it was drawn from."""
+        return self.difference < 0 if self.side == "A" else self.difference > 0
+
     def share_below(self, *, seed: int = 0) -> tuple[float, float, float]:
         """Return the share of the inputs with D < 0, and its 95% interval by chain bootstrap."""
-        sums = self.sums(np.stack([self.difference < 0, np.ones(len(self.difference), dtype=bool)], axis=1))
+        return self.share(self.difference < 0, seed=seed)
+
+    def share(self, rows: NDArray[np.bool_], *, seed: int = 0) -> tuple[float, float, float]:
+        """Return the share of the inputs that some rows, ``(n,)`` bool, make up; and its interval."""
+        sums = self.sums(np.stack([rows, np.ones(len(rows), dtype=bool)], axis=1))
         share = float(sums[:, 0].sum() / sums[:, 1].sum())
         if self.exact or self.n_chains < 2:
             return share, share, share
@@ -171,10 +185,30 @@ class Direction:
         low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [tail, 1 - tail])
         return share, float(low), float(high)
 
+    def log10_numbers(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Log10 of the number of inputs, and after it what resampled chains would have given: ``(1 + resamples,)``.
+
+        Raises
+        ------
+        NotComparableError
+            The weights are no counts.
+        """
+        if self.log_unit is None:
+            raise NotComparableError(f"the weights of model {self.side} are known up to a factor only")
+        sums = np.bincount(self.chain, self.weight, minlength=self.n_chains)
+        counts = np.ones((_RESAMPLES, 1)) if self.exact else chain_counts(self.n_chains, _RESAMPLES, rng)
+        with np.errstate(divide="ignore"):
+            return np.asarray((self.log_unit + np.log(np.concatenate([[sums.sum()], counts @ sums]))) / np.log(10))
+
     def sums(self, columns: NDArray[np.floating] | NDArray[np.bool_]) -> NDArray[np.float64]:
         """Sum the weight of ``(n, k)`` indicators in each chain: ``(n_chains, k)``."""
         n = self.n_chains
         return np.stack([np.bincount(self.chain, self.weight * column, minlength=n) for column in columns.T], axis=1)
+
+
+def effective(weight: NDArray[np.float64]) -> float:
+    """Kish's effective number of draws."""
+    return float(weight.sum() ** 2 / (weight**2).sum())
 
 
 def _require_finite(name: str, values: NDArray[np.float64]) -> None:

@@ -4,10 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from provlab.chapters.model_diff import measure, tables
+from provlab.chapters.model_diff import measure
 from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord
 from provlab.modeldiff.comparison import from_enumeration
 from provlab.modeldiff.representative import Draws
+from provlab.report.difference import ratio_text
 
 
 def test_sides_are_those_of_the_comparison():
@@ -47,9 +48,9 @@ def test_repetition_by_loss_weighs_inputs_alike():
 
 def test_a_ratio_is_written_with_its_unit_or_its_reason():
     ratio = {"reference": "PD_AB", "value": [1, 0.5], "low": [1, 0.4], "high": [1, None]}
-    assert tables.ratio_text(ratio) == "1.00 : 0.50 (0.40 to ∞)"
-    assert tables.ratio_text({**ratio, "reference": "PD_BA"}).endswith("relative to PD_BA")
-    assert tables.ratio_text({"error": "R3 holds 2 draws"}) == "none: R3 holds too few draws"
+    assert ratio_text(ratio) == "1.00 : 0.50 (0.40 to ∞)"
+    assert ratio_text({**ratio, "reference": "PD_BA"}).endswith("relative to PD_BA")
+    assert ratio_text({"error": "R3 holds 2 draws"}) == "none: R3 holds too few draws"
 
 
 def test_the_finding_on_domains_is_of_the_record():

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from provlab.chapters.model_diff.labels import TextKinds, repetition
 from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord, RepetitionRecord
-from provlab.chapters.shared.likely_inputs import HeldOut, Range
 from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.composition import Bin, composition, label_share
+from provlab.modeldiff.held_out import HeldOut, Range
 from provlab.modeldiff.pipeline import Model
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.zoo import corpus
@@ -26,12 +26,17 @@ Pair = tuple[str, str]
 
 
 def open_pairs(pairs: Sequence[Pair], *, device: str, allow_pickle: bool) -> dict[str, Model]:
-    """Open the models of several pairs, each once; the models of a pair must have one tokenizer."""
-    models: dict[str, Model] = {}
+    """Open the models of several pairs, each once, on the tokens that they share with those they are compared with."""
+    groups: list[
+        set[str]
+    ] = []  # of models that some chain of pairs connects: they are to be compared on the same tokens
     for pair in pairs:
-        missing = [source for source in pair if source not in models]
-        models |= pipeline.open_models(missing or list(pair), device=device, allow_pickle=allow_pickle)
-    return models
+        joined = [group for group in groups if group & set(pair)]
+        groups = [group for group in groups if group not in joined] + [set(pair).union(*joined)]
+    models: dict[str, Model] = {}
+    for group in groups:
+        models |= pipeline.open_models(sorted(group), device=device, allow_pickle=allow_pickle)
+    return {source: models[source] for pair in pairs for source in pair}
 
 
 def short_names(models: Mapping[str, Model]) -> dict[str, str]:
@@ -174,7 +179,7 @@ def domains(compared: Comparison, models: tuple[Model, Model], held_out: HeldOut
     right = [(judge.score(pieces["code"]) > 0).mean(), (judge.score(pieces["prose"]) <= 0).mean()]
     bins, texts, shares, rest = [], [], [], []
     for direction, model in zip((compared.a, compared.b), models, strict=True):
-        shown = texts_of(model, _draws(direction).tokens)
+        shown = model.texts(_draws(direction).tokens)
         is_code = (judge.score(_draws(direction).tokens) > 0).astype(float)
         quarters = np.unique(direction.quantile(_QUARTERS))
         # D = NLL_A - NLL_B: A prefers its lowest quarter most, B its highest
@@ -212,12 +217,6 @@ def domains_finding(record: DomainsRecord) -> str:
         f"{rises[1]}. "
         f"The labels are right on {record.accuracy:.0%} of held-out pieces."
     )
-
-
-def texts_of(model: Model, tokens: NDArray[np.integer]) -> list[str]:
-    """Inputs as text of at most 90 characters, line ends made visible."""
-    tokenizer = model.checkpoint.tokenizer()
-    return [repr(tokenizer.decode(row))[1:-1][:90] for row in tokens]
 
 
 def _draws(direction: Direction) -> Draws:

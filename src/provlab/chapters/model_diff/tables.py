@@ -1,18 +1,18 @@
 """The tables of the page on language models."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from provlab.chapters.model_diff.measure import Domains, Pair, short_names, texts_of
+from provlab.chapters.model_diff.measure import Domains, Pair, short_names
 from provlab.chapters.model_diff.records import CapabilityRecord
-from provlab.chapters.shared.likely_inputs import HeldOut, Range
 from provlab.modeldiff.comparison import TERMS, Summary
+from provlab.modeldiff.held_out import HeldOut, Range
 from provlab.modeldiff.pipeline import Model
 from provlab.modeldiff.representative import Draws
 from provlab.publishing.published import published_table
+from provlab.report import difference
 
 # comparisons of this page to experiments of Table 2
 _EXPERIMENTS = {"sizes": "2", "long": "3", "generations": "4"}
@@ -37,19 +37,6 @@ def ranges(found: Mapping[str, Range]) -> pd.DataFrame:
     return pd.DataFrame(columns, index=["Z (nats per token)"])
 
 
-def ratio_text(ratio: Mapping[str, Any]) -> str:
-    """Write a ratio with its intervals, or why there is none."""
-    if "error" in ratio:
-        return "none: R3 holds too few draws" if "R3" in ratio["error"] else str(ratio["error"])
-    shown = [
-        f"{v:.2f}"
-        if low is not None and low == high
-        else f"{v:.2f} ({low:.2f} to {'∞' if high is None else f'{high:.2f}'})"
-        for v, low, high in zip(ratio["value"], ratio["low"], ratio["high"], strict=True)
-    ]
-    return " : ".join(shown) + ("" if ratio["reference"] == "PD_AB" else f" relative to {ratio['reference']}")
-
-
 def published_and_ours(
     found: Mapping[str, Summary], pairs: Mapping[str, Pair], short: Mapping[str, str]
 ) -> pd.DataFrame:
@@ -67,8 +54,8 @@ def published_and_ours(
                     "published ratio": " : ".join(line[term] for term in TERMS) if first else "",
                     "our inputs": f"{side}: {short[source]}",
                     "our D": f"{extent[0]:.2f} to {extent[1]:.2f}",
-                    "ours by R3": ratio_text(ours.by_r3) if first else "",
-                    "ours by count": ratio_text(ours.by_count) if first else "",
+                    "ours by R3": difference.ratio_text(ours.by_r3) if first else "",
+                    "ours by count": difference.ratio_text(ours.by_count) if first else "",
                 }
             )
     return pd.DataFrame(rows)
@@ -114,7 +101,7 @@ def from_low_to_high(opened: Mapping[str, Model], drawn: Mapping[str, Draws]) ->
     for source, name in short_names(opened).items():
         one = drawn[name]
         ranks = np.argsort(one.nll)[:: max(1, len(one) // 8)][:8]
-        texts = texts_of(opened[source], one.tokens[ranks])
+        texts = opened[source].texts(one.tokens[ranks])
         rows += [{"model": name, "NLL": one.nll[rank], "input": text} for rank, text in zip(ranks, texts, strict=True)]
     return pd.DataFrame(rows)
 

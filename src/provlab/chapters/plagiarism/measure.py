@@ -9,10 +9,10 @@ import pandas as pd
 import torch
 
 from provlab.chapters.plagiarism.records import SidesRecord, SweepRecord
-from provlab.chapters.shared.likely_inputs import Range
 from provlab.kept import Kept
 from provlab.modeldiff import pipeline
 from provlab.modeldiff.comparison import Comparison
+from provlab.modeldiff.held_out import Range
 from provlab.modeldiff.pipeline import Generation, Model
 from provlab.modeldiff.representative import Side
 from provlab.models import symmetry

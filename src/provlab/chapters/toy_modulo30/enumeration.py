@@ -23,12 +23,12 @@ from tqdm.auto import tqdm
 
 from provlab.chapters.toy_modulo30.joint import WIDTH, Joint
 from provlab.chapters.toy_modulo30.prefix_tree import subtree_nll
-from provlab.errors import InputError, ProvlabError
+from provlab.errors import InputError, NotComparableError, ProvlabError
 from provlab.files import cache_dir, digest
 from provlab.kept import read_arrays, reading, write_arrays
 from provlab.modeldiff import nll
 from provlab.modeldiff.energy import Tokens
-from provlab.modeldiff.nll import check_same_tokens
+from provlab.modeldiff.tokens import shared_tokens
 from provlab.models.checkpoint import Checkpoint
 
 #: the largest space that is enumerated: hours on two cores already
@@ -210,7 +210,8 @@ def enumerate_all(checkpoints: Sequence[Checkpoint], space: Space, label: Label,
             raise InputError(
                 f"{checkpoint.name} has {checkpoint.config.get('vocab_size')} tokens, the space {space.vocabulary}"
             )
-        check_same_tokens(checkpoints[0], checkpoint)
+    if not shared_tokens(checkpoints).identical:
+        raise NotComparableError("one id means different tokens in these models: their enumerations are of other texts")
     task = _Task(
         sources=tuple(checkpoint.source for checkpoint in checkpoints),
         space=space,

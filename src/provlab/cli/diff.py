@@ -1,0 +1,85 @@
+"""``provlab diff``: over which inputs two models disagree."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from provlab.cli import arguments as common
+from provlab.errors import InputError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
+    parser.add_argument("b", help="the other model, of the same tokenizer")
+    parser.add_argument(
+        "--text", metavar="FILE", help="held-out text, UTF-8 (default: prose that no zoo model was trained on)"
+    )
+    parser.add_argument("--length", type=int, metavar="N", help="tokens of an input (default: 25)")
+    of_loss = parser.add_mutually_exclusive_group()
+    of_loss.add_argument("--range", metavar="LO:HI", help="range of mean loss, nats per token, such as 3.0:4.2")
+    of_loss.add_argument(
+        "--from-text", metavar="LO:HI", help="or the quantiles of the text's losses that bound it (default: 0.05:0.5)"
+    )
+    parser.add_argument("--sequences", type=int, dest="n", metavar="N", help="that each model writes (default: 4000)")
+    parser.add_argument("--tempers", metavar="1,1.5,3", help="write colder too, to reach lower losses (default: 1)")
+    parser.add_argument(
+        "--exchange", type=int, dest="exchange_steps", metavar="STEPS", help="replica exchange as a second opinion"
+    )
+    parser.add_argument("--seed", type=int, help="of all draws (default: 0)")
+    parser.add_argument("--device", help="where the models run: cpu, cuda, cuda:1 (default: cpu)")
+    parser.add_argument("--dtype", help="their precision: float32, bfloat16, float16 (default: float32)")
+    parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
+    parser.add_argument(
+        "--results", metavar="FOLDER", help="folder of finished draws, from which the command goes on after a stop"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    parser.set_defaults(command=_diff)
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    common.check_json(arguments.json)
+    given = {
+        "text": _read(arguments.text),
+        "z": _numbers("--range", arguments.range, ":", two=True),
+        "shares": _numbers("--from-text", arguments.from_text, ":", two=True),
+        "tempers": _numbers("--tempers", arguments.tempers, ","),
+        **{
+            name: getattr(arguments, name)
+            for name in ("length", "n", "exchange_steps", "seed", "device", "dtype", "allow_pickle", "results")
+        },
+    }
+    if arguments.results and Path(arguments.results).is_file():
+        raise InputError(f"--results {arguments.results} is a file; give a folder")
+    from provlab.diffing import diff
+
+    settings = {name: value for name, value in given.items() if value is not None}
+    found = diff(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
+    if arguments.json:
+        common.write_json(arguments.json, found.to_json())
+    if arguments.json != "-":
+        print(found)
+    return 0
+
+
+def _read(name: str | None) -> str | None:
+    """Return the text of a file."""
+    if name is None:
+        return None
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--text {name} cannot be read as UTF-8 text ({error})") from error
+
+
+def _numbers(flag: str, text: str | None, between: str, *, two: bool = False) -> tuple[float, ...] | None:
+    """``3:4.2`` as two numbers, ``1,1.5`` as any; None stays None."""
+    if text is None:
+        return None
+    try:
+        found = tuple(float(part) for part in text.split(between))
+        if not two or len(found) == 2:
+            return found
+    except ValueError:
+        pass
+    raise InputError(f"{flag} is {'two numbers such as 0.5:1' if two else 'numbers such as 1,1.5'}, not {text!r}")

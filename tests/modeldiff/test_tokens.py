@@ -1,0 +1,105 @@
+"""Tokens are paired by their strings, whatever their ids."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from provlab.errors import NotComparableError
+from provlab.modeldiff import pipeline
+from provlab.modeldiff.nll import sequence_nll
+from provlab.modeldiff.tokens import shared_tokens
+from provlab.models.checkpoint import Checkpoint
+
+
+def shared(*folders):
+    return shared_tokens([Checkpoint.open(folder) for folder in folders])
+
+
+def change_vocabulary(folder, change):
+    content = json.loads((folder / "tokenizer.json").read_text())
+    change(content)
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def swap(content):
+    """Two tokens change places."""
+    table = content["model"]["vocab"]
+    table["a"], table["b"] = table["b"], table["a"]
+
+
+def test_models_of_one_tokenizer_share_all_of_it(models):
+    found = shared(models["base"], models["other"])
+    assert found.named
+    assert not found.moved
+    np.testing.assert_array_equal(found.ids[0], found.ids[1])
+
+
+def test_models_without_tokenizers_are_judged_by_size(gpt2, tmp_path):
+    for name, size in (("a", 4), ("b", 4), ("c", 5)):
+        gpt2(vocab_size=size).save_pretrained(tmp_path / name)
+    found = shared(tmp_path / "a", tmp_path / "b")
+    assert (found.identical, found.named) == (True, False)
+    with pytest.raises(NotComparableError, match="a has 4 tokens and c has 5"):
+        shared(tmp_path / "a", tmp_path / "c")
+
+
+def test_a_lost_tokenizer_is_refused(models, spoilt):
+    for path in spoilt.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(NotComparableError, match="has no tokenizer"):
+        shared(spoilt, models["base"])
+
+
+def test_tokenizers_that_share_too_little_are_refused(models, spoilt):
+    def rename(content):
+        content["model"]["vocab"] = {f"{k}x" if v > 99 else k: v for k, v in content["model"]["vocab"].items()}
+        content["model"]["merges"] = []
+
+    change_vocabulary(spoilt, rename)
+    with pytest.raises(NotComparableError, match=r"different tokenizers: they share \d+ of \d+ tokens"):
+        shared(models["base"], spoilt)
+
+
+@pytest.fixture
+def moved(models, tmp_path):
+    """The base with two tokens at each other's ids, in its tokenizer and its weights alike: the same model of texts."""
+    folder = tmp_path / "moved"
+    shutil.copytree(models["base"], folder)
+    change_vocabulary(folder, swap)
+    table = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    model = Checkpoint.open(folder).load_model()
+    with torch.no_grad():
+        for weight in {model.get_input_embeddings().weight, model.get_output_embeddings().weight}:
+            weight[[table["a"], table["b"]]] = weight[[table["b"], table["a"]]].clone()
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_moved_tokens_are_paired_by_their_strings(models, moved, text):
+    """Read by ids, the model and its twin would disagree; by strings they are one."""
+    assert shared(models["base"], moved).moved == 2
+    base, twin = pipeline.open_models([models["base"], str(moved)]).values()
+    pieces = pipeline.pieces(base.encode(text), 12, 20)
+    np.testing.assert_array_equal(pieces, pipeline.pieces(twin.encode(text), 12, 20))
+    np.testing.assert_allclose(base.nll(pieces), twin.nll(pieces), atol=1e-5)
+    assert base.texts(pieces) == twin.texts(pieces)
+
+
+def test_rows_beyond_the_tokenizer_are_left_out(models, new_model, save_model, tmp_path):
+    padded = save_model(new_model(1, vocab_size=320), tmp_path / "padded")
+    found = shared(models["base"], padded)
+    assert found.left_out[1] == found.left_out[0] + 20
+    short = sequence_nll(Checkpoint.open(padded), ids=found.ids[1])
+    assert short.vocabulary == len(found.ids[1])
+    conditionals = short.conditionals(np.zeros((2, 4), dtype=int))
+    np.testing.assert_allclose(np.exp(conditionals).sum(axis=2), 1, atol=1e-5)
+
+
+def test_pieces_avoid_tokens_that_are_not_shared():
+    ids = np.r_[np.arange(10), -1, np.arange(10)]
+    assert pipeline.pieces(ids, 5, 50).min() == 0
+    with pytest.raises(Exception, match="no 12 tokens in a row"):
+        pipeline.pieces(ids, 12, 5)

@@ -1,0 +1,167 @@
+"""`provlab.diff` and ``provlab diff`` on tiny models: the numbers, what is kept, and what is refused in one line."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import provlab
+from provlab import zoo
+from provlab.errors import InputError
+from provlab.modeldiff import generation, pipeline
+
+FEW = {"n": 400, "length": 8, "z": (3.0, 9.0), "progress": False}
+
+
+@pytest.fixture(autouse=True)
+def no_corpus(monkeypatch, text, tmp_path):
+    monkeypatch.setattr(zoo, "held_out_text", lambda domain: text)
+    monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def pair(models):
+    return models["base"], models["tuned"]
+
+
+@pytest.fixture
+def page(tmp_path, text):
+    path = tmp_path / "page.txt"
+    path.write_text(text)
+    return path
+
+
+def test_the_numbers_are_of_both_sides_and_agree(pair):
+    """Weighed, they are those of all inputs: as among sequences drawn uniformly, without either model."""
+    uniform = np.random.default_rng(5).integers(0, 256, (4000, 8))
+    a, b = (model.nll(uniform) for model in pipeline.open_models(list(pair), progress=False).values())
+    found = provlab.diff(*pair, **FEW)
+    assert found.remedies() == [] or "worth" in found.remedies()[0]
+    low, high = FEW["z"]
+    truths = ((a < b)[(a > low) & (a < high)].mean(), (b < a)[(b > low) & (b < high)].mean())
+    for side, truth in zip(found.sides, truths, strict=True):
+        assert side["disagreement"][1] - 0.05 < truth < side["disagreement"][2] + 0.05
+        assert side["disagreement"][0] + side["agreement"][0] == pytest.approx(1)
+        assert side["log10_inputs"][1] <= side["log10_inputs"][0] <= side["log10_inputs"][2]
+    first, second = found.summary.log10_common  # two estimates of one number
+    assert first == pytest.approx(second, abs=0.5)
+    low = [one.difference for one in found.examples[0] if one.end == "D lowest"]
+    high = [one.difference for one in found.examples[0] if one.end == "D highest"]
+    assert max(low) < min(high)
+
+
+def test_a_second_call_draws_nothing_and_another_seed_something(pair, tmp_path, monkeypatch):
+    results = tmp_path / "kept"
+    first = provlab.diff(*pair, **FEW, results=results)
+    drawn = []
+    write = generation.write
+    monkeypatch.setattr(generation, "write", lambda *a, **k: drawn.append(1) or write(*a, **k))
+    again = provlab.diff(*pair, **FEW, results=results)
+    assert (drawn, str(again)) == ([], str(first))
+    assert json.dumps(again.to_json()) == json.dumps(first.to_json())
+    next(results.glob("generated-*")).unlink()
+    assert str(provlab.diff(*pair, **FEW, results=results)) == str(first)
+    assert len(drawn) == 1
+    assert str(provlab.diff(*pair, **FEW, seed=1, results=results)) != str(first)
+
+
+def test_the_two_models_write_with_random_numbers_of_their_own(pair):
+    """A copy with little noise would else write what its base writes."""
+    found = provlab.diff(*pair, **FEW)
+    a, b = ({row.tobytes() for row in one.draws.tokens} for one in (found.compared.a, found.compared.b))
+    assert len(a & b) < 0.1 * len(a)
+
+
+def test_a_disguised_pair_of_equal_functions_has_no_difference(models, tmp_path):
+    """The weights in other shards: other digests, the same losses, and D is exactly 0."""
+    from provlab.models.checkpoint import Checkpoint
+
+    copy = tmp_path / "copy"
+    shutil.copytree(models["base"], copy)
+    (copy / "model.safetensors").unlink()
+    Checkpoint.open(models["base"]).load_model().save_pretrained(copy, max_shard_size="40KB")
+    found = provlab.diff(models["base"], copy, **FEW)
+    assert (found.compared.a.difference == 0).all()
+    assert any("answer alike" in text for text in found.remedies())
+    assert found.figure()
+
+
+def test_it_shows_itself_and_goes_into_json(run, pair, page, tmp_path):
+    target = tmp_path / "x.json"
+    few = ["--sequences", 400, "--length", 8, "--from-text", "0:1", "--text", page]
+    status, out, error = run("diff", *pair, *few, "--json", target, "--dtype", "bfloat16")
+    assert (status, error) == (0, "")
+    assert "seed 0" in out
+    assert "quantiles of the losses of 500 pieces of the given text" in " ".join(out.split())
+    found = json.loads(target.read_text())
+    assert found["schema"] == "provlab.diff/1"
+    assert {"models", "parameters", "seed", "z", "sides", "summary", "rho", "examples", "assumptions"} <= set(found)
+    assert [side["model"] for side in found["sides"]] == ["base", "tuned"]
+    assert np.shape(found["rho"]["a"]) == (3, 40)
+
+
+def test_a_notebook_sees_a_table_and_a_picture(pair):
+    html = provlab.diff(*pair, **FEW)._repr_html_()
+    assert "<table>" in html
+    assert "data:image/png" in html
+
+
+def test_replica_exchange_that_does_not_converge_is_a_sentence(pair):
+    found = provlab.diff(*pair, **FEW, exchange_steps=10)
+    assert any(text.startswith("Replica exchange gives no number: not converged") for text in found.remedies())
+
+
+def nan_weights(folder):
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.norm.weight"][:] = torch.nan
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def no_tokenizer(folder):
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "given", "said"),
+    [
+        (None, ["--text", "{empty}"], "the text is empty; give"),
+        (None, ["--text", "/no/such"], "--text /no/such cannot be read"),
+        (None, ["--length", "900"], "length 900 exceeds the context of base: 64; give less"),
+        (None, ["--length", "1"], "length must be a whole number of at least 2, not 1"),
+        (None, ["--sequences", "3"], "n must be a whole number of at least 40, not 3"),
+        (None, ["--range", "0.001:0.002"], "wrote 0 of 400 sequences .* too few; most have .*: move Z there"),
+        (None, ["--range", "4:3"], r"Z = \[4, 3\] is empty"),
+        (None, ["--range", "low"], "--range is two numbers such as 0.5:1, not 'low'"),
+        (None, ["--from-text", "0.5:0.1"], "shares must rise"),
+        (None, ["--range", "1:2", "--from-text", "0:1"], "not allowed with argument"),
+        (None, ["--dtype", "int4"], "dtype must be float32"),
+        (nan_weights, ["--range", "1:9"], "NaN"),
+        (no_tokenizer, [], "has no tokenizer"),
+    ],
+)
+def test_bad_input_gets_one_line(run, models, spoilt, tmp_path, spoil, given, said):
+    (tmp_path / "empty").write_text(" \n")
+    if spoil:
+        spoil(spoilt)
+    second = spoilt if spoil else models["tuned"]
+    if not any(flag in given for flag in ("--length", "--sequences")):
+        given = [*given, "--length", "8", "--sequences", "400"]
+    target = tmp_path / "x.json"
+    given = [one.format(empty=tmp_path / "empty") for one in given]
+    status, out, error = run("diff", models["base"], second, *given, "--json", target)
+    assert (status, out) == (2, "")
+    assert len(error.splitlines()) == 1
+    assert re.search(said, error)
+    assert not target.exists()
+
+
+def test_identical_models_are_refused(models, spoilt):
+    with pytest.raises(InputError, match="identical"):
+        provlab.diff(models["base"], models["base"], **FEW)
+    with pytest.raises(InputError, match="identical"):
+        provlab.diff(models["base"], spoilt, **FEW)
