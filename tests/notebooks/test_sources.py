@@ -77,7 +77,8 @@ def bad_parameters(notebook, name):
             schema.check(declared[-1], ast.literal_eval(statement.value), runner.TYPES[annotation])
         except ValueError as error:
             found.append(f"{line}: {error}")
-        if "  # " not in line:
+        last = cells[0].source.splitlines()[(statement.end_lineno or statement.lineno) - 1]  # where help is read from
+        if "  # " not in last:
             found.append(f"{line}: no word of help")
     if "profile" not in declared:
         found.append("no parameter profile")
