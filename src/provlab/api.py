@@ -147,7 +147,7 @@ def compare(
         records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress)
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
-    models = tuple(describe(source, model) for source, model in bench.models.items())
+    models = tuple(describe(source, model.checkpoint) for source, model in bench.models.items())
     return Comparison(models, tuple(records), options, primary, fdr)
 
 
@@ -207,6 +207,6 @@ def study(
             workers=workers,
             executor=executor,
         )
-        described = tuple(describe(source, model) for source, model in bench.models.items())
+        described = tuple(describe(source, model.checkpoint) for source, model in bench.models.items())
         lineage = Lineage.of(models)
         return StudyReport(tuple(models), tuple(names), described, tuple(records), options, lineage, primary, fdr)

@@ -104,11 +104,11 @@ def diff(
             raise InputError(f"length {length} exceeds the context of {model.name}: {model.nll.context}; give less")
     kept = Kept(Path(results) if results else cache_dir() / "modeldiff")
     text_loss = None
-    given, chosen = z, "as given"
-    if text is not None or given is None:
+    chosen = "as given"
+    if text is not None or z is None:
         held_out = HeldOut.of({"text": _text(text)}, first, N_PIECES, kept, seed=seed)
         text_loss = (held_out.loss(first, length), held_out.loss(second, length))
-        z = held_out.range_of(first, second, length, shares, given or ())
+        given, z = z, held_out.range_of(first, second, length, shares, z or ())
         if given is None:
             which = "given text" if text else "zoo's held-out prose"
             chosen = (
@@ -127,7 +127,7 @@ def diff(
     parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
     exchange = _exchanged(first, second, z, length, exchange_steps, kept, seed=seed) if exchange_steps else None
     return Difference(
-        (describe(a, first), describe(b, second)),
+        (describe(a, first.checkpoint), describe(b, second.checkpoint)),
         compared,
         parameters,
         chosen,

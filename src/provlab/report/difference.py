@@ -164,7 +164,7 @@ class Difference:
             *lines,
             both("sequences written, and in Z", lambda s: f"{s['written']:,}, {s['in_z']:,}"),
             both("worth equal draws", lambda s: f"{s['effective']:,.0f}"),
-            both("log10 of its inputs in Z", lambda s: format_interval(*s["log10_inputs"], digits=2)),
+            both("log10 of its inputs in Z", lambda s: _interval(s["log10_inputs"])),
             both("of them in Z for the other too", lambda s: _percent(s["common"])),
             both("PD: the other finds them less likely", lambda s: _percent(s["disagreement"])),
             both("PA: more likely", lambda s: _percent(s["agreement"])),
@@ -315,3 +315,8 @@ def _factor(log10: float) -> str:
 
 def _finite(values: Sequence[float] | Any) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _interval(values: list[float]) -> str:
+    value, low, high = values
+    return format_interval(value, low, high, digits=2)

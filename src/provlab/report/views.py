@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from provlab.engine.ledger import PairRecord
-from provlab.statistics.base import Model, Outcome
+from provlab.models.checkpoint import Checkpoint
+from provlab.statistics.base import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,12 +15,11 @@ if TYPE_CHECKING:
 LONGEST_RULE = 60  # characters
 
 
-def describe(source: str, model: Model) -> dict[str, Any]:
+def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
     """Say which model this was: source, architecture, commit, one digest, and the SHA-256 of each file."""
-    checkpoint = model.checkpoint
     return {
         "source": source,
-        "name": model.name,
+        "name": checkpoint.name,
         "architecture": checkpoint.architecture,
         "commit": checkpoint.commit,
         "digest": checkpoint.digest,
