@@ -216,6 +216,7 @@ def tree(planted):
         },
         "roles": {"base": "a", "leak": "a1", "controls": ["b", "c"]},
         "tail": tails([2001 / 10000, 4990 / 10000, 9010 / 10000]),
+        "matchings": uniform(0.3, 0.8),
     }
     return planted
 
@@ -226,6 +227,15 @@ def tails(permtest):
     return [
         {**where, "log10_p_t": np.log10(t), "log10_p_permtest": np.log10(p)}
         for t, p in zip((0.2, 0.5, 0.9), permtest, strict=True)
+    ]
+
+
+def uniform(all_pairs, disjoint, n_copies=999):
+    """p-values of the tests that matchings of independent models are uniform: over all pairs, and disjoint ones."""
+    rows = (("all pairs, per block", 24, all_pairs, n_copies), ("disjoint pairs", 2, disjoint, 0))
+    return [
+        {"statistic": "phi_u", "over": over, "n_pairs": n, "ks_p": p, "ks_p_law": p, "n_copies": copies}
+        for over, n, p, copies in rows
     ]
 
 
@@ -252,7 +262,7 @@ ARGUMENTS = {
         "min_tunes": 50,
         "smallest": 0.1,
     },
-    "tail_agrees": {"measurement": "tail", "level": 0.01},
+    "tail_agrees": {"measurement": "tail", "matchings": "matchings", "level": 0.01},
 }
 
 
@@ -332,7 +342,22 @@ FAULTS = [
     (
         "tail_agrees",
         lambda planted: planted.measurements.update(tail=tails([0.1, 0.5, 0.9])),
-        "PERMTEST and the t-tail differ by more than chance",
+        "PERMTEST and the t tail differ by more than chance",
+    ),
+    (
+        "tail_agrees",
+        lambda planted: planted.measurements.update(matchings=uniform(0.001, 0.8)),
+        "matchings of independent models are not uniform: phi_u, all pairs, per block",
+    ),
+    (
+        "tail_agrees",
+        lambda planted: planted.measurements.update(matchings=uniform(0.3, 0.001)),
+        "matchings of independent models are not uniform: phi_u, disjoint pairs",
+    ),
+    (
+        "tail_agrees",
+        lambda planted: planted.measurements.update(matchings=uniform(0.3, 0.8, n_copies=99)),
+        "too few copies for any of 2 tests to reject at 0.01",
     ),
 ]
 
@@ -351,7 +376,16 @@ NOT_RUN = [
     ("derives_from", only(), "phi_u was not run on"),
     ("derives_from", measure("roles", controls=[]), "it takes the leak, its base and 1 controls"),
     ("permtest_uniform", measure("example_one", independent=[0.5] * 20), "20 pairs, 50 fine-tunes, T = 9; 300, 50"),
-    ("tail_agrees", lambda planted: planted.measurements.update(tail=[]), "no pair was run through PERMTEST"),
+    (
+        "tail_agrees",
+        lambda planted: planted.measurements.update(tail=[]),
+        "no pair of independent models was run through PERMTEST",
+    ),
+    (
+        "tail_agrees",
+        lambda planted: planted.measurements.update(matchings=[]),
+        "no pair of independent models was run through PERMTEST",
+    ),
 ]
 
 
