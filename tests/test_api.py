@@ -37,7 +37,6 @@ def test_compare_runs_every_statistic_by_default(models, text):
     comparison = provlab.compare(models["base"], models["tuned"], text=text, progress=False, **SMALL)
     assert [record.statistic for record in comparison.records] == list(USUAL)
     assert all(record.error is None for record in comparison.records)
-    assert comparison.dependent is None
     assert [model["source"] for model in comparison.models] == [models["base"], models["tuned"]]
 
 

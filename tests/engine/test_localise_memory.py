@@ -27,12 +27,12 @@ def test_files_give_the_numbers_that_memory_gives(pair, text, tmp_path, monkeypa
         return kept_views
 
     monkeypatch.setattr("provlab.engine.localise.keep_views", keep_views)
-    unit_rows = phi_match.unit_rows
-    monkeypatch.setattr(phi_match, "unit_rows", lambda *a, **k: prepared.append(1) or unit_rows(*a, **k))
+    living_rows = phi_match.living_rows
+    monkeypatch.setattr(phi_match, "living_rows", lambda *a, **k: prepared.append(1) or living_rows(*a, **k))
     in_files = block_map(*pair, options, progress=False)
     assert np.array_equal(in_memory.log10_p, in_files.log10_p)
     blocks = [model.anatomy.n_blocks for model in pair]
     assert opened == [[True, True]] * blocks[1]
-    assert len(prepared) == 2 * sum(blocks)  # gate and up, once for each block of either model
+    assert len(prepared) == sum(blocks)  # gate and up, once for each block of either model
     del in_files
     assert list(tmp_path.iterdir()) == []

@@ -110,6 +110,7 @@ def finished(models, results):
         n_sequences=2, sequence_length=8,
     )  # fmt: skip
     run.measure("share", {"n": 1})
+    run.measure("chain_of_trees", [])
     return run, study, run.finish()
 
 
@@ -121,7 +122,7 @@ def test_finish_writes_the_experiment(finished, results, models):
     assert kept["profile"] == "smoke"
     assert kept["seed"] == 3
     assert kept["parameters"] == {**VALUES, "profile": "smoke"}
-    assert kept["measurements"] == {"share": {"n": 1}}
+    assert kept["measurements"] == {"share": {"n": 1}, "chain_of_trees": []}
     assert kept["versions"]["torch"] == metadata.version("torch")
     assert kept["commit"] == provenance.commit()
     assert kept["machine"] == machine.described()

@@ -168,3 +168,17 @@ def test_without_a_chapter_of_its_own_a_page_reaches_all(package):
 def test_a_module_can_name_others_of_its_own_package(package):
     (package / "deep" / "__init__.py").write_text("def get(name):\n    return load(f'{__name__}.{name}')")
     assert {"provlab.deep.c", "provlab.deep.d"} <= set(reach.reached("import provlab.deep", set(), package))
+
+
+def test_what_the_package_loads_lazily_counts_where_it_is_asked_for():
+    """Asking for compare does not bring what diff needs; under another name the package may be asked anything."""
+    asked = {
+        code: "provlab.diffing" in reach.reached(code, set(), SRC)
+        for code in (
+            "import provlab\nprovlab.compare",
+            "import provlab\nprovlab.diff",
+            "from provlab import diff",
+            "import provlab as p\np.diff",
+        )
+    }
+    assert list(asked.values()) == [False, True, True, True]

@@ -117,7 +117,7 @@ def test_a_primary_statistic_must_be_asked_for():
 def test_a_primary_statistic_that_did_not_run_decides_nothing():
     failed = PairRecord("/a", "/b", "phi_match", None, "no gate")
     found = Comparison(
-        ({"source": "/a"}, {"source": "/b"}), (*records({"phi_u": 1e-9}), failed), Options(), None, "phi_match"
+        ({"source": "/a"}, {"source": "/b"}), (*records({"phi_u": 1e-9}), failed), Options(), "phi_match"
     )
     assert found.verdict().startswith("phi_match, declared the one to judge by, yields no p-value, so nothing can be")
     assert "Not run: phi_match (no gate)." in found.verdict()

@@ -2,8 +2,9 @@
 
 A page is stale when one of them changed. All is read from source and nothing is imported, so imports inside functions
 count, and so do modules that are loaded by name: a string that spells a module counts as an import of it, and an
-f-string such as ``f"provlab.zoo.{maker}"`` as one of every module that it can spell. Doubt counts as reached: a page
-that is run once too often costs minutes, one that is not run shows what is no longer true.
+f-string such as ``f"provlab.zoo.{maker}"`` as one of every module that it can spell. Of the names that the package
+loads lazily, those count that are asked of it, as in ``provlab.compare``. Doubt counts as reached: a page that is run
+once too often costs minutes, one that is not run shows what is no longer true.
 """
 
 import ast
@@ -18,6 +19,7 @@ from provlab.files import sha256_file
 from provlab.zoo.codehash import parsed, tree_digest
 
 PACKAGE = "provlab"
+_ANYTHING = f"{PACKAGE}.*"
 _SPELT = re.compile(rf"\b{PACKAGE}(?:\.\w+)+")
 
 
@@ -35,28 +37,55 @@ class Source:
         Regular expressions of the module names that its f-strings can spell.
     words : frozenset of str
         All words in its strings, docstrings left out.
+    lazy : frozenset of (str, str)
+        Names that the package itself loads when they are asked for, and the modules that hold them.
     """
 
     digest: str
     names: frozenset[str]
     patterns: frozenset[str]
     words: frozenset[str]
+    lazy: frozenset[tuple[str, str]] = frozenset()
 
 
 @cache  # the pages of a study share most of what they reach
 def read(code: str, module: str = "") -> Source:
     """Read one piece of code; `module` is its own dotted name."""
     tree = parsed(code)
-    strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    lazy = _lazy(tree) if module == PACKAGE else {}
+    strings = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in lazy.values()
+    ]
     text = "\n".join(strings)
     spelt = {name for found in _SPELT.findall(text) for name in (found, *_entry_points(found))}
     formatted = (_pattern(node, module) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr))
     return Source(
         tree_digest(tree),
-        frozenset(spelt | set(imported(tree))),
+        frozenset(spelt | set(imported(tree)) | _asked(tree)),
         frozenset(pattern for pattern in formatted if pattern.startswith(rf"{PACKAGE}\.")),
         _words(text),
+        frozenset(lazy.items()),
     )
+
+
+def _lazy(tree: ast.AST) -> dict[str, str]:
+    """Dotted name -> module of what a call of `lazily` loads when it is asked for."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazily")
+    tables = (ast.literal_eval(call.args[1]) for call in calls)
+    return {f"{PACKAGE}.{name}": module for table in tables for name, module in table.items()}
+
+
+def _asked(tree: ast.AST) -> set[str]:
+    """What is asked of the package by its name, ``provlab.compare``; under another name it may be anything."""
+    asked = {
+        f"{PACKAGE}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == PACKAGE
+    }
+    renamed = any(isinstance(node, ast.alias) and node.name == PACKAGE and node.asname for node in ast.walk(tree))
+    return asked | {_ANYTHING} if renamed else asked
 
 
 def _words(text: str) -> frozenset[str]:
@@ -132,11 +161,15 @@ def reached(code: str, chapters: Collection[str] | None, root: Path) -> dict[str
         own = Source("", frozenset(known), frozenset(), _words(code))
     sources = {"": own}
     waiting = list(sources.values())
+    lazy = dict(read(known[PACKAGE].read_text(encoding="utf-8"), PACKAGE).lazy) if PACKAGE in known else {}
     while waiting:
         source = waiting.pop()
         looked_up = {name for p in source.patterns for name in known if re.fullmatch(p, name) and counts(name)}
         # with a.b.c the packages a and a.b are imported too
-        with_packages = {name[: dot.start()] for name in source.names | looked_up for dot in re.finditer(r"\.|$", name)}
+        asked = {lazy.get(name, name) for name in source.names} | (
+            set(lazy.values()) if _ANYTHING in source.names else set()
+        )
+        with_packages = {name[: dot.start()] for name in asked | looked_up for dot in re.finditer(r"\.|$", name)}
         for name in (with_packages & known.keys()) - sources.keys():
             sources[name] = read(known[name].read_text(encoding="utf-8"), name)
             waiting.append(sources[name])
