@@ -56,14 +56,29 @@ def test_splitting_finds_the_exact_tail():
         assert half < 0.3
 
 
+def outside_splittings_intervals(found, log10_p):
+    """Whether each of these log10 p lies outside splitting's interval, at a joint level of 5% over all depths.
+
+    An interval of `found` holds the truth 95% of the time; for all of them to, t's quantile is that of 5% over their
+    number (Bonferroni).
+    """
+    own, joint = stats.t.isf([0.025, 0.025 / len(found)], law._RUNS - 1)
+    half = np.array([(one.high - one.low) / 2 for one in found]) * joint / own
+    return np.abs(np.asarray(log10_p) - [one.log10_p for one in found]) > half
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "depths"), [(64, (4, 12, 24, 48)), (256, (4, 12, 24))])
-def test_the_saddlepoint_lies_in_splittings_interval(n, depths):
+def test_the_saddlepoint_lies_in_splittings_intervals_and_the_t_tail_does_not(n, depths):
     targets = [pvalues.distance_at(-depth, n) for depth in depths]
-    for found in law.tail_by_splitting(n, targets, seed=1):
-        assert found.low < pvalues.log10_p_spearman(found.distance, n) < found.high
-        assert found.high - found.low < 0.5
-    assert pvalues.log10_p_t(targets[-1], n) - math.log10(2) < found.low  # and the t tail does not
+    found = law.tail_by_splitting(n, targets, seed=1)
+    assert max(one.high - one.low for one in found) < 0.5
+    saddlepoint = np.array([pvalues.log10_p_spearman(target, n) for target in targets])
+    assert not outside_splittings_intervals(found, saddlepoint).any()
+    one_sided_t = [pvalues.log10_p_t(target, n) - math.log10(2) for target in targets]
+    assert outside_splittings_intervals(found, one_sided_t)[-1]
+    for off in (math.log10(2), -math.log10(2)):  # nor does twice or half the law, where intervals are narrowest
+        assert outside_splittings_intervals(found, saddlepoint + off)[0]
 
 
 def test_splitting_is_right_on_average_when_copies_stay_alike(monkeypatch):
