@@ -106,8 +106,8 @@ def diff(
     text_loss = None
     chosen = "as given"
     if text is not None or z is None:
-        held_out = HeldOut.of({"text": _text(text)}, first, N_PIECES, kept, seed=seed)
-        text_loss = (held_out.loss(first, length), held_out.loss(second, length))
+        held_out = HeldOut({"text": _text(text)}, N_PIECES, kept, seed)
+        text_loss = (*held_out.losses(pair, length),)
         given, z = z, held_out.range_of(first, second, length, shares, z or ())
         if given is None:
             which = "given text" if text else "zoo's held-out prose"

@@ -40,7 +40,7 @@ def test_repetition_by_loss_weighs_inputs_alike():
     """Of two draws in a bin, one repeats itself and stands for three inputs."""
     tokens = np.array([[1, 2, 1, 2, 1], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [1, 1, 2, 2, 3]])
     draws = Draws(tokens, np.array([0.5, 0.5, 1.5, 1.5]), np.log([3.0, 1.0, 1.0, 1.0]), np.array([0, 1, 0, 1]), 2)
-    (record,), curves = measure.repetitions({"m": draws}, np.array([0.0, 1.0, 2.0]), (1.0, 2.0), tokens[1:2])
+    (record,), curves = measure.repetitions({"m": draws}, np.array([0.0, 1.0, 2.0]), (1.0, 2.0), {"m": tokens[1:2]})
     assert record.lowest == pytest.approx(0.5 * 3 / 4)
     assert (record.nll, record.in_z, record.text) == (0.5, 0, 0)
     pd.testing.assert_frame_equal(curves["m"], pd.DataFrame({"x": [0.5, 1.5], "y": [record.lowest, 0.0]}))

@@ -62,7 +62,7 @@ def capability(
     return [
         CapabilityRecord(
             [short[source] for source in pair],
-            [text.loss(models[source], length) for source in pair],
+            text.losses([models[source] for source in pair], length),
             text.loss_apart(models[pair[0]], models[pair[1]], length),
             list(one.log10_more(seed=text.seed)),
         )
@@ -103,9 +103,18 @@ def densities(drawn: Mapping[str, Draws], edges: NDArray[np.float64], *, seed: i
 
 
 def repetitions(
-    drawn: Mapping[str, Draws], edges: NDArray[np.float64], z: Range, text: NDArray[np.int64]
+    drawn: Mapping[str, Draws], edges: NDArray[np.float64], z: Range, text: Mapping[str, NDArray[np.int64]]
 ) -> tuple[list[RepetitionRecord], dict[str, pd.DataFrame]]:
     """Mean repetition of the inputs by loss, every input of the space counted equally.
+
+    Parameters
+    ----------
+    drawn
+        Draws by the names of models.
+    edges, z
+        Bins of loss, and typical losses.
+    text
+        Pieces of text in the tokens of each model.
 
     Returns
     -------
@@ -130,7 +139,7 @@ def repetitions(
         if curve.empty or not in_z.any():
             continue
         nll, lowest = float(curve["x"].iloc[0]), float(curve["y"].iloc[0])
-        records.append(RepetitionRecord(name, nll, lowest, mean(in_z), float(repetition(text).mean())))
+        records.append(RepetitionRecord(name, nll, lowest, mean(in_z), float(repetition(text[name]).mean())))
         curves[name] = curve
     return records, curves
 
@@ -175,7 +184,7 @@ def domains(compared: Comparison, models: tuple[Model, Model], held_out: HeldOut
     """
     seed, train = held_out.seed, corpus.load()
     judge = TextKinds.fit(train.tokens("code"), train.tokens("prose"), models[0].nll.vocabulary)
-    pieces = {kind: pipeline.pieces(ids, length, held_out.n_pieces, seed=seed) for kind, ids in held_out.ids.items()}
+    pieces = held_out.pieces_by_kind(models[0], length)
     right = [(judge.score(pieces["code"]) > 0).mean(), (judge.score(pieces["prose"]) <= 0).mean()]
     bins, texts, shares, rest = [], [], [], []
     for direction, model in zip((compared.a, compared.b), models, strict=True):

@@ -24,7 +24,7 @@ def models(opened: Mapping[str, Model], text: HeldOut, length: int) -> pd.DataFr
         {
             "model": name,
             "parameters": sum(p.numel() for p in opened[source].nll.network.parameters()),
-            f"held-out loss, {length} tokens": text.loss(opened[source], length),
+            f"held-out loss, {length} tokens": text.losses([opened[source]], length)[0],
             "SHA-256 of its files": opened[source].checkpoint.digest[:16],
         }
         for source, name in short_names(opened).items()
