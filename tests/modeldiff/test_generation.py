@@ -99,3 +99,17 @@ def test_seeds_repeat_and_chains_differ(model):
 def test_refusals(model, settings, message):
     with pytest.raises(InputError, match=message):
         generate(nll.sequence_nll(model), **{"n": 10, "length": LENGTH, **settings})
+
+
+def test_a_large_vocabulary_is_written_in_smaller_batches(model, monkeypatch):
+    """Which changes the random numbers, not the law; no more logits are held than fit."""
+    seen = []
+    reader = nll.sequence_nll(model)
+    monkeypatch.setitem(nll._LOGITS, "cpu", 7 * VOCABULARY)
+    read = reader.read
+    monkeypatch.setattr(reader, "read", lambda tokens, **k: seen.append(len(tokens)) or read(tokens, **k))
+    few = write(reader, 20, LENGTH, tempers=(1.0,), seed=0)
+    assert set(seen) == {7, 6}
+    assert len(few["nll"]) == 20
+    monkeypatch.setitem(nll._CACHE, "cpu", 1)
+    assert reader.at_once(LENGTH, VOCABULARY) == 1

@@ -29,7 +29,7 @@ from provlab.kept import Arrays
 from provlab.modeldiff.nll import SequenceNll
 from provlab.modeldiff.representative import Draws
 
-_AT_ONCE = 512  # sequences written side by side: with a cache of keys and values more at once gains little
+_AT_ONCE = 512  # sequences written side by side, if they fit: with a cache of keys and values more gains little
 
 
 def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], seed: int) -> Arrays:
@@ -66,10 +66,12 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
     if length < 2 or (nll.context is not None and length > nll.context):
         raise InputError(f"length must be from 2 to {nll.context}, the context of {nll.name}, not {length}")
     temper = np.repeat(np.arange(len(exponents)), -(-n // len(exponents)))
-    generator = torch.Generator().manual_seed(seed)
+    on_gpu = nll.network.device.type == "cuda"  # elsewhere in float64, which not every other device has
+    generator = torch.Generator(nll.network.device if on_gpu else "cpu").manual_seed(seed)
+    at_once = min(_AT_ONCE, nll.at_once(length, len(exponents) * nll.vocabulary))
     parts = [
-        _write(nll, exponents, temper[begin : begin + _AT_ONCE], length, generator)
-        for begin in range(0, len(temper), _AT_ONCE)
+        _write(nll, exponents, temper[begin : begin + at_once], length, generator)
+        for begin in range(0, len(temper), at_once)
     ]
     tokens, losses, log_q = (np.concatenate(part) for part in zip(*parts, strict=True))
     # every temper wrote a like number, so the mixture is their plain mean
@@ -98,29 +100,38 @@ def _write(
     length: int,
     generator: torch.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Write one sequence for each entry of `temper`: tokens, mean NLL, and log q under every exponent."""
-    n = len(temper)
-    power = torch.from_numpy(exponents).to(torch.float32)
-    own = torch.from_numpy(temper)
-    tokens = torch.empty(n, length, dtype=torch.int64)
-    log_p = torch.zeros(n, dtype=torch.float64)
-    log_q = torch.zeros(n, len(exponents), dtype=torch.float64)
+    """Write one sequence for each entry of `temper`: tokens, mean NLL, and log q under every exponent.
+
+    All of it where the generator is.
+    """
+    n, device = len(temper), generator.device
+    power = torch.from_numpy(exponents).to(device, torch.float32)
+    own = torch.from_numpy(temper).to(device)
+    tokens = torch.empty(n, length, dtype=torch.int64, device=device)
+    log_p = torch.zeros(n, dtype=torch.float64, device=device)
+    log_q = torch.zeros(n, len(exponents), dtype=torch.float64, device=device)
     past: Any = None
     if nll.start_token is None:
-        tokens[:, 0] = torch.randint(nll.vocabulary, (n,), generator=generator)
+        tokens[:, 0] = torch.randint(nll.vocabulary, (n,), generator=generator, device=device)
         log_q -= math.log(nll.vocabulary)
         read, first = tokens[:, :1], 1
     else:
-        read, first = torch.full((n, 1), nll.start_token), 0
+        read, first = torch.full((n, 1), nll.start_token, device=device), 0
     for position in range(first, length):
         answered, past = nll.read(read, past_key_values=past, use_cache=True)
-        logits = answered[:, -1].cpu()  # (n, vocabulary)
-        nll.refuse_non_finite(torch.logsumexp(logits, dim=-1).numpy())
-        tempered = torch.log_softmax(logits[:, None, :] * power[None, :, None], dim=-1)  # (n, exponents, vocabulary)
-        probabilities = tempered[torch.arange(n), own].exp()
+        logits = answered[:, -1].to(device)  # (n, vocabulary)
+        plain = torch.log_softmax(logits, dim=-1)
+        nll.refuse_non_finite(plain.amax(dim=-1).cpu().numpy())
+        if (exponents == 1).all():
+            tempered = plain[:, None, :]
+        else:
+            tempered = torch.log_softmax(
+                logits[:, None, :] * power[None, :, None], dim=-1
+            )  # (n, exponents, vocabulary)
+        probabilities = tempered[torch.arange(n, device=device), own].exp()
         read = torch.multinomial(probabilities, 1, generator=generator)
         tokens[:, position] = read[:, 0]
         log_q += tempered.gather(2, read[:, None, :].expand(n, len(exponents), 1)).squeeze(2).double()
-        log_p += torch.log_softmax(logits, dim=-1).gather(1, read).squeeze(1).double()
+        log_p += plain.gather(1, read).squeeze(1).double()
     nll.evaluations += n
-    return tokens.numpy(), (-log_p / (length - first)).numpy(), log_q.numpy()
+    return tokens.cpu().numpy(), (-log_p / (length - first)).cpu().numpy(), log_q.cpu().numpy()

@@ -21,8 +21,11 @@ from provlab.models.checkpoint import Checkpoint
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_LOGITS = 1 << 24  # at most so many logits at a time: 64 MB in float32
-_TOKENS = 1 << 14  # and so many tokens: on a CPU more at a time gains nothing and leaves the caches
+# At most so many logits at a time, of which two or three float32 copies are held: 64 MB each on a CPU, 1 GB on a GPU.
+# Fixed, and not what happens to be free, so that a seed gives the same draws again.
+_LOGITS = {"cpu": 1 << 24, "cuda": 1 << 28}
+_CACHE = {"cpu": 1 << 30, "cuda": 1 << 32}  # and so many bytes of keys and values
+_TOKENS = 1 << 14  # and so many tokens: more at a time gains nothing, and on a CPU leaves the caches
 
 
 class SequenceNll:
@@ -130,6 +133,22 @@ class SequenceNll:
         self.refuse_non_finite(result)
         return result
 
+    def at_once(self, length: int, logits: int) -> int:
+        """How many sequences can be written side by side.
+
+        Parameters
+        ----------
+        length
+            Tokens of each, whose keys and values are held.
+        logits
+            Numbers of each that are held together, one for every token of the vocabulary and law.
+        """
+        config, kind = self.network.config.get_text_config(), self.network.device.type
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        held = 2 * config.num_hidden_layers * heads * width * self.network.dtype.itemsize * length
+        return max(1, min(_LOGITS.get(kind, _LOGITS["cpu"]) // logits, _CACHE.get(kind, _CACHE["cpu"]) // held))
+
     def read(self, tokens: torch.Tensor, **settings: Any) -> tuple[torch.Tensor, Any]:
         """Send token ids ``(n, length)`` through the network.
 
@@ -145,7 +164,8 @@ class SequenceNll:
 
     def _batches(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield sequences with the log probabilities that predict their tokens (all but the first, or all)."""
-        at_once = max(1, min(_TOKENS, _LOGITS // self.vocabulary) // max(1, ids.shape[1]))
+        logits = _LOGITS.get(self.network.device.type, _LOGITS["cpu"])
+        at_once = max(1, min(_TOKENS, logits // self.vocabulary) // max(1, ids.shape[1]))
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
             read = batch

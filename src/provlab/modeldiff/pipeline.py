@@ -67,6 +67,8 @@ class Model:
             key["ids"] = digest(self.nll.ids.tolist())
         if self.nll.network.dtype != torch.float32:
             key["dtype"] = str(self.nll.network.dtype)
+        if self.nll.network.device.type != "cpu":  # other random numbers, and another rounding
+            key["device"] = self.nll.network.device.type
         return key
 
     @cached_property
