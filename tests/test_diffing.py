@@ -6,12 +6,13 @@ import shutil
 
 import numpy as np
 import pytest
+import tiny_models
 import torch
 from safetensors.torch import load_file, save_file
 
 import provlab
 from provlab import zoo
-from provlab.errors import InputError
+from provlab.errors import InputError, NotComparableError
 from provlab.modeldiff import generation, pipeline
 
 FEW = {"n": 400, "length": 8, "z": (3.0, 9.0), "progress": False}
@@ -102,6 +103,36 @@ def test_it_shows_itself_and_goes_into_json(run, pair, page, tmp_path):
     assert {"models", "parameters", "seed", "z", "sides", "summary", "rho", "examples", "assumptions"} <= set(found)
     assert [side["model"] for side in found["sides"]] == ["base", "tuned"]
     assert np.shape(found["rho"]["a"]) == (3, 40)
+
+
+@pytest.mark.parametrize(("layout", "size"), [(tiny_models.as_gpt2s, 290), (tiny_models.as_llamas, 100)])
+def test_foreign_layouts_of_tokenizers_are_read(layout, size, new_model, text, tmp_path):
+    """GPT-2's two files and Llama's SentencePiece; one model has rows that pad its vocabulary."""
+    pair = [tmp_path / "a", tmp_path / "b"]
+    for seed, folder in enumerate(pair):
+        new_model(seed, vocab_size=300 + 20 * seed).save_pretrained(folder)
+        layout(folder, text, size)
+    found = provlab.diff(*pair, text=text, length=8, shares=(0, 1), n=400, progress=False)
+    assert all(side["in_z"] > 20 for side in found.sides)
+    assert "ids of A and" in found.assumptions()[0]
+
+
+def test_models_of_different_tokenizers_are_refused(new_model, text, tmp_path):
+    for layout, size, name in ((tiny_models.as_gpt2s, 290, "a"), (tiny_models.as_llamas, 100, "b")):
+        new_model(0).save_pretrained(tmp_path / name)
+        layout(tmp_path / name, text, size)
+    with pytest.raises(NotComparableError, match=r"a and b have different tokenizers: they share \d+ of \d+ tokens"):
+        provlab.diff(tmp_path / "a", tmp_path / "b", text=text, progress=False)
+
+
+def test_the_picture_in_text_is_of_both_sides(pair):
+    found = provlab.diff(*pair, **FEW)
+    head, *rows = found.picture()
+    assert len(rows) == 14
+    column = head.index("B's")
+    longest = [max(row[26:column].count("#") for row in rows), max(row[column:].count("#") for row in rows)]
+    assert max(longest) == 34
+    assert min(longest) > 3
 
 
 def test_a_notebook_sees_a_table_and_a_picture(pair):

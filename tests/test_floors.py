@@ -265,7 +265,7 @@ def test_the_library_knows_no_notebook_and_no_profile():
 
 def test_an_experiment_is_a_notebook_and_a_folder():
     """And its lines in the profiles and the contents, which tests/book asks for."""
-    assert out_of_step(PROJECT, without_claims={"audit", "scoreboard", "status"}) == []
+    assert out_of_step(PROJECT, without_claims={"audit", "scoreboard", "status", "two_models"}) == []
     assert other_places(PROJECT, NOTEBOOKS) == []
 
 

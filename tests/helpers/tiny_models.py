@@ -8,10 +8,15 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import ByteLevelBPETokenizer, SentencePieceBPETokenizer
+from transformers import LlamaTokenizerFast
 
 from provlab.models.examples import BLOCKS, MLP_WIDTH, TINY, VOCABULARY, WIDTH, build
 
-__all__ = ["BLOCKS", "MLP_WIDTH", "TINY", "VOCABULARY", "WIDTH", "build", "copy", "edit_json", "rewrite", "save"]
+__all__ = [
+    "BLOCKS", "MLP_WIDTH", "TINY", "VOCABULARY", "WIDTH", "as_gpt2s", "as_llamas", "build", "copy", "edit_json",
+    "rewrite", "save",
+]  # fmt: skip
 
 
 def save(label: str, folder: Path, *, seed: int = 0) -> Path:
@@ -38,3 +43,23 @@ def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
+
+
+def as_gpt2s(folder: Path, text: str, size: int) -> None:
+    """Put a tokenizer beside a model as GPT-2's lies there: ``vocab.json``, ``merges.txt``, no ``tokenizer.json``."""
+    for path in folder.glob("*token*"):
+        path.unlink()
+    trainer = ByteLevelBPETokenizer()
+    trainer.train_from_iterator([text], vocab_size=size, special_tokens=["<|endoftext|>"], show_progress=False)
+    trainer.save_model(str(folder))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
+
+
+def as_llamas(folder: Path, text: str, size: int) -> None:
+    """Put a tokenizer beside a model as Llama's lies there: words that begin with the mark of SentencePiece."""
+    for path in folder.glob("*token*"):
+        path.unlink()
+    trainer = SentencePieceBPETokenizer()
+    special = ["<unk>", "<s>", "</s>"]
+    trainer.train_from_iterator([text], vocab_size=size, special_tokens=special, show_progress=False)
+    LlamaTokenizerFast(tokenizer_object=trainer._tokenizer).save_pretrained(folder)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import tiny_models
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
@@ -27,7 +28,10 @@ PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
     "llama_tree": lambda mine, _: {
         "models": mine[:2], "n_permutations": 19, "n_sequences": 4, "sequence_length": 16, "n_copies": 19,
     },
-    "audit": lambda mine, _: {"suspect": mine[0], "base": mine[1], "control": mine[2]},
+    "audit": lambda mine, _: {"suspect": mine[0], "base": mine[1], "control": mine[2], "sequences": 100},
+    "two_models": lambda mine, _: {
+        "first": mine[0], "second": mine[1], "length": 6, "n": 100, "shares": [0.0, 1.0], "exchange_steps": 10,
+    },
     "miqu": lambda mine, _: {
         "base": mine[0], "leak": mine[1], "controls": [mine[2]], "tuned": mine[1], "block_sizes": [32],
     },
@@ -42,6 +46,11 @@ PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
     "mlp_retraining": lambda mine, _: {
         "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "replicates": 2,
         "variants": False, "narrow": [], "n_sequences": 4,
+    },
+    "model_diff": lambda mine, _: {  # two pairs, each of a tokenizer of its own
+        "small": mine[0], "medium": mine[1], "first": mine[6], "second": mine[7], "code": "", "prose": "",
+        "length": 6, "long_length": 8, "n": 200, "n_long": 200, "n_cold": 200, "n_chains": 2, "n_pieces": 40,
+        "shares": [0.0, 1.0],
     },
 }  # fmt: skip
 
@@ -137,10 +146,12 @@ class Kernel:
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory, new_model, save_model) -> Iterator[Kernel]:
-    """Six models that share nothing, and a kernel."""
+def kernel(tmp_path_factory: pytest.TempPathFactory, new_model, save_model, text) -> Iterator[Kernel]:
+    """Six models that share nothing but a tokenizer, two of another one, and a kernel."""
     root = tmp_path_factory.mktemp("own")
-    folders = [str(save_model(new_model(100 + n), root / f"mine-{n:02d}")) for n in range(6)]
+    folders = [str(save_model(new_model(100 + n), root / f"mine-{n:02d}")) for n in range(8)]
+    for n in (6, 7):
+        tiny_models.as_llamas(Path(folders[n]), text, 100)
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(extra_arguments=["--log-level=ERROR"], cwd=str(NOTEBOOKS.parent))
     client = manager.blocking_client()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100  # characters of a line of text
 _BINS = 40  # of a panel
+_ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
 _LEAST_EFFECTIVE = 30.0  # draws: with fewer, one heavy draw can move a count by a decade, beyond its interval
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
 _ENDS = ("D lowest", "D highest")  # where examples are from
@@ -178,12 +179,24 @@ class Difference:
             found += [("by R3, exchange", self.exchange.by_r3), ("by counts, exchange", self.exchange.by_count)]
         return [(name, ratio_text(ratio)) for name, ratio in found]
 
+    def picture(self) -> list[str]:
+        """Both histograms of D as lines of text: bars of each side's share in some bins."""
+        bars = panel("", self.compared, tail=0.01, seed=self.seed, bins=_ROWS)
+        both = [side[0] / (side[0].sum() or 1.0) for side in (bars.a, bars.b)]  # each of its own inputs
+        unit = max(side.max() for side in both) / _BAR or 1.0
+        lines = ["D, nats per token".rjust(24) + "  " + "A's inputs".ljust(_BAR) + "  B's inputs"]
+        for low, high, a, b in zip(bars.edges[:-1], bars.edges[1:], *both, strict=True):
+            ends = f"{low:+.3g} to {high:+.3g}"
+            lines.append(f"{ends:>24}  {'#' * round(a / unit):<{_BAR}}  {'#' * round(b / unit)}".rstrip())
+        return lines
+
     def __str__(self) -> str:
-        """Render table, ratios, finding, examples and assumptions."""
+        """Render table, ratios, finding, picture, examples and assumptions."""
         a, b = self.models
         lines = [f"{a['source']} (A)  against  {b['source']} (B), seed {self.seed}", ""]
         lines += [views.text_table(self.rows(), ["", "A", "B"], right=())]
         lines += ["", _TERMS, *(f"  {name}: {text}" for name, text in self.ratios()), "", fill(self.finding(), WIDTH)]
+        lines += ["", *self.picture()]
         for side, examples in zip("AB", self.examples, strict=True):
             lines += ["", f"{side}'s inputs at both ends of D"]
             lines += [f"  {one.difference:+.3f}  {one.text}" for one in examples]

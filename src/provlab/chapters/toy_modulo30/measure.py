@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from provlab.chapters.toy_modulo30 import annotation
 from provlab.chapters.toy_modulo30.enumeration import Enumeration, TableNll
 from provlab.chapters.toy_modulo30.joint import WIDTH, on_grid
 from provlab.chapters.toy_modulo30.records import (
@@ -25,7 +26,7 @@ from provlab.chapters.toy_modulo30.records import (
     ThroughReferenceRecord,
 )
 from provlab.kept import Kept
-from provlab.modeldiff import annotation, pipeline, reweighting
+from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff.comparison import Comparison, Ratio, from_enumeration, total_variation
 from provlab.modeldiff.diagnostics import Convergence, converged
 from provlab.modeldiff.ladder import Ladder, tune_ladder

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from provlab.chapters.toy_modulo30.annotation import agreement, oracle
 from provlab.errors import InputError
-from provlab.modeldiff.annotation import agreement, oracle
 from provlab.modeldiff.representative import Direction
 
 EDGES = [-2.0, -1.0, 0.0, 1.0]
