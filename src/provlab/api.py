@@ -135,7 +135,7 @@ def compare(
     options = Options(**settings)  # type: ignore[arg-type]
     a, b = str(a), str(b)
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True)
-    options = with_common_vocabulary(_with_text(options, names, text), bench.models)
+    options = with_common_vocabulary(_with_text(options, names, text), bench.models, names)
     if until_settled:
         from provlab.engine.sequential import until_settled as read_until_settled
 
@@ -194,7 +194,7 @@ def study(
                 raise InputError(f"pairs name {min(unknown)}, which is not among the models")
         _train_missing(models)
         bench = open_models(models, allow_pickle=allow_pickle)
-        options = with_common_vocabulary(_with_text(options, names, text), bench.models)
+        options = with_common_vocabulary(_with_text(options, names, text), bench.models, names)
         records = run_pairs(
             bench,
             names,

@@ -306,13 +306,18 @@ def test_unequal_models_say_why_they_cannot_be_compared(models, new_model, save_
         (fat, "phi_h"): "phi_h needs models of equal mlp_width, but base has 48 and fat 40; phi_match can",
         (deep, "phi_u"): "base has 3 and deep 2 blocks",
         (deep, "phi_match"): "base has 3 and deep 2 blocks; give two models of equal depth",
-        (words, "phi_jsd"): "phi_jsd needs one vocabulary, but base has 300 tokens and words 310",
     }
     for (source, statistic), reason in expected.items():
         (record,) = run([models["base"], source], [statistic], options)
         assert record.outcome is None
         assert reason in record.error
-    for source, statistic in ((wide, "phi_match"), (fat, "phi_match"), (wide, "phi_jsd"), (words, "phi_h")):
+    for source, statistic in (
+        (wide, "phi_match"),
+        (fat, "phi_match"),
+        (wide, "phi_jsd"),
+        (words, "phi_jsd"),
+        (words, "phi_h"),
+    ):
         (record,) = run([models["base"], source], [statistic], options)
         assert record.error is None, record
 

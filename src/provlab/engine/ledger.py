@@ -50,7 +50,8 @@ class Bench:
 class Finished:
     """Finished units of one statistic, found again by all that their numbers depend on; none without a store.
 
-    A key is the hash of the statistic, its version and what it reads of the options, of both digests, and the block.
+    A key is the hash of the statistic, its version and what it reads of the options, of both digests (with those of the
+    tokenizers where it reads text), and of the block.
     """
 
     store: Store | None
@@ -59,7 +60,7 @@ class Finished:
 
     def key(self, models: Sequence[Model], block: Place) -> str:
         """Key of one unit, whether it is finished or not."""
-        a, b = (model.checkpoint.digest for model in models)
+        a, b = (self.statistic.identity(model, self.options) for model in models)
         return Store.key(**self._about(a, b), block=block)
 
     def get(self, key: str) -> BlockResult | None:

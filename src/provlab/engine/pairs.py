@@ -28,6 +28,7 @@ from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options
+from provlab.statistics.text import common_strings
 
 __all__ = ["BAR", "Bench", "PairRecord", "open_models", "run_pairs", "with_common_vocabulary"]
 
@@ -63,11 +64,18 @@ def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: b
     return Bench(tuple(sources), models, refused, allow_pickle)
 
 
-def with_common_vocabulary(options: Options, models: Mapping[str, Model]) -> Options:
-    """Set the vocabulary of random tokens to the smallest among the models, unless it is set already."""
+def with_common_vocabulary(options: Options, models: Mapping[str, Model], statistics: Sequence[str] = ()) -> Options:
+    """Set what random tokens are drawn from, unless it is set already: ids that are below the smallest vocabulary.
+
+    Where one of the statistics draws tokens, and the tokenizers number the same strings differently, it is the strings
+    that all of them have.
+    """
     if options.vocab_size is not None or not models:
         return options
-    return replace(options, vocab_size=min(model.anatomy.vocab_size for model in models.values()))
+    drawn = any("vocab_size" in get_statistic(name).parameters(options) for name in statistics)
+    vocabulary = common_strings(models.values()) if drawn else None
+    smallest = min(model.anatomy.vocab_size for model in models.values())
+    return replace(options, vocab_size=smallest, vocabulary=vocabulary)
 
 
 def run_pairs(
@@ -131,7 +139,7 @@ def run_pairs(
         raise InputError(f"workers must be a whole number of at least 1, not {workers!r}")
     budget = budget_for(memory, workers)
     wanted = list(pairs) if pairs is not None else list(combinations(bench.sources, 2))
-    options = with_common_vocabulary(options, bench.models)
+    options = with_common_vocabulary(options, bench.models, statistics)
     ledgers = {}
     for name in statistics:
         finished = Finished(store, get_statistic(name), options)
@@ -194,7 +202,7 @@ def _tasks(schedule: Schedule, bench: Bench, options: Options, shelf: Shelf, *, 
     def key(name: str, source: str) -> str:
         """Of all that recorded features depend on."""
         statistic = get_statistic(name)
-        parameters, model = statistic.parameters(options), reference(source).digest
+        parameters, model = statistic.parameters(options), statistic.identity(bench.models[source], options)
         return Store.key(statistic=name, version=statistic.version, model=model, parameters=parameters)
 
     passes: list[Task] = []
@@ -217,7 +225,7 @@ def _tasks(schedule: Schedule, bench: Bench, options: Options, shelf: Shelf, *, 
                     {source: reference(source) for source in met},
                     {source: key(unit.statistic, source) for source in met} if recorded else {},
                     shelf,
-                    options if reads_text else replace(options, text=""),
+                    options if reads_text else replace(options, text="", vocabulary=None),
                 )
             )
     first = 0 if passes_first else next((i for i, task in enumerate(units) if task.features), 0)

@@ -90,6 +90,5 @@ def _vocabulary_size(checkpoint: Checkpoint) -> int:
 
 def _token_table(checkpoint: Checkpoint, size: int) -> dict[str, int] | None:
     """Return token -> id of what the model has a row for, None where it comes with no tokenizer at all."""
-    if not any(path.name.startswith(("tokenizer", "vocab")) for path in checkpoint.side_files()):
-        return None
-    return {string: number for string, number in checkpoint.tokenizer().get_vocab().items() if number < size}
+    table = checkpoint.vocabulary()
+    return table and {string: number for string, number in table.items() if number < size}

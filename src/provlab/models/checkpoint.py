@@ -20,7 +20,7 @@ from provlab.errors import CheckpointError, one_line
 from provlab.models.counting import count_bytes
 from provlab.models.described import inferred
 from provlab.models.local import LocalFiles
-from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files
+from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files, tokenizer_files
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
 if TYPE_CHECKING:
@@ -140,6 +140,12 @@ class Checkpoint:
         lines = [f"{name} {entry['sha256']}\n" for name, entry in sorted(self.files().items())]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
+    @cached_property
+    def tokenizer_digest(self) -> str | None:
+        """Hex SHA-256 over the names and SHA-256 of the tokenizer's files; None where there are none."""
+        lines = [f"{name} {self._files.sha256(name)}\n" for name in tokenizer_files(self._files)]
+        return hashlib.sha256("".join(lines).encode()).hexdigest() if lines else None
+
     def files(self) -> dict[str, dict[str, Any]]:
         """``sha256`` and ``size`` (bytes) of config and weight files, by name."""
         names = sorted((CONFIG, *self._weights.files))
@@ -244,3 +250,13 @@ class Checkpoint:
         from provlab.models import loading
 
         return loading.tokenizer(self)
+
+    def vocabulary(self) -> dict[str, int] | None:
+        """Return the tokenizer's token -> id, None where the checkpoint comes with no tokenizer at all.
+
+        Raises
+        ------
+        CheckpointError
+            The tokenizer is damaged, or needs code of its own.
+        """
+        return dict(self.tokenizer().get_vocab()) if self.tokenizer_digest else None

@@ -127,10 +127,19 @@ def read_json(files: Files, name: str) -> dict[str, Any]:
     return content
 
 
+#: how the files begin from which transformers makes a tokenizer
+_OF_TOKENIZERS = ("tokenizer", "vocab", "merges", "special_tokens_map", "added_tokens", "spiece", "sentencepiece")
+
+
 def side_files(files: Files) -> list[str]:
     """Names of the small files beside the weights: config, tokenizer, generation settings."""
     kept = (".json", ".txt", ".model", ".jinja")
     return sorted(name for name in files.names() if name.endswith(kept) and not name.endswith(".index.json"))
+
+
+def tokenizer_files(files: Files) -> list[str]:
+    """Names of those among them that a tokenizer is made from."""
+    return [name for name in side_files(files) if name.startswith(_OF_TOKENIZERS)]
 
 
 class WeightFiles:

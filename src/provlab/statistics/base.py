@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from provlab import machine
 from provlab.errors import NotComparableError, ParameterError
+from provlab.files import digest
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
 from provlab.models import anatomy
@@ -85,6 +86,9 @@ class Options:
         The held-out text; identified in records by its SHA-256.
     vocab_size : int or None
         Random tokens are drawn below it; ``None`` until a study sets it to the smallest vocabulary of its models.
+    vocabulary : tuple of str or None
+        Random tokens are drawn among these strings instead: set by a study where its models' tokenizers number the
+        strings that they share differently. Identified in records by its SHA-256.
     """
 
     seed: int = 0
@@ -97,6 +101,7 @@ class Options:
     activation_tokens: int = 16_384
     text: str = field(default="", repr=False)
     vocab_size: int | None = None
+    vocabulary: tuple[str, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length", "activation_tokens"):
@@ -114,6 +119,11 @@ class Options:
     def text_sha256(self) -> str:
         """Hex SHA-256 that stands for the text in records."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @cached_property
+    def vocabulary_sha256(self) -> str | None:
+        """Hex SHA-256 that stands for the strings in records, None without them."""
+        return None if self.vocabulary is None else digest(self.vocabulary)
 
     @property
     def torch_dtype(self) -> "torch.dtype":
@@ -141,7 +151,7 @@ class Options:
 
     def as_record(self) -> dict[str, Any]:
         """All options as JSON-able data, the text by its hash."""
-        return {**asdict(self), "text": self.text_sha256}
+        return {**asdict(self), "text": self.text_sha256, "vocabulary": self.vocabulary_sha256}
 
 
 @dataclass(frozen=True)
@@ -285,8 +295,19 @@ class Statistic(ABC):
         """Return the part of the options that this statistic's numbers depend on."""
         return {}
 
+    def identity(self, model: Model, options: Options) -> str:
+        """Return what stands for a model in keys: its digest, with its tokenizer's where inputs come through that."""
+        read = self.parameters(options).keys() & {"text_sha256", "vocabulary_sha256"}
+        checkpoint = model.checkpoint
+        return digest([checkpoint.digest, checkpoint.tokenizer_digest]) if read else checkpoint.digest
+
+    def require(self, a: Model, b: Model) -> None:
+        """Raise NotComparableError where no block of one model can be compared with any of the other."""
+        return
+
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """List the units of work of a pair; raise NotComparableError where the statistic does not apply."""
+        self.require(a, b)
         if a.anatomy.n_blocks != b.anatomy.n_blocks:
             raise NotComparableError(
                 f"{self.name} compares block with block, but {a.name} has {a.anatomy.n_blocks} and "

@@ -70,7 +70,7 @@ class MedianMax(Statistic):
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """Blocks of equal index; both models must have gated MLPs of one width."""
-        PhiMatch().require_gates(a, b)
+        PhiMatch().require(a, b)
         require_equal(self, a, b, "mlp_width")
         return super().blocks(a, b)
 

@@ -1,13 +1,18 @@
 """phi_H: do hidden units fire alike, in the order in which they stand? (Section 4.1)
 
 As phi_U, with the hidden activations of each MLP (the input of its down projection) in place of weights. The test is
-valid for any input; the paper, and this file, draw tokens uniformly at random from the vocabulary.
+valid for any input; the paper, and this file, draw tokens uniformly at random from the vocabulary. Where two tokenizers
+number the same strings differently, the strings that both have are drawn, and each model is given its own ids of them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import NotComparableError
 from provlab.inference.matching import UnitRows, tie_seed
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.statistics.alive import living_rows
@@ -27,6 +32,7 @@ from provlab.statistics.base import (
     unit_rows_bytes,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
+from provlab.statistics.text import strings
 
 
 @dataclass(frozen=True)
@@ -41,30 +47,50 @@ class HiddenActivations(Features):
         return living_rows(self.arrays[block], name="the matrix of activations")[0]
 
 
+def _inputs(model: Model, options: Options) -> NDArray[np.int64]:
+    """Draw random tokens, ``(n_sequences, sequence_length)``, as this model numbers them."""
+    among = options.vocabulary
+    size = len(among) if among is not None else options.vocab_size or model.anatomy.vocab_size
+    if size < 1:
+        raise NotComparableError("phi_h draws tokens that all tokenizers have, and these share none")
+    drawn = random_tokens(size, options.n_sequences, options.sequence_length, seed=options.seed)
+    if among is None:
+        return drawn
+    if (ids := strings(model)) is None:
+        raise NotComparableError(
+            f"{model.name} has no tokenizer, and the others of this study number their tokens differently; compare it "
+            "with one model at a time"
+        )
+    return np.array([ids[token] for token in among])[drawn]
+
+
 class PhiH(Statistic):
     """phi_H over all blocks, aggregated by Fisher's method (Sections 3.2 and 4.1)."""
 
     name = "phi_h"
     reads = "hidden activations on random tokens"
-    assumptions = PERMUTATION_ASSUMPTIONS
+    assumptions = (
+        f"{PERMUTATION_ASSUMPTIONS}; it sees what two models share if both read one text: random tokens are the same "
+        "strings to both tokenizers, and the same ids where a model has none"
+    )
     version = 4  # 1 let the order of rows break ties; 2 broke them alike in every block; 3 had the two-sided t tail
     recorded = HiddenActivations
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
-        names = ("seed", "vocab_size", "n_sequences", "sequence_length", "device", "dtype")
+        names = ["seed", "vocab_size", "n_sequences", "sequence_length", "device", "dtype"]
+        if options.vocabulary is not None:
+            names.append("vocabulary_sha256")
         return {name: getattr(options, name) for name in names} | options.sampled()
 
-    def blocks(self, a: Model, b: Model) -> list[int | None]:
-        """Every block; both MLPs must be equally wide."""
+    def require(self, a: Model, b: Model) -> None:
+        """Both MLPs must be equally wide."""
         require_equal(self, a, b, "mlp_width")
-        return super().blocks(a, b)
 
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""
         require_positions(self, model, options)
-        vocab_size = options.vocab_size or model.anatomy.vocab_size
-        tokens = random_tokens(vocab_size, options.n_sequences, options.sequence_length, seed=options.seed)
+        tokens = _inputs(model, options)
         kept = mlp_activations(
             model.checkpoint,
             tokens,

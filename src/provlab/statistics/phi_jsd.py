@@ -2,6 +2,8 @@
 
 The baseline that does not work. It depends on outputs only, which no permutation changes, so PERMTEST cannot turn it
 into a p-value: it is reported raw, and the study shows that it does not tell dependent from independent pairs.
+
+Where two vocabularies differ, the tokens are compared that both have.
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,9 @@ from provlab.statistics.base import (
     loaded_bytes,
     require_positions,
 )
-from provlab.statistics.text import encode
+from provlab.statistics.text import encode, spellings
+
+Columns = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 ROWS = 256  # distributions compared at once, in float64
 
@@ -38,12 +42,15 @@ class NextTokens(Features):
 
     Attributes
     ----------
+    vocabulary : array
+        ``(vocab,)`` int64: what each token is (`provlab.statistics.text.spellings`).
     tokens : array
-        The inputs, ``(n_sequences, sequence_length)``: two models are compared on the same tokens only.
+        The inputs, ``(n_sequences, sequence_length)``, likewise: two models are compared on the same tokens only.
     log_probs : array
         ``(n_sequences * sequence_length, vocab)`` float32, natural logarithm.
     """
 
+    vocabulary: NDArray[np.int64]
     tokens: NDArray[np.int64]
     log_probs: Array
 
@@ -52,13 +59,16 @@ class NextTokens(Features):
         return self
 
 
-def jensen_shannon(log_p: Array, log_q: Array) -> Array:
+def jensen_shannon(log_p: Array, log_q: Array, common: Columns | None = None) -> Array:
     """Jensen-Shannon divergence of each row in nats, between 0 and ln 2 (Lin 1991, Equation 4.1).
 
     Parameters
     ----------
     log_p, log_q : array
         ``(n, vocab)`` natural logarithms of distributions.
+    common : tuple of two arrays, optional
+        Columns of each that stand for one token; what is compared is the distributions given one of these tokens. All
+        columns, in their order, by default.
 
     Returns
     -------
@@ -69,9 +79,26 @@ def jensen_shannon(log_p: Array, log_q: Array) -> Array:
     for start in range(0, len(log_p), ROWS):
         rows = slice(start, start + ROWS)
         p, q = log_p[rows].astype(np.float64), log_q[rows].astype(np.float64)
+        if common is not None:
+            p, q = _given(p, common[0]), _given(q, common[1])
         mean = np.logaddexp(p, q) - np.log(2)
         divergence[rows] = 0.5 * (np.exp(p) * (p - mean) + np.exp(q) * (q - mean)).sum(axis=1)
     return np.maximum(divergence, 0.0)  # rounding may leave -1e-17 for equal rows
+
+
+def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> Columns | None:
+    """Ids of the tokens that two vocabularies have in common, ``(n,)`` each; None where the two are one."""
+    if np.array_equal(a, b):
+        return None
+    _, of_a, of_b = np.intersect1d(a, b, return_indices=True)
+    named = a[of_a] >= 0
+    return of_a[named], of_b[named]
+
+
+def _given(log_p: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Condition distributions ``(n, vocab)`` on the token being one of `ids`."""
+    kept = log_p[:, ids]
+    return np.asarray(kept - np.logaddexp.reduce(kept, axis=1, keepdims=True))
 
 
 class PhiJSD(Statistic):
@@ -87,12 +114,7 @@ class PhiJSD(Statistic):
         return {name: getattr(options, name) for name in names}
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
-        """One unit; both models must predict the same vocabulary."""
-        if a.anatomy.vocab_size != b.anatomy.vocab_size:
-            raise NotComparableError(
-                f"{self.name} needs one vocabulary, but {a.name} has {a.anatomy.vocab_size} tokens and {b.name} "
-                f"{b.anatomy.vocab_size}; the weight statistics do not look at the vocabulary"
-            )
+        """One unit."""
         return [None]
 
     def prepare(self, model: Model, options: Options) -> NextTokens:
@@ -100,7 +122,9 @@ class PhiJSD(Statistic):
         require_positions(self, model, options)
         tokens = encode(model.checkpoint, options)
         chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
-        return NextTokens(tokens, keep(np.concatenate(list(chunks))))
+        log_probs = keep(np.concatenate(list(chunks)))
+        vocabulary = spellings(model.checkpoint, log_probs.shape[1])
+        return NextTokens(vocabulary, vocabulary[tokens], log_probs)
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """All distributions."""
@@ -115,15 +139,15 @@ class PhiJSD(Statistic):
 
     def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
         """Some rows at a time in float64."""
-        return 8 * 8 * ROWS * a.anatomy.vocab_size
+        return 8 * 8 * ROWS * max(a.anatomy.vocab_size, b.anatomy.vocab_size)
 
     def compare_block(self, a: NextTokens, b: NextTokens, block: int | None, options: Options) -> BlockResult:
-        """Average the divergence over positions."""
+        """Average the divergence over positions, of the tokens that both have where the vocabularies differ."""
         if not np.array_equal(a.tokens, b.tokens):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
             )
-        per_token = jensen_shannon(a.log_probs, b.log_probs)
+        per_token = jensen_shannon(a.log_probs, b.log_probs, _common(a.vocabulary, b.vocabulary))
         return BlockResult(block, float(per_token.mean()), None, {"n": len(per_token)})
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:

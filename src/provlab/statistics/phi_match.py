@@ -47,7 +47,7 @@ from provlab.statistics.base import (
     require_positions,
     unit_rows_bytes,
 )
-from provlab.statistics.text import encode
+from provlab.statistics.text import encode, spellings
 
 Views = tuple[UnitRows, UnitRows, NDArray[np.int64]]  # gate, up, and the tokens at which both were seen
 
@@ -61,7 +61,8 @@ class GateAndUp(Features):
     gate, up : list of array
         Per block ``(h, kept tokens)`` float32.
     tokens : array
-        ``(n_sequences, sequence_length)``: two models are compared on the same tokens only.
+        ``(n_sequences, sequence_length)``: what each token is (`provlab.statistics.text.spellings`); two models are
+        compared on the same tokens only.
     """
 
     gate: list[Array]
@@ -102,14 +103,9 @@ class PhiMatch(Statistic):
         names = ("seed", "text_sha256", "n_sequences", "sequence_length", "device", "dtype")
         return {name: getattr(options, name) for name in names} | options.sampled()
 
-    def blocks(self, a: Model, b: Model) -> list[int | None]:
-        """Blocks of equal index; both models must have gated MLPs."""
-        self.require_gates(a, b)
-        return super().blocks(a, b)
-
-    def require_gates(self, *models: Model) -> None:
-        """Raise NotComparableError unless every model has gated MLPs."""
-        for model in models:
+    def require(self, a: Model, b: Model) -> None:
+        """Both models must have gated MLPs."""
+        for model in (a, b):
             if not model.anatomy.has("gate"):
                 raise NotComparableError(
                     f"{self.name} needs a gated MLP, which {model.checkpoint.architecture} ({model.name}) has not"
@@ -127,7 +123,8 @@ class PhiMatch(Statistic):
             dtype=options.torch_dtype,
             positions=options.kept_positions(),
         )
-        return GateAndUp(kept["gate"], kept["up"], tokens)
+        spelt = spellings(model.checkpoint, model.anatomy.vocab_size)[tokens]
+        return GateAndUp(kept["gate"], kept["up"], spelt)
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """Gate and up activations of one block."""

@@ -79,10 +79,9 @@ class PhiU(Statistic):
         """The order in which ties are broken."""
         return {"seed": options.seed}
 
-    def blocks(self, a: Model, b: Model) -> list[int | None]:
-        """Every block; both models must have up projections of the same shape."""
+    def require(self, a: Model, b: Model) -> None:
+        """Both models must have up projections of the same shape."""
         require_equal(self, a, b, "mlp_width", "width")
-        return super().blocks(a, b)
 
     def prepare(self, model: Model, options: Options) -> UpProjections:
         """Arrange to read the up projections."""

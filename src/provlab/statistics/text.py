@@ -1,11 +1,18 @@
-"""Held-out text as token ids: the inputs of phi_JSD and phi_MATCH."""
+"""Inputs as token ids of each model's own tokenizer, and whether two models read the same: tokens are their strings.
+
+Ids may be numbered anew, and the rows of the embedding with them: text in and text out stay as they are. So what two
+models were given is compared by the strings, of which a 64-bit hash is kept, and never by ids.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, NotComparableError, ParameterError
 from provlab.models.checkpoint import Checkpoint
-from provlab.statistics.base import Options
+from provlab.statistics.base import Model, Options
 
 
 def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
@@ -38,3 +45,55 @@ def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
             "lower n_sequences or sequence_length"
         )
     return np.asarray(ids, dtype=np.int64).reshape(options.n_sequences, options.sequence_length)
+
+
+def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:
+    """Say what each token is, alike for all tokenizers.
+
+    Parameters
+    ----------
+    checkpoint
+        With a tokenizer.
+    size
+        Of the vocabulary that the model knows; the tokenizer may know fewer tokens, or more.
+
+    Returns
+    -------
+    array
+        ``(size,)`` int64: a hash of the string of each id, at least 0; of an id that the tokenizer has not, a negative
+        number of its own.
+    """
+    found = -1 - np.arange(size, dtype=np.int64)
+    for token, number in (checkpoint.vocabulary() or {}).items():
+        if number < size:
+            hashed = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            found[number] = int.from_bytes(hashed, "little") >> 1
+    return found
+
+
+def common_strings(models: Iterable[Model]) -> tuple[str, ...] | None:
+    """Return the strings that all tokenizers have, sorted, where these number them differently; else None.
+
+    Models without a tokenizer are left out: nothing says what their ids mean.
+    """
+    known = {(model.checkpoint.tokenizer_digest, model.anatomy.vocab_size): model for model in models}
+    if len({digest for digest, _ in known} - {None}) < 2:
+        return None  # no tokenizer is made, which is slow, where all are one
+    tables = [table for model in known.values() if (table := strings(model)) is not None]
+    ids: dict[str, int] = {}
+    named: dict[int, str] = {}
+    alike = all(
+        ids.setdefault(token, number) == number and named.setdefault(number, token) == token
+        for table in tables
+        for token, number in table.items()
+    )
+    return None if alike else tuple(sorted(set.intersection(*map(set, tables))))
+
+
+def strings(model: Model) -> Mapping[str, int] | None:
+    """Return token -> id of those that the model has an embedding of, None without a tokenizer that can be used."""
+    try:
+        table = model.checkpoint.vocabulary()
+    except CheckpointError:
+        return None
+    return table and {token: number for token, number in table.items() if number < model.anatomy.vocab_size}

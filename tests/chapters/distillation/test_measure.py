@@ -45,10 +45,10 @@ class Read:
     """A model, as far as students are concerned: what enters its first MLP."""
 
     def __init__(self, inputs):
-        self.inputs, self.tokens = [inputs], TOKENS
+        self.inputs, self.spelt = [inputs], TOKENS
 
     def views(self, block, student):
-        return as_views(student.activations(self.inputs[block]), self.tokens)
+        return as_views(student.activations(self.inputs[block]), self.spelt)
 
 
 def student(seed, parallel):

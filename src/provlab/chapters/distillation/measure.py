@@ -112,7 +112,7 @@ def seen(model: Retrained, student: Student) -> Views:
 def seen_apart(model: Retrained, student: Student) -> Views:
     """As `seen`, but of each up row only what is not along its own gate row."""
     gate, _ = student.activations(model.inputs[0])
-    return as_views((gate, without_gate_direction(student).numpy() @ model.inputs[0].T), model.tokens)
+    return as_views((gate, without_gate_direction(student).numpy() @ model.inputs[0].T), model.spelt)
 
 
 def log10_p(
@@ -359,7 +359,7 @@ def dial(
             for source, mlp in mlps.items():
                 model = family.models[source]
                 activations = gated_form(mlp, model.inputs[0], cosine=cosine, seed=seeds[source])
-                forms[source] = as_views(activations, model.tokens)
+                forms[source] = as_views(activations, model.spelt)
             values = log10_p(forms, pairs, family.options)
             if who == MODELS_ROWS and cosine == 1.0:
                 perfect = list(values)

@@ -7,6 +7,7 @@ retraining, and the retrained model need never be assembled.
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from provlab.models.activations import next_token_log_probs
 from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch, Views
-from provlab.statistics.text import encode
+from provlab.statistics.text import encode, spellings
 
 STATISTICS = ("phi_match", "phi_match_unsigned")
 
@@ -59,6 +60,11 @@ class Retrained:
         )
         return cls(model, tokens, inputs, options)
 
+    @cached_property
+    def spelt(self) -> NDArray[np.int64]:
+        """What its tokens are, as phi_MATCH compares them: ``(n_sequences, sequence_length)``."""
+        return spellings(self.model.checkpoint, self.model.anatomy.vocab_size)[self.tokens]
+
     def mlp(self, block: int) -> BlockMlp:
         """Return the MLP that is imitated."""
         return block_mlp(self.model.checkpoint, block)
@@ -69,7 +75,7 @@ class Retrained:
 
     def views(self, block: int, student: Student) -> Views:
         """Gate and up activations of a retrained block on the text, as phi_MATCH compares them."""
-        return as_views(student.activations(self.inputs[block]), self.tokens)
+        return as_views(student.activations(self.inputs[block]), self.spelt)
 
     def loss(self, block: int | None = None, student: Callable[[Any], Any] | None = None) -> float:
         """Return the model's mean loss on the text (nats a token), with a student in the place of one block's MLP.

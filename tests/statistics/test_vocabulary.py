@@ -1,0 +1,194 @@
+"""A vocabulary numbered anew, or with more tokens: text in, text out as before, and so what is found of the two."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaForCausalLM
+
+from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.store import Store
+from provlab.statistics import get
+from provlab.statistics.base import Model, Options
+from provlab.statistics.text import common_strings, encode, spellings
+
+SIZE = 300
+PADDED = 7  # rows of the embedding that no token has
+ADDED = ["<|tool|>", "<|call|>"]
+STATISTICS = ["phi_match", "phi_h", "phi_jsd"]
+
+
+def numbered_anew(source, folder, seed, *, added=()):
+    """A copy of a model whose tokens have other ids, after `added` ones and before rows without a token."""
+    folder.mkdir()
+    content = json.loads((source / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    size = len(vocabulary) + len(added)
+    order = np.random.default_rng(seed).permutation(size)  # new id of each old one, the added ones last
+    content["model"]["vocab"] = {token: int(order[old]) for token, old in vocabulary.items()}
+    for token in content["added_tokens"]:
+        token["id"] = int(order[token["id"]])
+    like = content["added_tokens"][0]
+    content["added_tokens"] += [
+        {**like, "id": int(order[len(vocabulary) + i]), "content": token} for i, token in enumerate(added)
+    ]
+    content["added_tokens"].sort(key=lambda token: token["id"])
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "tokenizer_config.json").write_text((source / "tokenizer_config.json").read_text())
+    weights = load_file(source / "model.safetensors")
+    rows = size + (PADDED if added else 0)
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        new = 0.1 * torch.randn(rows, weights[name].shape[1], generator=torch.Generator().manual_seed(seed))
+        new[torch.from_numpy(order[: len(vocabulary)])] = weights[name][: len(vocabulary)]
+        weights[name] = new
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((source / "config.json").read_text()) | {"vocab_size": rows}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def disguised(models, tmp_path_factory):
+    """The tuned model with its ids permuted, with tokens added besides, and the stranger's ids permuted."""
+    root = tmp_path_factory.mktemp("vocabularies")
+    return {
+        "permuted": numbered_anew(Path(models["tuned"]), root / "permuted", 1),
+        "extended": numbered_anew(Path(models["tuned"]), root / "extended", 2, added=ADDED),
+        "stranger": numbered_anew(Path(models["stranger"]), root / "stranger", 3),
+    }
+
+
+@pytest.fixture(scope="module")
+def options(text):
+    return Options(text=text, n_sequences=16, sequence_length=32, seed=1)
+
+
+def outcomes(options, *sources, statistics=STATISTICS, **settings):
+    records = run_pairs(open_models([str(s) for s in sources]), statistics, options, progress=False, **settings)
+    assert [record.error for record in records] == [None] * len(records)
+    return {(record.a, record.b, record.statistic): record.outcome for record in records}
+
+
+def test_the_copy_answers_as_its_original(models, disguised, options):
+    """The plant itself: other ids, the same text in and out."""
+    first, second = (Model.open(str(source)).checkpoint for source in (models["tuned"], disguised["permuted"]))
+    one, other = (encode(checkpoint, options) for checkpoint in (first, second))
+    assert (one != other).mean() > 0.9
+    tables = [checkpoint.vocabulary() for checkpoint in (first, second)]
+    back = np.empty(SIZE, dtype=np.int64)
+    for token, number in tables[0].items():
+        back[number] = tables[1][token]
+    assert np.array_equal(back[one], other)
+    logits = []
+    for checkpoint, tokens in ((first, one), (second, other)):
+        network = LlamaForCausalLM.from_pretrained(checkpoint.folder(), dtype=torch.float64)
+        with torch.no_grad():
+            logits.append(network(torch.from_numpy(tokens)).logits.numpy())
+    known = sorted(tables[0].values())
+    assert np.allclose(logits[0][..., known], logits[1][..., back[known]], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["permuted", "extended"])
+def test_other_ids_change_nothing(models, disguised, options, name):
+    """The reference is the tuned model itself, given the same strings."""
+    vocabulary = common_strings(Model.open(str(source)) for source in (models["base"], disguised[name]))
+    drawn = replace(options, vocab_size=SIZE, vocabulary=vocabulary)
+    plain = outcomes(drawn, models["base"], models["tuned"])
+    found = outcomes(options, models["base"], disguised[name])
+    base, tuned, other = models["base"], models["tuned"], str(disguised[name])
+    assert found[base, other, "phi_match"] == plain[base, tuned, "phi_match"]
+    assert found[base, other, "phi_jsd"].value == pytest.approx(
+        plain[base, tuned, "phi_jsd"].value, rel=1e-4 if name == "permuted" else 0.02
+    )
+    assert found[base, other, "phi_h"] == plain[base, tuned, "phi_h"]
+    assert found[base, other, "phi_h"].log10_p < -10
+
+
+def test_the_stranger_stays_one(models, disguised, options):
+    """Controls, with ids permuted and as they are."""
+    for other in (models["stranger"], str(disguised["stranger"])):
+        found = outcomes(options, models["base"], other)
+        assert found[models["base"], other, "phi_match"].log10_p > -2
+        assert found[models["base"], other, "phi_h"].log10_p > -2
+        kin = outcomes(options, models["base"], disguised["permuted"], statistics=["phi_jsd"])
+        nearest = kin[models["base"], str(disguised["permuted"]), "phi_jsd"].value
+        assert found[models["base"], other, "phi_jsd"].value > nearest
+
+
+def test_divergence_of_a_model_from_itself_is_none(models, disguised, options):
+    for name in ("permuted", "extended"):
+        found = outcomes(options, models["tuned"], disguised[name], statistics=["phi_jsd"])
+        (outcome,) = found.values()
+        assert outcome.value == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_study_draws_strings_that_all_have(models, disguised, options):
+    """All pairs of three models, with their features made once for each model."""
+    sources = [models["base"], models["tuned"], str(disguised["permuted"]), str(disguised["extended"])]
+    found = outcomes(options, *sources)
+    itself = found[models["tuned"], str(disguised["permuted"]), "phi_h"]
+    assert itself.log10_p == pytest.approx(itself.floor)
+    assert found[models["tuned"], str(disguised["permuted"]), "phi_match"].log10_p < -100
+    assert found[sources[2], sources[3], "phi_h"].log10_p == pytest.approx(itself.floor)
+
+
+def test_one_numbering_draws_ids_as_before(models, disguised, options):
+    """The strings are asked for only where ids differ: more tokens behind the others change no record."""
+    same = [Model.open(models[name]) for name in ("base", "stranger")]
+    assert common_strings(same) is None
+    vocabulary = common_strings([*same, Model.open(str(disguised["extended"]))])
+    assert set(vocabulary) == set(same[0].checkpoint.vocabulary())
+    opened = open_models([models["base"], str(disguised["permuted"])]).models
+    assert with_common_vocabulary(options, opened, ["phi_u"]).vocabulary is None
+    assert with_common_vocabulary(options, opened, ["phi_h"]).vocabulary == vocabulary
+    assert "vocabulary_sha256" not in get("phi_h").parameters(options)
+
+
+def test_without_a_tokenizer_ids_count(models, disguised, options, tmp_path):
+    """A pair of which one has none is given ids, as nothing says what they mean; beside others it is out."""
+    bare = tmp_path / "bare"
+    shutil.copytree(models["tuned"], bare)
+    for path in bare.glob("tokenizer*"):
+        path.unlink()
+    (outcome,) = outcomes(options, models["base"], bare, statistics=["phi_h"]).values()
+    (plain,) = outcomes(options, models["base"], models["tuned"], statistics=["phi_h"]).values()
+    assert outcome == plain
+    sources = [models["base"], str(disguised["permuted"]), str(bare)]
+    records = run_pairs(open_models(sources), ["phi_h"], options, progress=False)
+    assert [bool(record.error) for record in records] == [False, True, True]
+    assert "has no tokenizer, and the others of this study number their tokens differently" in records[1].error
+    record = run_pairs(open_models(sources[::2]), ["phi_jsd"], options, progress=False)[0]
+    assert "tokenizer" in record.error
+
+
+def test_another_tokenizer_reuses_no_record(models, disguised, options, tmp_path):
+    """Weights and config are as they were; the tokenizer decides what the model was given."""
+    store = Store(tmp_path / "results")
+    folder = shutil.copytree(models["tuned"], tmp_path / "tuned")
+    statistics = ["phi_match", "phi_u"]
+    bench = [models["base"], str(folder)]
+    before = run_pairs(open_models(bench), statistics, options, store=store, progress=False)
+    (folder / "tokenizer.json").write_text((disguised["permuted"] / "tokenizer.json").read_text())
+    after = run_pairs(open_models(bench), statistics, options, store=store, progress=False)
+    assert set(before[0].keys).isdisjoint(after[0].keys)
+    assert before[1].keys == after[1].keys  # weights only
+    assert before[0].outcome != after[0].outcome
+
+
+def test_what_has_no_string_is_like_nothing(models):
+    checkpoint = Model.open(models["base"]).checkpoint
+    spelt = spellings(checkpoint, SIZE + 5)
+    assert (spelt[: len(checkpoint.vocabulary())] >= 0).all()
+    assert len(set(spelt)) == SIZE + 5
+    assert (spelt[len(checkpoint.vocabulary()) :] < 0).all()
+
+
+def test_records_name_the_strings_by_their_hash():
+    one = Options(vocabulary=("a", "b"))
+    assert one.as_record()["vocabulary"] == one.vocabulary_sha256 != replace(one, vocabulary=("a",)).vocabulary_sha256
+    assert Options().as_record()["vocabulary"] is None
