@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provlab import statistics as registry
-from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.pairs import Bench, open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
 from provlab.report.comparison import Comparison
@@ -75,6 +75,24 @@ def _with_text(options: Options, names: Sequence[str], text: str | None) -> Opti
     return replace(options, text=text or "")
 
 
+def _everywhere(bench: Bench, names: Sequence[str], *, asked: bool) -> list[str]:
+    """Statistics that compare all blocks of two models with all: where that is asked, or depths differ.
+
+    Raises
+    ------
+    ParameterError
+        It is asked, and none of them is.
+    """
+    if not asked and len({model.anatomy.n_blocks for model in bench.models.values()}) == 1:
+        return []
+    gated = all(model.anatomy.has("gate") for model in bench.models.values())
+    by_gates = [name for name in names if gated and name in ("phi_match", "phi_match_unsigned")]
+    found = by_gates or [name for name in names if name == "phi_u"]
+    if asked and not found:
+        raise ParameterError("all blocks are compared by phi_match, where both models have gates, or phi_u; name one")
+    return found
+
+
 def compare(
     a: str | Path,
     b: str | Path,
@@ -84,6 +102,7 @@ def compare(
     primary: str | None = None,
     fdr: bool = False,
     until_settled: bool = False,
+    all_blocks: bool = False,
     text: str | None = None,
     store: Store | None = None,
     allow_pickle: bool = False,
@@ -108,6 +127,10 @@ def compare(
     until_settled : bool
         Read blocks in a seeded order and stop once their e-values reject, for one statistic of weights: the primary
         one, or the only one named. The p-value is valid whenever reading stops.
+    all_blocks : bool
+        Compare every block of one model with every block of the other, by phi_match and its unsigned form where both
+        have gates, else by phi_u: those of them that are asked. Done unasked where the two are of unequal depth; the
+        p-value is the smallest, by Holm over all pairs of blocks.
     text : str, optional
         Held-out text for phi_jsd and phi_match; by default prose that no zoo model was trained on.
     store : Store, optional
@@ -132,6 +155,8 @@ def compare(
         names = [primary] if primary else names
         if len(names) > 1:
             raise ParameterError("blocks are read until settled for one statistic; name it by primary or --primary")
+    if all_blocks and (blocks is not None or until_settled):
+        raise ParameterError("all blocks are compared with all; leave out blocks and until_settled, or all_blocks")
     options = Options(**settings)  # type: ignore[arg-type]
     a, b = str(a), str(b)
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True)
@@ -144,7 +169,15 @@ def compare(
         )
         records = [settled]
     else:
-        records = run_pairs(bench, names, options, store=store, blocks=blocks, progress=progress)
+        everywhere = _everywhere(bench, names, asked=all_blocks) if blocks is None else []
+        usual = [name for name in names if name not in everywhere]
+        records = run_pairs(bench, usual, options, store=store, blocks=blocks, progress=progress)
+        for name in everywhere:
+            from provlab.engine.localise import compared_everywhere  # phi_match, and with it torch
+
+            one, other = bench.models.values()
+            found = compared_everywhere(registry.get(name), one, other, options, store=store, progress=progress)
+            records.insert(names.index(name), replace(found, a=a, b=b))
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     models = tuple(describe(source, model.checkpoint) for source, model in bench.models.items())

@@ -311,13 +311,8 @@ def test_unequal_models_say_why_they_cannot_be_compared(models, new_model, save_
         (record,) = run([models["base"], source], [statistic], options)
         assert record.outcome is None
         assert reason in record.error
-    for source, statistic in (
-        (wide, "phi_match"),
-        (fat, "phi_match"),
-        (wide, "phi_jsd"),
-        (words, "phi_jsd"),
-        (words, "phi_h"),
-    ):
+    fit = ((wide, "phi_match"), (fat, "phi_match"), (wide, "phi_jsd"), (words, "phi_jsd"), (words, "phi_h"))
+    for source, statistic in fit:
         (record,) = run([models["base"], source], [statistic], options)
         assert record.error is None, record
 

@@ -17,6 +17,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read blocks in a seeded order, for one statistic of weights, and stop once they reject",
     )
+    parser.add_argument(
+        "--all-blocks",
+        action="store_true",
+        help="compare every block with every block, by phi_match or phi_u (done unasked where depths differ)",
+    )
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_compare)
 
@@ -25,7 +30,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     from provlab.api import compare
 
     common.check_json(arguments.json)
-    settings = common.statistics(arguments) | common.family(arguments) | {"until_settled": arguments.until_settled}
+    settings = common.statistics(arguments) | common.family(arguments)
+    settings |= {"until_settled": arguments.until_settled, "all_blocks": arguments.all_blocks}
     comparison = compare(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
     if arguments.json:
         common.write_json(arguments.json, comparison.to_json())

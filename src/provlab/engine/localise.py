@@ -7,22 +7,25 @@ activations and are not independent: Holm's correction is read, never Fisher's a
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from provlab.engine.ledger import Finished
+from provlab.engine.ledger import Finished, PairRecord
 from provlab.engine.pairs import BAR
 from provlab.engine.store import Store
 from provlab.engine.units import place, said_of
-from provlab.errors import InputError
+from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
 from provlab.inference import pvalues
+from provlab.inference.matching import UnitRows
 from provlab.models import room
-from provlab.statistics.base import BlockResult, Model, Options
+from provlab.models.room import keep
+from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
 from provlab.statistics.phi_match import PhiMatch, keep_views
 
 _STATISTIC = PhiMatch()
@@ -181,7 +184,7 @@ class BlockMap:
 
 
 def block_map(a: Model, b: Model, options: Options, *, store: Store | None = None, progress: bool = True) -> BlockMap:
-    """Match every block of `a` with every block of `b`, after one pass over the text for each model.
+    """Match every block of `a` with every block of `b` by phi_MATCH, after one pass over the text for each model.
 
     Parameters
     ----------
@@ -201,30 +204,108 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     NotComparableError
         A model has no gated MLP, or the tokenizers cut the text differently.
     """
-    _STATISTIC.require_gates(a, b)
-    shape = a.anatomy.n_blocks, b.anatomy.n_blocks
-    prepare = functools.cache(lambda side: _STATISTIC.prepare((a, b)[side], options))  # not at all if all is stored
-    # a block of a is at hand while it meets all blocks of b, and these wait normalised
-    first = functools.lru_cache(maxsize=1)(lambda i: prepare(0).block(i))
-    second = functools.cache(lambda j: keep_views(prepare(1).block(j), room.IN_MEMORY // shape[1]))
-    finished = Finished(store, _STATISTIC, options)
-    results: dict[tuple[int, int], BlockResult] = {}
-    with tqdm(total=shape[0] * shape[1], disable=not progress, leave=False, bar_format=BAR, desc="blocks") as bar:
-        for i, j in product(*map(range, shape)):
-            key = finished.key((a, b), (i, j))
-            if (result := finished.get(key)) is None:
-                with said_of(place(_STATISTIC.name, (i, j)), a.name, b.name):
-                    result = _STATISTIC.compare_block(first(i), second(j), i, options)
-                finished.put(key, (a.checkpoint.source, b.checkpoint.source), (a, b), (i, j), result)
-            results[i, j] = result
-            bar.update()
-    log10_p, rho = np.empty(shape), np.empty(shape)
-    for pair, result in results.items():
-        log10_p[pair], rho[pair] = result.log10_p, result.value
-    width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
-    units = {
-        pair: UnitMap(result.matching[0], result.matching[1], width)
-        for pair, result in results.items()
-        if result.matching is not None
+    results = _everywhere(_STATISTIC, a, b, Finished(store, _STATISTIC, options), progress=progress)
+    return _mapped(a, b, results)
+
+
+def compared_everywhere(
+    statistic: Statistic, a: Model, b: Model, options: Options, *, store: Store | None = None, progress: bool = True
+) -> PairRecord:
+    """Compare every block of `a` with every block of `b` and bring it to one p-value, for models of any depth.
+
+    The p-value is the smallest of all pairs of blocks, adjusted by Holm over all of them. Blocks of the outcome are
+    those of `a`, each with its best partner in `b` and the p-value adjusted likewise; its detail says under
+    ``all_blocks`` how many blocks there are, what was found where, and how many pairs could not be compared and count
+    as no evidence.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        phi_match, its unsigned form, or phi_u.
+    a, b, options, store, progress
+        As of `block_map`; phi_u needs no text, and up projections of one shape.
+    """
+    finished = Finished(store, statistic, options)
+    try:
+        results = _everywhere(statistic, a, b, finished, progress=progress)
+    except PAIR_FAILURES as error:
+        return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, None, reason(error))
+    found = _mapped(a, b, results)
+    floor = min(0.0, found.floor + float(np.log10(found.holm.size)))
+    blocks = []
+    for i, row in enumerate(found.holm):
+        compared = [(found.log10_p[i, j], j, result) for j in range(len(row)) if (result := results[i, j]) is not None]
+        if compared:
+            _, j, result = min(compared, key=lambda one: one[:2])
+            counts = {name: result.detail[name] for name in ("n", "agree")}
+            blocks.append(BlockResult(i, result.value, float(row[j]), {**counts, "floor": floor, "partner": j}))
+    detail = {
+        "shape": list(found.holm.shape),
+        "found": [list(pair) for pair in found.found()],
+        "not_compared": sum(result is None for result in results.values()),
+        "log10_p": found.log10_p.tolist(),
     }
-    return BlockMap(a.name, b.name, log10_p, rho, results[0, 0].detail["floor"], units)
+    keys = tuple(finished.key((a, b), pair) for pair, result in results.items() if result is not None)
+    best = min(blocks, key=lambda block: (float(found.holm[block.block].min()), -block.value))
+    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": detail})
+    return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, outcome, None, keys)
+
+
+def _everywhere(
+    statistic: Statistic, a: Model, b: Model, finished: Finished, *, progress: bool
+) -> dict[tuple[int, int], BlockResult | None]:
+    """Results of all pairs of blocks; None where two blocks cannot be compared, as where one has a row of zeros.
+
+    Raises
+    ------
+    NotComparableError
+        No pair of blocks can be compared; the reason is that of the first.
+    """
+    statistic.require(a, b)
+    shape = a.anatomy.n_blocks, b.anatomy.n_blocks
+    options = finished.options
+    keys = {pair: finished.key((a, b), pair) for pair in product(*map(range, shape))}
+    results: dict[tuple[int, int], BlockResult | None] = {pair: finished.get(key) for pair, key in keys.items()}
+    left = [pair for pair, result in results.items() if result is None]
+    if not left:
+        return results
+    of_a, of_b = (statistic.prepare(model, options) for model in (a, b))
+    # a block of a is at hand while it meets all blocks of b, and these wait normalised
+    first = functools.lru_cache(maxsize=1)(of_a.block)
+    second = functools.cache(lambda j: _kept(of_b.block(j), room.IN_MEMORY // shape[1]))
+    refused: list[NotComparableError] = []
+    with tqdm(total=len(left), disable=not progress, leave=False, bar_format=BAR, desc="blocks") as bar:
+        for i, j in left:
+            try:
+                with said_of(place(statistic.name, (i, j)), a.name, b.name):
+                    result = results[i, j] = statistic.compare_block(first(i), second(j), i, options)
+                finished.put(keys[i, j], (a.checkpoint.source, b.checkpoint.source), (a, b), (i, j), result)
+            except NotComparableError as error:
+                refused.append(error)
+            bar.update()
+    if len(refused) == len(results):
+        raise refused[0]
+    return results
+
+
+def _kept(features: Any, limit: int) -> Any:
+    """Return one block's features, in temporary files where they are large."""
+    if isinstance(features, UnitRows):
+        return replace(features, held=keep(features.unit, limit))
+    return keep_views(features, limit)
+
+
+def _mapped(a: Model, b: Model, results: Mapping[tuple[int, int], BlockResult | None]) -> BlockMap:
+    """Bring results of phi_MATCH or phi_U together; a pair of blocks that was not compared is no evidence."""
+    shape = a.anatomy.n_blocks, b.anatomy.n_blocks
+    log10_p, rho = np.zeros(shape), np.full(shape, np.nan)
+    units, floors = {}, []
+    width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
+    for pair, result in results.items():
+        if result is None:
+            continue
+        log10_p[pair], rho[pair] = result.log10_p, result.value
+        floors.append(result.detail["floor"])
+        if result.matching is not None and result.matching.ndim == 2:
+            units[pair] = UnitMap(result.matching[0], result.matching[1], width)
+    return BlockMap(a.name, b.name, log10_p, rho, min(floors), units)

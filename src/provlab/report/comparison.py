@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from provlab.plots import Figure
 
+SHOWN = 12  # pairs of blocks that a verdict names
 WIDTH = 100  # characters of a line of text
 
 
@@ -95,6 +96,7 @@ class Comparison:
                     "That is no proof of independence.",
                     *_dropped(self.records, self.models),
                     *_settled(self.records),
+                    *_everywhere(self.records),
                     *family.remarks(),
                     *_not_run(rows),
                     *_evaded(rows),
@@ -113,6 +115,7 @@ class Comparison:
                 *_alignment(rows),
                 *_dropped(self.records, self.models),
                 *_settled(self.records),
+                *_everywhere(self.records),
                 *family.remarks(),
                 *_not_run(rows),
             ]
@@ -251,6 +254,23 @@ def _settled(records: Sequence[PairRecord]) -> list[str]:
                 f"the product of their e-values, 10^{detail['log10_e']:.1f}, reached {1 / LEVEL:g} or none was left; "
                 f"the p-value is valid whenever reading stops. {left / size:.0%} of {size:,} bytes were left unread."
             )
+    return said
+
+
+def _everywhere(records: Sequence[PairRecord]) -> list[str]:
+    """Which statistics compared all blocks with all, over how many pairs that is corrected, and what was found."""
+    said = []
+    for record in records:
+        if not record.outcome or (detail := record.outcome.detail.get("all_blocks")) is None:
+            continue
+        of_a, of_b = detail["shape"]
+        pairs = ", ".join(f"{i} with {j}" for i, j in detail["found"][:SHOWN]) or "none"
+        more = f" and {left} more" if (left := len(detail["found"]) - SHOWN) > 0 else ""
+        lost = f"; {detail['not_compared']} pairs could not be compared" if detail["not_compared"] else ""
+        said.append(
+            f"{record.statistic} compared all {of_a} blocks of one with all {of_b} of the other; its p-value is the "
+            f"smallest of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs}{more}{lost})."
+        )
     return said
 
 
