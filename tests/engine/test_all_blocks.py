@@ -69,12 +69,12 @@ def test_the_block_put_in_changes_no_logit(models, deeper):
 
 
 def test_an_identity_block_hides_nothing(models, deeper, compare):
-    found = compare(models["base"], deeper["tuned"])
+    found = compare(models["tuned"], deeper["tuned"])
     said = " ".join(found.verdict().split())
     assert said.startswith("Independent training is rejected by phi_match")
     assert "phi_match compared all 3 blocks of one with all 4 of the other; its p-value is the smallest of 12" in said
     assert "by Holm over them (found: 0 with 0, 1 with 2, 2 with 3)." in said
-    assert "Not run: phi_u (phi_u compares block with block, but base has 3 and" in said
+    assert "Not run: phi_u (phi_u compares block with block, but tuned has 3 and" in said
     (record,) = [record for record in found.records if record.statistic == "phi_match"]
     assert [block.detail["partner"] for block in record.outcome.blocks] == [0, 2, 3]
     table = np.array(record.outcome.detail["all_blocks"]["log10_p"])

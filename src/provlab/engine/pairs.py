@@ -28,7 +28,6 @@ from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options
-from provlab.statistics.text import common_strings
 
 __all__ = ["BAR", "Bench", "PairRecord", "open_models", "run_pairs", "with_common_vocabulary"]
 
@@ -73,7 +72,11 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model], statis
     if options.vocab_size is not None or not models:
         return options
     drawn = any("vocab_size" in get_statistic(name).parameters(options) for name in statistics)
-    vocabulary = common_strings(models.values()) if drawn else None
+    vocabulary = None
+    if drawn:
+        from provlab.statistics.text import common_strings  # whoever compares weights needs none of it
+
+        vocabulary = common_strings(models.values())
     smallest = min(model.anatomy.vocab_size for model in models.values())
     return replace(options, vocab_size=smallest, vocabulary=vocabulary)
 
