@@ -84,9 +84,9 @@ def test_a_store_is_used(models, tmp_path, no_corpus):
 def test_a_statistic_that_does_not_apply_is_a_row_and_not_an_end(models, new_model, save_model, tmp_path, text):
     deep = str(save_model(new_model(8, num_hidden_layers=2), tmp_path / "deep"))
     comparison = provlab.compare(models["base"], deep, text=text, progress=False, **SMALL)
-    assert {r.statistic for r in comparison.records if r.error is None} == {"phi_jsd"}
+    assert {r.statistic for r in comparison.records if r.error is None} == {"phi_jsd", "phi_match"}
     with pytest.raises(NotComparableError, match="base has 3 and deep 2 blocks"):
-        provlab.compare(models["base"], deep, statistics=["phi_u"], progress=False)
+        provlab.compare(models["base"], deep, statistics=["phi_h"], progress=False)
 
 
 def test_a_model_without_tokenizer_is_compared_by_its_weights(models, new_model, tmp_path, text):
@@ -170,13 +170,12 @@ def test_expand_puts_the_zoo_in_the_order_of_its_tree():
 def test_every_documented_option_is_one():
     """The docstring of `compare` names its arguments; `study` has more: the pairs, and who does it.
 
-    One pair alone can be read until it is settled.
+    One pair alone can be read until it is settled, or have all blocks compared with all.
     """
+    alone = ("until_settled", "all_blocks")
     more = ("models", "pairs", "memory", "workers", "executor")
     compare, study = (inspect.signature(function).parameters for function in (api.compare, api.study))
-    assert [name for name in list(compare)[2:] if name != "until_settled"] == [
-        name for name in study if name not in more
-    ]
+    assert [name for name in list(compare)[2:] if name not in alone] == [name for name in study if name not in more]
     for name in more[1:]:
         assert f"`{name}`" in (api.study.__doc__ or "")
     for name in compare:

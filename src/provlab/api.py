@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provlab import statistics as registry
-from provlab.engine.pairs import Bench, open_models, run_pairs, with_common_vocabulary
+from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
 from provlab.report.comparison import Comparison
@@ -17,6 +17,7 @@ from provlab.report.views import describe
 from provlab.statistics.base import Options, devices_elsewhere
 
 if TYPE_CHECKING:
+    from provlab.engine.ledger import PairRecord
     from provlab.report.study_report import StudyReport
 
 
@@ -73,24 +74,6 @@ def _with_text(options: Options, names: Sequence[str], text: str | None) -> Opti
 
         text = zoo.held_out_text("prose")
     return replace(options, text=text or "")
-
-
-def _everywhere(bench: Bench, names: Sequence[str], *, asked: bool) -> list[str]:
-    """Statistics that compare all blocks of two models with all: where that is asked, or depths differ.
-
-    Raises
-    ------
-    ParameterError
-        It is asked, and none of them is.
-    """
-    if not asked and len({model.anatomy.n_blocks for model in bench.models.values()}) == 1:
-        return []
-    gated = all(model.anatomy.has("gate") for model in bench.models.values())
-    by_gates = [name for name in names if gated and name in ("phi_match", "phi_match_unsigned")]
-    found = by_gates or [name for name in names if name == "phi_u"]
-    if asked and not found:
-        raise ParameterError("all blocks are compared by phi_match, where both models have gates, or phi_u; name one")
-    return found
 
 
 def compare(
@@ -150,8 +133,6 @@ def compare(
     names = registry.checked_names(statistics)
     check_primary(primary, names)
     if until_settled:
-        from provlab.engine.sequential import until_settled as read_until_settled
-
         names = [primary] if primary else names
         if len(names) > 1:
             raise ParameterError("blocks are read until settled for one statistic; name it by primary or --primary")
@@ -169,15 +150,15 @@ def compare(
         )
         records = [settled]
     else:
-        everywhere = _everywhere(bench, names, asked=all_blocks) if blocks is None else []
-        usual = [name for name in names if name not in everywhere]
-        records = run_pairs(bench, usual, options, store=store, blocks=blocks, progress=progress)
-        for name in everywhere:
-            from provlab.engine.localise import compared_everywhere  # phi_match, and with it torch
+        depths = {model.anatomy.n_blocks for model in bench.models.values()}
+        found: list[PairRecord] = []
+        if blocks is None and (all_blocks or len(depths) > 1):
+            from provlab.engine.localise import all_with_all  # phi_match, and with it torch
 
-            one, other = bench.models.values()
-            found = compared_everywhere(registry.get(name), one, other, options, store=store, progress=progress)
-            records.insert(names.index(name), replace(found, a=a, b=b))
+            found = all_with_all(bench, names, options, asked=all_blocks, store=store, progress=progress)
+        usual = [name for name in names if name not in {record.statistic for record in found}]
+        found += run_pairs(bench, usual, options, store=store, blocks=blocks, progress=progress)
+        records = sorted(found, key=lambda record: names.index(record.statistic))
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     models = tuple(describe(source, model.checkpoint) for source, model in bench.models.items())

@@ -16,19 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from provlab.engine.ledger import Finished, PairRecord
+from provlab.engine.ledger import Bench, Finished, PairRecord
 from provlab.engine.pairs import BAR
 from provlab.engine.store import Store
 from provlab.engine.units import place, said_of
-from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
+from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, ParameterError, reason
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
 from provlab.models import room
 from provlab.models.room import keep
+from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
 from provlab.statistics.phi_match import PhiMatch, keep_views
 
 _STATISTIC = PhiMatch()
+_SHOWN = 12  # pairs of blocks that a verdict names
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,26 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     return _mapped(a, b, results)
 
 
+def all_with_all(
+    bench: Bench, names: Sequence[str], options: Options, *, asked: bool, store: Store | None, progress: bool
+) -> list[PairRecord]:
+    """Compare all blocks of two models with all, by those of these statistics that can: the best for the pair.
+
+    Raises
+    ------
+    ParameterError
+        It is asked for, and none of them can.
+    """
+    gated = all(model.anatomy.has("gate") for model in bench.models.values())
+    able = [name for name in names if gated and name in ("phi_match", "phi_match_unsigned")]
+    able = able or [name for name in names if name == "phi_u"]
+    if asked and not able:
+        raise ParameterError("all blocks are compared by phi_match, where both models have gates, or phi_u; name one")
+    (of_a, a), (of_b, b) = bench.models.items()
+    found = [compared_everywhere(get(name), a, b, options, store=store, progress=progress) for name in able]
+    return [replace(record, a=of_a, b=of_b) for record in found]  # as the models were named
+
+
 def compared_everywhere(
     statistic: Statistic, a: Model, b: Model, options: Options, *, store: Store | None = None, progress: bool = True
 ) -> PairRecord:
@@ -245,9 +267,17 @@ def compared_everywhere(
         "not_compared": sum(result is None for result in results.values()),
         "log10_p": found.log10_p.tolist(),
     }
+    of_a, of_b = found.holm.shape
+    pairs = ", ".join(f"{i} with {j}" for i, j in detail["found"][:_SHOWN]) or "none"
+    more = f" and {left} more" if (left := len(detail["found"]) - _SHOWN) > 0 else ""
+    lost = f"; {detail['not_compared']} pairs could not be compared" if detail["not_compared"] else ""
+    said = (
+        f"{statistic.name} compared all {of_a} blocks of one with all {of_b} of the other; its p-value is the smallest "
+        f"of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs}{more}{lost})."
+    )
     keys = tuple(finished.key((a, b), pair) for pair, result in results.items() if result is not None)
     best = min(blocks, key=lambda block: (float(found.holm[block.block].min()), -block.value))
-    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": detail})
+    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": detail, "said": said})
     return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, outcome, None, keys)
 
 

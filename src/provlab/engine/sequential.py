@@ -69,11 +69,16 @@ def until_settled(
         "bytes_read": sum(size[: len(records)]),
         "bytes_left": sum(size[len(records) :]),
     }
+    left, total = detail["bytes_left"], sum(size)
+    said = (
+        f"{len(records)} of {len(order)} blocks were read, in an order drawn beforehand, until the product of their "
+        f"e-values, 10^{detail['log10_e']:.1f}, reached {1 / level:g} or none was left; the p-value is valid whenever "
+        f"reading stops. {left / total:.0%} of {total:,} bytes were left unread."
+    )
     found = [record.outcome.blocks[0] for record in records if record.outcome]
     combined = statistic.aggregate(found)
-    outcome = Outcome(
-        combined.value, evalues.anytime_log10_p(log10_p), combined.blocks, None, {"until_settled": detail}
-    )
+    about = {"until_settled": detail, "said": said}
+    outcome = Outcome(combined.value, evalues.anytime_log10_p(log10_p), combined.blocks, None, about)
     keys = tuple(key for record in records for key in record.keys)
     first, second = bench.sources
     return PairRecord(first, second, name, outcome, None, keys)

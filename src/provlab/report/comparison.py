@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from provlab.plots import Figure
 
-SHOWN = 12  # pairs of blocks that a verdict names
 WIDTH = 100  # characters of a line of text
 
 
@@ -95,8 +94,7 @@ class Comparison:
                     f"Independent training is not rejected by {by}: this is how independent models agree. "
                     "That is no proof of independence.",
                     *_dropped(self.records, self.models),
-                    *_settled(self.records),
-                    *_everywhere(self.records),
+                    *_said(self.records),
                     *family.remarks(),
                     *_not_run(rows),
                     *_evaded(rows),
@@ -114,8 +112,7 @@ class Comparison:
                 "nor which model came first.",
                 *_alignment(rows),
                 *_dropped(self.records, self.models),
-                *_settled(self.records),
-                *_everywhere(self.records),
+                *_said(self.records),
                 *family.remarks(),
                 *_not_run(rows),
             ]
@@ -243,35 +240,9 @@ def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]])
     ]
 
 
-def _settled(records: Sequence[PairRecord]) -> list[str]:
-    """How many blocks were read until the question was settled, and what was left unread."""
-    said = []
-    for record in records:
-        if record.outcome and (detail := record.outcome.detail.get("until_settled")):
-            left, size = detail["bytes_left"], detail["bytes_left"] + detail["bytes_read"]
-            said.append(
-                f"{len(detail['read'])} of {detail['blocks']} blocks were read, in an order drawn beforehand, until "
-                f"the product of their e-values, 10^{detail['log10_e']:.1f}, reached {1 / LEVEL:g} or none was left; "
-                f"the p-value is valid whenever reading stops. {left / size:.0%} of {size:,} bytes were left unread."
-            )
-    return said
-
-
-def _everywhere(records: Sequence[PairRecord]) -> list[str]:
-    """Which statistics compared all blocks with all, over how many pairs that is corrected, and what was found."""
-    said = []
-    for record in records:
-        if not record.outcome or (detail := record.outcome.detail.get("all_blocks")) is None:
-            continue
-        of_a, of_b = detail["shape"]
-        pairs = ", ".join(f"{i} with {j}" for i, j in detail["found"][:SHOWN]) or "none"
-        more = f" and {left} more" if (left := len(detail["found"]) - SHOWN) > 0 else ""
-        lost = f"; {detail['not_compared']} pairs could not be compared" if detail["not_compared"] else ""
-        said.append(
-            f"{record.statistic} compared all {of_a} blocks of one with all {of_b} of the other; its p-value is the "
-            f"smallest of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs}{more}{lost})."
-        )
-    return said
+def _said(records: Sequence[PairRecord]) -> list[str]:
+    """What records say of how blocks were chosen, where these were not simply all, each with its like."""
+    return [record.outcome.detail["said"] for record in records if record.outcome and "said" in record.outcome.detail]
 
 
 def _not_run(rows: list[dict[str, Any]]) -> list[str]:
