@@ -238,7 +238,7 @@ BAD = {
         "phi_u on block 1 of bad: the up projection has 1 rows that are not zero, .* leave the block out",
     ),
     "nothing that applies": (
-        compare(lambda g: g.deep()),
+        lambda g: ["compare", g.a, g.deep(), "--statistic", "phi_h"],
         "base has 3 and deep 2 blocks; give two models of equal depth",
     ),
     # notebooks and plans

@@ -294,7 +294,7 @@ def _everywhere(
     statistic.require(a, b)
     shape = a.anatomy.n_blocks, b.anatomy.n_blocks
     options = finished.options
-    keys = {pair: finished.key((a, b), pair) for pair in product(*map(range, shape))}
+    keys = {pair: finished.key((a, b), pair) for pair in product(range(shape[0]), range(shape[1]))}
     results: dict[tuple[int, int], BlockResult | None] = {pair: finished.get(key) for pair, key in keys.items()}
     left = [pair for pair, result in results.items() if result is None]
     if not left:

@@ -69,7 +69,7 @@ def until_settled(
         "bytes_read": sum(size[: len(records)]),
         "bytes_left": sum(size[len(records) :]),
     }
-    left, total = detail["bytes_left"], sum(size)
+    left, total = sum(size[len(records) :]), sum(size)
     said = (
         f"{len(records)} of {len(order)} blocks were read, in an order drawn beforehand, until the product of their "
         f"e-values, 10^{detail['log10_e']:.1f}, reached {1 / level:g} or none was left; the p-value is valid whenever "
