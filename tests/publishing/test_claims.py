@@ -166,8 +166,7 @@ class Planted:
         if statistic == "phi_l2":
             rank = 0 if dependent else 5
             distances = [1.0] + [0.5] * rank + [2.0] * (99 - rank)
-            unit["detail"] = {"distances": distances, "floor": -3.0}
-            unit["log10_p"] = -3.0 if dependent else float(np.log10(p))
+            unit["detail"] = {"distances": distances, "floor": -2.0}
             unit["parameters"] = {"n_permutations": 99}
         if statistic == "phi_jsd":
             unit |= {"block": None, "value": 0.5 + 0.3 * p, "log10_p": None}
@@ -201,7 +200,7 @@ class Planted:
 
 
 def tree(planted):
-    for statistic in ("phi_u", "phi_h", "phi_l2"):
+    for statistic in ("phi_u", "phi_h", "phi_l2", "phi_l2_blocks"):
         planted.fill(statistic)
     for a, b in planted.pairs():  # outputs do not tell: all pairs are equally far apart
         planted.units["phi_jsd", a, b] = [planted.unit("phi_jsd", None, False, 0.5)]
@@ -242,7 +241,8 @@ def uniform(all_pairs, disjoint, n_copies=999):
 ARGUMENTS = {
     "separates": {"statistic": "phi_u", "log10_p": -30, "level": 0.01, "ks": 0.01},
     "permtest_at_minimum": {
-        "statistic": "phi_l2",
+        "whole": "phi_l2",
+        "by_block": "phi_l2_blocks",
         "measurement": "chain_of_trees",
         "fisher_log10_p": -4,
         "level": 0.01,
@@ -320,7 +320,7 @@ FAULTS = [
     ),
     ("separates", fails_to_run("phi_u"), "1 pairs could not be compared"),
     ("permtest_at_minimum", rank("a", "a1", 1), "1 dependent pairs"),
-    ("permtest_at_minimum", set_p("phi_l2", "a", "a1", -0.5), "Fisher"),
+    ("permtest_at_minimum", set_p("phi_l2_blocks", "a", "a1", -0.5), "Fisher"),
     ("permtest_at_minimum", fails_to_run("phi_l2"), "1 pairs could not be compared"),
     ("does_not_separate", jsd(0.1, 0.5), "area under the curve: 0.01 above 0.99"),
     ("does_not_separate", jsd(0.5, 0.1), "area under the curve: 0.01 above 0.99"),

@@ -2,8 +2,8 @@
 
 Minus the sum over blocks of the Euclidean distance between two models' weights. Raw distances do not tell dependent
 from independent models; PERMTEST makes them comparable by holding each against the distances of copies of the first
-model whose hidden units and embedding dimensions are permuted (Appendix B). Per block (footnote 3), the hidden units
-of each MLP are permuted on their own, which gives independent p-values for Fisher's method.
+model whose hidden units and embedding dimensions are permuted (Appendix B). `PhiL2Blocks` permutes the hidden units of
+each MLP on their own (footnote 3), which gives independent p-values for Fisher's method.
 """
 
 from collections.abc import Iterator, Sequence
@@ -158,10 +158,11 @@ def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Option
 
 
 class PhiL2(Statistic):
-    """phi_l2 with PERMTEST over hidden units and embedding dimensions; per block with Fisher besides."""
+    """phi_l2 with PERMTEST over hidden units and embedding dimensions of the whole model."""
 
     name = "phi_l2"
-    version = 5  # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name
+    # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name; 5 tested each MLP
+    version = 6
     reads = "all weights of the blocks"
     assumptions = (
         "the first model was trained by an algorithm that treats hidden units and embedding dimensions alike, from "
@@ -169,9 +170,8 @@ class PhiL2(Statistic):
     )
 
     def parameters(self, options: Options) -> dict[str, Any]:
-        """Permutations."""
-        names = ("seed", "n_permutations", "n_block_permutations")
-        return {name: getattr(options, name) for name in names}
+        """Permutations of the whole model."""
+        return {name: getattr(options, name) for name in ("seed", "n_permutations")}
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """Every block; both models must have the same tensors in the same shapes, one MLP a block among them."""
@@ -203,26 +203,27 @@ class PhiL2(Statistic):
         return Need(read.tensors, read.features + (copies if copies <= COPIES_IN_MEMORY else 0), read.making)
 
     def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """The block in one row for both sides and for copies of one; then the MLPs and their Gram matrix in float64."""
+        """The block in one row for both sides and for copies of one."""
         weights = super().need(a, block, options).features
-        copies = min(weights * options.n_permutations, COPIES_IN_MEMORY)
-        return 6 * weights + copies + 3 * 8 * a.anatomy.mlp_width**2
+        return 6 * weights + min(weights * options.n_permutations, COPIES_IN_MEMORY)
 
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
-        """Distances of the block under all permutations, and the p-value of its MLP on its own."""
+        """Distance of the block, and its place among those of the copies."""
         assert block is not None
         distances = block_distances(a, b, options)
-        own = block_permtest(a, b, block, options)
-        floor = float(-np.log10(options.n_block_permutations + 1))
-        return BlockResult(block, -distances[0], own.log10_p, {"distances": distances, "floor": floor})
+        floor = float(-np.log10(len(distances)))
+        return BlockResult(block, -distances[0], _log10_p(distances), {"distances": distances, "floor": floor})
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """PERMTEST of the sum over blocks; Fisher over the blocks' own p-values goes into the detail."""
-        phi = -np.sum([block.detail["distances"] for block in blocks], axis=0)
-        log10_p = float(np.log10(permtest.p_value(phi[0], phi[1:])))
-        by_block = pvalues.fisher(np.array([block.log10_p for block in blocks]))
-        floor = float(-np.log10(len(phi)))
-        return Outcome(float(phi[0]), log10_p, tuple(blocks), floor, {"fisher_log10_p": by_block})
+        """PERMTEST of the sum over blocks, which are permuted together: their own p-values are no independent ones."""
+        distances = np.sum([block.detail["distances"] for block in blocks], axis=0)
+        return Outcome(-float(distances[0]), _log10_p(distances), tuple(blocks), float(-np.log10(len(distances))))
+
+
+def _log10_p(distances: Sequence[float] | NDArray[np.float64]) -> float:
+    """log10 p of the first distance among all, where the rest are those of permuted copies."""
+    phi = -np.asarray(distances)
+    return float(np.log10(permtest.p_value(phi[0], phi[1:])))
 
 
 class PhiL2Blocks(PhiL2):

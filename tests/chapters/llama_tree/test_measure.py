@@ -66,7 +66,8 @@ def test_permtest_of_chosen_pairs():
 
     lost = SimpleNamespace(statistic="phi_l2", a="zoo:c", b="zoo:d", outcome=None)
     records = [
-        record("zoo:b", "zoo:a", -2.0, -3.0, 0.0),
+        record("zoo:b", "zoo:a", -2.0, -1.0, -1.0),
+        record("zoo:b", "zoo:a", -3.5, -3.0, 0.0, statistic="phi_l2_blocks"),
         record("zoo:a", "zoo:c", -1.0, -1.0, -1.0),
         record("zoo:a", "zoo:b", -9.0, -9.0, statistic="phi_u"),
         lost,

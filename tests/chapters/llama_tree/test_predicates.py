@@ -23,7 +23,8 @@ def evidence(values):
     frame = pd.DataFrame(rows)
 
     def of(statistic):
-        return frame[frame["dependent"]], frame[~frame["dependent"]], 0
+        rows = frame.assign(log10_p=frame["by_block"]) if statistic == "phi_l2_blocks" else frame
+        return rows[rows["dependent"]], rows[~rows["dependent"]], 0
 
     store = SimpleNamespace(get=lambda key: {"parameters": {"n_permutations": T}})
     measurements = {"chain_of_trees": [list(pair) for pair in CHAIN]}
@@ -48,11 +49,11 @@ def permtest(whole=None, blocks=None, seed=1):
             "value": -1.0,
             "log10_p": -2.0 if dependent else float(np.log10(rank)),
             "blocks": [-3.0] * BLOCKS if dependent else own,
-            "detail": {"fisher_log10_p": -8.4 if dependent else -0.3},
+            "by_block": -8.4 if dependent else -0.3,
         }
 
     arguments = {"measurement": "chain_of_trees", "fisher_log10_p": -4, "level": 0.01}
-    return permtest_at_minimum(evidence(values), "phi_l2", **arguments)
+    return permtest_at_minimum(evidence(values), "phi_l2", "phi_l2_blocks", **arguments)
 
 
 def test_permtest_at_its_minimum_for_dependent_pairs_alone():

@@ -12,8 +12,9 @@ from provlab.engine.store import Store
 from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, Evidence, Verdict
 
 N = 10
-STATISTICS = ["phi_u", "phi_l2"]
+STATISTICS = ["phi_u", "phi_l2", "phi_l2_blocks"]
 T = 99
+SAME_START = {"phi_u": 1e-40, "phi_l2": 1 / (T + 1), "phi_l2_blocks": 1e-6}
 
 
 class Bench:
@@ -24,16 +25,15 @@ class Bench:
         self.pairs: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.measurements: dict[str, Any] = {}
 
-    def put(self, a: str, b: str, statistic: str, p: float, by_block: float | None = None) -> None:
+    def put(self, a: str, b: str, statistic: str, p: float) -> None:
         """One comparison with one block; PERMTEST comes as distances of which `p` are as small as the pair's."""
         key = Store.key(a=a, b=b, statistic=statistic)
         log10_p, detail = float(np.log10(p)), {"n": 256, "floor": -506.9, "paper_log10_p": float(np.log10(p))}
         if statistic == "phi_l2":
             smaller = round(p * (T + 1)) - 1
-            detail = {"distances": [1.0] + [0.5] * smaller + [2.0] * (T - smaller), "floor": -3.0}
-            log10_p = float(np.log10(by_block or p))
+            detail = {"distances": [1.0] + [0.5] * smaller + [2.0] * (T - smaller), "floor": -2.0}
         record = {"statistic": statistic, "block": 0, "value": 0.0, "log10_p": log10_p, "detail": detail}
-        self.store.put(key, {**record, "parameters": {"n_permutations": T}})
+        self.store.put(key, {**record, "parameters": {"n_permutations": T} if statistic == "phi_l2" else {}})
         self.pairs[a, b, statistic] = {
             "a": a,
             "b": b,
@@ -59,7 +59,7 @@ def seeds(tmp_path: Path) -> Bench:
         for i in range(N):
             for statistic in STATISTICS:
                 bench.put(*independent[i], statistic, (i + 0.5) / N)
-                bench.put(*same_start[i], statistic, 0.01 if statistic == "phi_l2" else 1e-40, by_block=1e-6)
+                bench.put(*same_start[i], statistic, SAME_START[statistic])
         budgets.append({"tokens": tokens, "independent": independent, "same_start": same_start})
     bench.measurements["budgets"] = budgets
     return bench
@@ -73,7 +73,7 @@ def test_own_seeds_uniform_and_one_initialisation_found_holds(seeds: Bench) -> N
     verdict = judge_seeds(seeds)
     assert verdict.status == HOLDS
     assert "2 budgets of 10 pairs" in verdict.ours
-    assert "of 20 pairs of one initialisation are found by phi_u 20, phi_l2 20" in verdict.ours
+    assert "of 20 pairs of one initialisation are found by phi_u 20, phi_l2 0, phi_l2_blocks 20" in verdict.ours
     assert "by the paper's form phi_u 0.05 to 0.95;" in verdict.ours
     # of 80 p-values the smallest is 0.05, of 4 tests of uniformity none rejects, and 1e-40 over 80 tests or 1e-6
     assert verdict.margin.startswith(
@@ -89,16 +89,16 @@ def test_three_independent_pairs_far_out_fail(seeds: Bench) -> None:
     verdict = judge_seeds(seeds)
     assert verdict.status == FAILS
     assert verdict.why.startswith(
-        "3 pairs with own seeds are rejected, phi_u of a0-100 and b0-100 (log10 p = -298.4); "
+        "3 pairs with own seeds are rejected, phi_u of a0-100 and b0-100 (log10 p = -298.2); "
     )
     assert "not uniform" not in verdict.why
 
 
 def test_one_independent_pair_beyond_the_level_fails(seeds: Bench) -> None:
-    """Forty p-values: 10^-3 is no rejection among them, 10^-4 is."""
+    """Sixty p-values: 10^-3 is no rejection among them, 10^-4 is."""
     seeds.put("a2-1000", "b2-1000", "phi_u", 1e-3)
     assert judge_seeds(seeds).status == HOLDS
-    seeds.put("a2-1000", "b2-1000", "phi_u", 1e-4)
+    seeds.put("a2-1000", "b2-1000", "phi_u", 10**-4.2)
     assert (
         "1 pairs with own seeds are rejected, phi_u of a2-1000 and b2-1000 (log10 p = -2.4)" in judge_seeds(seeds).why
     )
@@ -123,8 +123,8 @@ def test_a_control_that_one_statistic_finds_is_enough_and_that_none_finds_fails(
     seeds.put("a3-100", "c3-100", "phi_u", 0.5)
     verdict = judge_seeds(seeds)
     assert verdict.status == HOLDS
-    assert "phi_u 19, phi_l2 20" in verdict.ours
-    seeds.put("a3-100", "c3-100", "phi_l2", 0.5, by_block=0.5)
+    assert "phi_u 19, phi_l2 0, phi_l2_blocks 20" in verdict.ours
+    seeds.put("a3-100", "c3-100", "phi_l2_blocks", 0.5)
     verdict = judge_seeds(seeds)
     assert verdict.status == FAILS
     assert verdict.why.startswith("1 of 20 pairs of one initialisation are found by no statistic; weakest pair")

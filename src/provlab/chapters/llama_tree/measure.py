@@ -69,15 +69,17 @@ def _share_of_base(source: str) -> float | None:
 
 
 def permtest_of(study: StudyReport, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
-    """p-values of phi_l2 by PERMTEST of some pairs, of whole models and of each block's MLP."""
+    """p-values by PERMTEST of some pairs: of whole models by phi_l2, of each block's MLP by phi_l2_blocks."""
     chosen = {frozenset(pair) for pair in pairs}
-    rows = []
+    rows: dict[tuple[str, str], dict[str, str]] = {}
     for record in study.records:
-        if record.statistic == "phi_l2" and record.outcome and frozenset((record.a, record.b)) in chosen:
-            own = {f"block {block.block}": f"{10 ** (block.log10_p or 0.0):.3f}" for block in record.outcome.blocks}
-            whole = f"{10 ** (record.outcome.log10_p or 0.0):.2f}"
-            rows.append({"a": short_name(record.a), "b": short_name(record.b), "whole model": whole, **own})
-    return pd.DataFrame(rows)
+        if record.outcome and frozenset((record.a, record.b)) in chosen and record.statistic.startswith("phi_l2"):
+            row = rows.setdefault((record.a, record.b), {"a": short_name(record.a), "b": short_name(record.b)})
+            if record.statistic == "phi_l2":
+                row["whole model"] = f"{10 ** (record.outcome.log10_p or 0.0):.2f}"
+            else:
+                row |= {f"block {one.block}": f"{10 ** (one.log10_p or 0.0):.3f}" for one in record.outcome.blocks}
+    return pd.DataFrame(rows.values())
 
 
 def divergence_areas(frame: pd.DataFrame) -> pd.DataFrame:

@@ -50,43 +50,48 @@ def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, 
 
 
 def permtest_at_minimum(
-    evidence: Evidence, statistic: str, measurement: str, fisher_log10_p: float, level: float
+    evidence: Evidence, whole: str, by_block: str, measurement: str, fisher_log10_p: float, level: float
 ) -> Verdict:
     """Every dependent pair at p = 1/(T+1) and per block below `fisher_log10_p`; independent ones no more than chance.
 
+    `whole` permutes the whole model, `by_block` each MLP on its own, so that Fisher's method may combine its blocks.
     The size is asked of the pairs that the measurement names, one model of each tree with that of the next, whose
     p-values are independent: how many are at or below `level`, and whether those of their blocks are uniform.
     """
-    dependent, independent, failed = evidence.of(statistic)
+    dependent, independent, failed = evidence.of(whole)
+    dependent_by_block, independent_by_block, failed_by_block = evidence.of(by_block)
     chain = {frozenset(pair) for pair in evidence.measurement(measurement)}
-    apart = independent[[frozenset(pair) in chain for pair in zip(independent["a"], independent["b"], strict=True)]]
-    if dependent.empty or apart.empty:
+    apart, apart_by_block = (
+        rows[[frozenset(pair) in chain for pair in zip(rows["a"], rows["b"], strict=True)]]
+        for rows in (independent, independent_by_block)
+    )
+    if dependent.empty or apart.empty or dependent_by_block.empty or apart_by_block.empty:
         return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
     unit = evidence.store.get(dependent.iloc[0]["keys"][0])
     assert unit is not None
     n_permutations = unit["parameters"]["n_permutations"]
     minimum = -np.log10(n_permutations + 1)
     found = int((dependent["log10_p"] <= minimum + 1e-9).sum())
-    by_block = max(detail["fisher_log10_p"] for detail in dependent["detail"])
+    weakest = float(dependent_by_block["log10_p"].max())
     accused = int((apart["log10_p"] <= np.log10(level) + 1e-9).sum())
     attainable = np.floor(level * (n_permutations + 1) + 1e-9) / (n_permutations + 1)
     p_accused = float(stats.binom.sf(accused - 1, len(apart), attainable))
-    blocks = [value for values in apart["blocks"] for value in values]
+    blocks = [value for values in apart_by_block["blocks"] for value in values]
     uniform = calibration.ks_uniform(blocks)
     largest_p = 10 ** float(dependent["log10_p"].max())
     ours = (
         f"T = {n_permutations}: {found} of {len(dependent)} at p = {largest_p:.2g}; per block with Fisher at most "
-        f"{log10_words(by_block)}; {len(independent)} independent from {10 ** independent['log10_p'].min():.2f} "
+        f"{log10_words(weakest)}; {len(independent)} independent from {10 ** independent['log10_p'].min():.2f} "
         f"to {10 ** independent['log10_p'].max():.2f}; of {len(apart)} pairs that are independent of each other "
         f"{accused} at {level:g}, their {len(blocks)} blocks KS {pvalues.in_words(uniform.p)}"
     )
     problems = [
         (found < len(dependent), f"{len(dependent) - found} dependent pairs are above the minimum"),
-        (failed > 0, f"{failed} pairs could not be compared"),
+        (failed + failed_by_block > 0, f"{failed + failed_by_block} pairs could not be compared"),
         (p_accused <= level, f"{accused} of {len(apart)} independent pairs are at {level:g} as well"),
         (uniform.p <= level, f"per block the independent pairs are not uniform (KS {pvalues.in_words(uniform.p)})"),
     ]
-    bars = [Bar("largest of a dependent pair per block with Fisher", [by_block], fisher_log10_p)]
+    bars = [Bar("largest of a dependent pair per block with Fisher", [weakest], fisher_log10_p)]
     why = (
         f"every dependent pair is closer than all of its {n_permutations} permuted copies, and independent pairs are "
         f"no more often at {level:g} than chance has them"

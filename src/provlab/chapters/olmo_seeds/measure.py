@@ -252,7 +252,7 @@ class Control:
     found : DataFrame
         How many Holm's procedure rejects, over all pairs and statistics.
     weakest : DataFrame
-        The largest log10 p among them; of PERMTEST the Fisher aggregate over blocks.
+        The largest log10 p among them.
     """
 
     found: pd.DataFrame
@@ -265,15 +265,11 @@ def control(same_start: pd.DataFrame) -> Control:
     Parameters
     ----------
     same_start
-        Columns statistic, tokens, log10_p, detail.
+        Columns statistic, tokens, log10_p.
     """
-    rows = same_start.copy()
-    rows["evidence"] = [
-        detail.get("fisher_log10_p", log10_p) for detail, log10_p in zip(rows["detail"], rows["log10_p"], strict=True)
-    ]
-    rows["found"] = pvalues.holm(rows["evidence"].to_numpy(dtype=float)) <= -2.0
+    rows = same_start.assign(found=pvalues.holm(same_start["log10_p"].to_numpy(dtype=float)) <= -2.0)
     found = rows.pivot_table(index="statistic", columns="tokens", values="found", aggfunc="sum", sort=False)
-    weakest = rows.pivot_table(index="statistic", columns="tokens", values="evidence", aggfunc="max", sort=False)
+    weakest = rows.pivot_table(index="statistic", columns="tokens", values="log10_p", aggfunc="max", sort=False)
     return Control(found.astype(int), weakest)
 
 

@@ -20,8 +20,7 @@ def seeds_independent(
     budget over disjoint pairs, all corrected together by Holm; of a statistic on a grid (PERMTEST) the test is exact on
     that grid. With few pairs it has little power, which the verdict says. The control is what shows that the same tests
     could have found something: of every two runs from one initialisation some statistic must reject, Holm over all
-    statistics and pairs. Single pairs are read by the Fisher aggregate of their blocks where the statistic is PERMTEST,
-    as its own p-value is 1/(T+1) at best.
+    statistics and pairs.
     """
     budgets = evidence.records(measurement, Budget.read)
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
@@ -46,7 +45,7 @@ def seeds_independent(
         if log10_p <= np.log10(level)
     ]
 
-    single = np.array([[_strongest(row) for row in some] for some in rows])  # (statistics * budgets, pairs)
+    single = np.array([[row["log10_p"] for row in some] for some in rows])  # (statistics * budgets, pairs)
     alone = pvalues.holm(single.ravel()).reshape(single.shape)
     accused = [
         f"{asked[i][0]} of {rows[i][k]['a']} and {rows[i][k]['b']} ({log10_words(alone[i, k])})"
@@ -58,7 +57,7 @@ def seeds_independent(
     )
 
     control = [pair for budget in budgets for pair in budget.same_start]
-    log10_p = np.array([[_strongest(values[name][pair]) for pair in control] for name in statistics])
+    log10_p = np.array([[values[name][pair]["log10_p"] for pair in control] for name in statistics])
     of_control = pvalues.holm(log10_p.ravel()).reshape(log10_p.shape)
     rejected = of_control <= np.log10(level)
     missed = int((~rejected.any(axis=0)).sum())
@@ -115,13 +114,6 @@ def _by_pair(evidence: Evidence, statistic: str) -> dict[tuple[str, str], pd.Ser
 
 def _log10_uniformity(evidence: Evidence, rows: Sequence[pd.Series]) -> float:
     """log10 p of the uniformity of the pairs' p-values, on PERMTEST's own grid where they come from one."""
-    n_permutations = None
-    if "fisher_log10_p" in rows[0]["detail"]:
-        unit = evidence.store.get(rows[0]["keys"][0])
-        assert unit is not None
-        n_permutations = int(unit["parameters"]["n_permutations"])
-    return log10_uniformity([row["log10_p"] for row in rows], n_permutations)
-
-
-def _strongest(row: pd.Series) -> float:
-    return float(row["detail"].get("fisher_log10_p", row["log10_p"]))
+    unit = evidence.store.get(rows[0]["keys"][0])
+    assert unit is not None
+    return log10_uniformity([row["log10_p"] for row in rows], unit["parameters"].get("n_permutations"))
