@@ -1,6 +1,7 @@
 """Predicates about single tensors: which of them two models share, tested one by one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,9 @@ from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correction: str, level: float) -> Verdict:
     """Every taken tensor is called, no other pair of tensors is, and nothing against an unrelated model.
 
-    All pairs of matrices of equal shape decide, over one axis. What is called over the other axis is reported.
+    All pairs of matrices of equal shape decide, over one axis. The level is kept over all comparisons of models
+    together: p-values that are corrected within each are multiplied by their number. What is called over the other
+    axis is reported.
     """
     every = evidence.records(measurement, Sharing)
     runs = [run for run in every if run.axis == axis]
@@ -20,12 +23,15 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
         return Verdict(NOT_RUN, "", "it takes a hybrid against its parent, and one against an unrelated model")
     bound = float(np.log10(level))
 
+    def corrected(pair: Mapping[str, Any]) -> float:
+        return min(0.0, float(pair[correction]) + float(np.log10(len(runs))))
+
     def called(some: Sequence[Sharing], *, taken: bool) -> list[str]:
         return [
             f"{pair['first']} ~ {pair['second']}"
             for run in some
             for pair in run.pairs
-            if pair[correction] <= bound and pair["taken"] == taken
+            if corrected(pair) <= bound and pair["taken"] == taken
         ]
 
     def words(some: Sequence[Sharing]) -> str:
@@ -48,14 +54,15 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
         (bool(unrelated), f"called between unrelated models: {_few(unrelated)}"),
     ]
     name = correction.replace("_", " ").title().replace(" ", "-")
-    kept = {flag: [p[correction] for run in runs for p in run.pairs if p["taken"] == flag] for flag in (True, False)}
+    kept = {flag: [corrected(p) for run in runs for p in run.pairs if p["taken"] == flag] for flag in (True, False)}
     bars = [
         # pairs that were not taken are recorded where their corrected p is below 0.1
         Bar(f"strongest pair not taken, by {name}, log10 p", [min(kept[False], default=-1.0)], bound, above=True),
     ]
     if kept[True]:
         bars.append(Bar(f"weakest taken pair, by {name}, log10 p", [max(kept[True])], bound))
-    return judge(ours, f"by {axis}, {name} at {level:g}: the list is that of the recipe", problems, bars)
+    why = f"by {axis}, {name} at {level:g} over {len(runs)} comparisons: the list is that of the recipe"
+    return judge(ours, why, problems, bars)
 
 
 def _few(pairs: Sequence[str]) -> str:
