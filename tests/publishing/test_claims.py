@@ -14,6 +14,7 @@ from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.publishing import claims
 from provlab.publishing.evidence import Evidence
+from provlab.publishing.scoreboard import scoreboard_table
 
 ROWS = claims.load_claims()
 IDS = [row["id"] for row in ROWS]
@@ -458,7 +459,7 @@ def test_the_scoreboard_counts(planted):
     text = claims.as_text(rows)
     assert text.startswith("38 claims: 6 hold, 0 hold post hoc, 0 within their spread, 0 fail, 32 not run")
     assert "published  " in text
-    assert "ours       6 of 6 below -30" in text
+    assert "ours         6 of 6 below -30" in text
     json.dumps(rows, allow_nan=False)
 
 
@@ -476,4 +477,14 @@ def test_a_rule_settled_after_a_look_is_told(planted, monkeypatch):
     assert (judged["I5"]["status"], judged["I5"]["rule"], judged["I5"]["date"]) == ("holds", None, None)
     text = claims.as_text(list(judged.values()))
     assert "I4  holds post hoc" in text
-    assert "records    rests on the same records as I8, I9" in text
+    assert "records      rests on the same records as I8, I9" in text
+
+
+def test_models_trained_once_are_named():
+    """Models of one training and a verdict over replicates exclude each other, except where the sampler is repeated."""
+    rows = {row["id"]: row for row in claims.load_claims()}
+    assert rows["I4"]["trained_once"] == "the tree of 21 models"
+    assert "trained once: the tree of 21 models" in scoreboard_table(
+        [{"id": "I4", "status": "holds", "statement": "", "trained_once": rows["I4"]["trained_once"]}]
+    )
+    assert [name for name in ("I1", "I2", "I11", "I17", "I21", "I25") if "trained_once" in rows[name]] == []

@@ -31,7 +31,8 @@ from provlab.schema import check_keys
 _PLAIN = {"id": str, "paper": str, "statement": str, "source": str, "published": dict}
 _JUDGED = {"experiment": str, "predicate": dict, "profiles": list[str]}
 # settled: a rule chosen, or changed, after a look at our records: the rule, the day of the look and what it showed
-_STANDING = {"settled": dict, "same_records": list[str]}
+# trained_once: the models whose training has no replicate, so that the claim stands for one draw of their seeds
+_STANDING = {"settled": dict, "same_records": list[str], "trained_once": str}
 _SETTLED = {"rule": str, "date": date, "look": str}
 _COUNTED = {HOLDS: "hold", HOLDS_POST_HOC: "hold post hoc", WITHIN_SPREAD: "within their spread", FAILS: "fail"}
 
@@ -99,8 +100,8 @@ def evaluate(store: Store, experiment: str | None = None) -> list[dict[str, Any]
     -------
     list of dict
         Keys: id, paper, status (one of `evidence.STATUSES`), statement, source, published, ours, why, margin,
-        replicates, rule and date (of a rule that was settled after a look, else None), same_records (ids of claims
-        judged from the same records), experiment, profile.
+        replicates, trained_once (models whose training has no replicate), rule and date (of a rule that was settled
+        after a look, else None), same_records (ids of claims judged from the same records), experiment, profile.
     """
     evidence = {found["name"]: Evidence(found, store) for found in store.experiments()}
     rows = []
@@ -122,6 +123,7 @@ def evaluate(store: Store, experiment: str | None = None) -> list[dict[str, Any]
                 "why": verdict.why,
                 "margin": verdict.margin,
                 "replicates": verdict.replicates,
+                "trained_once": claim.get("trained_once", ""),
                 "rule": settled["rule"] if settled else None,
                 "date": settled["date"].isoformat() if settled else None,
                 "same_records": list(claim.get("same_records", [])),
@@ -174,9 +176,9 @@ def as_text(rows: list[dict[str, Any]]) -> str:
             continue
         lines.append(f"{row['id']:<4}{words(row['status']):<18} {row['statement']}")
         told = {"published": row["published"], "ours": row["ours"]} if row["ours"] else {}
-        told |= {"margin": row["margin"], "replicates": row["replicates"]}
+        told |= {"margin": row["margin"], "replicates": row["replicates"], "trained once": row["trained_once"]}
         told |= {"why": "" if row["status"] == HOLDS else row["why"], "records": same_records(row)}
-        lines += [f"            {name:<10} {text}" for name, text in told.items() if text]
+        lines += [f"            {name:<12} {text}" for name, text in told.items() if text]
     rest = [row["id"] for row in rows if row["experiment"] is None]
     if rest:
         lines += ["", f"no experiment in this edition: {', '.join(rest)}"]

@@ -101,8 +101,8 @@ def scoreboard_table(claims: Sequence[Mapping[str, Any]]) -> str:
     Parameters
     ----------
     claims
-        As for `scoreboard`; `why` (a reason), `margin`, `replicates`, `same_records` and `link` (address of the
-        page or cell that shows it) are used where present.
+        As for `scoreboard`; `why` (a reason), `margin`, `replicates`, `trained_once`, `same_records` and `link`
+        (address of the page or cell that shows it) are used where present.
 
     Raises
     ------
@@ -121,11 +121,12 @@ def _table_row(claim: Mapping[str, Any]) -> str:
     if claim.get("link"):
         name = f'<a href="{html.escape(str(claim["link"]))}">{name}</a>'
     replicates = f"in {claim['replicates']} replicates" if claim.get("replicates") else ""
+    once = f"trained once: {claim['trained_once']}" if claim.get("trained_once") else ""
     margin = f"margin: {claim['margin']}" if claim.get("margin") else ""
     return (
         f'<tr class="{words(status).replace(" ", "-")}" id="claim-{anchor}"><th scope="row">{name}</th>'
         f'<td data-label="Status"><span class="status">{SIGNS[status][0]} {words(status)}</span>'
-        f"{_note(replicates)}</td>"
+        f"{_note(replicates)}{_note(once)}</td>"
         f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}{_note(claim.get("why"))}'
         f"{_note(same_records(claim))}</td>"
         f'<td data-label="Published">{html.escape(_text(claim.get("published")))}</td>'
