@@ -20,6 +20,7 @@ from provlab.errors import ProvlabError, one_line
 COMMANDS = {
     "compare": "test a pair of models",
     "study": "test all pairs of many models",
+    "disguise": "write a model as an adversary would show it, outputs proved or the loss told",
     "diff": "say over which inputs two models disagree",
     "run": "run a notebook with your own parameters",
     "reproduce": "run the notebooks of a plan, skipping what is up to date",

@@ -32,7 +32,12 @@ _BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked
 
 
 _PLAIN = ("float32", "bfloat16", "float16", "float64")
-_MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "ffn_hidden_size")
+#: symbolic axis -> entries of a config that may give its length
+KEYS = {
+    "mlp": ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "ffn_hidden_size"),
+    "blocks": ("num_hidden_groups", "num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "model": ("hidden_size", "n_embd", "d_model", "dim"),
+}
 
 
 class Tensors(Protocol):
@@ -340,14 +345,14 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
             )
         return default
 
-    width = size("model", "hidden_size", "n_embd", "d_model", "dim")
+    width = size("model", *KEYS["model"])
     heads = size("query", "num_attention_heads", "n_head", "num_heads", "n_heads")
     head = size("head", "head_dim", "d_kv", default=max(1, width // heads))
     sizes = {
-        "blocks": size("blocks", "num_hidden_groups", "num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+        "blocks": size("blocks", *KEYS["blocks"]),
         "model": width,
         "vocab": size("vocab", "vocab_size"),
-        "mlp": size("mlp", *_MLP_WIDTHS, default=4 * width),
+        "mlp": size("mlp", *KEYS["mlp"], default=4 * width),
         "head": head,
         "query": heads * head,
         "key": size("key", "num_key_value_heads", default=heads) * head,

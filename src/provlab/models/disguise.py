@@ -1,76 +1,93 @@
-"""A model in disguise: transformed by what an adversary can do for nothing, and proved to be the same by its logits.
+"""A model in disguise: attacks of the catalogue in turn, exact ones proved by the logits, lossy ones with their loss.
 
 Wherever a checkpoint can be named, ``disguised:SOURCE`` names it transformed by all of T1 to T6 that it has, and
-``disguised:T3:SOURCE`` or ``disguised:T1+T2:SOURCE`` by these alone. ``T6-`` is T6 with negative constants, which only
-runs when it is named. The model is made on first use and kept in the cache.
+``disguised:T3:SOURCE`` or ``disguised:T1+split=2:SOURCE`` by these alone. The model is made on first use and kept in
+the cache.
 """
 
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from provlab.errors import InputError, MissingRoleError, NoSuchSymmetryError
+from provlab.errors import CheckpointError, InputError, MissingRoleError, NoSuchSymmetryError
 from provlab.files import cache_dir, digest
-from provlab.models import anatomy as anatomy_module
-from provlab.models.activations import random_tokens
-from provlab.models.anatomy import Tensors
+from provlab.models.activations import next_token_log_probs, random_tokens
+from provlab.models.attacks.catalogue import CATALOGUE, Step
+from provlab.models.attacks.exact import Aim
+from provlab.models.attacks.state import State
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.evasion import EmbeddingRotations, MlpScalings, QueryKeyRotations, ReplacedNorms
 from provlab.models.precision import Float64
-from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Transformations, compose, read_all, save
 
 #: largest difference of two logits, in float64, that still counts as the same outputs
 EXACT = 1e-9
 TOKENS = (4, 16)  # sequences and their length, on which outputs are compared
+_TEXT = (32, 32)  # the same of the text on which a loss is measured
 _VERSION = 2  # raised whenever the same checkpoint would be disguised otherwise: copies in the cache are made again
 
-#: the paper's name of each transformation -> the class that draws it, from a checkpoint
-TRANSFORMATIONS: Mapping[str, Callable[[Tensors], Transformations]] = {
-    "T1": lambda checkpoint: EmbeddingPermutations(anatomy_module.of(checkpoint)),
-    "T2": lambda checkpoint: MlpPermutations(anatomy_module.of(checkpoint)),
-    "T3": lambda checkpoint: EmbeddingRotations(anatomy_module.of(checkpoint)),
-    "T4": QueryKeyRotations,
-    "T5": lambda checkpoint: ReplacedNorms(anatomy_module.of(checkpoint)),
-    "T6": lambda checkpoint: MlpScalings(anatomy_module.of(checkpoint)),
-    "T6-": lambda checkpoint: MlpScalings(anatomy_module.of(checkpoint), negative=True),
-}
 #: the paper's six, with positive constants in the last
 ALL = ("T1", "T2", "T3", "T4", "T5", "T6")
 
 
 @dataclass(frozen=True)
 class Disguise:
-    """A transformed checkpoint and what was checked.
+    """An attacked checkpoint and what was checked.
 
     Attributes
     ----------
     folder
         The new checkpoint.
     applied
-        Names of the transformations, in order.
+        The attacks, in order.
     refused
-        Transformation -> why this architecture has it not.
+        Attack -> why this architecture has it not, of those that were not asked for by name.
     difference
-        Largest absolute difference of two outputs in float64; at most `EXACT`.
+        Largest absolute difference that an exact attack made to an output, in float64; at most `EXACT`.
     difference_saved
-        The same for the weights as saved, in the dtype of the original, and run in float32.
+        The same between the original and the weights as saved, in its dtype, and run in float32; None after a lossy
+        attack.
     scale
         Largest absolute output, to judge both by.
+    growth
+        Parameters over those of the original.
+    loss, loss_before
+        Mean loss of either model on held-out text (nats a token); None where none was measured.
     """
 
     folder: Path
     applied: tuple[str, ...]
     refused: Mapping[str, str]
     difference: float
-    difference_saved: float
+    difference_saved: float | None
     scale: float
+    growth: float
+    loss: float | None = None
+    loss_before: float | None = None
+
+    def __str__(self) -> str:
+        """Say what was done, a line for each thing that was checked."""
+        lines = [f"{self.folder}: {'+'.join(self.applied)}"]
+        lines += [f"left out {name}: {why}" for name, why in self.refused.items()]
+        if self.difference_saved is None:
+            lines.append(
+                "lossy: outputs are others" + ("" if self.loss is not None else "; no text to measure the loss on")
+            )
+        else:
+            lines.append(
+                f"exact: outputs up to {self.scale:.3g} differ by {self.difference:.1e} in float64, "
+                f"by {self.difference_saved:.1e} as saved"
+            )
+        if self.loss is not None and self.loss_before is not None:
+            lines.append(f"loss on held-out text {self.loss_before:.3f} before, {self.loss:.3f} after (nats a token)")
+        lines.append(f"parameters: {self.growth:.2f} of the original's")
+        return "\n".join(lines)
 
 
 def disguise(
@@ -78,78 +95,116 @@ def disguise(
     folder: Path,
     *,
     seed: int,
-    kinds: Sequence[str] = ALL,
+    kinds: Sequence[str] | None = None,
+    others: Sequence[Checkpoint] = (),
+    text: str = "",
 ) -> Disguise:
-    """Transform a model so that its outputs stay, and prove it on random tokens.
+    """Attack a model, and prove on random tokens that the exact attacks leave its outputs as they are.
 
     Parameters
     ----------
     checkpoint
         The model.
     folder
-        Where the new checkpoint goes; it appears whole or not at all.
+        Where the new checkpoint goes, which must not exist; it appears whole or not at all.
     seed
         All random choices and the tokens derive from it.
     kinds
-        Of `TRANSFORMATIONS`, applied in this order; those that the architecture has not are listed in the result.
+        Names in the catalogue, with a number where one is wanted (``noise=0.3``), applied in this order. By default
+        those of T1 to T6 that the architecture has; the others are listed in the result.
+    others
+        Models that attacks take from, the same for all of them.
+    text
+        Held-out, for the loss before and after; none is measured without it.
 
     Raises
     ------
     NoSuchSymmetryError
-        The architecture has none of `kinds`, or the outputs differ by more than `EXACT` in float64.
+        The architecture lacks an attack that was asked for, or the outputs differ by more than `EXACT` in float64.
     InputError
-        A kind is unknown.
+        An attack is unknown, its number is none that it takes, it needs more models, or the folder exists.
     """
-    if unknown := [kind for kind in kinds if kind not in TRANSFORMATIONS]:
-        raise InputError(f"kinds must be of {', '.join(TRANSFORMATIONS)}, not {unknown[0]!r}")
-    families, refused = {}, {}
-    for kind in kinds:
-        try:
-            families[kind] = TRANSFORMATIONS[kind](checkpoint)
-        except NoSuchSymmetryError as error:
-            refused[kind] = str(error)
-    if not families:
+    steps = [Step.read(kind) for kind in (ALL if kinds is None else kinds)]
+    if folder.exists():
+        raise InputError(f"{folder} exists; name a new folder")
+    needed = max((len(step.attack.others) for step in steps), default=0)
+    if not steps or len(others) < needed:
+        name = next((step.name for step in steps if len(step.attack.others) == needed), "")
+        what = " and ".join(CATALOGUE[name].others) if steps else ""
+        raise InputError(f"{name} needs {what}; give {needed} by --other" if steps else "no attack is named")
+    original = state = State.read(checkpoint)
+    rng, rest = np.random.default_rng(seed), tuple(State.read(other) for other in others)
+    tokens = random_tokens(original.anatomy.vocab_size, *TOKENS, seed=seed)
+    before = now = logits(checkpoint, tokens)
+    difference, refused, applied = 0.0, {}, []
+    for is_exact, run in groupby(steps, key=lambda step: step.attack.exact):
+        for step in run:
+            try:
+                state = step.attack.apply(state, Aim(rng, step.value, rest[: len(step.attack.others)]))
+                applied.append(f"{step.name}={step.value:g}" if step.attack.number else step.name)
+            except NoSuchSymmetryError as error:
+                if kinds is not None:
+                    raise NoSuchSymmetryError(
+                        f"{checkpoint.name} cannot be disguised by {step.name}: {error}"
+                    ) from None
+                refused[step.name] = str(error)
+        then, now = now, _outputs(state, tokens, "+".join(applied))
+        if is_exact:
+            difference = max(difference, _proved(checkpoint.name, then, now))
+    if not applied:
         raise NoSuchSymmetryError(f"{checkpoint.name} cannot be disguised: {'; '.join(refused.values())}")
-    anatomy = anatomy_module.of(checkpoint)
-    transformation = compose(*families.values()).sample(np.random.default_rng(seed))
-    weights = transformation(read_all(checkpoint, anatomy, torch.float64))
-    tokens = random_tokens(anatomy.vocab_size, *TOKENS, seed=seed)
-    before = logits(checkpoint, tokens)
+    saved = Checkpoint.open(str(state.write(folder)))
+    kept = None
+    if all(step.attack.exact for step in steps):
+        kept = float((_of_old(logits(saved, state.ids[tokens], dtype=torch.float32), state) - before).abs().max())
+    losses = (loss(saved, text), loss(checkpoint, text)) if text else (None, None)
+    growth = sum(w.numel() for w in state.weights.values()) / sum(w.numel() for w in original.weights.values())
+    return Disguise(folder, tuple(applied), refused, difference, kept, float(before.abs().max()), growth, *losses)
+
+
+def _outputs(state: State, tokens: NDArray[np.int64], applied: str) -> torch.Tensor:
+    """Outputs of a model in memory, for the tokens as the original numbers them."""
     with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
-        exact = logits(Checkpoint.open(str(save(weights, checkpoint, Path(scratch) / "float64"))), tokens)
-    difference = float((exact - before).abs().max())
+        made = Checkpoint.open(str(state.write(Path(scratch) / "float64", exactly=True)))
+        try:
+            return _of_old(logits(made, state.ids[tokens]), state)
+        except (CheckpointError, MissingRoleError):
+            why = f"transformers makes no {state.architecture} of this shape"
+            raise NoSuchSymmetryError(f"{state.name} cannot be disguised by {applied}: {why}") from None
+
+
+def _of_old(outputs: torch.Tensor, state: State) -> torch.Tensor:
+    """Bring logits to the original's order of tokens; those of a classifier stand as they are."""
+    return outputs[..., torch.from_numpy(state.ids)] if outputs.shape[-1] == state.anatomy.vocab_size else outputs
+
+
+def _proved(name: str, before: torch.Tensor, after: torch.Tensor) -> float:
+    difference = float((after - before).abs().max())
     if not difference <= EXACT:
         raise NoSuchSymmetryError(
-            f"the transformed {checkpoint.name} does not give the outputs of the original: they differ by "
-            f"{difference:.1e}; its architecture computes something that provlab/models/families.py does not say"
+            f"the transformed {name} does not give the outputs of the original: they differ by {difference:.1e}; its "
+            "architecture computes something that provlab/models/families.py does not say"
         )
-    dtypes = {part.name: getattr(torch, checkpoint.dtype(part.name)) for part in anatomy.parts}
-    usual = dtypes[anatomy.tensor_name("embedding")]
-    narrow = {name: tensor.to(dtypes.get(name, usual)) for name, tensor in weights.items()}
-    save(narrow, checkpoint, folder)
-    saved = logits(Checkpoint.open(str(folder)), tokens, dtype=torch.float32)
-    return Disguise(
-        folder,
-        tuple(families),
-        refused,
-        difference,
-        float((saved - before).abs().max()),
-        float(before.abs().max()),
-    )
+    return difference
 
 
 def parse(reference: str) -> tuple[tuple[str, ...], str]:
-    """Split what stands behind ``disguised:`` into the kinds asked for and the source of the model.
+    """Split what stands behind ``disguised:`` into the attacks asked for and the source of the model.
 
     Raises
     ------
     InputError
-        No source is given.
+        No source is given, or an attack takes from other models.
     """
-    match = re.fullmatch(r"(?:(T[1-6]-?(?:\+T[1-6]-?)*):)?(.+)", reference, re.DOTALL)
-    if match is None:
+    named, colon, source = reference.partition(":")
+    names = named.split("+") if colon else []
+    if not names or any(name.partition("=")[0] not in CATALOGUE for name in names):
+        names, source = list(ALL), reference
+    if not source:
         raise InputError(f"disguised:{reference}: a model is disguised by disguised:SOURCE or disguised:T1+T3:SOURCE")
-    return tuple(match[1].split("+")) if match[1] else ALL, match[2]
+    if taking := [name for name in names if CATALOGUE[name.partition("=")[0]].others]:
+        raise InputError(f"{taking[0]} takes from another model; use provlab disguise")
+    return tuple(names), source
 
 
 def locate(reference: str) -> Path:
@@ -161,15 +216,30 @@ def locate(reference: str) -> Path:
     Raises
     ------
     ProvlabError
-        The model cannot be opened, or has none of the transformations.
+        The model cannot be opened, or has not the attacks.
     """
     kinds, source = parse(reference)
     checkpoint = Checkpoint.open(source)
     address = digest({"model": checkpoint.digest, "kinds": kinds, "version": _VERSION})
     folder = cache_dir() / "disguised" / f"{re.sub('[^A-Za-z0-9]+', '-', checkpoint.name)}-{address[:16]}"
     if not folder.exists():
-        disguise(checkpoint, folder, seed=int(address[:12], 16), kinds=kinds)
+        disguise(checkpoint, folder, seed=int(address[:12], 16), kinds=None if kinds == ALL else kinds)
     return folder
+
+
+def loss(checkpoint: Checkpoint, text: str) -> float | None:
+    """Mean loss of a causal model on the head of a text (nats a token); None for other models."""
+    if not checkpoint.architecture.endswith(("ForCausalLM", "LMHeadModel")):
+        return None
+    n, length = _TEXT
+    ids = checkpoint.tokenizer().encode(text[: 16 * n * length], add_special_tokens=False)[: n * length]
+    tokens = np.asarray(ids, dtype=np.int64)[: len(ids) // length * length].reshape(-1, length)
+    if not len(tokens):
+        raise InputError(
+            f"the text has {len(ids)} tokens for {checkpoint.name}, and {length} are needed to measure a loss"
+        )
+    found = np.concatenate(list(next_token_log_probs(checkpoint.load_model(), tokens))).reshape(*tokens.shape, -1)
+    return float(-np.take_along_axis(found[:, :-1], tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
 
 
 def logits(checkpoint: Checkpoint, tokens: NDArray[np.int64], dtype: torch.dtype = torch.float64) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """What an adversary can do to a model without changing its outputs: T3 to T6 of the paper (Appendix D, Table 6).
 
-T1 and T2, permutations of the residual stream and of hidden units, are in `provlab.models.symmetry`. Here are
+T1 and T2, permutations of the residual stream and of hidden units, are in `provlab.models.symmetry`, since a
+permutation test draws them too. Here are
 
 - T3 `EmbeddingRotations`: the residual stream in another orthonormal basis,
 - T4 `QueryKeyRotations`: queries and keys of each head turned alike,
@@ -238,10 +239,17 @@ def _rotary_dimensions(checkpoint: Tensors, head: int) -> int:
 
 
 class ReplacedNorms:
-    """T5: random non-zero weights for every norm that only matrices read; the matrices undo it.
+    """T5: other non-zero weights for every norm that only matrices read; the matrices undo it.
 
     Norms behind a sublayer keep their weights (the stream itself would change). A head that is the embedding becomes a
     tensor of its own.
+
+    Parameters
+    ----------
+    anatomy
+        Of the model.
+    folded
+        All new weights are 1, as inference engines fold them into the matrices; else they are drawn.
 
     Raises
     ------
@@ -249,8 +257,9 @@ class ReplacedNorms:
         No norm has weights that only matrices read (OLMo has none, BERT's are read by the stream).
     """
 
-    def __init__(self, anatomy: Anatomy) -> None:
+    def __init__(self, anatomy: Anatomy, *, folded: bool = False) -> None:
         _check_complete(anatomy, "T5")
+        self._folded = folded
         self._norms = _norms_read(anatomy)
         if not self._norms:
             raise NoSuchSymmetryError(
@@ -262,7 +271,7 @@ class ReplacedNorms:
         """Draw all new norms: absolute values between 0.5 and 2, either sign."""
         anatomy, offset = self._anatomy, described(self._anatomy.architecture).norm_offset
         new = {
-            (norm, block): torch.from_numpy(_nonzero(anatomy.width, rng))
+            (norm, block): torch.from_numpy(np.ones(anatomy.width) if self._folded else _nonzero(anatomy.width, rng))
             for norm in sorted(self._norms)
             for block in ((None,) if norm == "final_norm" else range(anatomy.n_blocks))
         }

@@ -179,11 +179,20 @@ def save(weights: Weights, checkpoint: Checkpoint, folder: Path) -> Path:
     InputError
         The weights lack a tensor of the checkpoint or have one that it does not know.
     """
-    from safetensors.torch import save_file
-
     untied = OWN_HEAD in weights and OWN_HEAD not in checkpoint.tensor_names
     if differing := (set(weights) ^ set(checkpoint.tensor_names)) - ({OWN_HEAD} if untied else set()):
         raise InputError(f"weights must have the tensors of {checkpoint.name}; {min(differing)} differs")
+    config = {**checkpoint.config, "tie_word_embeddings": False}
+    return write(weights, checkpoint, folder, {"config.json": json.dumps(config, indent=2)} if untied else {})
+
+
+def write(weights: Weights, checkpoint: Checkpoint, folder: Path, side: Mapping[str, str | None]) -> Path:
+    """Write weights as a checkpoint folder with the small files of `checkpoint`, those in `side` with this text.
+
+    A file whose text is None is left out. The folder appears whole or not at all.
+    """
+    from safetensors.torch import save_file
+
     seen: set[int] = set()
     separate = {}
     for name, tensor in weights.items():
@@ -195,10 +204,11 @@ def save(weights: Weights, checkpoint: Checkpoint, folder: Path) -> Path:
         separate[name] = values
     with atomic_folder(folder) as temporary:
         for path in checkpoint.side_files():
-            shutil.copyfile(path, temporary / path.name)
-        if untied:
-            config = {**checkpoint.config, "tie_word_embeddings": False}
-            (temporary / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+            if path.name not in side:
+                shutil.copyfile(path, temporary / path.name)
+        for file, text in side.items():
+            if text is not None:
+                (temporary / file).write_text(text, encoding="utf-8")
         save_file(separate, temporary / "model.safetensors", metadata={"format": "pt"})
     return folder
 

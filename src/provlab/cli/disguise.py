@@ -1,0 +1,53 @@
+"""``provlab disguise``: write a model as an adversary would show it."""
+
+import argparse
+from pathlib import Path
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("source", nargs="?", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
+    parser.add_argument("folder", nargs="?", help="a new folder for the attacked model")
+    parser.add_argument(
+        "--with",
+        dest="attacks",
+        metavar="ATTACK[+ATTACK]",
+        help="attacks in their order, such as T1+split=2+T3 (default: those of T1 to T6 that the architecture has)",
+    )
+    parser.add_argument(
+        "--other", action="append", default=[], metavar="MODEL", help="a model that attacks take from; may be repeated"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random choices (default: 0)")
+    parser.add_argument(
+        "--text", metavar="FILE", help="held-out text to measure a loss on (default: prose that no zoo model has seen)"
+    )
+    parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
+    parser.add_argument("--list", action="store_true", help="list the attacks and leave")
+    parser.set_defaults(command=_disguise)
+
+
+def _disguise(arguments: argparse.Namespace) -> int:
+    from provlab.errors import InputError
+    from provlab.models.attacks import catalogue
+    from provlab.models.checkpoint import Checkpoint
+    from provlab.models.disguise import disguise
+
+    if arguments.list:
+        print(catalogue.listing())
+        return 0
+    if not arguments.folder:
+        raise InputError("give a model and a new folder: provlab disguise zoo:oak-chat hidden --with T1+split")
+    kinds = arguments.attacks.split("+") if arguments.attacks is not None else None
+    lossy = any(not catalogue.Step.read(kind).attack.exact for kind in kinds or ())
+    opened = [Checkpoint.open(s, allow_pickle=arguments.allow_pickle) for s in (arguments.source, *arguments.other)]
+    text = _text(arguments.text) if lossy or arguments.text else ""
+    print(disguise(opened[0], Path(arguments.folder), seed=arguments.seed, kinds=kinds, others=opened[1:], text=text))
+    return 0
+
+
+def _text(file: str | None) -> str:
+    if file is not None:
+        return Path(file).read_text(encoding="utf-8")
+    from provlab import zoo
+
+    return zoo.held_out_text("prose")

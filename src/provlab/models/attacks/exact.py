@@ -1,0 +1,324 @@
+"""Attacks that leave every output as it is, beside the paper's T1 to T6: other units, heads, blocks, widths, tokens.
+
+Each takes the model as it stands and an `Aim` (random numbers, the attack's number, other models) and returns another
+model with the same outputs. h hidden units, d coordinates of the residual stream.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provlab.errors import InputError, NoSuchSymmetryError
+from provlab.inference.matching import match
+from provlab.models.attacks.state import State, Units
+from provlab.models.described import described
+from provlab.models.evasion import EmbeddingRotations, gains, orthogonal
+from provlab.models.parts import Segment
+from provlab.models.symmetry import Permutation
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What an attack is given besides the model.
+
+    Attributes
+    ----------
+    rng
+        Of all its random choices.
+    value
+        Its number, such as how many units it adds for each that is there; 0 where it takes none.
+    others
+        The other models that it takes from.
+    """
+
+    rng: np.random.Generator
+    value: float = 0.0
+    others: tuple[State, ...] = field(default=(), repr=False)
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Draw independent standard normal numbers."""
+        return torch.from_numpy(self.rng.standard_normal(shape))
+
+    def uniform(self, low: float, high: float, *shape: int) -> torch.Tensor:
+        """Draw independent uniform numbers."""
+        return torch.from_numpy(self.rng.uniform(low, high, shape))
+
+
+# Hidden units ---------------------------------------------------------------------------------------------
+
+
+def _scaled(units: Units, factor: torch.Tensor) -> Units:
+    """Multiply the up rows by factors ``(h,)``, and divide what each unit writes."""
+    up = {role: units[role] * factor.reshape(-1, *[1] * (units[role].ndim - 1)) for role in units if role[:2] == "up"}
+    return {**units, **up, "down": units["down"] / factor[:, None]}
+
+
+def scales(state: State, aim: Aim) -> State:
+    """Multiply the up row of each unit by a number from 1/2 to 2, and divide its down column."""
+    return state.with_units(lambda units: _scaled(units, aim.uniform(0.5, 2, len(units["up"]))), gated=True)
+
+
+def signs(state: State, aim: Aim) -> State:
+    """Negate up row and down column of a share of the units, drawn at random."""
+
+    def turned(units: Units) -> Units:
+        h = len(units["up"])
+        chosen = torch.from_numpy(aim.rng.permutation(h) < round(aim.value * h))
+        return _scaled(units, 1 - 2 * chosen.double())
+
+    return state.with_units(turned, gated=True)
+
+
+def _with_more(units: Units, more: Units) -> Units:
+    return {role: torch.cat([tensor, more[role]]) for role, tensor in units.items()}
+
+
+def duplicates(state: State, aim: Aim) -> State:
+    """Let several copies of each unit share what it writes, in unequal parts."""
+
+    def copied(units: Units) -> Units:
+        share = aim.uniform(0.5, 1.5, int(aim.value), len(units["up"]), 1)
+        down = (share / share.sum(0) * units["down"]).flatten(0, 1)
+        return {role: torch.cat([tensor] * int(aim.value)) for role, tensor in units.items()} | {"down": down}
+
+    return state.with_units(copied)
+
+
+def dead(state: State, aim: Aim) -> State:
+    """Add units with random rows that write nothing, so many for each one."""
+
+    def added(units: Units) -> Units:
+        many = {role: torch.cat([tensor] * int(aim.value)) for role, tensor in units.items()}
+        more = {role: aim.normal(*tensor.shape) * tensor.std() for role, tensor in many.items()}
+        return _with_more(units, more | {"down": torch.zeros_like(many["down"])})
+
+    return state.with_units(added)
+
+
+def _impostors(units: Units, aim: Aim) -> Units:
+    """Units that listen as live ones do, the gate as one and the up row as another; they write as they did."""
+    drawn = []
+    for _ in range(int(aim.value)):
+        order = {role: torch.from_numpy(aim.rng.permutation(len(units["up"]))) for role in ("gate", "up", "down")}
+        drawn.append({role: tensor[order[role.removesuffix("_bias")]] for role, tensor in units.items()})
+    return {role: torch.cat([one[role] for one in drawn]) for role in units}
+
+
+def decoys(state: State, aim: Aim) -> State:
+    """Add units with the gate of one live unit and the up row of another, which write nothing, so many for each one."""
+
+    def added(units: Units) -> Units:
+        more = _impostors(units, aim)
+        return _with_more(units, more | {"down": torch.zeros_like(more["down"])})
+
+    return state.with_units(added)
+
+
+def cancelling(state: State, aim: Aim) -> State:
+    """Add the same decoys twice, writing with opposite signs: none of them is dead, and together they write nothing."""
+
+    def added(units: Units) -> Units:
+        more = _impostors(units, aim)
+        return _with_more(_with_more(units, more), more | {"down": -more["down"]})
+
+    return state.with_units(added)
+
+
+def zeros(state: State, aim: Aim) -> State:
+    """Add units that are zero throughout."""
+    more = int(aim.value)
+    return state.with_units(
+        lambda units: {role: torch.cat([t, t.new_zeros(more, *t.shape[1:])]) for role, t in units.items()}
+    )
+
+
+def split_units(units: Units, aim: Aim, length: float, gate_noise: float = 0.0) -> Units:
+    """Split each unit: d a(gx) (ux) = d a(gx) ((u + w)x) - d a(gx) (wx), w random and `length` times as long as u."""
+    gate, up = units["gate"], units["up"]
+    w = aim.normal(*up.shape)
+    w *= length * up.norm(dim=1, keepdim=True) / w.norm(dim=1, keepdim=True)
+    more = {role: torch.zeros_like(units[role]) if role == "up_bias" else units[role] for role in units}
+    noise = aim.normal(*gate.shape) * gate_noise * gate.std() if gate_noise else 0.0
+    return _with_more({**units, "up": up + w}, more | {"gate": gate + noise, "up": w, "down": -units["down"]})
+
+
+def split(state: State, aim: Aim) -> State:
+    """Write each unit as the difference of two that share its gate."""
+    return state.with_units(lambda units: split_units(units, aim, aim.value), gated=True)
+
+
+def align(state: State, aim: Aim) -> State:
+    """Put the hidden units in the order in which MATCH finds those of another model, by their up rows."""
+    other, parts = aim.others[0], state.anatomy
+    if not (parts.has("up") and other.anatomy.has("up")):
+        raise NoSuchSymmetryError(f"{parts.architecture} has its units in experts, and which is whose is not matched")
+    orders: dict[tuple[str, int | None], NDArray[np.int64]] = {}
+    for block in range(parts.n_blocks):
+        rows = [
+            one.part("up", block).numpy() if block < one.anatomy.n_blocks else np.empty((0, 0))
+            for one in (other, state)
+        ]
+        if rows[0].shape != rows[1].shape:
+            raise InputError(f"{other.name} has not the blocks and widths of {state.name}, so units cannot be aligned")
+        orders["mlp", block] = match(*rows).indices
+    return state.having(Permutation(parts.parts, orders)(state.weights))
+
+
+# Heads ----------------------------------------------------------------------------------------------------
+
+
+def _heads(state: State) -> tuple[int, int, int]:
+    """Dimensions of a head, heads of keys, and heads of queries for each of these."""
+    head = state.anatomy.part("query", 0).head_size
+    keys = state.anatomy.shape("key", 0)[0] // head
+    return head, keys, state.anatomy.shape("query", 0)[0] // head // keys
+
+
+def heads(state: State, aim: Aim) -> State:
+    """Put the heads of each block in another order: key heads with their queries, and queries within these."""
+    head, n_keys, group = _heads(state)
+    orders: dict[tuple[str, int | None], NDArray[np.int64]] = {}
+    for block in range(state.anatomy.n_blocks):
+        keys = aim.rng.permutation(n_keys)
+        queries = np.concatenate([group * key + aim.rng.permutation(group) for key in keys])
+        for axis, order in (("key", keys), ("query", queries)):
+            orders[axis, block] = (head * order[:, None] + np.arange(head)).ravel()
+    return state.having(Permutation(state.anatomy.parts, orders)(state.weights))
+
+
+def values(state: State, aim: Aim) -> State:
+    """Write the values of each head in another basis, which the output projection undoes: A V and O A^-1."""
+    head, n_keys, group = _heads(state)
+    new: dict[tuple[str, int | None], torch.Tensor] = {}
+    for block in range(state.anatomy.n_blocks):
+        # invertible and well conditioned: singular values from 1/2 to 2
+        turns = [
+            orthogonal(head, aim.rng) * aim.rng.uniform(0.5, 2, head) @ orthogonal(head, aim.rng) for _ in range(n_keys)
+        ]
+        A = torch.from_numpy(np.stack(turns))
+        for role in ("value", "value_bias"):
+            if state.anatomy.has(role):
+                piece = state.part(role, block)
+                new[role, block] = (A @ piece.reshape(n_keys, head, -1)).reshape(piece.shape)
+        output = state.part("output", block)
+        by_head = output.reshape(len(output), n_keys, group, head)
+        new["output", block] = torch.einsum("okgi,kij->okgj", by_head, torch.linalg.inv(A)).reshape(output.shape)
+    return state.with_parts(new)
+
+
+# Widths and depth -----------------------------------------------------------------------------------------
+
+
+_EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps")
+_HEADS_FROM_WIDTH = ("GPT2LMHeadModel", "GPTNeoXForCausalLM")
+
+
+def pad(state: State, aim: Aim) -> State:
+    """Widen the residual stream by coordinates that carry nothing, and give them rows that look like others.
+
+    They are zero, or, where norms subtract the mean, equal to it. The normalised stream then grows by
+    sqrt((d + k) / d), which the weights of the norm take back, or the matrices where it has none.
+    """
+    parts, more = state.anatomy, int(aim.value)
+    EmbeddingRotations(parts)  # refuses where a norm writes to the stream
+    epsilons = [key for key in _EPSILONS if key in state.config]
+    for holds, why in (
+        (not parts.architecture.startswith("Gemma"), "multiplies its embedding by the root of the width"),
+        (parts.architecture not in _HEADS_FROM_WIDTH, "takes the size of its heads from the width"),
+        (not parts.has("q_norm"), "has norms in its heads, with the same epsilon as those of the stream"),
+        (epsilons, "has no epsilon in its config, which must shrink with the normalised stream"),
+    ):
+        if not holds:
+            raise NoSuchSymmetryError(f"{parts.architecture} {why}")
+    centred, shrink = described(parts.architecture).centred, (parts.width / (parts.width + more)) ** 0.5
+    weights = dict(state.weights)
+    for part in parts.parts:
+        pieces = part.split(weights[part.name])
+        if any("model" in segment.axes for segment in part.segments):
+            new = {s.role: _padded(state, s, part.block, pieces[s.role], aim, centred, shrink) for s in part.segments}
+            weights[part.name] = part.join(new)
+    config = {"head_dim": parts.part("query", 0).head_size, **state.sized("model", parts.width + more)}
+    return state.having(weights, config | {key: state.config[key] * shrink**2 for key in epsilons})
+
+
+def _padded(
+    state: State, segment: Segment, block: int | None, piece: torch.Tensor, aim: Aim, centred: bool, shrink: float
+) -> torch.Tensor:
+    """Return a role's tensor with more coordinates along its axis of the stream."""
+    role, axes, more = segment.role, segment.axes, int(aim.value)
+    if "model" not in axes:
+        return piece
+    if role.endswith("norm"):
+        gain = gains(state.anatomy, role, block, state.weights) * shrink
+        offset = piece[0] - gains(state.anatomy, role, block, state.weights)[0]  # what the norm adds of its own
+        return torch.cat([gain, gain[torch.from_numpy(aim.rng.integers(len(gain), size=more))]]) + offset
+    if role.endswith("norm_bias"):
+        return torch.cat([piece, piece.new_zeros(more)])
+    writes = axes[0] == "model" or role.endswith("embedding")
+    axis = axes.index("model")
+    if writes:  # the mean over the coordinates, or nothing
+        extra = (piece.mean(axis, keepdim=True) * centred).repeat_interleave(more, axis)
+    else:
+        extra = aim.normal(len(piece), more) * piece.std()
+        if state.anatomy.norm_before(role) is None:
+            piece = piece * shrink
+    return torch.cat([piece, extra], axis)
+
+
+def identity(state: State, aim: Aim) -> State:
+    """Insert blocks that read the stream and write nothing to it, at random places."""
+    for _ in range(int(aim.value)):
+        state = _with_identity(state, int(aim.rng.integers(state.anatomy.n_blocks)), aim)
+    return state
+
+
+def _with_identity(state: State, place: int, aim: Aim) -> State:
+    """Insert one behind the block `place`: the numbers of that block in any order, and zeros in what it writes."""
+    parts = state.anatomy
+    if parts.has("embedding_norm"):
+        raise NoSuchSymmetryError(
+            f"{parts.architecture} has a norm on the stream itself, so no block leaves it as it is"
+        )
+    weights = {}
+    for part in parts.parts:
+        tensor = state.weights[part.name]
+        if part.block is not None and part.block > place:
+            weights[_renamed(part.name, part.block, part.block + 1)] = tensor
+        else:
+            weights[part.name] = tensor
+        if part.block == place:
+            shuffled = tensor.flatten()[torch.from_numpy(aim.rng.permutation(tensor.numel()))].reshape(tensor.shape)
+            silent = part.segments[0].role.removesuffix("_bias").partition(".")[0] in ("output", "down")
+            weights[_renamed(part.name, place, place + 1)] = torch.zeros_like(tensor) if silent else shuffled
+    config = state.sized("blocks", parts.n_blocks + 1)
+    if isinstance(kinds := state.config.get("layer_types"), list):
+        config["layer_types"] = [*kinds[: place + 1], kinds[place], *kinds[place + 1 :]]
+    return state.having(weights, config)
+
+
+def _renamed(name: str, old: int, new: int) -> str:
+    return name.replace(f".{old}.", f".{new}.", 1)
+
+
+# Tokens ---------------------------------------------------------------------------------------------------
+
+
+def vocabulary(state: State, aim: Aim) -> State:
+    """Number the tokens otherwise, in the weights and in the files of the tokenizer: text in and out stays."""
+    order = aim.rng.permutation(state.anatomy.vocab_size)
+    weights = Permutation(state.anatomy.parts, {("vocab", None): order})(state.weights)
+    return replace(state.having(weights), ids=np.argsort(order)[state.ids])
+
+
+def extend(state: State, aim: Aim) -> State:
+    """Add tokens that no text has, their rows like those of others."""
+    more = int(aim.value)
+    weights = dict(state.weights)
+    for part in state.anatomy.parts:
+        tensor = weights[part.name]
+        if part.segments[0].axes[0] == "vocab":
+            rows = tensor[torch.from_numpy(aim.rng.integers(len(tensor), size=more))]
+            weights[part.name] = torch.cat([tensor, rows + 0.1 * rows.std() * aim.normal(*rows.shape)])
+    return state.having(weights, {"vocab_size": state.anatomy.vocab_size + more})

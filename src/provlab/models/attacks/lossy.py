@@ -1,0 +1,144 @@
+"""Attacks that cost the adversary some of the model's quality: merging, noise, compression, other blocks."""
+
+import torch
+
+from provlab.errors import InputError
+from provlab.models.attacks.exact import Aim, split_units
+from provlab.models.attacks.state import State
+from provlab.models.symmetry import Weights
+
+# Merging --------------------------------------------------------------------------------------------------
+
+
+def _alike(state: State, other: State) -> Weights:
+    """Return the weights of a model to merge with, after checking that they fit."""
+    for name, tensor in state.weights.items():
+        if name not in other.weights or other.weights[name].shape != tensor.shape:
+            raise InputError(
+                f"{other.name} has no {name} of the shape {tuple(tensor.shape)}, so {state.name} cannot merge with it"
+            )
+    return other.weights
+
+
+def average(state: State, aim: Aim) -> State:
+    """Mix every weight with that of another model, of which the mixture takes this share."""
+    other = _alike(state, aim.others[0])
+    return state.having({name: tensor.lerp(other[name], aim.value) for name, tensor in state.weights.items()})
+
+
+def slerp(state: State, aim: Aim) -> State:
+    """Mix every tensor with that of another model on the arc between the two, at this share of the way."""
+    other, t = _alike(state, aim.others[0]), aim.value
+
+    def mixed(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        cosine = (a * b).sum() / (a.norm() * b.norm()).clamp(min=1e-300)
+        angle = cosine.clamp(-1, 1).arccos()
+        if angle.sin() < 1e-6:
+            return a.lerp(b, t)
+        return (((1 - t) * angle).sin() * a + (t * angle).sin() * b) / angle.sin()
+
+    return state.having({name: mixed(tensor, other[name]) for name, tensor in state.weights.items()})
+
+
+def ties(state: State, aim: Aim) -> State:
+    """TIES (Yadav et al. 2023): trim what this model and another learned beyond a base to a share, merge by sign."""
+    other, base = _alike(state, aim.others[0]), _alike(state, aim.others[1])
+
+    def merged(name: str, tensor: torch.Tensor) -> torch.Tensor:
+        learned = torch.stack([tensor - base[name], other[name] - base[name]])  # (2, ...)
+        flat = learned.abs().flatten(1)
+        kept = max(1, round(aim.value * flat.shape[1]))
+        least = flat.kthvalue(flat.shape[1] - kept + 1, dim=1).values.reshape(-1, *[1] * tensor.ndim)
+        learned = learned * (learned.abs() >= least)
+        agreeing = learned * (learned.sign() == learned.sum(0).sign())
+        return base[name] + agreeing.sum(0) / (agreeing != 0).sum(0).clamp(min=1)
+
+    return state.having({name: merged(name, tensor) for name, tensor in state.weights.items()})
+
+
+def lora(state: State, aim: Aim) -> State:
+    """Add to every matrix what another model has beyond this one, as far as an adapter of this rank holds it."""
+    other = _alike(state, aim.others[0])
+    new = {
+        name: state.weights[name] + _of_rank(other[name] - state.weights[name], int(aim.value))
+        for name in state.matrices
+    }
+    return state.having({**state.weights, **new})
+
+
+def embedding(state: State, aim: Aim) -> State:
+    """Take the embedding of another model, so that this one looks derived from it."""
+    other = aim.others[0].part("embedding")
+    if other.shape != state.part("embedding").shape:
+        raise InputError(f"{aim.others[0].name} has an embedding of another shape than {state.name}")
+    return state.with_parts({("embedding", None): other})
+
+
+# Noise and compression ------------------------------------------------------------------------------------
+
+
+def noise(state: State, aim: Aim) -> State:
+    """Add normal noise to every matrix of the blocks, measured in its standard deviations."""
+    new = {
+        name: state.weights[name] + aim.value * state.weights[name].std() * aim.normal(*state.shape(name))
+        for name in state.matrices
+    }
+    return state.having({**state.weights, **new})
+
+
+def _of_rank(matrix: torch.Tensor, rank: int) -> torch.Tensor:
+    U, s, Vh = torch.linalg.svd(matrix, full_matrices=False)
+    return (U[:, :rank] * s[:rank]) @ Vh[:rank]
+
+
+def rank(state: State, aim: Aim) -> State:
+    """Keep the largest singular values of every matrix of the blocks, so many."""
+    return state.having(
+        {**state.weights, **{name: _of_rank(state.weights[name], int(aim.value)) for name in state.matrices}}
+    )
+
+
+def bits(state: State, aim: Aim) -> State:
+    """Round every matrix of the blocks to 2^bits - 1 levels for each row."""
+    levels = 2 ** (int(aim.value) - 1) - 1
+
+    def rounded(matrix: torch.Tensor) -> torch.Tensor:
+        step = matrix.abs().amax(1, keepdim=True).clamp(min=1e-300) / levels
+        return (matrix / step).round() * step
+
+    return state.having({**state.weights, **{name: rounded(state.weights[name]) for name in state.matrices}})
+
+
+def prune(state: State, aim: Aim) -> State:
+    """Set a share of every matrix of the blocks to zero, its smallest numbers."""
+
+    def pruned(matrix: torch.Tensor) -> torch.Tensor:
+        dropped = round(aim.value * matrix.numel())
+        return matrix * (matrix.abs() > matrix.abs().flatten().kthvalue(dropped).values) if dropped else matrix
+
+    return state.having({**state.weights, **{name: pruned(state.weights[name]) for name in state.matrices}})
+
+
+# Units and blocks -----------------------------------------------------------------------------------------
+
+
+def jitter(state: State, aim: Aim) -> State:
+    """Split every unit in two whose gates differ a little, in standard deviations of the gate's numbers."""
+    return state.with_units(lambda units: split_units(units, aim, 3.0, aim.value), gated=True)
+
+
+def swap(state: State, aim: Aim) -> State:
+    """Exchange a block, counted from 0, with the next one."""
+    first = int(aim.value)
+    if first + 1 >= state.anatomy.n_blocks:
+        raise InputError(
+            f"{state.name} has blocks 0 to {state.anatomy.n_blocks - 1}, so {first} has no next one to swap with"
+        )
+    place = {first: first + 1, first + 1: first}
+    new = {
+        (segment.role, place[part.block]): state.part(segment.role, part.block)
+        for part in state.anatomy.parts
+        if part.block in place
+        for segment in part.segments
+    }
+    return state.with_parts(new)
