@@ -134,7 +134,7 @@ def swap(state: State, aim: Aim) -> State:
         raise InputError(
             f"{state.name} has blocks 0 to {state.anatomy.n_blocks - 1}, so {first} has no next one to swap with"
         )
-    place = {first: first + 1, first + 1: first}
+    place: dict[int | None, int | None] = {first: first + 1, first + 1: first}
     new = {
         (segment.role, place[part.block]): state.part(segment.role, part.block)
         for part in state.anatomy.parts

@@ -157,12 +157,12 @@ class State:
             dtypes = {name: getattr(torch, self.origin.dtype(name)) for name in self.origin.tensor_names}
             usual = dtypes[anatomy_module.of(self.origin).tensor_name("embedding")]
             weights = {name: tensor.to(dtypes.get(name, usual)) for name, tensor in weights.items()}
-        side = {
-            path.name: path.read_text(encoding="utf-8") for path in self.origin.side_files() if path.suffix == ".json"
-        }
-        side |= {"config.json": json.dumps(self.config, indent=2)}
+        files = self.origin.side_files()
+        told = {path.name: path.read_text(encoding="utf-8") for path in files if path.suffix == ".json"}
+        told["config.json"] = json.dumps(self.config, indent=2)
+        side: dict[str, str | None] = {**told}
         n_tokens = self.anatomy.vocab_size
         if n_tokens != len(self.ids) or (self.ids != np.arange(n_tokens)).any():
-            others = [path.name for path in self.origin.side_files() if path.suffix != ".json"]
-            side = tokens.renumbered(side, others, self.ids, n_tokens, name=self.name)
+            others = [path.name for path in files if path.suffix != ".json"]
+            side = tokens.renumbered(told, others, self.ids, n_tokens, name=self.name)
         return write(weights, self.origin, folder, side)
