@@ -206,7 +206,9 @@ def _tasks(schedule: Schedule, bench: Bench, options: Options, shelf: Shelf, *, 
         """Of all that recorded features depend on."""
         statistic = get_statistic(name)
         parameters, model = statistic.parameters(options), statistic.identity(bench.models[source], options)
-        return Store.key(statistic=name, version=statistic.version, model=model, parameters=parameters)
+        # statistics that record the same share what one pass leaves
+        what = statistic.recorded.__qualname__ if statistic.recorded else name
+        return Store.key(recorded=what, version=statistic.version, model=model, parameters=parameters)
 
     passes: list[Task] = []
     for step in schedule.passes:

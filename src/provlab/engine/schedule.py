@@ -288,7 +288,8 @@ def _passes(
                 refused.append(Refused(name, tuple(lost), reason(error)))
         if needs:
             peak = max(need.making + need.features for need in needs.values())
-            kept = sum(need.features for need in needs.values())
+            # statistics that record the same leave it once
+            kept = sum({get_statistic(name).recorded: need.features for name, need in needs.items()}.values())
             n_tensors = len(model.anatomy.parts)
             yield Pass(source, tuple(needs), n_tensors, _model_bytes(model), peak, kept)
 

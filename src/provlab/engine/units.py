@@ -148,7 +148,8 @@ def _passed(task: PassTask, opened: Callable[[Reference], Model]) -> Iterator[tu
         for name, key in task.features.items():
             try:
                 with said_of(f"{name} of {model.name}"):
-                    task.shelf.put(key, get_statistic(name).prepare(model, task.options))
+                    if key not in task.shelf:  # else a statistic that records the same was run already
+                        task.shelf.put(key, get_statistic(name).prepare(model, task.options))
             except PAIR_FAILURES as error:
                 yield name, error
 

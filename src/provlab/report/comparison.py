@@ -256,7 +256,9 @@ def _evaded(rows: list[dict[str, Any]]) -> list[str]:
     ways = []
     if tested & ORDERED:
         ways.append("Hidden units shuffled after training hide a common origin from phi_u, phi_h and phi_l2.")
-    if "phi_match" in tested:
+    if "phi_match_unsigned" in tested:
+        ways.append("Split units hide it from phi_match and phi_match_unsigned.")
+    elif "phi_match" in tested:
         ways.append("Flipped signs or split units hide it from phi_match; phi_match_unsigned withstands the signs.")
     elif not tested & UNORDERED:
         ways.append(f"{_unordered(rows)} withstands that.")

@@ -49,7 +49,7 @@ REGISTRY = {
     "huref_b": Entry("huref", "HuRefB", "$M_b$"),
     "huref_c": Entry("huref", "HuRefC", "$M_c$"),
     "median_max": Entry("median_max", "MedianMax", "median-max"),
-    "phi_match_unsigned": Entry("phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$"),
+    "phi_match_unsigned": Entry("phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True),
     "phi_views": Entry("phi_views", "PhiViews", r"$\phi_{VIEWS}$"),
     "phi_views_outer": Entry("phi_views", "PhiViewsOuter", r"outer $\phi_{VIEWS}$"),
 }
