@@ -84,7 +84,8 @@ def test_a_store_is_used(models, tmp_path, no_corpus):
 def test_a_statistic_that_does_not_apply_is_a_row_and_not_an_end(models, new_model, save_model, tmp_path, text):
     deep = str(save_model(new_model(8, num_hidden_layers=2), tmp_path / "deep"))
     comparison = provlab.compare(models["base"], deep, text=text, progress=False, **SMALL)
-    assert {r.statistic for r in comparison.records if r.error is None} == {"phi_jsd", "phi_match"}
+    ran = {r.statistic for r in comparison.records if r.error is None}
+    assert ran == {"phi_jsd", "phi_match", "phi_match_unsigned"}
     with pytest.raises(NotComparableError, match="base has 3 and deep 2 blocks"):
         provlab.compare(models["base"], deep, statistics=["phi_h"], progress=False)
 
@@ -94,7 +95,7 @@ def test_a_model_without_tokenizer_is_compared_by_its_weights(models, new_model,
     new_model(8).save_pretrained(bare)
     comparison = provlab.compare(models["base"], bare, text=text, progress=False, **SMALL)
     errors = {record.statistic: record.error for record in comparison.records}
-    assert {name for name, error in errors.items() if error} == {"phi_jsd", "phi_match"}
+    assert {name for name, error in errors.items() if error} == {"phi_jsd", "phi_match", "phi_match_unsigned"}
     assert f"{bare} has no usable tokenizer" in errors["phi_match"]
 
 

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from provlab import zoo
 from provlab.cli.arguments import SETTINGS, parse_blocks
 from provlab.engine.store import Store
+from provlab.statistics import USUAL
 from provlab.statistics.base import Options
 
 UP = "model.layers.1.mlp.up_proj.weight"
@@ -365,7 +366,7 @@ def test_ctrl_c_is_130(run, monkeypatch):
 def test_compare_prints_a_table_and_a_sentence(run, models):
     status, out, err = run("compare", models["base"], models["tuned"], "--permutations", "9")
     assert (status, err) == (0, "")
-    for name in ("phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match"):
+    for name in USUAL:
         assert f"\n{name} " in out
     assert "Independent training is rejected by phi_u" in " ".join(out.split())
     assert "Assumed by" in out

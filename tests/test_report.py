@@ -102,7 +102,7 @@ def test_frame_of_a_comparison(related):
         *("holm_log10_p", "adjusted_log10_p"),
     ]
     assert list(frame["statistic"]) == list(USUAL)
-    assert list(frame["blocks"]) == [3, 3, 3, 1, 3]
+    assert list(frame["blocks"]) == [3, 3, 3, 1, 3, 3]
     assert frame["log10_p"].dtype == frame["floor"].dtype == np.float64
     jsd = frame.set_index("statistic").loc["phi_jsd"]
     assert np.isnan(jsd["log10_p"])
@@ -120,7 +120,7 @@ def test_holm_is_over_the_tests_that_yield_p_values():
 def test_frame_of_blocks(related):
     blocks = related.blocks_frame()
     assert list(blocks.columns) == ["a", "b", "statistic", "block", "value", "log10_p", "paper_log10_p"]
-    assert len(blocks) == 3 * 4 + 1
+    assert len(blocks) == 3 * 5 + 1
     ours = blocks[blocks["statistic"] == "phi_u"]
     assert list(ours["block"]) == [0, 1, 2]
     assert list(ours["log10_p"]) == [block.log10_p for block in related.records[0].outcome.blocks]
@@ -130,7 +130,7 @@ def test_verdict_of_related_models(related):
     verdict = related.verdict()
     assert verdict.startswith("Independent training is rejected by phi_u, phi_h")
     assert "phi_jsd" not in verdict
-    assert "(Holm over 4 tests, family-wise error at most 0.01)" in verdict
+    assert "(Holm over 5 tests, family-wise error at most 0.01)" in verdict
     assert f"with a probability of about 10^{related.to_frame()['log10_p'].min():.1f}" in verdict
     assert "the weights of the two are not independent" in verdict
     assert "a common ancestor, a common initial draw, or hidden units of one put into the order" in verdict
@@ -141,10 +141,10 @@ def test_verdict_of_related_models(related):
 def test_verdict_of_unrelated_models(unrelated):
     verdict = unrelated.verdict()
     assert verdict.startswith("Independent training is not rejected")
-    assert "by phi_u, phi_h, phi_l2, phi_match (Holm over 4 tests, family-wise error at most 0.01)" in verdict
+    assert "phi_l2, phi_match, phi_match_unsigned (Holm over 5 tests, family-wise error at most 0.01)" in verdict
     assert "That is no proof" in verdict
     assert "Not run" not in verdict
-    assert "Flipped signs or split units hide it from phi_match" in verdict
+    assert "Split units hide it from phi_match and phi_match_unsigned" in verdict
 
 
 def test_verdict_counts_holm():
@@ -173,7 +173,7 @@ def test_a_stranger_with_aligned_units_is_suspected(models, new_model, save_mode
     assert found.records[0].outcome.log10_p == pytest.approx(found.records[0].outcome.floor)
     assert found.records[1].outcome.log10_p > -2
     assert found.verdict().startswith("Independent training is rejected by phi_u (Holm over 2 tests")
-    assert "phi_match, which ignores the order of units, does not reject: suspect that units were" in found.verdict()
+    assert "phi_match ignores the order of units, and nothing is rejected by that: suspect" in found.verdict()
 
 
 def test_verdict_of_identical_models(models, spoilt, text):
@@ -197,6 +197,8 @@ def test_verdict_of_models_without_gates():
     assert "phi_views, for models without gates, would tell" in planted(phi_u=-20.0, phi_match=no_gate).verdict()
     assert "suspect that units were" in planted(phi_u=-20.0, phi_match=no_gate, phi_views=-0.3).verdict()
     assert "phi_views ignores the order of units" in planted(phi_u=-20.0, phi_views=-9.0).verdict()
+    both = planted(phi_u=-20.0, phi_match=-9.0, phi_match_unsigned=-9.0).verdict()
+    assert "phi_match and phi_match_unsigned ignore the order of units" in both
 
 
 def test_verdict_without_a_p_value():
@@ -205,7 +207,7 @@ def test_verdict_without_a_p_value():
 
 
 def test_assumptions_are_those_of_what_ran(related):
-    assert list(related.assumptions()) == ["phi_u", "phi_h", "phi_l2", "phi_match"]
+    assert list(related.assumptions()) == ["phi_u", "phi_h", "phi_l2", "phi_match", "phi_match_unsigned"]
     assert all(related.assumptions().values())
     assert planted(phi_u=-1.0, phi_match="no gate", phi_jsd=None).assumptions().keys() == {"phi_u"}
 
@@ -246,7 +248,7 @@ def content(related):
 
 
 def test_json_has_every_statistic_under_its_name(content):
-    assert list(content["statistics"]) == ["phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match"]
+    assert list(content["statistics"]) == list(USUAL)
     for name, found in content["statistics"].items():
         assert {"log10_p", "value", "blocks", "error"} <= found.keys()
         assert isinstance(found["value"], float)

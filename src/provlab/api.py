@@ -17,7 +17,6 @@ from provlab.report.views import describe
 from provlab.statistics.base import Options, devices_elsewhere
 
 if TYPE_CHECKING:
-    from provlab.engine.ledger import PairRecord
     from provlab.report.study_report import StudyReport
 
 
@@ -145,20 +144,19 @@ def compare(
     if until_settled:
         from provlab.engine.sequential import until_settled as read_until_settled
 
-        settled = read_until_settled(
-            bench, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress
-        )
-        records = [settled]
+        records = [
+            read_until_settled(bench, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress)
+        ]
     else:
+        records = []
         depths = {model.anatomy.n_blocks for model in bench.models.values()}
-        found: list[PairRecord] = []
         if blocks is None and (all_blocks or len(depths) > 1):
             from provlab.engine.localise import all_with_all  # phi_match, and with it torch
 
-            found = all_with_all(bench, names, options, asked=all_blocks, store=store, progress=progress)
-        usual = [name for name in names if name not in {record.statistic for record in found}]
-        found += run_pairs(bench, usual, options, store=store, blocks=blocks, progress=progress)
-        records = sorted(found, key=lambda record: names.index(record.statistic))
+            records = all_with_all(bench, names, options, asked=all_blocks, store=store, progress=progress)
+        left = [name for name in names if name not in {record.statistic for record in records}]
+        records += run_pairs(bench, left, options, store=store, blocks=blocks, progress=progress)
+        records.sort(key=lambda record: names.index(record.statistic))
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     models = tuple(describe(source, model.checkpoint) for source, model in bench.models.items())

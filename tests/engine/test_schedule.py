@@ -82,7 +82,7 @@ def test_what_is_needed_by_hand(models, options):
 
 def test_one_pass_serves_all_statistics_that_record(models, options):
     bench = open_models(list(models.values()))
-    names = ["phi_h", "phi_jsd", "phi_match"]
+    names = ["phi_h", "phi_jsd", "phi_match", "phi_match_unsigned"]  # the last two share what it leaves
     planned = plan(bench.models, names, options)
     assert [step.statistics for step in planned.passes] == [tuple(names)] * 5
     with counting() as count:

@@ -64,7 +64,7 @@ def test_identical(verdict, models, spoilt):
 def test_kin(verdict, models):
     found, said = verdict(models["base"], models["tuned"])
     assert said.startswith("Independent training is rejected by phi_u, phi_h")
-    assert "(Holm over 4 tests, family-wise error at most 0.01): the weights of the two are not independent." in said
+    assert "(Holm over 5 tests, family-wise error at most 0.01): the weights of the two are not independent." in said
     assert "Possible causes: a common ancestor, a common initial draw, or hidden units of one put into the" in said
     assert "phi_match ignores the order of units, so that order alone is not the cause." in said
     assert "by the paper's two-sided form)" in said  # the paper's number beside ours
@@ -77,11 +77,12 @@ def test_kin(verdict, models):
 
 def test_stranger(verdict, models):
     found, said = verdict(models["base"], models["other"])
-    assert said.startswith("Independent training is not rejected by phi_u, phi_h, phi_l2, phi_match (Holm over 4 tests")
+    tests = "phi_u, phi_h, phi_l2, phi_match, phi_match_unsigned (Holm over 5 tests"
+    assert said.startswith(f"Independent training is not rejected by {tests}")
     assert "That is no proof of independence." in said
-    assert "phi_l2 cannot reject here: its smallest p is 0.05 over 4 tests." in said  # T = 19
+    assert "phi_l2 cannot reject here: its smallest p is 0.05 over 5 tests." in said  # T = 19
     assert "Hidden units shuffled after training hide a common origin from phi_u, phi_h and phi_l2." in said
-    assert "Flipped signs or split units hide it from phi_match; phi_match_unsigned withstands the signs." in said
+    assert "Split units hide it from phi_match and phi_match_unsigned." in said
     assert found.to_frame().set_index("statistic").loc["phi_u", "agree"] < 0.15
 
 
@@ -92,7 +93,7 @@ def test_a_rare_draw(verdict, models):
     (Theorem 1), give the same two matchings any p-value, as often as its level says.
     """
     found, said = verdict(models["base"], models["stranger"])
-    assert "rejected by phi_match (Holm over 4 tests" in said
+    assert "rejected by phi_match (Holm over 5 tests" in said
     assert "phi_u" not in said.split("):")[0]
     outcome = next(record.outcome for record in found.records if record.statistic == "phi_match")
     assert outcome.log10_p < -2.9
@@ -111,7 +112,7 @@ def test_a_rare_draw(verdict, models):
 def test_aligned_stranger(verdict, models, aligned):
     _, said = verdict(models["base"], aligned, "phi_u", "phi_match")
     assert said.startswith("Independent training is rejected by phi_u (Holm over 2 tests, family-wise error at most")
-    assert "phi_match, which ignores the order of units, does not reject: suspect that units were re-ordered" in said
+    assert "phi_match ignores the order of units, and nothing is rejected by that: suspect that units" in said
     assert "which changes no output" in said
 
 
@@ -128,7 +129,7 @@ def test_statistics_refused(verdict, models, new_model, save_model, tmp_path):
     """Another width: what needs equal ones says so, and is counted in no correction."""
     wide = save_model(new_model(9, intermediate_size=40), tmp_path / "wide")
     _, said = verdict(models["base"], wide)
-    assert said.startswith("Independent training is not rejected by phi_match (one test, level 0.01)")
+    assert said.startswith("Independent training is not rejected by phi_match, phi_match_unsigned (Holm over 2 tests")
     for name in ("phi_u", "phi_h"):
         assert f"Not run: {name} ({name} needs models of equal mlp_width" in said
     assert "Not run: phi_l2 (phi_l2 needs equal shapes" in said

@@ -65,4 +65,4 @@ def test_median_max_by_its_definition(models, text):
 
 
 def test_extensions_and_baselines_run_only_when_named():
-    assert USUAL == ("phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match")
+    assert USUAL == ("phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match", "phi_match_unsigned")

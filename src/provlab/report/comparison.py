@@ -216,11 +216,11 @@ def _alignment(rows: list[dict[str, Any]]) -> list[str]:
     if not rejecting & ORDERED:
         return []
     if rejecting & UNORDERED:
-        return [f"{_names(rejecting & UNORDERED)} ignores the order of units, so that order alone is not the cause."]
+        return [f"{_ignoring(rejecting & UNORDERED)} the order of units, so that order alone is not the cause."]
     if silent & UNORDERED:
         return [
-            f"{_names(silent & UNORDERED)}, which ignores the order of units, does not reject: suspect that units were "
-            "re-ordered to match the other model, which changes no output."
+            f"{_ignoring(silent & UNORDERED)} the order of units, and nothing is rejected by that: suspect that units "
+            "were re-ordered to match the other model, which changes no output."
         ]
     return [f"No statistic that ignores the order of units was tested; {_unordered(rows)} would tell such units apart."]
 
@@ -271,8 +271,8 @@ def _unordered(rows: list[dict[str, Any]]) -> str:
     return "phi_views, for models without gates," if no_gate else "phi_match"
 
 
-def _names(statistics: set[str]) -> str:
-    return " and ".join(sorted(statistics))
+def _ignoring(statistics: set[str]) -> str:
+    return f"{' and '.join(sorted(statistics))} {'ignore' if len(statistics) > 1 else 'ignores'}"
 
 
 def _by_text(assumptions: Mapping[str, str]) -> dict[str, list[str]]:
