@@ -82,6 +82,17 @@ def test_the_exact_bias_is_what_draws_without_weights_come_to(truth, runs):
     assert pytest.approx(0.5 * np.abs(rho / rho.sum() - exact / exact.sum()).sum()) == bias.A
 
 
+def test_the_error_falls_with_draws_if_they_are_weighted(truth, sampler, runs):
+    record = measure.naive_record(truth, sampler, runs, 0.1)
+    assert record.draws[-1] == runs[0].samples[A].nll.shape[2]
+    assert list(record.draws) == sorted(set(record.draws))
+    assert record.weighted[-1] == [truth.distances(runs[0].weighted)]
+    assert len(record.draws) == len(record.naive) == len(record.weighted) > 1
+    assert np.mean(record.weighted[-1]) < np.mean(record.weighted[0])
+    curves = measure.error_curves(record, measure.biases(truth, 0.1))
+    assert list(curves)[:3] == ["with weights", "without, T = 0.1", "bias, T = 0.01"]
+
+
 def test_precision_and_recall_come_out_as_enumerated(found, sampler, z, runs):
     wide = (z[0], round(z[1] + 0.2, 2))
     rows = measure.oracle_records(found, sampler, runs[0], [z, wide], seed=0)
@@ -140,7 +151,8 @@ def measure_repeats(truth):
 
 
 def test_the_finding_is_of_the_numbers():
-    naive = NaiveRecord([[0.2, 0.4]], [[0.05, 0.1]], 0.1)
+    naive = NaiveRecord([50, 200], [[[0.2, 0.4]]] * 2, [[[0.1, 0.2]], [[0.05, 0.1]]], 0.1)
     said = measure.naive_finding(naive, [BiasRecord(0.1, 0.25, 0.35), BiasRecord(1.0, 0.0, 0.0)], (1.0, 1.1))
-    for number in ("bias is 0.3000", "came out 0.3000", "0.0750 off with", "4.0 times", "a factor of 2.7"):
+    tenfold = "1,250 at $T = 0.1$"  # a tenth of 0.3 is 0.4 of 0.075: 200 draws over its square
+    for number in ("bias is 0.3000", "came out 0.3000", "0.0750 off with", "4.0 times", "a factor of 2.7", tenfold):
         assert number in said

@@ -1,12 +1,13 @@
 """What the page on noisy copies measures: on which side two models disagree, and the p-values of the same pairs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import norm
 
 from provlab.chapters.plagiarism.records import SidesRecord, SweepRecord
 from provlab.kept import Kept
@@ -14,13 +15,15 @@ from provlab.modeldiff import pipeline
 from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.held_out import Range
 from provlab.modeldiff.pipeline import Generation, Model
-from provlab.modeldiff.representative import Side
+from provlab.modeldiff.representative import Direction, Draws, Side, effective
 from provlab.models import symmetry
 from provlab.models.checkpoint import Checkpoint, register_scheme
 
 _HALF_WIDTH = 0.1  # of a range of loss; narrow, since the number of inputs rises steeply with the loss
-_LOSSES = np.linspace(0.04, 0.96, 10)  # quantiles of the losses drawn, in the middle of the ranges
+_LOSSES = np.linspace(0.02, 0.98, 13)  # quantiles of the losses drawn, in the middle of the ranges
 _SCHEME = "noisy"
+_SIDES: tuple[Side, Side] = ("A", "B")
+LEAST_EFFECTIVE = 30.0  # equal draws that those of a range are worth; ranges with fewer are left out
 
 
 @dataclass(frozen=True)
@@ -142,42 +145,126 @@ def sides_finding(records: Sequence[SidesRecord]) -> str:
 
 
 def sweep(
-    base: Model, models: Mapping[str, Model], settings: Generation, kept: Kept, *, seed: int
+    base: Model,
+    models: Mapping[str, Model],
+    found: Mapping[str, Suspect],
+    settings: Generation,
+    kept: Kept,
+    *,
+    seed: int,
 ) -> list[SweepRecord]:
-    """Share of the inputs at each loss with D < 0, of the base and of each suspect, by hotter draws."""
+    """Compare the base with each suspect loss by loss, by draws at several tempers; losses with few are left out.
+
+    Every model draws with a seed of its own.
+    """
+    drawn = pipeline.generated(base, settings, kept)
+    losses = np.quantile(drawn.nll, _LOSSES)
     records = []
-    for name, suspect in models.items():
-        sides_: tuple[tuple[str, Side, Model, Model, int], ...] = (
-            ("base", "A", base, suspect, 0),
-            ("suspect", "B", suspect, base, 1),
-        )
-        for whose, side, drawer, judge, shift in sides_:
-            hot = Generation(settings.n, settings.length, settings.tempers, settings.n_chains, settings.seed + shift)
-            drawn = pipeline.generated(drawer, hot, kept)
-            points = []
-            for middle in np.quantile(drawn.nll, _LOSSES):
-                z = (middle - _HALF_WIDTH, middle + _HALF_WIDTH)
-                found = pipeline.judged_inputs(drawn, side, z, judge, kept)
-                points.append((float(middle), *found.share_below(seed=seed)))
-            records.append(SweepRecord(name, whose, *map(list, zip(*points, strict=True))))
+    for k, (name, suspect) in enumerate(models.items()):
+        theirs = pipeline.generated(suspect, replace(settings, seed=settings.seed + 1 + k), kept)
+        for loss in losses:
+            z = (loss - _HALF_WIDTH, loss + _HALF_WIDTH)
+            some = [draws.within(z) for draws in (drawn, theirs)]
+            if min(_worth(one) for one in some) < LEAST_EFFECTIVE:
+                continue
+            a, b = (
+                Direction.from_draws(one, pipeline.judged(judge, one.tokens, kept), side, z)
+                for one, judge, side in zip(some, (suspect, base), _SIDES, strict=True)
+            )
+            mean, variance, slope = shift(a, loss)
+            records.append(
+                SweepRecord(
+                    name,
+                    found[name].kind,
+                    float(loss),
+                    a.share_below(seed=seed),
+                    b.share_below(seed=seed),
+                    mean,
+                    variance,
+                    slope,
+                    float(norm.cdf((mean - slope * variance) / variance**0.5)) if variance else 0.0,
+                )
+            )
     return records
 
 
+def _worth(draws: Draws) -> float:
+    return effective(np.exp(draws.log_weight - draws.log_weight.max())) if len(draws) else 0.0
+
+
+def shift(direction: Direction, loss: float) -> tuple[float, float, float]:
+    """Mean and variance of NLL_B - NLL_A over A's inputs at a loss, and the slope of the log of their number.
+
+    The slope is from the two halves of the range: if the number grows as exp(s z), they differ by exp(s h), h the width
+    of one.
+    """
+    assert direction.draws is not None
+    rise = -direction.difference
+    mean = float(np.average(rise, weights=direction.weight))
+    variance = float(np.average((rise - mean) ** 2, weights=direction.weight))
+    upper = direction.draws.nll > loss
+    slope = np.log(direction.weight[upper].sum() / direction.weight[~upper].sum()) / _HALF_WIDTH
+    return mean, variance, float(slope)
+
+
+def one_sided(row: SweepRecord, *, sign: int = 1) -> bool:
+    """Whether most of both models' inputs have D < 0, beyond their intervals; with `sign` -1 whether D > 0."""
+    ends = (row.below_a[1], row.below_b[1]) if sign > 0 else (1 - row.below_a[2], 1 - row.below_b[2])
+    return min(ends) > 0.5
+
+
+def sweep_table(records: Sequence[SweepRecord]) -> pd.DataFrame:
+    """How many suspects of each kind lie on one side, loss by loss."""
+    groups = dict.fromkeys(_group(row) for row in records)
+    rows = []
+    for loss in sorted({row.loss for row in records}):
+        here = [row for row in records if row.loss == loss]
+        cells = {}
+        for group in groups:
+            own = [row for row in here if _group(row) == group]
+            below, above = (sum(one_sided(row, sign=sign) for row in own) for sign in (1, -1))
+            cells[group] = f"{below} below, {above} above, of {len(own)}"
+        rows.append({"loss": f"{loss:.2f}", "slope s": f"{np.mean([row.slope for row in here]):.0f}", **cells})
+    return pd.DataFrame(rows)
+
+
 def sweep_finding(records: Sequence[SweepRecord]) -> str:
-    """Name the losses at which the disagreement is one-sided, from the records."""
-    names = dict.fromkeys(row.pair for row in records)
-    by = {(row.pair, row.whose): row for row in records}
-    found = [
-        f"{name} near {x:.1f}"
-        for name in names
-        for x, ours, theirs in zip(by[name, "base"].x, by[name, "base"].low, by[name, "suspect"].low, strict=True)
-        if ours > 0.5 and theirs > 0.5
-    ]
-    looked = sum(len(by[name, "base"].x) for name in names)
+    """Say where the copies lie on one side and other pairs do not, and how well mu > s v says so; from the records."""
+    copies = dict.fromkeys(_group(row) for row in records if row.kind == "noise")
+    words = []
+    for group in copies:
+        rows = [row for row in records if _group(row) == group]
+        below, above = (sum(one_sided(row, sign=sign) for row in rows) for sign in (1, -1))
+        whole = [f"{loss:.1f}" for loss in everywhere(records, group)]
+        words.append(
+            f"{group}: both models' inputs mostly below zero beyond their intervals in {below} of {len(rows)} cases (a "
+            f"copy at a loss), mostly above it in {above}; below for every copy at losses "
+            + (", ".join(whole) if whole else "none")
+        )
+    sure = [row for row in records if row.below_b[1] > 0.5 or row.below_b[2] < 0.5]
+    right = sum((row.mean > row.slope * row.variance) == (row.below_b[0] > 0.5) for row in sure)
+    off = float(np.median([abs(row.predicted_b - row.below_b[0]) for row in records])) if records else 0.0
     return (
-        "Losses at which both shares lie above one half beyond their 95% intervals, each taken alone: "
-        f"{', '.join(found) or 'none'}, of {looked} looked at."
+        "; ".join(words) + f". Of the {len(sure)} cases in which the side of the suspect's inputs is beyond its "
+        f"interval, $\\mu > s\\,v$ says the right one in {right}; the share that it predicts is off by {off:.3f} in "
+        "the median."
     )
+
+
+def everywhere(records: Sequence[SweepRecord], group: str) -> list[float]:
+    """Losses at which all copies of one noise lie below zero on both sides, and no pair that is no copy does."""
+    found = []
+    for loss in sorted({row.loss for row in records}):
+        own = [row for row in records if row.loss == loss and _group(row) == group]
+        others = [row for row in records if row.loss == loss and row.kind != "noise"]
+        if own and all(map(one_sided, own)) and not any(map(one_sided, others)):
+            found.append(loss)
+    return found
+
+
+def _group(row: SweepRecord) -> str:
+    """Copies of one noise belong together; every other suspect is by itself."""
+    return row.pair.rpartition(", ")[0] if row.kind == "noise" else row.pair
 
 
 def p_values(

@@ -16,23 +16,30 @@ class SidesRecord(Summary):
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """Share of inputs with D < 0 by loss.
+    """The base (A) and one suspect (B) at one loss.
 
     Attributes
     ----------
-    pair
-        Name of the suspect.
-    whose
-        Whose inputs: "base" or "suspect".
-    x
-        Middles of the ranges of loss.
-    y, low, high
-        Share of the inputs there with D < 0, and its 95% interval.
+    pair, kind
+        Name of the suspect, and its kind.
+    loss
+        Middle of the range of loss (nats per token).
+    below_a, below_b
+        Share of A's inputs there, and of B's, with D < 0, each with its 95% interval.
+    mean, variance
+        Of -D = NLL_B - NLL_A over A's inputs there: mu and v.
+    slope
+        Of the log of the number of A's inputs there, by the loss: s.
+    predicted_b
+        Share of B's inputs with D < 0 that these three give.
     """
 
     pair: str
-    whose: str
-    x: Sequence[float]
-    y: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
+    kind: str
+    loss: float
+    below_a: Sequence[float]
+    below_b: Sequence[float]
+    mean: float
+    variance: float
+    slope: float
+    predicted_b: float

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
@@ -28,7 +29,7 @@ from provlab.chapters.toy_modulo30.records import (
 from provlab.kept import Kept
 from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff.comparison import Comparison, Ratio, from_enumeration, total_variation
-from provlab.modeldiff.diagnostics import Convergence, converged
+from provlab.modeldiff.diagnostics import Convergence, NotConverged, converged
 from provlab.modeldiff.ladder import Ladder, tune_ladder
 from provlab.modeldiff.moves import Mixture, MultiSite, SingleSite, SumPreserving
 from provlab.modeldiff.representative import Direction, Draws, Side, within
@@ -42,6 +43,7 @@ Range = tuple[float, float]
 _CHECKED = 500  # inputs whose enumerated loss is compared with a plain forward pass
 _BINS = 24  # of D, over all but the last thousandths
 _TEMPERATURES = (0.01, 0.02, 0.1, 1 / (LENGTH - 1), 0.3, 1.0)  # of the exact bias, besides that of the samples
+_FIRST = (1 / 8, 1 / 4, 1 / 2)  # of a long run's draws, for the error by their number
 _TAILS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # quantile rules for Z
 _SHIFTS = (-0.2, -0.1, 0.1, 0.2)  # of the rule's range, in its widths
 _UNEVEN = (40_000, 200_000)  # draws of A and of B where the normalisation is tried
@@ -274,10 +276,38 @@ def sampling_record(
     return SamplingRecord(exact.value.tolist(), exact.reference, records, repeats, truth.edges.tolist())
 
 
-def naive_record(truth: Truth, sampling: SamplingRecord, runs: Sequence[LongRun], temperature: float) -> NaiveRecord:
-    """Distance to the enumeration without weights and with them."""
-    naive = [truth.distances(one.naive) for one in runs]
-    return NaiveRecord(naive, [one.total_variation for one in sampling.runs], temperature)
+def naive_record(truth: Truth, sampler: Sampler, runs: Sequence[LongRun], temperature: float) -> NaiveRecord:
+    """Distance to the enumeration without weights and with them, by the first draws of each run, more and more.
+
+    Lengths at which some run has not converged are left out: it has no weights there.
+    """
+    whole = runs[0].samples[A].nll.shape[2]
+    draws, naive, weighted = [], [], []
+    for n in sorted({max(1, round(whole * share)) for share in _FIRST} | {whole}):
+        found = []
+        for run in runs:
+            first = {k: _first(run.samples[k], n) for k in (A, B)} if n < whole else {}
+            try:
+                found.append(
+                    [
+                        truth.distances(sampler.compare(how(first), A, B)) if first else truth.distances(known)
+                        for how, known in ((sampler.unweighted, run.naive), (sampler.weighted, run.weighted))
+                    ]
+                )
+            except NotConverged:
+                break
+        if len(found) == len(runs):
+            draws.append(n)
+            naive.append([one for one, _ in found])
+            weighted.append([one for _, one in found])
+    return NaiveRecord(draws, naive, weighted, temperature)
+
+
+def _first(samples: Samples, n: int) -> Samples:
+    """The first draws of each chain."""
+    return replace(
+        samples, tokens=samples.tokens[:, :, :n], nll=samples.nll[:, :, :n], replica=samples.replica[:, :, :n]
+    )
 
 
 def biases(truth: Truth, temperature: float) -> list[BiasRecord]:
@@ -296,14 +326,32 @@ def naive_finding(naive: NaiveRecord, bias: Sequence[BiasRecord], z: Range) -> s
     """Say what draws without weights miss at their own temperature, from the records."""
     exact = next(row for row in bias if row.temperature == naive.temperature)
     left = (exact.A + exact.B) / 2
-    without, with_ = float(np.mean(naive.naive)), float(np.mean(naive.weighted))
+    without, with_ = float(np.mean(naive.naive[-1])), naive.error
     factor = float(np.exp((z[1] - z[0]) / naive.temperature))
+    tenfold = "; ".join(f"{naive.draws_for((row.A + row.B) / 20):,.0f} at $T = {row.temperature:.3g}$" for row in bias)
     return (
         f"At $T = {naive.temperature:g}$ the bias is {left:.4f}, the mean of both directions, however many draws are "
-        f"made. The runs above came out {without:.4f} off without weights and {with_:.4f} off with them: "
-        f"{without / with_:.1f} times as far. Over this range $\\mathbb Z$ the weight $e^{{-z/T}}$ varies by "
-        f"a factor of {factor:.1f} at most; the less it varies, the smaller is the bias."
+        f"made. The runs above came out {without:.4f} off without weights and {with_:.4f} off with them, after "
+        f"{naive.draws[-1]:,} draws of each chain: {without / with_:.1f} times as far. Over this range $\\mathbb Z$ "
+        f"the weight $e^{{-z/T}}$ varies by a factor of {factor:.1f} at most; the less it varies, the smaller is the "
+        "bias. Since the weighted error falls with the root of the draws, it is a tenth of the bias after so many: "
+        f"{tenfold}."
     )
+
+
+def error_curves(naive: NaiveRecord, bias: Sequence[BiasRecord]) -> dict[str, pd.DataFrame]:
+    """Mean distance to the truth by the number of draws, and the exact biases, which no number of draws removes."""
+    draws = list(naive.draws)
+    curves = {
+        "with weights": np.mean(naive.weighted, axis=(1, 2)),
+        f"without, T = {naive.temperature:.3g}": np.mean(naive.naive, axis=(1, 2)),
+    }
+    curves |= {
+        f"bias, T = {row.temperature:.2g}": np.full(len(draws), (row.A + row.B) / 2)
+        for row in bias
+        if row.temperature < 0.2
+    }
+    return {name: pd.DataFrame({"x": draws, "y": values}) for name, values in curves.items()}
 
 
 # Normalisation, range, oracle, three models -----------------------------------------------------------------

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 Numbers = Sequence[float]  # four of them are a ratio PD_AB : PA_AB : PA_BA : PD_BA
 
 
@@ -88,19 +90,31 @@ class SamplingRecord:
 
 @dataclass(frozen=True)
 class NaiveRecord:
-    """Total variation distance of rho(D) to the enumeration's, run by run, for A's inputs and for B's.
+    """Total variation distance of rho(D) to the enumeration's by the number of draws, for A's inputs and for B's.
 
     Attributes
     ----------
+    draws
+        Draws of a chain at one temperature, in rising order: the first ones of each run, and at last all.
     naive, weighted
-        Of the coldest draws as they come, and of all draws with weights.
+        ``(draws, run, 2)``: of the coldest draws as they come, and of all draws with weights.
     temperature
         Of the coldest draws.
     """
 
-    naive: Sequence[Numbers]
-    weighted: Sequence[Numbers]
+    draws: Sequence[int]
+    naive: Sequence[Sequence[Numbers]]
+    weighted: Sequence[Sequence[Numbers]]
     temperature: float
+
+    @property
+    def error(self) -> float:
+        """Distance with weights after all draws: the mean of runs and directions."""
+        return float(np.mean(self.weighted[-1]))
+
+    def draws_for(self, error: float) -> float:
+        """How many draws of a chain it takes until weighted draws are so near: the error falls as their root."""
+        return float(self.draws[-1] * (self.error / error) ** 2) if error else float("inf")
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,9 @@ def naive(record: NaiveRecord, runs: Sequence[LongRun], names: Names) -> pd.Data
         {
             "run": k + 1,
             "inputs of": names[side],
-            "with weights": record.weighted[k][side],
-            "without": record.naive[k][side],
-            "times as far": record.naive[k][side] / record.weighted[k][side],
+            "with weights": record.weighted[-1][k][side],
+            "without": record.naive[-1][k][side],
+            "times as far": record.naive[-1][k][side] / record.weighted[-1][k][side],
             "ratio without": str(one.naive.ratio()),
         }
         for k, one in enumerate(runs)
