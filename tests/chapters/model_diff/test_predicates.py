@@ -64,6 +64,7 @@ MEASUREMENTS = {
     "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85}
     | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.0, -0.1, 0.1]},
     "sides": copies(),
+    "sweep": [],
 }
 ARGUMENTS = {
     "disagreement_far_above": {"measurement": "sizes", "most": 0.1},
@@ -71,7 +72,7 @@ ARGUMENTS = {
     "maps_more_inputs": {"measurement": "capability"},
     "low_loss_repeats": {"measurement": "repetition", "z": "sizes", "least": 0.5},
     "composition_tells": {"measurement": "domains", "least": 0.2},
-    "one_sided_copies": {"measurement": "sides", "levels": 2},
+    "one_sided_copies": {"measurement": "sides", "sweep": "sweep", "levels": 2, "draws": 1},
 }
 
 
@@ -178,6 +179,10 @@ PLANTS = {
     "D10: no number": ("composition_tells", put("domains", "gap", value=[NAN, NAN, NAN])),
     "D12: no pair that is no copy": ("one_sided_copies", put("sides", value=copies()[:2])),
     "D12: one level of noise": ("one_sided_copies", lambda m: m["sides"].pop(1)),
+    "D12: another draw of the noise lies on the other side": (
+        "one_sided_copies",
+        lambda m: m["sides"].append(side("noise 0.001, 2", "noise", [0.3, 0.2, 0.4], [0.4, 0.3, 0.45])),
+    ),
     "D12: one copy twice": ("one_sided_copies", lambda m: m["sides"].append(m["sides"][0])),
     "D12: strangers are one-sided, the other way": (
         "one_sided_copies",

@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from provlab.chapters.plagiarism import measure
 from provlab.chapters.plagiarism.measure import Suspect
 from provlab.chapters.plagiarism.records import SidesRecord, SweepRecord
+from provlab.modeldiff.representative import Direction, Draws
 from provlab.models.checkpoint import Checkpoint
 
 
@@ -41,10 +43,40 @@ def test_the_finding_on_sides_is_of_the_numbers():
     assert "D < 0): none" in measure.sides_finding(rows[1:])
 
 
-def test_the_sweep_names_losses_where_both_intervals_lie_above_one_half():
-    x, up, down = [1.0, 2.0], [0.6, 0.6], [0.6, 0.4]
-    sweep = [SweepRecord("c", "base", x, up, up, up), SweepRecord("c", "suspect", x, down, down, down)]
-    assert measure.sweep_finding(sweep).endswith("c near 1.0, of 2 looked at.")
+def swept(pair, loss, a, b, kind="noise", **shift):
+    given = {"mean": 1.0, "variance": 1.0, "slope": 2.0, "predicted_b": b} | shift
+    return SweepRecord(pair, kind, loss, [a, a - 0.05, a + 0.05], [b, b - 0.05, b + 0.05], **given)
+
+
+def test_the_sweep_names_losses_where_all_copies_and_no_other_pair_lie_on_one_side():
+    rows = [swept(f"noise 1, {k}", loss, 0.6, b) for k in (1, 2) for loss, b in ((1.0, 0.6), (2.0, 0.6), (3.0, 0.4))]
+    rows += [swept("s", 1.0, 0.9, 0.1, "stranger"), swept("s", 2.0, 0.9, 0.9, "stranger")]
+    said = measure.sweep_finding(rows)
+    assert "in 4 of 6 cases (one copy at one loss) and mostly above it in 0" in said
+    assert "and no other pair: 1.0." in said  # at 2.0 the stranger lies there too
+    assert "Of the 8 cases" in said
+    assert "in 3;" in said  # mu = 1 is below s v = 2 throughout, so that it says above zero
+    table = measure.sweep_table(rows)
+    assert table.iloc[2]["noise 1"] == "0 below, 0 above, of 2"
+    assert table.iloc[2]["s"] == ""
+    lower = [swept("noise 1, 1", 1.0, 0.4, 0.4)]
+    assert lower[0].side == -1
+
+
+def test_one_side_holds_if_the_mean_exceeds_slope_times_variance():
+    """NLL_B - NLL_A of mean mu and variance v, independent of the loss, over inputs whose number grows as exp(s z)."""
+    rng, s, v, z = np.random.default_rng(0), 20.0, 0.0025, (2.4, 2.6)
+    a = rng.uniform(1.0, 4.0, 400_000)
+    weight = np.exp(s * (a - 4.0))  # so that the number of inputs grows as it should
+    for mu in (0.03, 0.1):
+        b = a + rng.normal(mu, v**0.5, len(a))
+        draws = Draws(np.zeros((len(a), 1), int), a, np.log(weight), np.zeros(len(a), int), 1)
+        side = Direction.from_draws(draws.within(z), b[(a >= z[0]) & (a <= z[1])], "A", z)
+        assert measure.shift(side, 2.5) == pytest.approx((mu, v, s), rel=0.1)
+        inputs = (b >= z[0]) & (b <= z[1])
+        below = np.average((b > a)[inputs], weights=weight[inputs])  # D < 0 on B's inputs
+        assert below == pytest.approx(norm.cdf((mu - s * v) / v**0.5), abs=0.02)
+        assert (below > 0.5) == (mu > s * v)
 
 
 def test_p_values_stand_beside_their_suspects():

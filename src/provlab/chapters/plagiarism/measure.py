@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from scipy.stats import norm
 
-from provlab.chapters.plagiarism.records import SidesRecord, SweepRecord
+from provlab.chapters.plagiarism.records import SidesRecord, SweepRecord, criterion_right, one_sided_losses
 from provlab.kept import Kept
 from provlab.modeldiff import pipeline
 from provlab.modeldiff.comparison import Comparison
@@ -207,64 +207,52 @@ def shift(direction: Direction, loss: float) -> tuple[float, float, float]:
     return mean, variance, float(slope)
 
 
-def one_sided(row: SweepRecord, *, sign: int = 1) -> bool:
-    """Whether most of both models' inputs have D < 0, beyond their intervals; with `sign` -1 whether D > 0."""
-    ends = (row.below_a[1], row.below_b[1]) if sign > 0 else (1 - row.below_a[2], 1 - row.below_b[2])
-    return min(ends) > 0.5
-
-
 def sweep_table(records: Sequence[SweepRecord]) -> pd.DataFrame:
     """How many suspects of each kind lie on one side, loss by loss."""
-    groups = dict.fromkeys(_group(row) for row in records)
+    groups = dict.fromkeys(row.group for row in records)
     rows = []
     for loss in sorted({row.loss for row in records}):
         here = [row for row in records if row.loss == loss]
         cells = {}
         for group in groups:
-            own = [row for row in here if _group(row) == group]
-            below, above = (sum(one_sided(row, sign=sign) for row in own) for sign in (1, -1))
-            cells[group] = f"{below} below, {above} above, of {len(own)}"
+            sides_ = [row.side for row in here if row.group == group]
+            cells[group] = f"{sides_.count(1)} below, {sides_.count(-1)} above, of {len(sides_)}" if sides_ else ""
         rows.append({"loss": f"{loss:.2f}", "slope s": f"{np.mean([row.slope for row in here]):.0f}", **cells})
     return pd.DataFrame(rows)
 
 
+def sweep_curves(records: Sequence[SweepRecord], pair: str) -> dict[str, pd.DataFrame]:
+    """Share of inputs with D < 0 by loss for one suspect: of either model, and of the suspect as predicted."""
+    rows = [row for row in records if row.pair == pair]
+
+    def frame(shares: Sequence[Sequence[float]]) -> pd.DataFrame:
+        columns = dict(zip(("y", "low", "high"), np.array(shares).T, strict=True))
+        return pd.DataFrame({"x": [row.loss for row in rows], **columns})
+
+    return {
+        "base's inputs": frame([row.below_a for row in rows]),
+        "suspect's inputs": frame([row.below_b for row in rows]),
+        "suspect's, predicted": frame([[row.predicted_b] * 3 for row in rows]),
+    }
+
+
 def sweep_finding(records: Sequence[SweepRecord]) -> str:
     """Say where the copies lie on one side and other pairs do not, and how well mu > s v says so; from the records."""
-    copies = dict.fromkeys(_group(row) for row in records if row.kind == "noise")
     words = []
-    for group in copies:
-        rows = [row for row in records if _group(row) == group]
-        below, above = (sum(one_sided(row, sign=sign) for row in rows) for sign in (1, -1))
-        whole = [f"{loss:.1f}" for loss in everywhere(records, group)]
+    for group in dict.fromkeys(row.group for row in records if row.kind == "noise"):
+        sides_ = [row.side for row in records if row.group == group]
+        whole = ", ".join(f"{loss:.1f}" for loss in one_sided_losses(records, group)) or "none"
         words.append(
-            f"{group}: both models' inputs mostly below zero beyond their intervals in {below} of {len(rows)} cases (a "
-            f"copy at a loss), mostly above it in {above}; below for every copy at losses "
-            + (", ".join(whole) if whole else "none")
+            f"{group}: both models' inputs lie mostly below zero, beyond their intervals, in {sides_.count(1)} of "
+            f"{len(sides_)} cases (one copy at one loss) and mostly above it in {sides_.count(-1)}; losses at which "
+            f"every copy lies below it, and no other pair: {whole}."
         )
-    sure = [row for row in records if row.below_b[1] > 0.5 or row.below_b[2] < 0.5]
-    right = sum((row.mean > row.slope * row.variance) == (row.below_b[0] > 0.5) for row in sure)
+    right, sure = criterion_right(records)
     off = float(np.median([abs(row.predicted_b - row.below_b[0]) for row in records])) if records else 0.0
     return (
-        "; ".join(words) + f". Of the {len(sure)} cases in which the side of the suspect's inputs is beyond its "
-        f"interval, $\\mu > s\\,v$ says the right one in {right}; the share that it predicts is off by {off:.3f} in "
-        "the median."
+        " ".join(words) + f" Of the {sure} cases in which the side of the suspect's inputs is beyond its interval, "
+        f"$\\mu > s\\,v$ says the right one in {right}; the share that it gives is {off:.3f} off in the median."
     )
-
-
-def everywhere(records: Sequence[SweepRecord], group: str) -> list[float]:
-    """Losses at which all copies of one noise lie below zero on both sides, and no pair that is no copy does."""
-    found = []
-    for loss in sorted({row.loss for row in records}):
-        own = [row for row in records if row.loss == loss and _group(row) == group]
-        others = [row for row in records if row.loss == loss and row.kind != "noise"]
-        if own and all(map(one_sided, own)) and not any(map(one_sided, others)):
-            found.append(loss)
-    return found
-
-
-def _group(row: SweepRecord) -> str:
-    """Copies of one noise belong together; every other suspect is by itself."""
-    return row.pair.rpartition(", ")[0] if row.kind == "noise" else row.pair
 
 
 def p_values(
