@@ -1,5 +1,7 @@
-"""Model-diff's two costs against the plain transformers loop, on the same network in the same run.
+"""Model-diff's costs against the plain transformers loop, on the same network in the same run.
 
+Judging and writing: tokens a second of the library, by vocabulary, length and size, against a bare loop of forward
+passes over the same sequences, whose logits nobody reads. Both are compared with what `provlab plan --diff` computes.
 Sampling: sequences that a replica exchange evaluates in a second, against chains that are walked one after the other,
 each proposal a call of the model. Enumeration: all sequences below a prefix by the prefix tree, against calls of the
 model with one sequence, and with 256 at a time. The networks are untrained, which costs the same.
@@ -22,12 +24,19 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from provlab.chapters.toy_modulo30.prefix_tree import subtree_nll
+from provlab.fullsize import diff_cost
+from provlab.fullsize.rates import measure_rates
+from provlab.fullsize.skeleton import Skeleton
 from provlab.modeldiff import nll
+from provlab.modeldiff.generation import write
 from provlab.modeldiff.moves import Conditional, Mixture, Move, SingleSite, SumPreserving
 from provlab.modeldiff.sampler import replica_exchange
+from provlab.models import anatomy
+from provlab.statistics.base import Model
 
 ROUNDS = 3
 PLAIN = 200  # sequences that the plain loop is given: its rate does not depend on the number
+SIZES = ((64, 512), (128, 512), (64, 8192))  # width and vocabulary of the Llamas whose judging is timed
 DIGITS = 8
 Way = Callable[[], int]  # does some work and returns how many sequences that was
 
@@ -131,6 +140,59 @@ def sampling() -> None:
         print(f"{subject.name:<20}{found['exchange']:>12,.0f}{found['plain']:>10,.0f}{ratio:>7.1f}x")
 
 
+def sized(width: int, vocabulary: int) -> LlamaForCausalLM:
+    """A Llama of four blocks."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=vocabulary, hidden_size=width, intermediate_size=4 * width, num_hidden_layers=4,
+        num_attention_heads=4,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def forward_passes(network: PreTrainedModel, tokens: torch.Tensor) -> int:
+    """Send sequences through a model, 4,096 tokens at a time, as it is done without any purpose."""
+    with torch.inference_mode():
+        for some in tokens.split(max(1, 4096 // tokens.shape[1])):
+            network(input_ids=some[:, :-1], use_cache=False)
+    return tokens[:, 1:].numel()
+
+
+def judging() -> None:
+    """Print one row a network and length."""
+    measured = measure_rates()
+    networks = [
+        *((f"Llama {width}, {vocabulary:,} tokens", sized(width, vocabulary)) for width, vocabulary in SIZES),
+        ("GPT-2 (124M)", GPT2LMHeadModel(GPT2Config()).eval()),
+    ]
+    print(
+        f"{'tokens a second':<28}{'length':>7}{'judged':>9}{'bare':>9}{'bare/judged':>12}{'written':>9}{'planned':>9}"
+    )
+    for name, network in networks:
+        reader = nll.sequence_nll(network)
+        bones = Skeleton(name, network.config.to_dict() | {"architectures": [type(network).__name__]})
+        for length in (25, 100) if reader.vocabulary < 50_000 else (25,):
+            n = max(8, 200_000_000 // sum(p.numel() for p in network.parameters()) // length)
+            array = np.random.default_rng(0).integers(0, reader.vocabulary, (min(n, 600), length))
+            tokens = torch.from_numpy(array)
+            found = rates(
+                {
+                    "judged": lambda r=reader, a=array: len(r(a)) * (a.shape[1] - 1),
+                    "bare": lambda n=network, t=tokens: forward_passes(n, t),
+                    "written": lambda r=reader, a=array: (
+                        write(r, *a.shape, tempers=[1.0], seed=0)["tokens"][:, 1:].size
+                    ),
+                }
+            )
+            model = Model(bones, anatomy.of(bones))
+            planned = diff_cost.work(model, length=length, n=1000, dtype="float32", rates=measured)
+            print(
+                f"{name:<28}{length:>7}{found['judged']:>9,.0f}{found['bare']:>9,.0f}"
+                f"{found['bare'] / found['judged']:>11.2f}x{found['written']:>9,.0f}"
+                f"{planned.tokens / planned.cpu_seconds:>9,.0f}"
+            )
+
+
 def enumeration(free: int) -> None:
     """Print one row a network: all sequences with `free` digits behind a fixed prefix."""
     head = (3, 1, 4, 1, 5, 9, 2)[: DIGITS - free]
@@ -161,8 +223,10 @@ def enumeration(free: int) -> None:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print all tables."""
     torch.set_num_threads(1)
+    judging()
+    print()
     sampling()
     print()
     enumeration(int(sys.argv[1]) if len(sys.argv) > 1 else 5)

@@ -2,11 +2,13 @@
 
 import argparse
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from provlab.cli import arguments as common
 
 if TYPE_CHECKING:
+    from provlab.fullsize.diff_cost import Work
     from provlab.fullsize.planning import Estimate, Sketch
 
 
@@ -21,6 +23,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", metavar="SIZE", help="memory that the study may take, such as 8GB (default: most that is free)"
     )
+    parser.add_argument(
+        "--diff",
+        action="store_true",
+        help="what provlab diff of two models takes instead: --sequences (default: 4000) of --sequence-length tokens "
+        "(default: 25) in --dtype",
+    )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that compute (default: 1)")
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_plan)
@@ -34,6 +42,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     from provlab.statistics.base import Options
 
     common.check_json(arguments.json)
+    if arguments.diff:
+        return _plan_diff(arguments)
     settings = common.statistics(arguments)
     names = registry.checked_names(settings.pop("statistics"))
     blocks, allow_pickle = settings.pop("blocks"), settings.pop("allow_pickle")
@@ -55,6 +65,61 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.json != "-":
         print(_as_text(sketch, found))
     return 0
+
+
+def _plan_diff(arguments: argparse.Namespace) -> int:
+    """Say what a comparison by Model-diff takes."""
+    from provlab.errors import InputError
+    from provlab.fullsize import diff_cost
+    from provlab.fullsize.planning import shapes_of
+    from provlab.fullsize.rates import measure_rates
+
+    sketch = shapes_of(arguments.models, allow_pickle=arguments.allow_pickle)
+    for source, why in sketch.refused.items():
+        raise InputError(f"{source}: {why}")
+    if len(sketch.models) != 2:
+        raise InputError(f"diff compares two models, not {len(sketch.models)}")
+    length, n = getattr(arguments, "sequence_length", 25), getattr(arguments, "n_sequences", 4000)
+    dtype, rates = getattr(arguments, "dtype", "float32"), measure_rates()
+    found = {
+        name: diff_cost.work(model, length=length, n=n, dtype=dtype, rates=rates)
+        for name, model in sketch.models.items()
+    }
+    if arguments.json:
+        common.write_json(arguments.json, {name: asdict(one) for name, one in found.items()})
+    if arguments.json != "-":
+        print(_diff_as_text(found, length, dtype, rates.threads))
+    return 0
+
+
+def _diff_as_text(found: "dict[str, Work]", length: int, dtype: str, threads: float) -> str:
+    """Lay it out as a table, a model to a line."""
+    from provlab.engine.memory import gigabytes
+    from provlab.fullsize import diff_cost
+    from provlab.fullsize.rehearsal import duration
+
+    lines = [f"{'':<24}{'parameters':>16}{'sequences':>11}{'tokens':>14}{'CPU time':>16}{'on a GPU':>14}"]
+    for name, one in found.items():
+        lines.append(
+            f"{name:<24}{one.parameters:>16,}{one.written + one.judged:>11,}{one.tokens:>14,}"
+            f"{duration(one.cpu_seconds):>16}{duration(one.gpu_seconds):>14}"
+        )
+    both = list(found.values())
+    cpu, gpu = (sum(getattr(one, f"{kind}_seconds") for one in both) for kind in ("cpu", "gpu"))
+    more = [sum(getattr(one, f"exchange_{kind}_seconds") for one in both) for kind in ("cpu", "gpu")]
+    memory = sum(one.weights for one in both) + max(one.held for one in both)
+    return "\n".join(
+        [
+            *lines,
+            f"memory                  {gigabytes(memory)} with both models in {dtype}, beside the libraries",
+            f"time, estimated         {duration(cpu / threads)} on this machine's cores, {duration(gpu)} on one GPU",
+            f"replica exchange        {duration(more[0] / threads)} and {duration(more[1])} for each "
+            f"{diff_cost.EXCHANGE_STEPS:,} steps, if asked for",
+            f"Inputs of {length} tokens; sequences are written and judged, the judged ones at most. CPU time from "
+            f"rates measured just now; the GPU is assumed to reach {diff_cost.GPU_PRODUCT / 1e12:.0f} TFLOP/s and to "
+            f"read {diff_cost.GPU_READ / 1e12:g} TB/s.",
+        ]
+    )
 
 
 def _as_text(sketch: "Sketch", found: "Estimate") -> str:

@@ -43,6 +43,18 @@ SHAPES: dict[str, dict[str, Any]] = {
     "llama-3.1-8b": _llama(4096, 14336, 32, 32, 8, 128_256),
     "llama-3.1-70b": _llama(8192, 28672, 80, 64, 8, 128_256),
     "llama-3.2-3b": _llama(3072, 8192, 28, 24, 8, 128_256, tie_word_embeddings=True),
+    "gpt-2": {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "n_embd": 768,
+        "n_layer": 12,
+        "n_head": 12,
+        "n_positions": 1024,
+        "vocab_size": 50_257,
+        "initializer_range": STANDARD_DEVIATION,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    },
     "tiny": _llama(64, 176, 4, 4, 2, 256, head_dim=16),
     "tiny-pruned": _llama(48, 128, 3, 2, 2, 256, head_dim=16),
 }

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 # At most so many logits at a time, of which two or three float32 copies are held: 64 MB each on a CPU, 1 GB on a GPU.
 # Fixed, and not what happens to be free, so that a seed gives the same draws again.
 _LOGITS = {"cpu": 1 << 24, "cuda": 1 << 28}
+_JUDGED = {"cpu": 1 << 22, "cuda": 1 << 28}  # where sequences are judged: on a CPU so many stay near the caches
 _CACHE = {"cpu": 1 << 30, "cuda": 1 << 32}  # and so many bytes of keys and values
-_TOKENS = 1 << 14  # and so many tokens: more at a time gains nothing, and on a CPU leaves the caches
+_TOKENS, _FEWEST = 1 << 12, 1 << 8  # and so many tokens: more gain nothing; fewer would read the weights in vain
 
 
 class SequenceNll:
@@ -164,8 +165,8 @@ class SequenceNll:
 
     def _batches(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield sequences with the log probabilities that predict their tokens (all but the first, or all)."""
-        logits = _LOGITS.get(self.network.device.type, _LOGITS["cpu"])
-        at_once = max(1, min(_TOKENS, logits // self.vocabulary) // max(1, ids.shape[1]))
+        logits = _JUDGED.get(self.network.device.type, _JUDGED["cpu"])
+        at_once = max(1, min(_TOKENS, max(_FEWEST, logits // self.vocabulary)) // max(1, ids.shape[1]))
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
             read = batch

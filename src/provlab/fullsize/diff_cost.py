@@ -1,0 +1,102 @@
+"""What `provlab diff` of two models takes: sequences, tokens, memory and hours, from shapes and the machine's rates.
+
+Each model writes `n` sequences, token by token with a cache of keys and values, and judges its own, the other's (at
+most all of them lie in Z) and the pieces of text; all of it is products with the weights, so that time is the number of
+tokens times the operations of one. On a CPU these run at the measured rate of a product, beside passes over the
+vocabulary; on a GPU at an assumed one, but a step of writing takes at least the reading of all weights.
+"""
+
+import math
+from dataclasses import dataclass
+
+from provlab.diffing import N_CHAINS, N_PIECES
+from provlab.errors import InputError
+from provlab.fullsize.rates import Rates
+from provlab.statistics.base import Model
+
+# What one GPU is assumed to reach: operations and bytes a second, and seconds for a block of a model at least
+GPU_PRODUCT, GPU_READ, GPU_BLOCK = 1e14, 1.5e12, 1e-4
+EXCHANGE_STEPS, EXCHANGE_SEQUENCES = 1000, 96  # for whose cost a line is given: eight chains of twelve temperatures
+_VOCABULARY = 0.2  # of the time of phi_JSD for as many probabilities: a softmax, and a draw
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_LOGITS = 3 * 2**26  # bytes of the copies of logits that are held on a CPU
+_FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one model of a comparison does.
+
+    Attributes
+    ----------
+    parameters
+        Numbers of its weights, the table of tokens once.
+    written, judged
+        Sequences, the second at most.
+    tokens
+        Sent through it for both.
+    operations
+        Floating point operations for one token.
+    weights, held
+        Bytes of weights in the precision of the run, and of keys, values and logits beside them.
+    cpu_seconds, gpu_seconds
+        Of writing and judging.
+    exchange_cpu_seconds, exchange_gpu_seconds
+        Of so many steps of replica exchange (`EXCHANGE_STEPS`).
+    """
+
+    parameters: int
+    written: int
+    judged: int
+    tokens: int
+    operations: float
+    weights: int
+    held: int
+    cpu_seconds: float
+    gpu_seconds: float
+    exchange_cpu_seconds: float
+    exchange_gpu_seconds: float
+
+
+def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work:
+    """Say what one model does for `provlab.diff` with one temper.
+
+    Parameters
+    ----------
+    model
+        Known by its shapes.
+    length, n
+        Tokens of an input, and sequences that each model writes.
+    dtype
+        Of the weights in the run.
+    rates
+        Of this machine.
+    """
+    if length < 2 or n < 1:
+        raise InputError(f"a comparison needs inputs of 2 tokens or more and one sequence, not {length} and {n}")
+    if dtype not in _BYTES:
+        raise InputError(f"dtype must be one of {', '.join(_BYTES)}, not {dtype}")
+    anatomy = model.anatomy
+    sizes = {part.name: math.prod(part.shape) for part in anatomy.parts}
+    inside = sum(sizes[part.name] for part in anatomy.parts if part.block is not None)
+    vocabulary, width = anatomy.vocab_size, anatomy.width
+    # twice a number for its product and sum; attention reads the keys and values of half the tokens in the mean
+    operations = 2.0 * (inside + vocabulary * width + anatomy.n_blocks * width * length)
+    read = length - 1  # tokens of a sequence that go through the model: the last predicts nothing that is there
+    written, judged = n, 2 * n + N_PIECES
+    tokens = (written + judged) * read
+    bytes_each = _BYTES[dtype]
+    weights = sum(sizes.values()) * bytes_each
+    chain = min(-(-n // N_CHAINS), 512)  # sequences written side by side
+    held = chain * length * 2 * anatomy.n_blocks * width * bytes_each + _LOGITS
+
+    def seconds(tokens: float) -> float:
+        return tokens * (_FORWARD * operations / rates.product + _VOCABULARY * vocabulary / rates.divergence)
+
+    exchanged = EXCHANGE_STEPS * EXCHANGE_SEQUENCES * read
+    steps = math.ceil(n / chain) * read  # of writing
+    at_gpu = tokens * operations / GPU_PRODUCT + steps * (weights / GPU_READ + anatomy.n_blocks * GPU_BLOCK)
+    return Work(
+        sum(sizes.values()), written, judged, tokens, operations, weights, held, seconds(tokens), at_gpu,
+        seconds(exchanged), exchanged * operations / GPU_PRODUCT,
+    )  # fmt: skip
