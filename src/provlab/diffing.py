@@ -11,16 +11,14 @@ from provlab.files import cache_dir, digest
 from provlab.kept import Kept
 from provlab.modeldiff import pipeline
 from provlab.modeldiff.comparison import Comparison, Summary
-from provlab.modeldiff.held_out import HeldOut
-from provlab.modeldiff.pipeline import Exchange, Generation, Model
+from provlab.modeldiff.held_out import N_PIECES, HeldOut
+from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, Model
 from provlab.modeldiff.representative import Direction, Side, checked_range, within
 from provlab.modeldiff.tokens import SharedTokens, shared_tokens
 from provlab.report.difference import Difference, examples
 from provlab.report.views import describe
 from provlab.statistics.base import Options
 
-N_CHAINS = 20  # independent groups of draws
-N_PIECES = 500  # of the held-out text
 _EXAMPLES, _TAIL = 3, 0.05  # of each end of D, and the share of inputs that an end is
 _LADDER = (float("inf"), 1.0, 0.5, 0.3, 0.2, 0.15, 0.12, 0.1, 0.08, 0.065, 0.053, 0.045)  # of replica exchange
 

@@ -9,9 +9,10 @@ vocabulary; on a GPU at an assumed one, but a step of writing takes at least the
 import math
 from dataclasses import dataclass
 
-from provlab.diffing import N_CHAINS, N_PIECES
 from provlab.errors import InputError
 from provlab.fullsize.rates import Rates
+from provlab.modeldiff.held_out import N_PIECES
+from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.statistics.base import Model
 
 # What one GPU is assumed to reach: operations and bytes a second, and seconds for a block of a model at least

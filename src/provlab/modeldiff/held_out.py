@@ -11,6 +11,7 @@ from provlab.modeldiff import pipeline
 from provlab.modeldiff.pipeline import Model
 
 Range = tuple[float, float]
+N_PIECES = 500  # of each kind of text, where nothing else is asked for
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from provlab.models.checkpoint import Checkpoint
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+N_CHAINS = 20  # independent groups of draws
 _AT_ONCE = 4096  # sequences judged between two savings
 T = TypeVar("T")
 
@@ -131,7 +132,7 @@ class Generation:
     n: int
     length: int
     tempers: tuple[float, ...] = (1.0,)
-    n_chains: int = 20
+    n_chains: int = N_CHAINS
     seed: int = 0
 
 
