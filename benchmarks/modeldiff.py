@@ -133,11 +133,21 @@ def sampling() -> None:
         Subject("toy, 8 layers", toy(8, 8), 10, DIGITS, digits, 12),
         Subject("Llama, 25 tokens", language_model(), 512, 25, text, 3),
     ]
-    print(f"{'sampling':<20}{'exchange/s':>12}{'plain/s':>10}{'ratio':>8}")
+    print(f"{'sampling':<20}{'exchange/s':>12}{'plain/s':>10}{'ratio':>8}{'bare/s':>10}{'bare/exchange':>15}")
     for subject in subjects:
-        found = rates({"exchange": lambda s=subject: exchange(s), "plain": lambda s=subject: plain_chain(s)})
-        ratio = found["exchange"] / found["plain"]
-        print(f"{subject.name:<20}{found['exchange']:>12,.0f}{found['plain']:>10,.0f}{ratio:>7.1f}x")
+        some = torch.randint(subject.vocabulary, (256, subject.length))
+        found = rates(
+            {
+                "exchange": lambda s=subject: exchange(s),
+                "plain": lambda s=subject: plain_chain(s),
+                "bare": lambda s=subject, t=some: forward_passes(s.network, t) // (t.shape[1] - 1),
+            }
+        )
+        ratio, bare = found["exchange"] / found["plain"], found["bare"] / found["exchange"]
+        print(
+            f"{subject.name:<20}{found['exchange']:>12,.0f}{found['plain']:>10,.0f}{ratio:>7.1f}x{found['bare']:>10,.0f}"
+            f"{bare:>14.2f}x"
+        )
 
 
 def sized(width: int, vocabulary: int) -> LlamaForCausalLM:
@@ -172,8 +182,8 @@ def judging() -> None:
         reader = nll.sequence_nll(network)
         bones = Skeleton(name, network.config.to_dict() | {"architectures": [type(network).__name__]})
         for length in (25, 100) if reader.vocabulary < 50_000 else (25,):
-            n = max(8, 200_000_000 // sum(p.numel() for p in network.parameters()) // length)
-            array = np.random.default_rng(0).integers(0, reader.vocabulary, (min(n, 600), length))
+            n = max(8, 2_000_000_000 // sum(p.numel() for p in network.parameters()) // length)
+            array = np.random.default_rng(0).integers(0, reader.vocabulary, (n, length))
             tokens = torch.from_numpy(array)
             found = rates(
                 {
