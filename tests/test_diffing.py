@@ -91,10 +91,11 @@ def test_a_disguised_pair_of_equal_functions_has_no_difference(models, tmp_path)
     assert found.figure()
 
 
-def test_it_shows_itself_and_goes_into_json(run, pair, page, tmp_path):
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_it_shows_itself_and_goes_into_json(run, pair, page, tmp_path, dtype):
     target = tmp_path / "x.json"
     few = ["--sequences", 400, "--length", 8, "--from-text", "0:1", "--text", page]
-    status, out, error = run("diff", *pair, *few, "--json", target, "--dtype", "bfloat16")
+    status, out, error = run("diff", *pair, *few, "--json", target, "--dtype", dtype)
     assert (status, error) == (0, "")
     assert "seed 0" in out
     assert "quantiles of the losses of 500 pieces of the given text" in " ".join(out.split())
@@ -152,6 +153,10 @@ def nan_weights(folder):
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def another_tokenizer(folder):
+    tiny_models.as_llamas(folder, "the model reads a page of text and says which word comes next " * 40, 100)
+
+
 def no_tokenizer(folder):
     for path in folder.glob("tokenizer*"):
         path.unlink()
@@ -173,17 +178,22 @@ def no_tokenizer(folder):
         (None, ["--dtype", "int4"], "dtype must be float32"),
         (nan_weights, ["--range", "1:9"], "NaN"),
         (no_tokenizer, [], "has no tokenizer"),
+        (another_tokenizer, [], r"base and spoilt have different tokenizers: they share \d+ of \d+ tokens"),
+        (None, ["--text", "{short}"], r"the text has \d+ tokens?, too few for pieces of 8"),
+        (None, ["--tempers", "1.5,2"], "the least of them at most 1"),
+        (None, ["--device", "tpu"], "device"),
     ],
 )
 def test_bad_input_gets_one_line(run, models, spoilt, tmp_path, spoil, given, said):
     (tmp_path / "empty").write_text(" \n")
+    (tmp_path / "short").write_text("read")
     if spoil:
         spoil(spoilt)
     second = spoilt if spoil else models["tuned"]
     if not any(flag in given for flag in ("--length", "--sequences")):
         given = [*given, "--length", "8", "--sequences", "400"]
     target = tmp_path / "x.json"
-    given = [one.format(empty=tmp_path / "empty") for one in given]
+    given = [one.format(empty=tmp_path / "empty", short=tmp_path / "short") for one in given]
     status, out, error = run("diff", models["base"], second, *given, "--json", target)
     assert (status, out) == (2, "")
     assert len(error.splitlines()) == 1

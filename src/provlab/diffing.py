@@ -105,7 +105,8 @@ def diff(
     chosen = "as given"
     if text is not None or z is None:
         held_out = HeldOut({"text": _text(text)}, N_PIECES, kept, seed)
-        text_loss = (*held_out.losses(pair, length),)
+        of_a, of_b = held_out.losses(pair, length)
+        text_loss = of_a, of_b
         given, z = z, held_out.range_of(first, second, length, shares, z or ())
         if given is None:
             which = "given text" if text else "zoo's held-out prose"

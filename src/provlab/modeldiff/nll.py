@@ -165,8 +165,8 @@ class SequenceNll:
 
     def _batches(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield sequences with the log probabilities that predict their tokens (all but the first, or all)."""
-        logits = _JUDGED.get(self.network.device.type, _JUDGED["cpu"])
-        at_once = max(1, min(_TOKENS, max(_FEWEST, logits // self.vocabulary)) // max(1, ids.shape[1]))
+        most = _JUDGED.get(self.network.device.type, _JUDGED["cpu"])
+        at_once = max(1, min(_TOKENS, max(_FEWEST, most // self.vocabulary)) // max(1, ids.shape[1]))
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
             read = batch
