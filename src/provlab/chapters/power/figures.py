@@ -24,6 +24,6 @@ def reserves(rows: pd.DataFrame, name: str, *, xlabel: str, caption: str) -> Fig
         {name: rows.dropna(subset=["y", "low", "high"])},
         {name: rows.dropna(subset=["predicted"]).assign(y=lambda frame: frame["predicted"])},
         xlabel=xlabel,
-        ylabel="noise reserve (standard deviations of the weights)",
+        ylabel="noise reserve (sd of the weights)",
         caption=caption,
     )

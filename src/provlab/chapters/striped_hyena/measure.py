@@ -146,8 +146,9 @@ def finding(tests: Tests, hybrids: Sequence[str], parent: str, level: float) -> 
     strange = [frame for (_, other, _), frame in tests.items() if other != parent]
     calls = sum(int((frame["holm"] <= np.log10(level)).sum()) for frame in strange)
     return (
-        f"After Holm's correction at {level:g}, {' and '.join(words)}, all hybrids together. Against models that gave "
-        f"nothing there are {calls} calls in {sum(map(len, strange)):,} tests."
+        f"After Holm's correction at {level:g} within each comparison, {' and '.join(words)}, all hybrids together. Of "
+        f"{sum(map(len, strange)):,} tests against models that gave nothing {calls} "
+        f"{'is' if calls == 1 else 'are'} called; these are {len(strange)} comparisons with this level each."
     )
 
 
