@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from provlab.chapters.how_it_scales.measure import WAYS, Bill, BytesRead, Estimated
+from provlab.chapters.how_it_scales.measure import WAYS, Bill, BytesRead, DiffCost, Estimated
 from provlab.fullsize.cost import Cost
 from provlab.fullsize.matching_speed import Timing
 from provlab.fullsize.rehearsal import duration
@@ -174,3 +174,31 @@ def _hours(low: float, high: float) -> str:
     """Format an interval of hours for which two digits are enough."""
     texts = [f"{hours:,.0f}" if hours >= 9.95 else f"{hours:.1f}" for hours in (low, high)]
     return f"{texts[0]} h" if texts[0] == texts[1] else f"{texts[0]} to {texts[1]} h"
+
+
+def diff_table(costs: Sequence[DiffCost], *, caption: str) -> Table:
+    """Model-diff's cost by model and length."""
+
+    def speed(value: float | None) -> str:
+        return "" if value is None else f"{value:,.0f}"
+
+    return table(
+        pd.DataFrame(
+            {
+                "model": cost.model,
+                "parameters": f"{cost.planned.parameters:,}",
+                "vocabulary": f"{cost.vocabulary:,}",
+                "length": cost.length,
+                "judged, tokens/s": speed(cost.judged),
+                "written": speed(cost.written),
+                "bare passes": speed(cost.bare),
+                "planned": speed(cost.planned.tokens / cost.planned.cpu_seconds),
+                "tokens in all": f"{cost.planned.tokens:,}",
+                "GB": f"{(cost.planned.weights + cost.planned.held) / 1e9:.2g}",
+                "one core": duration(cost.planned.cpu_seconds),
+                "one GPU": duration(cost.planned.gpu_seconds),
+            }
+            for cost in costs
+        ),
+        caption=caption,
+    )

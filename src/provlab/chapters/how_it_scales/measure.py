@@ -6,22 +6,28 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+import torch
 from tqdm import tqdm
 
 from provlab.api import expand
 from provlab.engine import schedule
 from provlab.engine.pairs import open_models, run_pairs
+from provlab.fullsize import diff_cost
 from provlab.fullsize import matching_speed as speed
 from provlab.fullsize.cost import Cost, measure
 from provlab.fullsize.matching_speed import Timing
-from provlab.fullsize.planning import Estimate, estimate
+from provlab.fullsize.planning import Estimate, estimate, shapes_of
 from provlab.fullsize.rates import Rates
 from provlab.fullsize.rehearsal import Kind, Rehearsal, rehearse
+from provlab.modeldiff.generation import write
+from provlab.modeldiff.pipeline import open_models as open_readers
 from provlab.models.counting import counting
 from provlab.statistics.base import Model, Options
 
 # name of a way -> the field of a Timing that holds its CPU seconds
 WAYS = {"provlab": "ours", "reference": "reference"}
+_TIMED = 200  # sequences that are judged and written to time them: as many as a chain of Model-diff's
 # rows that share directions are slow the reference way, and have sizes of their own
 SLOW = "shared directions"
 
@@ -179,3 +185,78 @@ def bills(
     yield Bill.of(f"this machine\n{rates.cores} processes, one for each core", whole, share=1 / rates.cores)
     yield Bill.of(f"{workers} workers of one such core\nestimated, not run here", whole, share=1 / workers)
     yield Bill.of(f"a GPU of {teraflops:g} teraflop/s and a core\nestimated, not run here", on_gpu)
+
+
+@dataclass(frozen=True)
+class DiffCost:
+    """What one model of a comparison by Model-diff takes.
+
+    Attributes
+    ----------
+    model, length
+        Its source, and tokens of an input.
+    vocabulary
+        Its tokens.
+    planned
+        From shapes and rates.
+    judged, written, bare
+        Tokens a CPU second, measured: judged, written, and sent through the model without any purpose; None for a
+        shape without weights.
+    """
+
+    model: str
+    length: int
+    vocabulary: int
+    planned: diff_cost.Work
+    judged: float | None = None
+    written: float | None = None
+    bare: float | None = None
+
+
+def diff_costs(
+    sources: Sequence[str], published: Sequence[str], lengths: Sequence[int], n: int, rates: Rates, *, seed: int
+) -> list[DiffCost]:
+    """Plan Model-diff for models and for shapes that nobody has here, and measure the first.
+
+    Parameters
+    ----------
+    sources, published
+        Models, and names of shapes.
+    lengths, n
+        Tokens of an input, and sequences that each model writes.
+    rates
+        Of this machine.
+    seed
+        Of the random sequences whose judging is timed.
+    """
+    found = []
+    known = shapes_of([*sources, *(f"shape:{name}" for name in published)]).models
+    for source, model in known.items():
+        for length in lengths:
+            planned = diff_cost.work(model, length=length, n=n, dtype="float32", rates=rates)
+            speeds = _speeds(source, length, seed) if source in sources else {}
+            found.append(DiffCost(source, length, model.anatomy.vocab_size, planned, **speeds))
+    return found
+
+
+def _speeds(source: str, length: int, seed: int) -> dict[str, float]:
+    """Tokens a CPU second of one model: the quickest of three rounds that take turns."""
+    (reader,) = (model.nll for model in open_readers([source], progress=False).values())
+    tokens = np.random.default_rng(seed).integers(0, reader.vocabulary, (_TIMED, length))
+
+    def bare() -> None:
+        for begin in range(0, _TIMED, max(1, 4096 // length)):
+            with torch.inference_mode():
+                reader.read(torch.from_numpy(tokens[begin : begin + max(1, 4096 // length), :-1]), use_cache=False)
+
+    ways = {
+        "judged": lambda: reader(tokens),
+        "written": lambda: write(reader, _TIMED, length, tempers=[1.0], seed=seed),
+        "bare": bare,
+    }
+    best = dict.fromkeys(ways, float("inf"))
+    for _ in range(3):
+        for name, way in ways.items():
+            _, cost = measure(way)
+            best[name] = min(best[name], cost.cpu_seconds)
+    return {name: _TIMED * (length - 1) / seconds for name, seconds in best.items()}
