@@ -216,6 +216,11 @@ def _comparison(statistic: str, model: Model, options: Options, rates: Rates) ->
     if statistic == "phi_l2_blocks":  # the Gram matrix of the MLPs' units, in float64
         numbers = 3 * model.anatomy.mlp_width * model.anatomy.width
         return 2.0 * 2.0 * numbers * model.anatomy.mlp_width / rates.product
+    tokens, width = model.anatomy.vocab_size, model.anatomy.width
+    if statistic == "phi_e":
+        return rates.hard(width) + 2.0 * tokens * width**2 / rates.product
+    if statistic in ("phi_axes", "stream_score"):  # products of embeddings and a decomposition, in float64
+        return 2.0 * (6.0 * tokens + 25.0 * width) * width**2 / rates.product
     if statistic == "phi_jsd":
         return options.n_sequences * options.sequence_length * model.anatomy.vocab_size / rates.divergence
     return None

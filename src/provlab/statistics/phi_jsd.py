@@ -29,9 +29,7 @@ from provlab.statistics.base import (
     loaded_bytes,
     require_positions,
 )
-from provlab.statistics.text import encode, spellings
-
-Columns = tuple[NDArray[np.int64], NDArray[np.int64]]
+from provlab.statistics.text import Columns, common, encode, spellings
 
 ROWS = 256  # distributions compared at once, in float64
 
@@ -86,15 +84,6 @@ def jensen_shannon(log_p: Array, log_q: Array, common: Columns | None = None) ->
     return np.maximum(divergence, 0.0)  # rounding may leave -1e-17 for equal rows
 
 
-def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> Columns | None:
-    """Ids of the tokens that two vocabularies have in common, ``(n,)`` each; None where the two are one."""
-    if np.array_equal(a, b):
-        return None
-    _, of_a, of_b = np.intersect1d(a, b, return_indices=True)
-    named = a[of_a] >= 0
-    return of_a[named], of_b[named]
-
-
 def _given(log_p: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """Condition distributions ``(n, vocab)`` on the token being one of `ids`."""
     kept = log_p[:, ids]
@@ -147,7 +136,7 @@ class PhiJSD(Statistic):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
             )
-        per_token = jensen_shannon(a.log_probs, b.log_probs, _common(a.vocabulary, b.vocabulary))
+        per_token = jensen_shannon(a.log_probs, b.log_probs, common(a.vocabulary, b.vocabulary))
         return BlockResult(block, float(per_token.mean()), None, {"n": len(per_token)})
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:

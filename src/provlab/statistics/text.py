@@ -14,6 +14,8 @@ from provlab.errors import CheckpointError, NotComparableError, ParameterError
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Model, Options
 
+Columns = tuple[NDArray[np.int64], NDArray[np.int64]]
+
 
 def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
     """Cut the head of the held-out text into sequences of token ids by the checkpoint's own tokenizer.
@@ -69,6 +71,15 @@ def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:
             hashed = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
             found[number] = int.from_bytes(hashed, "little") >> 1
     return found
+
+
+def common(a: NDArray[np.int64], b: NDArray[np.int64]) -> Columns | None:
+    """Ids of the tokens that two vocabularies have in common, by their spellings, ``(n,)`` each; None if all are."""
+    if np.array_equal(a, b):
+        return None
+    _, of_a, of_b = np.intersect1d(a, b, return_indices=True)
+    named = a[of_a] >= 0
+    return of_a[named], of_b[named]
 
 
 def common_strings(models: Iterable[Model]) -> tuple[str, ...] | None:

@@ -1,0 +1,188 @@
+"""phi_E, phi_AXES and the stream's score: have two models one residual stream? Read off their embeddings alone.
+
+A lineage shares its residual stream, however its MLPs were split, retrained, put in or taken out. The embedding is a
+table of that stream, one row a token, and tokens are paired by their strings. Three questions, none the paper's:
+
+`PhiE`: do dimensions agree in the order in which they stand? Training treats them alike, as it does hidden units
+(Pi_emb, Theorem 1), so MATCH of the columns of two independent tables is a uniformly random permutation: a p-value,
+as phi_U's. Whoever permutes the stream (T1) hides a model from it.
+
+`PhiAxes`: is a dimension of one model a dimension of the other, in any order and up to signs? With the whitened tables
+W = E (E^T E)^(-1/2) the entries of M = W_1^T W_2 are cosines, and the squares in a row or column add up to 1 at most. A
+dimension is *found again* where a square is above 1/2, so at most once. If the axes of one of the streams mean nothing,
+its W may be turned by any Q of the orthogonal group: Q^T M has a given entry with a square above 1/2 with a probability
+of at most 2^(-(d-1)/2), whatever both models know of language, and n entries in n rows and columns with at most
+
+    C(d_1, n) C(d_2, n) n! 2^(-((d-1) + (d-2) + ... + (d-n)) / 2),   d = min(d_1, d_2).
+
+Adam treats axes alike, but not all directions: so `COMMON` of the dimensions may be found again without evidence, and d
+is less by these. Who rotates the stream (T3) hides a model from it.
+
+`StreamScore`: how much of one table is the other one, turned? The rotation that fits half of the tokens best is judged
+by the others: the share of the squares that it explains there. No change of basis touches it, but models that learned
+one language alike have a share, too, so that it is a score without a p-value.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import NotComparableError
+from provlab.files import digest
+from provlab.inference.matching import tie_seed
+from provlab.statistics.alive import living_rows
+from provlab.statistics.base import (
+    BlockResult,
+    Features,
+    Model,
+    Need,
+    Options,
+    Outcome,
+    Statistic,
+    matching_bytes,
+    reading,
+)
+from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.text import common, spellings
+
+Matrix = NDArray[np.float64]
+Table = tuple[NDArray[np.float32], NDArray[np.int64]]  # (vocabulary, width), and what each token is
+
+_EMPTY = 1e-12  # of the largest eigenvalue: directions of the stream that no token uses
+
+
+@dataclass(frozen=True)
+class Embedding(Features):
+    """The embedding, read when it is asked for, and what its tokens are."""
+
+    model: Model
+
+    def block(self, block: int | None) -> Table:
+        """Read the table."""
+        rows = self.model.anatomy.read(self.model.checkpoint, "embedding", None)
+        return rows, spellings(self.model.checkpoint, len(rows))
+
+
+def _paired(a: Table, b: Table) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Rows of the tokens that both have, in one order."""
+    if (ids := common(a[1], b[1])) is None:
+        return a[0], b[0]
+    if len(ids[0]) <= max(a[0].shape[1], b[0].shape[1]):
+        raise NotComparableError(
+            f"the two tokenizers share {len(ids[0])} tokens, fewer than the residual stream has dimensions"
+        )
+    return a[0][ids[0]], b[0][ids[1]]
+
+
+class PhiE(Statistic):
+    """MATCH of the columns of two embeddings against the identity."""
+
+    name = "phi_e"
+    reads = "embeddings"
+    assumptions = (
+        "at least one of the two models was trained by an algorithm that treats the dimensions of the residual stream "
+        "alike (SGD, Adam, ...) from an initialisation that does, and neither had them permuted with knowledge of the "
+        "other"
+    )
+
+    def parameters(self, options: Options) -> dict[str, Any]:
+        """The order in which ties are broken, and the halves of the tokens."""
+        return {"seed": options.seed}
+
+    def identity(self, model: Model, options: Options) -> str:
+        """Weights, and the tokenizer that says which token is which."""
+        return digest([model.checkpoint.digest, model.checkpoint.tokenizer_digest])
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """One unit, whatever the depth and width."""
+        for model in (a, b):
+            if not model.anatomy.has("embedding"):
+                raise NotComparableError(f"{self.name} needs an embedding, which {model.name} has not")
+        return [None]
+
+    def prepare(self, model: Model, options: Options) -> Embedding:
+        """Arrange to read the embedding."""
+        return Embedding(model)
+
+    def need(self, model: Model, block: int | None, options: Options) -> Need:
+        """One table."""
+        return reading(model, [model.anatomy.tensor_name("embedding")])
+
+    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
+        """The rows of common tokens on both sides, in float64 where they are whitened, and MATCH of the columns."""
+        (rows, width), (others, second) = (model.anatomy.shape("embedding") for model in (a, b))
+        return matching_bytes(width, second, min(rows, others)) + 24 * min(rows, others) * (width + second)
+
+    def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
+        """Match the dimensions of two streams."""
+        sides = [living_rows(np.ascontiguousarray(rows.T), name="the embedding")[0] for rows in _paired(a, b)]
+        return correlation_with_identity(sides[0], sides[1], None, tie_seed(options.seed, self.name, None))
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """There is one."""
+        (one,) = blocks
+        return Outcome(one.value, one.log10_p, (), one.detail.get("floor"), one.detail)
+
+
+class PhiAxes(PhiE):
+    """The share of dimensions that are found again in the other model, in any order."""
+
+    name = "phi_axes"
+    assumptions = (
+        "an empirical finding, not a theorem: training gives at most 5% of the dimensions of the residual stream a "
+        "meaning of their own, and the basis of the others is arbitrary, in at least one of the two models"
+    )
+    #: share of the dimensions that independent models may have in common. In the zoo's, no dimension is found again
+    COMMON: ClassVar[float] = 0.05
+
+    def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
+        """Count the dimensions that are found again."""
+        first, second = (rows.astype(np.float64) for rows in _paired(a, b))
+        cosines = _whitener(first) @ (first.T @ second) @ _whitener(second)
+        found, width = int((cosines**2 > 0.5).sum()), min(cosines.shape)
+        allowed = int(self.COMMON * width)
+        detail = {"n": width, "agree": found, "common": allowed, "floor": _log10_p(width, cosines.shape, allowed)}
+        return BlockResult(block, found / width, _log10_p(found, cosines.shape, allowed), detail)
+
+
+def _whitener(table: Matrix) -> Matrix:
+    """(E^T E)^(-1/2), ``(d, d)``, 0 along directions that are empty."""
+    values, vectors = np.linalg.eigh(table.T @ table)
+    inverse = np.where(values > _EMPTY * values[-1], np.abs(values), np.inf) ** -0.5
+    return np.asarray((vectors * inverse) @ vectors.T)
+
+
+def _log10_p(found: int, shape: tuple[int, ...], allowed: int) -> float:
+    """Bound on the probability of so many dimensions found again, the least over all n <= found."""
+    width = min(shape) - allowed
+    smallest = log10_p = 0.0
+    for n in range(1, min(found - allowed, width) + 1):
+        log10_p += math.log10((shape[0] - n + 1) * (shape[1] - n + 1) / n) - (width - n) / 2 * math.log10(2)
+        smallest = min(smallest, log10_p)
+    return smallest
+
+
+class StreamScore(PhiE):
+    """The share of one embedding that the other, rotated, explains on tokens that did not choose the rotation."""
+
+    name = "stream_score"
+    assumptions = ""
+
+    def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
+        """Fit on either half of the tokens, judge on the other."""
+        first, second = (rows.astype(np.float64) for rows in _paired(a, b))
+        order = np.random.default_rng(tie_seed(options.seed, self.name, None)).permutation(len(first))
+        halves = order[: len(order) // 2], order[len(order) // 2 :]
+        shares = [_explained(first, second, *pair) for pair in (halves, halves[::-1])]
+        return BlockResult(block, float(np.mean(shares)), None, {"n": len(order)})
+
+
+def _explained(first: Matrix, second: Matrix, fit: NDArray[np.int64], judge: NDArray[np.int64]) -> float:
+    """1 - |s E_1 R - E_2|^2 / |E_2|^2 over the judging tokens, with R and s of orthogonal Procrustes on the others."""
+    left, scales, right = np.linalg.svd(first[fit].T @ second[fit], full_matrices=False)
+    turned = first @ (left @ right) * (scales.sum() / np.square(first[fit]).sum())
+    return 1 - float(np.square(turned[judge] - second[judge]).sum() / np.square(second[judge]).sum())

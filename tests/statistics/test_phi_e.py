@@ -1,0 +1,146 @@
+"""What embeddings say of two residual streams: in order, in any order, and in any basis."""
+
+from itertools import combinations
+from math import comb, factorial, log10
+
+import numpy as np
+import pytest
+
+from provlab.engine.pairs import open_models, run_pairs
+from provlab.errors import NotComparableError
+from provlab.inference import pvalues
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.disguise import disguise
+from provlab.statistics import USUAL, get
+from provlab.statistics.base import Options
+from provlab.statistics.phi_e import PhiAxes
+
+NAMES = ("phi_e", "phi_axes", "stream_score")
+VOCABULARY, WIDTH = 400, 40
+
+
+def table(rows):
+    return rows.astype(np.float32), np.arange(len(rows))
+
+
+def compared(name, a, b, seed=0):
+    statistic = get(name)
+    return statistic.aggregate([statistic.compare_block(table(a), table(b), None, Options(seed=seed))])
+
+
+def language(rng, width=WIDTH, share=0.5):
+    """A table of which a share is what all that learned one language know, in a basis of its own."""
+    common = np.random.default_rng(0).standard_normal((VOCABULARY, 12))
+    own = rng.standard_normal((VOCABULARY, width))
+    return share * common @ rng.standard_normal((12, width)) / 12**0.5 + (1 - share) * own
+
+
+def rotation(rng, width=WIDTH):
+    return np.linalg.qr(rng.standard_normal((width, width)))[0]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(1)
+
+
+def test_kin_and_what_hides_them(rng):
+    base = language(rng)
+    child = base + 0.1 * rng.standard_normal(base.shape)
+    order, signs = rng.permutation(WIDTH), rng.choice([-1.0, 1.0], WIDTH)
+    ways = {
+        "as it is": child,
+        "permuted": child[:, order],
+        "signs": 3 * child[:, order] * signs,
+        "rotated": child @ rotation(rng),
+    }
+    found = {way: {name: compared(name, base, made) for name in NAMES} for way, made in ways.items()}
+    floor = -log10(factorial(WIDTH))
+    assert found["as it is"]["phi_e"].log10_p == pytest.approx(floor) == found["as it is"]["phi_e"].floor
+    for way in ("permuted", "signs", "rotated"):
+        assert found[way]["phi_e"].log10_p > -4, way
+    for way in ("as it is", "permuted", "signs"):
+        assert found[way]["phi_axes"].value == 1.0
+        assert found[way]["phi_axes"].log10_p == found[way]["phi_axes"].floor < -50
+    assert found["rotated"]["phi_axes"].log10_p == 0
+    for way in ways:
+        assert found[way]["stream_score"].value > 0.9
+        assert found[way]["stream_score"].log10_p is None
+
+
+def test_strangers_of_one_language(rng):
+    """Sizes: phi_e's by the law of independent matchings, the axes' none, as no bound is ever near."""
+    tables = [language(rng) for _ in range(25)]
+    pairs = list(combinations(tables, 2))
+    p = np.array([compared("phi_e", a, b, seed).log10_p for seed, (a, b) in enumerate(pairs)])
+    for level, most in ((0.05, 28), (0.01, 10), (0.001, 4)):  # binomial of 300, at the level and one in 1,000
+        assert (p <= np.log10(level)).sum() <= most
+    assert all(compared("phi_axes", a, b).value == 0 for a, b in pairs)
+    scores = [compared("stream_score", a, b).value for a, b in pairs[:40]]
+    assert 0 < np.mean(scores) < 0.5  # no p-value: strangers share what both know
+
+
+def test_the_bound_holds_of_turned_tables(rng):
+    """So few dimensions that chance finds some again; one table against itself, turned: they know all alike."""
+    width = 19
+    base = table(rng.standard_normal((VOCABULARY, width)))
+    turned = [table(base[0] @ rotation(rng, width)) for _ in range(1000)]
+    p = 10 ** np.array([PhiAxes().compare_block(base, other, None, Options()).log10_p for other in turned])
+    assert (p < 1).mean() > 0.01
+    for level in sorted(set(p)):
+        assert (p <= level).mean() <= level
+
+
+def test_the_bound_by_hand():
+    """C(3, 2) C(4, 2) 2! 2^(-(2 + 1) / 2), and one dimension alone where that is less."""
+    from provlab.statistics.phi_e import _log10_p
+
+    assert _log10_p(2, (3, 4), 0) == pytest.approx(min(0.0, log10(36 * 2**-1.5)))
+    one, two = 40 * 40 * 2**-19.5, comb(40, 2) ** 2 * 2 * 2 ** -((39 + 38) / 2)
+    assert _log10_p(1, (40, 40), 0) == pytest.approx(log10(one))
+    assert _log10_p(2, (40, 40), 0) == pytest.approx(log10(two))
+    assert _log10_p(2, (40, 40), 2) == 0.0  # allowed for
+
+
+def test_padding_and_dead_dimensions(rng):
+    base = language(rng)
+    padded = np.zeros((VOCABULARY, WIDTH + 10))
+    padded[:, rng.permutation(WIDTH + 10)[:WIDTH]] = base
+    assert compared("phi_axes", base, padded).value == 1.0
+    assert compared("phi_axes", padded, base).log10_p < -40
+    assert compared("stream_score", padded, base).value == pytest.approx(1.0)
+    dead = base.copy()
+    dead[:, 3] = 0
+    found = compared("phi_e", base, dead)
+    assert found.log10_p < -30
+    assert found.detail["dropped"] == [0, 1]
+
+
+def test_models_by_the_strings_of_their_tokens(models, tmp_path):
+    anew = str(tmp_path / "anew")
+    disguise(Checkpoint.open(models["tuned"]), tmp_path / "anew", seed=1, kinds=["vocabulary", "extend", "pad"])
+    sources = [models["base"], models["tuned"], anew, models["stranger"]]
+    records = run_pairs(open_models(sources), NAMES, Options(), progress=False)
+    found = {(r.a, r.b, r.statistic): r.outcome for r in records}
+    for name in NAMES:
+        kin, other = found[models["base"], models["tuned"], name], found[models["base"], anew, name]
+        assert other.value == pytest.approx(kin.value, abs=0.05)
+        stranger = found[models["base"], models["stranger"], name]
+        assert kin.value > 0.5 > stranger.value
+        if name != "stream_score":
+            assert max(kin.log10_p, other.log10_p) < -5  # padding makes for more places
+            assert stranger.log10_p > -2
+    assert not set(NAMES) & set(USUAL)
+
+
+def test_too_few_tokens_in_common(rng):
+    base = language(rng)
+    other = (base.astype(np.float32), np.arange(VOCABULARY) + VOCABULARY - 10)
+    with pytest.raises(NotComparableError, match="share 10 tokens, fewer than the residual stream has dimensions"):
+        get("phi_e").compare_block(table(base), other, None, Options())
+
+
+def test_the_seed_breaks_ties_alone(rng):
+    a, b = language(rng), language(rng)
+    assert compared("phi_e", a, b, 1).log10_p == compared("phi_e", a, b, 2).log10_p
+    assert pvalues.log10_floor(WIDTH) == pytest.approx(-log10(factorial(WIDTH)))
