@@ -88,35 +88,24 @@ class Comparison:
             return " ".join([none, *_not_run(rows)])
         rejecting = [row for row, rejected in zip(rows, family.rejected, strict=True) if rejected]
         by = f"{', '.join(row['statistic'] for row in rejecting or tested)} ({family.words()})"
+        remarks = [*_dropped(self.records, self.models), *_said(self.records), *family.remarks(), *_not_run(rows)]
         if not rejecting:
-            return " ".join(
-                [
-                    f"Independent training is not rejected by {by}: this is how independent models agree. "
-                    "That is no proof of independence.",
-                    *_dropped(self.records, self.models),
-                    *_said(self.records),
-                    *family.remarks(),
-                    *_not_run(rows),
-                    *_evaded(rows),
-                ]
+            said = (
+                f"Independent training is not rejected by {by}: this is how independent models agree. "
+                "That is no proof of independence."
             )
+            return " ".join([said, *remarks, *_evaded(rows)])
         smallest = min(rejecting, key=lambda row: row["log10_p"])
         paper = smallest["paper_log10_p"]
         in_paper = "" if np.isnan(paper) else f" (10^{format_log10_p(paper)} by the paper's two-sided form)"
-        return " ".join(
-            [
-                f"Independent training is rejected by {by}: the weights of the two are not independent. "
-                f"By {smallest['statistic']} independent weights would agree as closely with a probability of about "
-                f"10^{format_log10_p(smallest['log10_p'])}{in_paper}. Possible causes: a common ancestor, a common "
-                "initial draw, or hidden units of one put into the order of the other's. The test does not say which, "
-                "nor which model came first.",
-                *_alignment(rows),
-                *_dropped(self.records, self.models),
-                *_said(self.records),
-                *family.remarks(),
-                *_not_run(rows),
-            ]
+        said = (
+            f"Independent training is rejected by {by}: the weights of the two are not independent. "
+            f"By {smallest['statistic']} independent weights would agree as closely with a probability of about "
+            f"10^{format_log10_p(smallest['log10_p'])}{in_paper}. Possible causes: a common ancestor, a common "
+            "initial draw, or hidden units of one put into the order of the other's. The test does not say which, "
+            "nor which model came first."
         )
+        return " ".join([said, *_alignment(rows), *remarks])
 
     def assumptions(self) -> dict[str, str]:
         """Under which assumption the p-value of each statistic run is one."""
