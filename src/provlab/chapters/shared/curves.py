@@ -21,7 +21,7 @@ def curve(
     logy: bool = False,
     caption: str,
 ) -> Figure:
-    """Draw points with intervals, one line style a series, each named at its last point.
+    """Draw points with intervals, one line style a series, each named at the right, at the height of its last point.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def curve(
     require(series, "series: nothing to draw")
     figure = style.canvas(2.9, 4.6)
     axes = figure.add_subplot()
-    ends = {}
+    ends, edge = {}, max((float(frame["x"].max()) for frame in series.values() if "x" in frame), default=0.0)
     for i, (name, frame) in enumerate(series.items()):
         require({"x", "y"} <= set(frame.columns), f"{name}: needs the columns x and y")
         data = frame.sort_values("x")
@@ -39,7 +39,7 @@ def curve(
         axes.plot(data["x"], data["y"], style.MARKERS[i] + style.LINES[i % 4], color=color, markersize=4)
         if {"low", "high"} <= set(frame.columns):
             axes.vlines(data["x"], data["low"], data["high"], color=color, linewidth=1.0)
-        ends[name] = (data.iloc[-1]["x"], data.iloc[-1]["y"])
+        ends[name] = (edge, data.iloc[-1]["y"])  # a name where a line ends early would lie over the others
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log" if logx else "linear", yscale="log" if logy else "linear")
     style.value_grid(axes)
     heights = axes.transData.transform(list(ends.values()))[:, 1] * 72 / figure.dpi
