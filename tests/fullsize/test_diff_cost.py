@@ -71,6 +71,7 @@ def test_the_command_says_it(run, models, monkeypatch, tmp_path):
         (["shape:tiny*3"], "diff compares two models, not 3"),
         (["shape:tiny", "shape:nothing"], "nothing"),
         (["shape:tiny*2", "--sequence-length", "1"], "2 tokens or more"),
+        (["shape:gpt-2*2", "--sequence-length", "1025"], "length 1025 exceeds the context of gpt-2#1: 1024; give less"),
     ):
         status, out, error = run("plan", *given, "--diff")
         assert (status, out) == (2, "")

@@ -21,6 +21,7 @@ EXCHANGE_STEPS, EXCHANGE_SEQUENCES = 1000, 96  # for whose cost a line is given:
 _VOCABULARY = 0.2  # of the time of phi_JSD for as many probabilities: a softmax, and a draw
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _LOGITS = 3 * 2**26  # bytes of the copies of logits that are held on a CPU
+_CACHE = {"cpu": 2**30, "cuda": 2**32}  # bytes of keys and values that are held at most
 _FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
 
 
@@ -77,6 +78,10 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
         raise InputError(f"a comparison needs inputs of 2 tokens or more and one sequence, not {length} and {n}")
     if dtype not in _BYTES:
         raise InputError(f"dtype must be one of {', '.join(_BYTES)}, not {dtype}")
+    config = model.checkpoint.config
+    context = config.get("max_position_embeddings", config.get("n_positions", length))
+    if length > context:
+        raise InputError(f"length {length} exceeds the context of {model.checkpoint.name}: {context}; give less")
     anatomy = model.anatomy
     sizes = {part.name: math.prod(part.shape) for part in anatomy.parts}
     inside = sum(sizes[part.name] for part in anatomy.parts if part.block is not None)
@@ -88,14 +93,15 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
     tokens = (written + judged) * read
     bytes_each = _BYTES[dtype]
     weights = sum(sizes.values()) * bytes_each
-    chain = min(-(-n // N_CHAINS), 512)  # sequences written side by side
-    held = chain * length * 2 * anatomy.n_blocks * width * bytes_each + _LOGITS
+    chain = min(-(-n // N_CHAINS), 512)  # sequences written side by side, if their keys and values fit
+    each = length * 2 * anatomy.n_blocks * width * bytes_each
+    held = min(chain * each, _CACHE["cpu"]) + _LOGITS
 
     def seconds(tokens: float) -> float:
         return tokens * (_FORWARD * operations / rates.product + _VOCABULARY * vocabulary / rates.divergence)
 
     exchanged = EXCHANGE_STEPS * EXCHANGE_SEQUENCES * read
-    steps = math.ceil(n / chain) * read  # of writing
+    steps = math.ceil(n / min(chain, max(1, _CACHE["cuda"] // each))) * read  # of writing
     at_gpu = tokens * operations / GPU_PRODUCT + steps * (weights / GPU_READ + anatomy.n_blocks * GPU_BLOCK)
     return Work(
         sum(sizes.values()), written, judged, tokens, operations, weights, held, seconds(tokens), at_gpu,
