@@ -1,0 +1,91 @@
+"""The table of the attack lab as one picture: attacks by statistics, and what each attack costs the adversary."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.patches import Rectangle
+
+from provlab.chapters.attack_lab.measure import Cell
+from provlab.plots import style
+from provlab.plots.figure import Figure
+from provlab.plots.style import require, styled
+
+ROW, TEXT = 0.163, 6.5  # inches of a row, points of what stands in it
+LEFT, COST = 2.05, 0.55  # inches for the names of attacks, and for each of the two columns of costs
+_FACES = {"caught": ("#f0a877", None), "evades": ("#d6e6f2", "/////"), "refused": ("white", None)}
+
+
+@styled
+def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *, caption: str = "") -> Figure:
+    """Draw which statistic catches which attack, an attack a row.
+
+    Parameters
+    ----------
+    cells
+        Of the table; those of one attack follow each other.
+    groups
+        Attack -> the group under which it stands, in the order of the rows.
+    costs
+        With an attack a row: ``growth`` and ``loss``.
+    """
+    require(cells, "cells: nothing to draw")
+    statistics = list(dict.fromkeys(one.statistic for one in cells))
+    by_place = {(one.attack, one.statistic): one for one in cells}
+    places, headings, y = {}, {}, 0.0
+    for attack, group in groups.items():
+        if group not in headings:
+            headings[group] = y + 0.75
+            y += 1.15
+        places[attack] = y
+        y += 1
+    wide = (style.WIDTH - LEFT - 2 * COST) / len(statistics)
+    figure = style.canvas((y + 1.2) * ROW)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, style.WIDTH), ylim=(y + 0.05, -1.15))
+    axes.axis("off")
+
+    def write(x: float, at: float, text: str, **how: object) -> None:
+        axes.text(x, at, text, fontsize=TEXT, va="center", **how)  # type: ignore[arg-type]
+
+    for column, statistic in enumerate(statistics):
+        write(LEFT + (column + 0.5) * wide, -0.55, style.symbol(statistic), ha="center")
+    for column, name in enumerate(("size", "loss")):
+        write(style.WIDTH - (1.5 - column) * COST, -0.55, name, ha="center")
+    for group, at in headings.items():
+        write(0, at - 0.15, group, fontweight="bold")
+    for attack, top in places.items():
+        write(0.08, top + 0.5, attack or "nothing", ha="left")
+        for column, statistic in enumerate(statistics):
+            one = by_place[attack, statistic]
+            face, hatch = _FACES[one.verdict]
+            corner = (LEFT + column * wide, top + 0.04)
+            axes.add_patch(
+                Rectangle(corner, wide * 0.96, 0.92, facecolor=face, hatch=hatch, edgecolor="white", linewidth=0.4)
+            )
+            if not one.sound:
+                axes.add_patch(Rectangle(corner, wide * 0.96, 0.92, facecolor="none", edgecolor="black", linewidth=1.2))
+            text = "refuses" if one.verdict == "refused" else f"{one.caught}/{one.n}" + "!" * (not one.sound)
+            axes.text(
+                corner[0] + wide * 0.48, top + 0.5, text, ha="center", va="center", fontsize=TEXT,
+                fontweight="bold" if one.verdict == "caught" else "normal",
+                bbox={"facecolor": face, "edgecolor": "none", "pad": 0.6},
+            )  # fmt: skip
+        growth, loss = (float(costs.loc[attack, name]) for name in ("growth", "loss"))
+        write(style.WIDTH - 1.5 * COST, top + 0.5, f"{growth:.2f}x" if growth > 1.004 else "", ha="center")
+        write(style.WIDTH - 0.5 * COST, top + 0.5, f"{loss:+.2f}" if abs(loss) >= 0.005 else "", ha="center")
+    attacked = [attack for attack in groups if attack]
+    counts = {
+        statistic: sum(by_place[attack, statistic].verdict == "caught" for attack in attacked)
+        for statistic in statistics
+    }
+    accused = sum(not one.sound for one in cells)
+    told = ", ".join(f"{style.word(name)} {count}" for name, count in counts.items())
+    unbeaten = [a for a in attacked if not any(by_place[a, s].verdict == "caught" for s in statistics)]
+    text = (
+        "Vermillion and bold: most descendants caught (how many of how many); blue and hatched: they evade; white: the "
+        f"statistic refuses. Attacks under which most are caught, of {len(attacked)}: {told}. "
+        f"Cells in which a stranger is accused (framed, with !): {accused}. "
+        f"Caught by none: {', '.join(unbeaten) or 'no attack'}."
+    )
+    return Figure(figure, f"{caption} {text}".strip(), f"A table of attacks by statistics. {text}")

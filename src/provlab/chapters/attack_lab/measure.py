@@ -1,0 +1,431 @@
+"""What the attack lab measures: attacks by statistics, on related pairs and on strangers, each cell a calibrated test.
+
+An *instance* is one family's descendant after one attack. It is compared with the base that it comes from (power) and
+with a base that it has nothing to do with (size). All tests of one statistic are one family for Holm's correction.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from provlab import api, zoo
+from provlab.chapters.attack_lab import training
+from provlab.chapters.attack_lab.rows import Row
+from provlab.chapters.shared import calibration
+from provlab.engine.lineage import short_name
+from provlab.engine.store import Store
+from provlab.errors import ParameterError, ProvlabError
+from provlab.inference import pvalues
+from provlab.models import anatomy
+from provlab.models.attacks.catalogue import CATALOGUE
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.disguise import disguise, loss
+from provlab.statistics import REGISTRY
+from provlab.statistics.base import Options
+
+LEVEL = 0.01
+KIN, STRANGER, FRAMED = "kin", "stranger", "framed"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The models round one base.
+
+    Attributes
+    ----------
+    origin, tune
+        The base, and the descendant that is attacked.
+    stranger
+        A base that neither has anything to do with.
+    partner
+        A further unrelated base of the same shape, whose weights a merge takes; "" if there is none.
+    """
+
+    origin: str
+    tune: str
+    stranger: str
+    partner: str
+
+
+def families(
+    origins: Sequence[str], tunes: Sequence[str], strangers: Sequence[str], partners: Sequence[str]
+) -> list[Family]:
+    """Put four lists together; raise ParameterError unless they are equally long."""
+    if not len(origins) == len(tunes) == len(strangers) == len(partners) or not origins:
+        raise ParameterError(
+            "origins, tunes, strangers and partners must have as many entries as each other, one or more"
+        )
+    return [Family(*four) for four in zip(origins, tunes, strangers, partners, strict=True)]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long attacks train, and on how many families."""
+
+    retrain_steps: int
+    distil_steps: int
+    n_trained: int
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One attacked model.
+
+    Attributes
+    ----------
+    attack, group
+        Of the row.
+    origin
+        Which family it is of.
+    growth
+        Parameters over those before.
+    loss
+        What it lost on held-out text (nats a token); 0 for an attack that is proved to keep the outputs.
+    refused
+        Why the attack could not be made; None if it was.
+    """
+
+    attack: str
+    group: str
+    origin: str
+    growth: float | None
+    loss: float | None
+    refused: str | None
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One statistic on one instance and one base.
+
+    Attributes
+    ----------
+    attack, origin
+        Which instance.
+    against
+        "kin" for the base that it comes from, "stranger" for an unrelated one, "framed" for the base that an unrelated
+        model wants to look derived from.
+    log10_p
+        None where the statistic refused.
+    adjusted
+        After Holm's correction over all tests of the statistic here.
+    refused
+        Why.
+    """
+
+    attack: str
+    origin: str
+    against: str
+    statistic: str
+    log10_p: float | None
+    adjusted: float | None
+    refused: str | None
+
+
+# Making and testing ------------------------------------------------------------------------------------------
+
+
+def usable(family: Family, n_tests: int, options: Mapping[str, Any], store: Store) -> list[str]:
+    """Return the registered statistics that give a p-value small enough to be rejected among so many tests."""
+    study = api.study(
+        [family.origin, family.tune], statistics=list(REGISTRY), pairs=[(family.origin, family.tune)], store=store,
+        progress=False, **options,
+    )  # fmt: skip
+    floors = {
+        one.statistic: one.outcome.floor for one in study.records if one.outcome and one.outcome.log10_p is not None
+    }
+    return [name for name, floor in floors.items() if floor is not None and floor <= np.log10(LEVEL / n_tests)]
+
+
+def made(
+    row: Row, family: Family, folder: Path, options: Options, effort: Effort, *, stranger: bool = False
+) -> Instance:
+    """Attack the descendant of a family, or the stranger in its place, and write it to `folder`.
+
+    Raises
+    ------
+    ProvlabError
+        The attack cannot be made.
+    """
+    checkpoint = Checkpoint.open(family.stranger if stranger else family.tune)
+    others = [Checkpoint.open(getattr(family, place)) for place in row.places]
+    source, before = checkpoint, None
+    if row.trained:
+        made_of = folder.with_name(f"{folder.name}-trained") if row.kinds else folder
+        if row.trained == "retrained":
+            training.retrained(checkpoint, made_of, options, effort.retrain_steps)
+        else:
+            training.distilled(checkpoint, made_of, options.seed, effort.distil_steps)
+        source, before = Checkpoint.open(str(made_of)), loss(checkpoint, options.text)
+    growth, after = 1.0, None
+    if row.kinds:
+        found = disguise(
+            source, folder, seed=options.seed, kinds=row.kinds, others=others, text="" if row.exact else options.text
+        )
+        growth, after = found.growth, found.loss
+        before = found.loss_before if before is None else before
+    elif row.trained:
+        after = loss(source, options.text)
+    lost = after - before if after is not None and before is not None else 0.0
+    return Instance(row.label, row.group, family.origin, growth, lost, None)
+
+
+def run(
+    rows: Sequence[Row], members: Sequence[Family], statistics: Sequence[str], effort: Effort, store: Store,
+    *, framing: Sequence[Row] = (), **settings: Any,
+) -> tuple[list[Instance], list[Tested]]:  # fmt: skip
+    """Attack every family by every row, compare, and correct; attacked models vanish when they are compared.
+
+    Comparisons are kept in the store by the digests of the models, so a run that was stopped compares no pair twice.
+    """
+    options = Options(text=zoo.held_out_text("prose"), **settings)
+    instances: list[Instance] = []
+    tested: list[Tested] = []
+    bar = tqdm(total=len(members) * (len(rows) + len(framing)), desc="attacks", unit="model")
+    for index, family in enumerate(members):
+        with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
+            asked: list[tuple[Row, str, tuple[str, str]]] = []
+            for row in (*rows, *framing):
+                bar.update()
+                if any(not getattr(family, place) for place in row.places) or (
+                    row.trained and index >= effort.n_trained
+                ):
+                    continue
+                framed = row in framing
+                folder = Path(scratch) / f"{len(asked)}"
+                try:
+                    instances.append(
+                        made(row, family, folder, options, effort, stranger=framed)
+                        if row.label
+                        else _plain(row, family)
+                    )
+                except ProvlabError as error:
+                    instances.append(Instance(row.label, row.group, family.origin, None, None, str(error)))
+                    continue
+                attacked = str(folder) if row.label else family.tune
+                if framed:
+                    asked.append((row, FRAMED, (family.origin, attacked)))
+                else:
+                    asked += [(row, KIN, (family.origin, attacked)), (row, STRANGER, (family.stranger, attacked))]
+            tested += _compared(asked, family, statistics, store, settings)
+    bar.close()
+    return instances, corrected(tested)
+
+
+def _plain(row: Row, family: Family) -> Instance:
+    return Instance(row.label, row.group, family.origin, 1.0, 0.0, None)
+
+
+def _compared(
+    asked: Sequence[tuple[Row, str, tuple[str, str]]], family: Family, statistics: Sequence[str], store: Store,
+    settings: Mapping[str, Any],
+) -> Iterator[Tested]:  # fmt: skip
+    pairs = list(dict.fromkeys(pair for _, _, pair in asked))
+    depths = {source: anatomy.of(Checkpoint.open(source)).n_blocks for pair in pairs for source in pair}
+    level = [pair for pair in pairs if depths[pair[0]] == depths[pair[1]]]
+    common = {"statistics": statistics, "store": store, "progress": False, **settings}
+    records = api.study(list(dict.fromkeys(source for pair in level for source in pair)), pairs=level, **common).records
+    for pair in set(pairs) - set(level):  # all blocks against all
+        records += api.compare(*pair, **common).records
+    found = {(one.a, one.b, one.statistic): one for one in records}
+    for row, against, (a, b) in asked:
+        for statistic in statistics:
+            record = found[a, b, statistic]
+            log10_p = record.outcome.log10_p if record.outcome else None
+            yield Tested(row.label, family.origin, against, statistic, log10_p, None, record.error)
+
+
+def corrected(tested: Iterable[Tested]) -> list[Tested]:
+    """Adjust p-values by Holm over all tests of each statistic, on kin, strangers and the framed together."""
+    result = list(tested)
+    for statistic in dict.fromkeys(one.statistic for one in result):
+        places = [
+            i for i, one in enumerate(result)
+            if one.statistic == statistic and one.log10_p is not None
+        ]  # fmt: skip
+        adjusted = pvalues.holm(np.array([result[i].log10_p for i in places], dtype=float)) if places else []
+        for i, value in zip(places, adjusted, strict=True):
+            result[i] = Tested(**{**asdict(result[i]), "adjusted": float(value)})
+    return result
+
+
+# The table -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One attack and one statistic, over all families.
+
+    Attributes
+    ----------
+    caught, n
+        Of the descendants that could be compared with their base, how many are found.
+    accused, n_strangers
+        The same of unrelated pairs.
+    refused
+        Descendants that the statistic could not compare with their base.
+    """
+
+    attack: str
+    statistic: str
+    caught: int
+    n: int
+    accused: int
+    n_strangers: int
+    refused: int
+
+    @property
+    def verdict(self) -> str:
+        """Caught if more than half are, evades if no more, refused where none could be compared."""
+        return "refused" if not self.n else "caught" if 2 * self.caught > self.n else "evades"
+
+    @property
+    def sound(self) -> bool:
+        """Whether no unrelated pair is accused."""
+        return self.accused == 0
+
+
+def cells(tested: Sequence[Tested]) -> list[Cell]:
+    """Count each cell of the table."""
+    frame = pd.DataFrame([asdict(one) for one in tested if one.against != FRAMED])
+    found = []
+    for (attack, statistic), group in frame.groupby(["attack", "statistic"], sort=False):
+        kin, far = (group[group["against"] == against] for against in (KIN, STRANGER))
+        hit = [int((side["adjusted"] <= np.log10(LEVEL)).sum()) for side in (kin, far)]
+        ran = [int(side["log10_p"].notna().sum()) for side in (kin, far)]
+        found.append(Cell(str(attack), str(statistic), hit[0], ran[0], hit[1], ran[1], len(kin) - ran[0]))
+    return found
+
+
+def cell_table(found: Sequence[Cell]) -> pd.DataFrame:
+    """Return power and size of every cell with their 95% intervals: ``7/7 (0.59 to 1.00); 0/7 (0.00 to 0.41)``."""
+    rows: dict[str, dict[str, str]] = {}
+    for one in found:
+        sides = [_rate(one.caught, one.n), _rate(one.accused, one.n_strangers)]
+        rows.setdefault(one.attack or "none", {})[one.statistic] = "; ".join(sides)
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("attack")
+
+
+def _rate(k: int, n: int) -> str:
+    if not n:
+        return "–"
+    low, high = calibration.size_interval(k, n)
+    return f"{k}/{n} ({low:.2f} to {high:.2f})"
+
+
+def costs(instances: Sequence[Instance]) -> pd.DataFrame:
+    """Return for each attack how many instances there are, how much larger they are, and what they lose (nats)."""
+    frame = pd.DataFrame([asdict(one) for one in instances])
+    grouped = frame.groupby("attack", sort=False)
+    return pd.DataFrame(
+        {"n": grouped["growth"].count(), "growth": grouped["growth"].mean(), "loss": grouped["loss"].mean()}
+    )
+
+
+def size_table(tested: Sequence[Tested]) -> pd.DataFrame:
+    """Return for each statistic how often unrelated pairs have small p-values, over all attacks, before correction."""
+    rows = []
+    for statistic in dict.fromkeys(one.statistic for one in tested):
+        values = np.array(
+            [
+                one.log10_p
+                for one in tested
+                if (one.statistic, one.against) == (statistic, STRANGER) and one.log10_p is not None
+            ]
+        )
+        if not len(values):
+            continue
+        small = {level: int((values <= np.log10(level)).sum()) for level in (0.05, 0.01)}
+        accused = sum(
+            one.adjusted is not None and one.adjusted <= np.log10(LEVEL)
+            for one in tested if (one.statistic, one.against) == (statistic, STRANGER)
+        )  # fmt: skip
+        rows.append(
+            {
+                "statistic": statistic,
+                "unrelated pairs": len(values),
+                "p at most 0.05": _rate(small[0.05], len(values)),
+                "p at most 0.01": _rate(small[0.01], len(values)),
+                "smallest log10 p": float(values.min()),
+                "accused after correction": accused,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def findings(found: Sequence[Cell], instances: Sequence[Instance]) -> str:
+    """Say in Markdown how many instances there are, what evades everything, and whether anybody was accused."""
+    made_ones = [one for one in instances if one.refused is None and one.group != "framing"]
+    n_attacks, n_bases = (len({getattr(one, name) for one in made_ones if one.attack}) for name in ("attack", "origin"))
+    by_attack: dict[str, list[Cell]] = {}
+    for one in found:
+        by_attack.setdefault(one.attack, []).append(one)
+    by_attack.pop("", None)
+    lost = [attack for attack, row in by_attack.items() if not any(one.verdict == "caught" for one in row)]
+    accused = sum(one.accused for one in found)
+    tests = sum(one.n_strangers for one in found)
+    best = {}
+    for statistic in dict.fromkeys(one.statistic for one in found):
+        best[statistic] = sum(
+            one.verdict == "caught" for row in by_attack.values() for one in row if one.statistic == statistic
+        )
+    ranked = ", ".join(f"{name} {count}" for name, count in sorted(best.items(), key=lambda item: -item[1]))
+    said = [
+        f"**{len(made_ones)} instances: {n_attacks} attacks on the descendants of up to {n_bases} bases.** "
+        f"Attacks under which most descendants are caught, of {len(by_attack)}: {ranked}.",
+        f"Unrelated pairs accused after correction: {accused} of {tests} tests.",
+        (f"No statistic here catches most descendants after: {', '.join(f'`{name}`' for name in lost)}." if lost
+         else "Every attack is caught by some statistic."),
+    ]  # fmt: skip
+    return "\n\n".join(said)
+
+
+def refusal_table(instances: Sequence[Instance], tested: Sequence[Tested]) -> pd.DataFrame:
+    """Return each reason why something was not run, how often, and one example."""
+    reasons: dict[str, list[str]] = {}
+    for one in instances:
+        if one.refused:
+            reasons.setdefault(one.refused, []).append(f"{one.attack} on {short_name(one.origin)}")
+    for test in tested:
+        if test.refused:
+            reasons.setdefault(_short(test), []).append(f"{test.statistic}, {test.attack}")
+    rows = [{"reason": reason, "times": len(where), "such as": where[0]} for reason, where in reasons.items()]
+    return pd.DataFrame(rows, columns=["reason", "times", "such as"])
+
+
+def _short(test: Tested) -> str:
+    """The reason without names of temporary folders and numbers of this pair."""
+    words = str(test.refused).partition(", but ")[0].partition("; ")[0]
+    return f"{test.statistic}: {words.removeprefix(test.statistic).strip()}"
+
+
+def framing_table(tested: Sequence[Tested]) -> pd.DataFrame:
+    """Return how many unrelated models that were made to look derived each statistic accuses."""
+    rows: dict[str, dict[str, str]] = {}
+    for attack in dict.fromkeys(one.attack for one in tested if one.against == FRAMED):
+        for statistic in dict.fromkeys(one.statistic for one in tested):
+            ones = [
+                t
+                for t in tested
+                if (t.attack, t.statistic, t.against) == (attack, statistic, FRAMED) and t.log10_p is not None
+            ]
+            hits = sum(t.adjusted is not None and t.adjusted <= np.log10(LEVEL) for t in ones)
+            rows.setdefault(attack, {})[statistic] = f"{hits} of {len(ones)}" if ones else "–"
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("attack")
+
+
+def what(label: str) -> str:
+    """Say what the attacks of a row do, from the catalogue."""
+    row = Row.read(label, "")
+    own = {
+        "retrained": "train every MLP anew to imitate it",
+        "distilled": "train a fresh model to predict alike",
+        "": "",
+    }
+    does = [CATALOGUE[kind.partition("=")[0]].does for kind in row.kinds]
+    return "; then ".join(one for one in (own[row.trained], *does) if one)

@@ -1,0 +1,83 @@
+"""Which attacks are tried: the rows of the table, by what they are."""
+
+from dataclasses import dataclass
+
+from provlab.errors import ParameterError
+from provlab.models.attacks.catalogue import Step
+
+#: attacks that train, beside those of the catalogue; they come first in a row
+TRAINED = ("retrained", "distilled")
+#: group -> rows; what stands behind @ are the models that an attack takes from, by their places in a `Family`
+ROWS = {
+    "outputs kept": (
+        "T1", "T2", "T3", "T4", "T5", "T6", "T6-", "fold", "scales", "signs=0.5", "heads", "values", "duplicates=2",
+        "dead=1", "decoys=2", "cancelling=1", "zeros=1", "split=3", "pad=16", "identity=1", "vocabulary", "extend=16",
+    ),
+    "outputs kept, two and three together": (
+        "T1+T2", "T6-+T2", "split=3+T2", "signs=0.5+T1+T2", "decoys=2+T2+T3", "cancelling=1+T2", "identity=1+T2",
+        "vocabulary+T2", "vocabulary+split=3+T3", "split=3+decoys=1+T2", "split=3+identity=1+T3", "pad=16+T3+T5",
+    ),
+    "some quality lost": (
+        "noise=0.3", "noise=1", "rank=32", "rank=8", "bits=4", "bits=2", "prune=0.5", "prune=0.9", "swap=1",
+        "jitter=0.05", "jitter=0.2", "noise=0.3+T2+T3", "jitter=0.05+T2+T3",
+    ),
+    "merged": (
+        "average=0.5@origin", "average=0.3@partner", "average=0.5@partner", "average=0.7@partner", "slerp=0.5@partner",
+        "ties=0.5@partner,origin", "lora=8@partner", "average=0.5+T2@partner",
+    ),
+    "trained anew": ("retrained", "retrained+T1+T2", "retrained+vocabulary+T3", "distilled"),
+}  # fmt: skip
+#: what an unrelated model does to look derived from the origin
+FRAMING = ("align@origin", "embedding@origin", "align+embedding@origin")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A few attacks in turn.
+
+    Attributes
+    ----------
+    label
+        As it is written: ``average=0.5@partner``.
+    group
+        Under which it stands.
+    trained
+        The attack that trains, or "".
+    kinds
+        Those of the catalogue, in their order.
+    places
+        Whose models they take from.
+    """
+
+    label: str
+    group: str
+    trained: str
+    kinds: tuple[str, ...]
+    places: tuple[str, ...]
+
+    @classmethod
+    def read(cls, label: str, group: str) -> "Row":
+        """Read a row; raise ParameterError if a place is unknown, InputError if an attack is."""
+        named, _, places = label.partition("@")
+        names = named.split("+") if named else []
+        trained = names.pop(0) if names and names[0] in TRAINED else ""
+        for name in names:
+            Step.read(name)
+        given = tuple(places.split(",")) if places else ()
+        if unknown := set(given) - {"origin", "partner"}:
+            raise ParameterError(f"{label}: attacks take from the origin or the partner, not from {min(unknown)}")
+        return cls(label, group, trained, tuple(names), given)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all outputs stay."""
+        return not self.trained and all(Step.read(kind).attack.exact for kind in self.kinds)
+
+
+def rows(only: list[str]) -> list[Row]:
+    """Return the rows, all of them or `only` these, behind the model as it is."""
+    known = [Row.read("", "as it is")] + [Row.read(label, group) for group, labels in ROWS.items() for label in labels]
+    labels = {row.label for row in known}
+    if unknown := [label for label in only if label not in labels]:
+        known += [Row.read(label, "asked for") for label in unknown]
+    return [row for row in known if not only or row.label in (*only, "")]
