@@ -1,0 +1,74 @@
+"""An investigator's order of work, and what each step takes at full size, from the rates of this machine."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from provlab.fullsize.planning import Estimate, estimate, shapes_of
+from provlab.fullsize.rates import Rates
+from provlab.statistics.base import Options
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to run.
+
+    Attributes
+    ----------
+    what, command
+        In words, and as it is typed.
+    statistics
+        What it computes.
+    blocks
+        Which it reads; None for all.
+    crossed
+        Every block of one model is compared with every block of the other.
+    """
+
+    what: str
+    command: str
+    statistics: tuple[str, ...]
+    blocks: tuple[int, ...] | None = None
+    crossed: bool = False
+
+
+_BOTH = ("phi_match", "phi_match_unsigned")
+ORDER = (
+    Step("two blocks, by their weights", "--statistic phi_u --blocks 0,1", ("phi_u",), (0, 1)),
+    Step("all blocks, by their weights", "--statistic phi_u", ("phi_u",)),
+    Step("whatever the order of units", "--statistic phi_match,phi_match_unsigned", _BOTH),
+    Step("activations on random tokens", "--statistic phi_h", ("phi_h",)),
+    Step("any block against any", "--all-blocks --statistic phi_match,phi_match_unsigned", _BOTH, None, True),
+)
+
+
+def minutes(step: Step, shape: str, rates: Rates) -> tuple[float, float, float]:
+    """CPU minutes of a step on two models of a known shape, at the least and at the most, and the GB that it reads."""
+    models = shapes_of([f"shape:{shape}*2"]).models
+    found = estimate(models, step.statistics, Options(), rates, blocks=step.blocks)
+    times = next(iter(models.values())).anatomy.n_blocks if step.crossed else 1
+    low, high = (_seconds(found, assignments, times) / 60 for assignments in found.assignments)
+    return low, high, found.schedule.bytes_to_read / 1e9
+
+
+def _seconds(found: Estimate, assignments: float, times: int) -> float:
+    """Models are read and run once, however often their blocks are compared."""
+    return found.hashing + found.reading + found.passes + times * (found.products + assignments) + found.others
+
+
+def order_of_work(shape: str, rates: Rates) -> pd.DataFrame:
+    """Return the steps in their order with the CPU minutes that each takes on a pair of a known shape."""
+    rows = []
+    for number, step in enumerate(ORDER, start=1):
+        low, high, read = minutes(step, shape, rates)
+        span = f"{low:,.1f} to {high:,.1f}" if high - low >= 0.05 else f"{low:,.1f}"
+        rows.append(
+            {
+                "": number,
+                "ask": step.what,
+                "provlab compare A B": step.command,
+                "CPU minutes": span,
+                "read (GB)": f"{read:,.1f}",
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,168 @@
+"""The attack lab: rows as they are written, attacks made and compared, and the table worked out by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_models
+
+from provlab import zoo
+from provlab.chapters.attack_lab import figures, measure, training
+from provlab.chapters.attack_lab.measure import Effort, Instance
+from provlab.chapters.attack_lab.rows import FRAMING, ROWS, Row, rows
+from provlab.engine.store import Store
+from provlab.errors import InputError, ParameterError
+from provlab.models.checkpoint import Checkpoint
+from provlab.statistics.base import Options
+
+# Rows -------------------------------------------------------------------------------------------------------
+
+
+def test_rows_name_attacks_that_there_are():
+    known = rows([])
+    assert [row.label for row in known] == ["", *(label for labels in ROWS.values() for label in labels)]
+    assert len({row.label for row in known}) == len(known)
+    exact = {row.label for row in known if row.exact}
+    assert {"T1", "split=3", "vocabulary+split=3+T3"} <= exact
+    assert not exact & {"noise=1", "average=0.5@origin", "retrained", "retrained+T1+T2", "distilled"}
+    assert all(Row.read(label, "").places == ("origin",) for label in FRAMING)
+    assert [row.label for row in rows(["T2", "T3+T2"])] == ["", "T2", "T3+T2"]
+
+
+@pytest.mark.parametrize(
+    ("label", "error", "said"),
+    [
+        ("fog", InputError, "no attack 'fog'"),
+        ("noise=-1", InputError, "noise=-1: standard deviations"),
+        ("average=0.5@uncle", ParameterError, "take from the origin or the partner, not from uncle"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused(label, error, said):
+    with pytest.raises(error, match=said):
+        rows([label])
+
+
+def test_families_are_equally_many():
+    with pytest.raises(ParameterError, match="as many entries"):
+        measure.families(["a", "b"], ["c"], ["d"], ["e"])
+
+
+# The table --------------------------------------------------------------------------------------------------
+
+
+def results():
+    """Two families, one attack that evades phi_match in one of them, one that phi_u refuses, one stranger accused."""
+    found = []
+    for origin, values in (("a", (-90.0, -0.3, -80.0)), ("b", (-90.0, -70.0, -80.0))):
+        for attack, log10_p in zip(("", "T1", "split=3"), values, strict=True):
+            found.append(measure.Tested(attack, origin, "kin", "phi_match", log10_p, None, None))
+            far = -40.0 if (attack, origin) == ("T1", "a") else -0.2
+            found.append(measure.Tested(attack, origin, "stranger", "phi_match", far, None, None))
+            refused = "phi_u needs models of equal mlp_width, but a has 4" if attack == "split=3" else None
+            own = None if refused else -50.0
+            found.append(measure.Tested(attack, origin, "kin", "phi_u", own, None, refused))
+            found.append(measure.Tested(attack, origin, "stranger", "phi_u", None if refused else -0.4, None, refused))
+    found.append(measure.Tested("align@origin", "a", "framed", "phi_u", -60.0, None, None))
+    return measure.corrected(found)
+
+
+INSTANCES = [
+    Instance(attack, "kept", origin, 1.0 + (attack == "split=3"), 0.0, None)
+    for origin in "ab"
+    for attack in ("", "T1", "split=3")
+]
+
+
+def test_cells_count_who_is_caught_accused_and_refused():
+    found = {(one.attack, one.statistic): one for one in measure.cells(results())}
+    cell = found["T1", "phi_match"]
+    assert (cell.caught, cell.n, cell.accused, cell.n_strangers, cell.refused) == (1, 2, 1, 2, 0)
+    assert (cell.verdict, cell.sound) == ("evades", False)
+    assert (found["T1", "phi_u"].verdict, found["T1", "phi_u"].sound) == ("caught", True)
+    assert (found["split=3", "phi_u"].verdict, found["split=3", "phi_u"].refused) == ("refused", 2)
+
+
+def test_correction_is_over_all_tests_of_a_statistic():
+    barely = [measure.Tested(f"x{i}", "a", "kin", "phi_u", -2.1, None, None) for i in range(3)]
+    assert [one.adjusted for one in measure.corrected(barely[:1])] == [-2.1]
+    assert all(one.adjusted > -2 for one in measure.corrected(barely))
+
+
+def test_tables_and_sentences():
+    tested = results()
+    cells = measure.cells(tested)
+    table = measure.cell_table(cells)
+    assert table.loc["T1", "phi_match"].startswith("1/2 (0.01 to 0.99); 1/2")
+    assert table.loc["split=3", "phi_u"] == "–; –"
+    sizes = measure.size_table(tested).set_index("statistic")
+    assert sizes.loc["phi_match", "accused after correction"] == 1
+    assert sizes.loc["phi_u", "unrelated pairs"] == 4
+    said = measure.findings(cells, INSTANCES)
+    assert "6 instances: 2 attacks on the descendants of up to 2 bases" in said
+    assert "accused after correction: 1 of 10 tests" in said
+    assert "Every attack is caught by some statistic" in said
+    lost = measure.findings([one for one in cells if one.statistic == "phi_match"], INSTANCES)
+    assert "No statistic here catches most descendants after: `T1`" in lost
+    reasons = measure.refusal_table([Instance("x", "y", "zoo:oak", None, None, "no gate")], tested)
+    assert list(reasons["reason"]) == ["no gate", "phi_u: needs models of equal mlp_width"]
+    assert list(reasons["times"]) == [1, 4]
+    assert measure.framing_table(tested).loc["align@origin", "phi_u"] == "1 of 1"
+    assert measure.what("retrained+T1+noise=0.3").startswith("train every MLP anew to imitate it; then permute")
+
+
+def test_the_picture_says_what_is_lost_and_who_is_accused():
+    costs = measure.costs(INSTANCES)
+    groups = {"": "as it is", "T1": "kept", "split=3": "kept"}
+    drawn = figures.lab(measure.cells(results()), groups, costs)
+    assert "Attacks under which most are caught, of 2: φ_MATCH 1, φ_U 1" in drawn.caption
+    assert "Cells in which a stranger is accused (framed, with !): 1." in drawn.caption
+    assert "Caught by none: no attack." in drawn.alt
+    assert costs.loc["split=3", "growth"] == 2.0
+    with pytest.raises(InputError, match="nothing to draw"):
+        figures.lab([], {}, pd.DataFrame())
+
+
+# Made and compared ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def family(models, text, monkeypatch):
+    """The models of the suite's own small zoo: a base, its descendant, and two strangers."""
+    monkeypatch.setattr(zoo, "held_out_text", lambda domain: text)
+    return measure.Family(str(models["base"]), str(models["tuned"]), str(models["other"]), "")
+
+
+def test_a_run_attacks_compares_and_leaves_nothing(family, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "store").mkdir()
+    tried = [Row.read(label, "kept") for label in ("", "T2", "identity=1", "average=0.5@partner", "swap=9")]
+    inputs = {"n_sequences": 4, "sequence_length": 8, "seed": 0}
+    instances, tested = measure.run(
+        tried, [family], ["phi_u", "phi_match"], Effort(1, 1, 1), Store(tmp_path / "store"),
+        framing=[Row.read("align@origin", "framing")], **inputs,
+    )  # fmt: skip
+    assert [one.attack for one in instances] == ["", "T2", "identity=1", "swap=9", "align@origin"]  # without a partner
+    assert "has no next one" in next(one.refused for one in instances if one.attack == "swap=9")
+    found = {(one.attack, one.against, one.statistic): one for one in tested}
+    assert found["", "kin", "phi_u"].log10_p < -10
+    assert found["T2", "kin", "phi_u"].log10_p > -5
+    assert "blocks" in found["identity=1", "kin", "phi_u"].refused  # and phi_match compares all with all
+    assert found["identity=1", "kin", "phi_match"].log10_p is not None
+    assert found["align@origin", "framed", "phi_u"].log10_p < -10
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_trained_attacks_write_models_with_weights_of_their_own(text, tmp_path, monkeypatch):
+    folder = tiny_models.save("llama", tmp_path / "model")
+    tokens = np.random.default_rng(0).integers(tiny_models.VOCABULARY, size=(4, 16))
+    monkeypatch.setattr(training, "encode", lambda checkpoint, options: tokens)
+    monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "cache"))
+    model = Checkpoint.open(str(folder))
+    new = Checkpoint.open(str(training.retrained(model, tmp_path / "retrained", Options(text=text), 5)))
+    mlp, rest = ("model.layers.0.mlp.up_proj.weight", "model.layers.0.self_attn.q_proj.weight")
+    assert abs(np.corrcoef(new.array(mlp).ravel(), model.array(mlp).ravel())[0, 1]) < 0.2
+    assert (new.array(rest) == model.array(rest)).all()
+    draw = type("Text", (), {"draw": lambda self, batch, length, rng: __import__("torch").from_numpy(tokens)})
+    monkeypatch.setattr(training.Mixture, "load", lambda shares, split: draw())
+    student = Checkpoint.open(str(training.distilled(model, tmp_path / "distilled", 7, 2)))
+    assert student.tensor_names == model.tensor_names
+    assert abs(np.corrcoef(student.array(rest).ravel(), model.array(rest).ravel())[0, 1]) < 0.2
