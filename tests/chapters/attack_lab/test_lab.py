@@ -43,7 +43,7 @@ def test_rows_that_cannot_be_are_refused(label, error, said):
 
 def test_families_are_equally_many():
     with pytest.raises(ParameterError, match="as many entries"):
-        measure.families(["a", "b"], ["c"], ["d"], ["e"])
+        measure.members(["a", "b"], ["c"], ["d"], ["e"])
 
 
 # The table --------------------------------------------------------------------------------------------------
@@ -106,7 +106,6 @@ def test_tables_and_sentences():
     assert list(reasons["reason"]) == ["no gate", "phi_u: needs models of equal mlp_width"]
     assert list(reasons["times"]) == [1, 4]
     assert measure.framing_table(tested).loc["align@origin", "phi_u"] == "1 of 1"
-    assert measure.what("retrained+T1+noise=0.3").startswith("train every MLP anew to imitate it; then permute")
 
 
 def test_the_picture_says_what_is_lost_and_who_is_accused():

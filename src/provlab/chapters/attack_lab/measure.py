@@ -23,7 +23,6 @@ from provlab.engine.store import Store
 from provlab.errors import ParameterError, ProvlabError
 from provlab.inference import pvalues
 from provlab.models import anatomy
-from provlab.models.attacks.catalogue import CATALOGUE
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise, loss
 from provlab.statistics import REGISTRY
@@ -53,7 +52,7 @@ class Family:
     partner: str
 
 
-def families(
+def members(
     origins: Sequence[str], tunes: Sequence[str], strangers: Sequence[str], partners: Sequence[str]
 ) -> list[Family]:
     """Put four lists together; raise ParameterError unless they are equally long."""
@@ -176,7 +175,7 @@ def made(
 
 
 def run(
-    rows: Sequence[Row], members: Sequence[Family], statistics: Sequence[str], effort: Effort, store: Store,
+    rows: Sequence[Row], families: Sequence[Family], statistics: Sequence[str], effort: Effort, store: Store,
     *, framing: Sequence[Row] = (), **settings: Any,
 ) -> tuple[list[Instance], list[Tested]]:  # fmt: skip
     """Attack every family by every row, compare, and correct; attacked models vanish when they are compared.
@@ -186,8 +185,8 @@ def run(
     options = Options(text=zoo.held_out_text("prose"), **settings)
     instances: list[Instance] = []
     tested: list[Tested] = []
-    bar = tqdm(total=len(members) * (len(rows) + len(framing)), desc="attacks", unit="model")
-    for index, family in enumerate(members):
+    bar = tqdm(total=len(families) * (len(rows) + len(framing)), desc="attacks", unit="model")
+    for index, family in enumerate(families):
         with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
             asked: list[tuple[Row, str, tuple[str, str]]] = []
             for row in (*rows, *framing):
@@ -248,7 +247,7 @@ def corrected(tested: Iterable[Tested]) -> list[Tested]:
             i for i, one in enumerate(result)
             if one.statistic == statistic and one.log10_p is not None
         ]  # fmt: skip
-        adjusted = pvalues.holm(np.array([result[i].log10_p for i in places], dtype=float)) if places else []
+        adjusted = pvalues.holm(np.array([result[i].log10_p for i in places], dtype=float)) if places else np.empty(0)
         for i, value in zip(places, adjusted, strict=True):
             result[i] = Tested(**{**asdict(result[i]), "adjusted": float(value)})
     return result
@@ -417,15 +416,3 @@ def framing_table(tested: Sequence[Tested]) -> pd.DataFrame:
             hits = sum(t.adjusted is not None and t.adjusted <= np.log10(LEVEL) for t in ones)
             rows.setdefault(attack, {})[statistic] = f"{hits} of {len(ones)}" if ones else "–"
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("attack")
-
-
-def what(label: str) -> str:
-    """Say what the attacks of a row do, from the catalogue."""
-    row = Row.read(label, "")
-    own = {
-        "retrained": "train every MLP anew to imitate it",
-        "distilled": "train a fresh model to predict alike",
-        "": "",
-    }
-    does = [CATALOGUE[kind.partition("=")[0]].does for kind in row.kinds]
-    return "; then ".join(one for one in (own[row.trained], *does) if one)
