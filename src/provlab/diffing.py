@@ -161,7 +161,7 @@ def _inputs(
         raise NotComparableError(
             f"{model.name} wrote {int(within(draws.nll, z).sum())} of {len(draws)} sequences with a loss in Z = "
             f"[{z[0]:g}, {z[1]:g}], too few; most have {low:.3g} to {high:.3g}: move Z there, write more, or, for "
-            "lower losses, with tempers such as 1, 1.5, 3"
+            "lower losses, with tempers such as 1, 1.15, 1.3"
         )
     return pipeline.judged_inputs(draws, side, z, other, kept)
 

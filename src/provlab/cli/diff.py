@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--from-text", metavar="LO:HI", help="or the quantiles of the text's losses that bound it (default: 0.05:0.5)"
     )
     parser.add_argument("--sequences", type=int, dest="n", metavar="N", help="that each model writes (default: 4000)")
-    parser.add_argument("--tempers", metavar="1,1.5,3", help="write colder too, to reach lower losses (default: 1)")
+    parser.add_argument("--tempers", metavar="1,1.15,1.3", help="write colder too, to reach lower losses (default: 1)")
     parser.add_argument(
         "--exchange", type=int, dest="exchange_steps", metavar="STEPS", help="replica exchange as a second opinion"
     )
