@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
+import spread_units
+from spread_units import dead, decoys, duplicates, up_split
 
 from provlab import api
+from provlab.engine.pairs import open_models, run_pairs
+from provlab.engine.schedule import plan
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
+from provlab.models.counting import counting
 from provlab.statistics import get
 from provlab.statistics.alive import alive
 from provlab.statistics.base import Options
@@ -17,26 +20,25 @@ SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
 BY_MATCH = ("phi_u", "phi_h", "phi_match", "phi_match_unsigned", "phi_views", "median_max")
 
 
-@pytest.fixture(scope="module")
-def attacked(save_model, tmp_path_factory):
-    """Write a copy of a model after `change` has been at each of its MLPs."""
+@pytest.fixture
+def attacked(tmp_path):
+    """Write a copy of a model after `changes` have been at each of its MLPs."""
 
-    def write(folder, change):
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        with torch.no_grad():
-            for block, layer in enumerate(model.model.layers):
-                change(block, layer.mlp)
-        model.config.intermediate_size = model.model.layers[0].mlp.up_proj.weight.shape[0]
-        return str(save_model(model, tmp_path_factory.mktemp("attacked") / "model"))
+    def written(folder, *changes):
+        return spread_units.write(folder, tmp_path / str(len(list(tmp_path.iterdir()))), *changes)
 
-    return write
+    return written
 
 
-def zero_unit(block, mlp):
-    """One unit of block 1 off: its rows and its column are zero."""
-    if block == 1:
-        mlp.up_proj.weight[5] = mlp.gate_proj.weight[5] = 0
-        mlp.down_proj.weight[:, 5] = 0
+def off(*numbers):
+    """Make these units do nothing."""
+
+    def change(gate, up, down, rng):
+        up = up.clone()
+        up[list(numbers)] = 0
+        return gate, up, down
+
+    return change
 
 
 def outcomes(a, b, text, statistics=BY_MATCH):
@@ -45,35 +47,64 @@ def outcomes(a, b, text, statistics=BY_MATCH):
 
 
 def test_a_zero_unit_takes_no_statistic_away(models, text, attacked):
-    folder = attacked(models["base"], zero_unit)
+    folder = attacked(models["base"], off(5))
     for a, b, dropped in ((models["base"], folder, [0, 1]), (folder, models["base"], [1, 0])):
         found, after = outcomes(a, b, text)
         assert None not in after.values()
         for name in BY_MATCH:
             if name != "median_max":
                 assert after[name].log10_p < -50
-                assert [block.detail.get("dropped") for block in after[name].blocks] == [None, dropped, None]
+                assert [block.detail["dropped"] for block in after[name].blocks] == [dropped] * 3
         assert abs(after["median_max"].value) < 0.01
-        assert f"were left out: {dropped[0]} of " in found.verdict()
+        assert f"were left out: {3 * dropped[0]} of " in found.verdict()
         assert "phi_u, phi_h, phi_match, phi_match_unsigned, phi_views." in found.verdict()
 
 
 def test_other_units_off_on_either_side(models, text, attacked):
     """Five of 48 here, seven there: the units that are left keep their numbers."""
 
-    def off(numbers):
-        def change(_, mlp):
-            mlp.up_proj.weight[numbers] = 0
-
-        return change
-
-    a, b = attacked(models["base"], off([0, 1, 2, 3, 4])), attacked(models["base"], off([0, 40, 41, 42, 43, 44, 45]))
+    a, b = attacked(models["base"], off(0, 1, 2, 3, 4)), attacked(models["base"], off(0, 40, 41, 42, 43, 44, 45))
     for outcome in outcomes(a, b, text, BY_MATCH[:4])[1].values():
         for block in outcome.blocks:
             assert block.detail["dropped"] == [5, 7]
             assert block.detail["n"] == 41
             assert block.detail["agree"] >= 30
             assert block.matching.max() == 47
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (decoys(4),),
+        (duplicates(2, scaled=True),),
+        (dead(2),),
+        (up_split("3u"),),
+        (up_split("natural", share=0.5),),
+        (duplicates(2), up_split("u"), decoys(2)),
+    ],
+)
+def test_units_that_change_no_output_hide_nothing_and_make_no_kin(models, text, attacked, changes):
+    """48 units among up to 384 rows. Which of equal copies stands for a unit is drawn: phi_u sees less order."""
+    kin, stranger = (attacked(models[name], *changes) for name in ("base", "stranger"))
+    found, after = outcomes(models["base"], kin, text)
+    assert after["phi_match_unsigned"].log10_p < -150
+    assert after["median_max"].value < 0.05
+    for name in ("phi_u", "phi_h", "phi_match", "phi_views"):
+        copies = any("duplicates" in change.__qualname__ for change in changes)
+        assert after[name].log10_p < (0 if copies and name in ("phi_u", "phi_h") else -10), name
+        assert [block.detail["n"] for block in after[name].blocks] == [48] * 3
+    assert "or parts of one unit beside the first, were left out: 0 of " in found.verdict()
+    for outcome in outcomes(models["base"], stranger, text, BY_MATCH[:5])[1].values():
+        assert outcome.log10_p > -3
+
+
+def test_what_phi_u_reads_of_models_of_unequal_width_is_planned(models, attacked):
+    """The up projections, and, of both, gates and down projections: of 48 and 96 units by 24, three blocks."""
+    bench = open_models([models["base"], attacked(models["base"], dead(2)), models["tuned"]])
+    planned = plan(bench.models, ["phi_u"], Options())
+    with counting() as count:
+        run_pairs(bench, ["phi_u"], Options(), progress=False)
+    assert count.tensors == planned.bytes_to_read == 3 * 3 * (48 + 96 + 48) * 24 * 4
 
 
 def test_nothing_dropped_is_said_of_honest_pairs(models, text):

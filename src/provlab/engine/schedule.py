@@ -306,6 +306,7 @@ def _unit(
 ) -> Unit:
     """Cut one unit into groups that fit into `room`."""
     needs: dict[str, Need] = {}
+    tensors: dict[str, set[str]] = {}
     working: dict[Pair, int] = {}
     for pair in pairs:
         try:
@@ -314,6 +315,9 @@ def _unit(
             first, second = (models[source] for source in pair)
             making = max(needs[source].making for source in pair)
             working[pair] = max(making, statistic.comparing(first, second, block, options))
+            for source, with_it in ((pair[0], second), (pair[1], first)):
+                besides = statistic.need_with(models[source], with_it, block)
+                tensors.setdefault(source, {*needs[source].tensors}).update(besides)
         except PAIR_FAILURES as error:  # of one model: no reason to end the study of the others
             refused.append(Refused(statistic.name, (pair,), reason(error)))
     pairs = list(working)
@@ -332,14 +336,14 @@ def _unit(
         + max(working[pair] for pair in group.pairs(pairs))
         for group in groups
     )
-    sizes = {s: sum(tensor_bytes(models[s], name) for name in need.tensors) for s, need in needs.items()}
+    sizes = {s: sum(tensor_bytes(models[s], name) for name in names) for s, names in tensors.items()}
     read = [source for group in groups for source in (*group.held, *group.passing)]
     return Unit(
         statistic.name,
         block,
         tuple(pairs),
         groups,
-        tensors=sum(len(needs[source].tensors) for source in read),
+        tensors=sum(len(tensors[source]) for source in read),
         bytes_read=sum(sizes[source] for source in read),
         bytes_needed=sum(sizes[source] for source in {source for pair in pairs for source in pair}),
         bytes_apart=sum(sizes[a] + sizes[b] for a, b in pairs),

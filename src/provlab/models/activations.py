@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 #: kinds of activations: the input of the down projection, the outputs of gate and up projection, and their input
 KINDS = ("hidden", "gate", "up", "input")
+UNITS = "units"  # what these are activations of: see `provlab.models.canonical`
 
 BATCH = 16  # sequences that run through a model at a time
 
@@ -71,7 +72,7 @@ def mlp_activations(
     batch_size: int = BATCH,
     positions: NDArray[np.int64] | None = None,
     in_memory: int | None = None,
-) -> dict[str, list[NDArray[np.float32]]]:
+) -> dict[str, list[NDArray[Any]]]:
     """Record MLP activations of all blocks in one pass over the data.
 
     Memory above the model is one batch of activations, and `in_memory` bytes of kept ones: what is larger is written to
@@ -85,7 +86,7 @@ def mlp_activations(
         Token ids, ``(n_sequences, length)``.
     kinds
         Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), and ``"input"`` (what
-        enters these two).
+        enters these two). Besides, ``"units"`` says which hidden units there really are, by weights and activations.
     device, dtype, batch_size
         Where and how a checkpoint is run, and how many sequences at a time.
     positions
@@ -98,7 +99,7 @@ def mlp_activations(
     -------
     dict
         kind -> one float32 array ``(hidden units, positions)`` per block; ``(width, positions)``
-        for inputs.
+        for inputs, and what `provlab.models.canonical.merged` gives for units.
 
     Raises
     ------
@@ -111,10 +112,11 @@ def mlp_activations(
     """
     anatomy = _anatomy(model)
     blocks = range(anatomy.n_blocks)
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
+    if unknown := [kind for kind in kinds if kind not in (*KINDS, UNITS)]:
         raise InputError(f"kinds must be of {', '.join(KINDS)}, not {unknown[0]!r}")
     # asked before the model is loaded, so that a refusal comes at once
-    places = {(kind, b): _place(anatomy, kind, b) for kind in kinds for b in blocks}
+    places = {(kind, b): _place(anatomy, kind, b) for kind in kinds if kind != UNITS for b in blocks}
+    hidden = [_place(anatomy, "hidden", b)[0] for b in blocks] if UNITS in kinds else []
     ids = _checked_tokens(tokens, anatomy, batch_size)
     kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
     network = _network(model, device, dtype)
@@ -122,21 +124,31 @@ def mlp_activations(
     room = Room([(rows_of.get(kind, anatomy.mlp_width), len(kept)) for kind, _ in places], in_memory=in_memory)
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
+    squares = np.zeros((len(hidden), anatomy.mlp_width))  # of hidden activations, added up
 
-    def keep(place: int, values: torch.Tensor) -> None:
+    def chosen(values: torch.Tensor, kind: str, b: int) -> NDArray[np.float32]:
         block = values.detach().reshape(-1, values.shape[-1])
         if len(of_batch) < len(block):
             block = block[of_batch.to(block.device)]
         block = block.to("cpu", torch.float32)
         if not bool(torch.isfinite(block).all()):
-            kind, b = list(places)[place]
             raise _not_finite(model, f"the {kind} activations of block {b}", network)
-        room.write(place, column, block.T.numpy())
+        found: NDArray[np.float32] = block.numpy()
+        return found
+
+    def keep(place: int, values: torch.Tensor) -> None:
+        room.write(place, column, chosen(values, *list(places)[place]).T)
+
+    def add(b: int, values: torch.Tensor) -> None:
+        block = chosen(values, "hidden", b)
+        squares[b] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
 
     try:
         with ExitStack() as hooks, torch.inference_mode():
             for place, (path, rows) in enumerate(places.values()):
                 _hook(hooks, network.get_submodule(path), keep, place, rows)
+            for b, path in enumerate(hidden):
+                _hook(hooks, network.get_submodule(path), add, b, None)
             first = 0
             # the base model alone: the head's logits are not needed
             for batch in ids.split(batch_size):
@@ -150,7 +162,8 @@ def mlp_activations(
         room.discard()
         raise
     arrays = iter(room.arrays())
-    return {kind: [next(arrays) for _ in blocks] for kind in kinds}
+    found = {kind: [next(arrays) for _ in blocks] for kind in kinds if kind != UNITS}
+    return found | {UNITS: [_units(anatomy, network, b, squares[b] ** 0.5) for b in blocks]} if hidden else found
 
 
 def next_token_log_probs(
@@ -224,6 +237,23 @@ def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
             return anatomy.module(role, block), slice(start, start + size)
         start += size
     raise AssertionError(role)
+
+
+def _units(
+    anatomy: Anatomy, network: "PreTrainedModel", block: int, activity: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Hidden units that there really are in one block of a loaded model, which is not read again."""
+    from provlab.models.canonical import merged
+
+    def rows(role: str) -> NDArray[np.float32]:
+        module, part = network.get_submodule(anatomy.module(role, block)), anatomy.part(role, block)
+        found = part.split(module.weight.detach().to("cpu", torch.float32))[role]
+        if anatomy.has(f"{role}_bias") and role != "down":
+            bias = anatomy.part(f"{role}_bias", block).split(module.bias.detach().to("cpu", torch.float32))
+            found = torch.column_stack([found, bias[f"{role}_bias"]])
+        return np.asarray(found.numpy())
+
+    return merged(rows("gate") if anatomy.has("gate") else None, rows("up"), rows("down").T, activity)
 
 
 def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_size: int) -> torch.Tensor:

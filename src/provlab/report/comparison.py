@@ -215,7 +215,7 @@ def _alignment(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How many hidden units of either model were left out of the matchings, as they are always zero."""
+    """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""
     found: dict[tuple[int, ...], list[str]] = {}
     for record in records:
         blocks = record.outcome.blocks if record.outcome else ()
@@ -223,8 +223,8 @@ def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]])
         if dropped:
             found.setdefault(tuple(np.sum(dropped, axis=0).tolist()), []).append(record.statistic)
     return [
-        f"Dead hidden units were left out: {first} of {models[0]['name']} and {second} of {models[1]['name']}, by "
-        f"{', '.join(names)}."
+        "Hidden units that write nothing, or parts of one unit beside the first, were left out: "
+        f"{first} of {models[0]['name']} and {second} of {models[1]['name']}, by {', '.join(names)}."
         for (first, second), names in found.items()
     ]
 
@@ -246,9 +246,9 @@ def _evaded(rows: list[dict[str, Any]]) -> list[str]:
     if tested & ORDERED:
         ways.append("Hidden units shuffled after training hide a common origin from phi_u, phi_h and phi_l2.")
     if "phi_match_unsigned" in tested:
-        ways.append("Split units hide it from phi_match and phi_match_unsigned.")
+        ways.append("Split units whose gates are then moved, at a loss, hide it from phi_match and phi_match_unsigned.")
     elif "phi_match" in tested:
-        ways.append("Flipped signs or split units hide it from phi_match; phi_match_unsigned withstands the signs.")
+        ways.append("Flipped signs hide it from phi_match; phi_match_unsigned withstands that.")
     elif not tested & UNORDERED:
         ways.append(f"{_unordered(rows)} withstands that.")
     return ways

@@ -1,10 +1,10 @@
 """Which hidden units of a block are alive: those that a matching can be asked of.
 
-A unit whose row is zero on one side has no direction, and a unit that writes nothing may be anything: whoever adds such
-units to a model, or makes one of a unit that does nothing, changes no output. Each model is therefore rid of its own,
-and what is left is matched, the smaller side into the larger. That costs no validity: which units go is decided by the
-model's own rows, wherever they stand, so that the units that stay are in as random an order as before (Theorem 2 holds
-of them), and partners are ranked among those of the other side that stay.
+A unit whose row is zero on one side has no direction, and a unit that writes nothing, or only with others, may be
+anything: whoever adds such units to a model changes no output. Each model is therefore rid of its own, those that
+`provlab.models.canonical` finds, and what is left is matched, the smaller side into the larger. That costs no validity:
+which units go is decided by the model's own rows, wherever they stand, so that the units that stay are in as random an
+order as before (Theorem 2 holds of them), and partners are ranked among those of the other side that stay.
 """
 
 from typing import Any

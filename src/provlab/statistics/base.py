@@ -187,7 +187,7 @@ class BlockResult:
         What aggregation needs besides, JSON-able.
     matching : array or None
         ``(h,)`` int64, the partner of each hidden unit, for statistics that match units; ``(2, h)`` for phi_MATCH, by
-        gate and by up. Where units were left out, of each that is alive, on the side that has fewer of these.
+        gate and by up. Where units were left out, of each that stayed, on the side that has fewer of these.
     """
 
     block: int | None
@@ -323,6 +323,10 @@ class Statistic(ABC):
         """Say what one block's features take; every tensor of the block as float32, unless a statistic knows better."""
         return reading(model, [part.name for part in model.anatomy.parts if block is None or part.block == block])
 
+    def need_with(self, model: Model, partner: Model, block: int | None) -> tuple[str, ...]:
+        """Tensors of `model` that are read for this partner besides; none, unless a statistic knows better."""
+        return ()
+
     def recording(self, model: Model, options: Options) -> Need:
         """Say what the pass over the inputs takes, the features of all blocks together; for `recorded` ones only."""
         blocks: list[int | None] = [*range(model.anatomy.n_blocks)]
@@ -378,17 +382,6 @@ def matching_bytes(a: int, b: int, columns: int) -> int:
     return 8 * a * b + 8 * min(max(a, b), 1024) * columns
 
 
-def require_equal(statistic: Statistic, a: Model, b: Model, *measures: str) -> None:
-    """Raise NotComparableError unless both anatomies agree in these attributes (``mlp_width``, ``width``)."""
-    for measure in measures:
-        found = [getattr(model.anatomy, measure) for model in (a, b)]
-        if found[0] != found[1]:
-            raise NotComparableError(
-                f"{statistic.name} needs models of equal {measure}, but {a.name} has {found[0]} and {b.name} "
-                f"{found[1]}; phi_match can compare models of different width"
-            )
-
-
 def require_positions(statistic: Statistic, model: Model, options: Options) -> None:
     """Raise NotComparableError if the model's table of positions is shorter than the inputs."""
     if model.anatomy.has("position_embedding"):
@@ -417,7 +410,7 @@ def of_matching(
 
 
 def left_out(a: UnitRows, b: UnitRows) -> dict[str, Any]:
-    """Detail of a block, ``dropped``: how many units of either side are not alive; empty where all are."""
+    """Detail of a block, ``dropped``: how many units of either side were left out; empty where none was."""
     dropped = [len(side.left_out) for side in (a, b)]
     return {"dropped": dropped} if any(dropped) else {}
 

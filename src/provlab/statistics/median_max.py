@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provlab.inference.matching import cosine_similarity, match_shuffled, tie_seed
 from provlab.models.activations import mlp_activations
+from provlab.models.canonical import applied
 from provlab.statistics.alive import alive
 from provlab.statistics.base import (
     Array,
@@ -30,7 +32,6 @@ from provlab.statistics.base import (
     Outcome,
     Statistic,
     reading,
-    require_equal,
     require_positions,
 )
 from provlab.statistics.phi_match import PhiMatch
@@ -46,14 +47,16 @@ class Gates(Features):
 
     model: Model
     activations: list[Array]
+    units: list[NDArray[np.float64]]  # as `provlab.models.canonical.merged` says
 
     def block(self, block: int | None) -> tuple[Array, Array]:
         """Activations ``(h, tokens)`` and inner products of the rows ``(h, h)`` of one block, float32."""
         assert block is not None
-        rows = through_norm(self.model, "gate", block)
-        kept = alive(self.activations[block], rows, name=f"an MLP of {self.model.name}")
+        both = self.activations[block], through_norm(self.model, "gate", block)
+        seen, rows = (applied(self.units[block], one, "gate") for one in both)
+        kept = alive(seen, rows, name=f"an MLP of {self.model.name}")
         inner = (rows @ rows.T).astype(np.float32)
-        return (self.activations[block], inner) if kept.all() else (self.activations[block][kept], inner[kept][:, kept])
+        return (seen, inner) if kept.all() else (seen[kept], inner[kept][:, kept])
 
 
 class MedianMax(Statistic):
@@ -61,7 +64,7 @@ class MedianMax(Statistic):
 
     name = "median_max"
     reads = "gate projections, and gate activations on held-out text"
-    version = 2  # 1 broke ties alike in every block
+    version = 3  # 1 broke ties alike in every block; 2 had units that do nothing
     recorded = Gates
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -69,9 +72,8 @@ class MedianMax(Statistic):
         return {**PhiMatch().parameters(options), "n_inputs": N_INPUTS}
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
-        """Blocks of equal index; both models must have gated MLPs of one width."""
+        """Blocks of equal index; both models must have gated MLPs."""
         PhiMatch().require(a, b)
-        require_equal(self, a, b, "mlp_width")
         return super().blocks(a, b)
 
     def prepare(self, model: Model, options: Options) -> Gates:
@@ -81,12 +83,12 @@ class MedianMax(Statistic):
         kept = mlp_activations(
             model.checkpoint,
             tokens,
-            kinds=("gate",),
+            kinds=("gate", "units"),
             device=options.device,
             dtype=options.torch_dtype,
             positions=options.kept_positions(),
         )
-        return Gates(model, kept["gate"])
+        return Gates(model, kept["gate"], kept["units"])
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """Activations and inner products of one block, made from its gate in float64."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.inference.matching import UnitRows, tie_seed
 from provlab.models.activations import mlp_activations, random_tokens
+from provlab.models.canonical import applied
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
     Array,
@@ -27,7 +28,6 @@ from provlab.statistics.base import (
     Statistic,
     fisher_over_blocks,
     matching_bytes,
-    require_equal,
     require_positions,
     unit_rows_bytes,
 )
@@ -40,11 +40,12 @@ class HiddenActivations(Features):
     """One ``(h, tokens)`` float32 array per block, from one pass over the inputs; in temporary files where large."""
 
     arrays: list[Array]
+    units: list[NDArray[np.float64]]  # as `provlab.models.canonical.merged` says
 
     def block(self, block: int | None) -> UnitRows:
         """Activations of one block, normalised once for all its pairs."""
         assert block is not None
-        return living_rows(self.arrays[block], name="the matrix of activations")[0]
+        return living_rows(applied(self.units[block], self.arrays[block], "up"), name="the matrix of activations")[0]
 
 
 def _inputs(model: Model, options: Options) -> NDArray[np.int64]:
@@ -73,7 +74,7 @@ class PhiH(Statistic):
         f"{PERMUTATION_ASSUMPTIONS}; it sees what two models share if both read one text: random tokens are the same "
         "strings to both tokenizers, and the same ids where a model has none"
     )
-    version = 4  # 1 let the order of rows break ties; 2 broke them alike in every block; 3 had the two-sided t tail
+    version = 5  # 1, 2 broke ties by order or alike in every block; 3 had the two-sided t tail; 4 units that do nothing
     recorded = HiddenActivations
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -83,10 +84,6 @@ class PhiH(Statistic):
             names.append("vocabulary_sha256")
         return {name: getattr(options, name) for name in names} | options.sampled()
 
-    def require(self, a: Model, b: Model) -> None:
-        """Both MLPs must be equally wide."""
-        require_equal(self, a, b, "mlp_width")
-
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""
         require_positions(self, model, options)
@@ -94,12 +91,12 @@ class PhiH(Statistic):
         kept = mlp_activations(
             model.checkpoint,
             tokens,
-            kinds=("hidden",),
+            kinds=("hidden", "units"),
             device=options.device,
             dtype=options.torch_dtype,
             positions=options.kept_positions(),
         )
-        return HiddenActivations(kept["hidden"])
+        return HiddenActivations(kept["hidden"], kept["units"])
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """Activations of one block."""

@@ -19,7 +19,7 @@ matches by the size of the cosine.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +29,7 @@ from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.models.activations import mlp_activations
+from provlab.models.canonical import applied
 from provlab.models.room import keep
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
@@ -63,16 +64,22 @@ class GateAndUp(Features):
     tokens : array
         ``(n_sequences, sequence_length)``: what each token is (`provlab.statistics.text.spellings`); two models are
         compared on the same tokens only.
+    units : list of array
+        Per block, the units that there really are, as `provlab.models.canonical.merged` says; empty: all, as they are.
     """
 
     gate: list[Array]
     up: list[Array]
     tokens: NDArray[np.int64]
+    units: list[NDArray[np.float64]] = field(default_factory=list)
 
     def block(self, block: int | None) -> Views:
         """Both activations of one block, normalised once for all its pairs."""
         assert block is not None
-        gate, up = living_rows(self.gate[block], self.up[block], name="the activations of one side")
+        views = self.gate[block], self.up[block]
+        if self.units:
+            views = tuple(applied(self.units[block], *one) for one in zip(views, ("gate", "up"), strict=True))
+        gate, up = living_rows(*views, name="the activations of one side")
         return gate, up, self.tokens
 
 
@@ -87,7 +94,7 @@ class PhiMatch(Statistic):
 
     name = "phi_match"
     reads = "gate and up activations on text"
-    version = 5  # 1, 2 broke ties by order or alike in every block; 3 had the two-sided t tail; 4 no allowance
+    version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 no allowance; 5 units that do nothing
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most 5% of the units of a block are matched "
         "alike by gate and by up for other reasons than chance, and the others as chance has it"
@@ -118,13 +125,13 @@ class PhiMatch(Statistic):
         kept = mlp_activations(
             model.checkpoint,
             tokens,
-            kinds=("gate", "up"),
+            kinds=("gate", "up", "units"),
             device=options.device,
             dtype=options.torch_dtype,
             positions=options.kept_positions(),
         )
         spelt = spellings(model.checkpoint, model.anatomy.vocab_size)[tokens]
-        return GateAndUp(kept["gate"], kept["up"], spelt)
+        return GateAndUp(kept["gate"], kept["up"], spelt, kept["units"])
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """Gate and up activations of one block."""

@@ -5,10 +5,12 @@ correlation of the matching with the identity. Were the models independent, the 
 permutation, whatever the data (Section 3.2), so that the null distribution is known without simulation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.statistics.alive import living_rows
@@ -25,7 +27,6 @@ from provlab.statistics.base import (
     matching_bytes,
     of_matching,
     reading,
-    require_equal,
     unit_rows_bytes,
 )
 
@@ -35,16 +36,33 @@ PERMUTATION_ASSUMPTIONS = (
 )
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UpRows(UnitRows):
+    """Rows of one up projection, and, if asked for, those of the units that there really are."""
+
+    really: Callable[[], UnitRows]
+
+
 @dataclass(frozen=True)
 class UpProjections(Features):
     """Up projections, each read when its block is asked for, and normalised once for all its pairs: ``(h, d)``."""
 
     model: Model
 
-    def block(self, block: int | None) -> UnitRows:
+    def block(self, block: int | None) -> UpRows:
         """Read the up projection of one block."""
+        name = "the up projection"
         rows = self.model.anatomy.read(self.model.checkpoint, "up", block)
-        return living_rows(rows, name="the up projection")[0]
+
+        @cache
+        def really() -> UnitRows:
+            from provlab.models.canonical import applied, by_weights  # for few pairs: see `PhiU.compare_block`
+
+            checkpoint, anatomy = self.model.checkpoint, self.model.anatomy
+            units = by_weights(checkpoint, anatomy, block, rows, anatomy.read(checkpoint, "down", block).T)
+            return living_rows(applied(units, rows, "up"), name=name)[0]
+
+        return UpRows(**vars(living_rows(rows, name=name)[0]), really=really)
 
 
 def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed: int) -> BlockResult:
@@ -80,8 +98,12 @@ class PhiU(Statistic):
         return {"seed": options.seed}
 
     def require(self, a: Model, b: Model) -> None:
-        """Both models must have up projections of the same shape."""
-        require_equal(self, a, b, "mlp_width", "width")
+        """Both models must have a residual stream of one width."""
+        if a.anatomy.width != b.anatomy.width:
+            raise NotComparableError(
+                f"{self.name} needs models of equal width, but {a.name} has {a.anatomy.width} and {b.name} "
+                f"{b.anatomy.width}; phi_match can compare models of different width"
+            )
 
     def prepare(self, model: Model, options: Options) -> UpProjections:
         """Arrange to read the up projections."""
@@ -92,13 +114,29 @@ class PhiU(Statistic):
         read = reading(model, [model.anatomy.tensor_name("up", block)])
         return Need(read.tensors, unit_rows_bytes(*model.anatomy.shape("up", block)), read.making)
 
+    def need_with(self, model: Model, partner: Model, block: int | None) -> tuple[str, ...]:
+        """Gate and down projection, where there are units on one side that the other has not."""
+        if model.anatomy.mlp_width == partner.anatomy.mlp_width:
+            return ()
+        from provlab.models.canonical import read_besides
+
+        return (model.anatomy.tensor_name("down", block), *read_besides(model.anatomy, block))
+
     def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """MATCH."""
+        """MATCH, and what `need_with` names."""
         (rows, columns), (others, _) = (model.anatomy.shape("up", block) for model in (a, b))
-        return matching_bytes(rows, others, columns)
+        further = [reading(one, self.need_with(one, other, block)) for one, other in ((a, b), (b, a))]
+        return matching_bytes(rows, others, columns) + sum(need.features + need.making for need in further)
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
-        """Match the rows of two up projections."""
+        """Match the rows of two up projections, if these are equally many as they stand.
+
+        Else one model may have been given units that write nothing, or one unit several times: those that there really
+        are on either side are matched. How many rows a matrix has says nothing of their order, so the null distribution
+        stays; and who compares models of one width reads one matrix of each block.
+        """
+        if isinstance(a, UpRows) and isinstance(b, UpRows) and a.height != b.height:
+            a, b = a.really(), b.really()
         return correlation_with_identity(a, b, block, tie_seed(options.seed, self.name, block))
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.models.activations import mlp_activations
+from provlab.models.canonical import applied, by_weights, read_besides
 from provlab.models.described import described
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
@@ -86,6 +87,8 @@ class Ends(Features):
     def block(self, block: int | None) -> Views:
         """Rows and columns of one block."""
         ends = reads(self.model, block), writes(self.model, block)
+        units = by_weights(self.model.checkpoint, self.model.anatomy, block, *ends)
+        ends = applied(units, ends[0], "up"), applied(units, ends[1], "down")
         inner, outer = living_rows(*(end.astype(np.float32) for end in ends), name=f"an MLP of {self.model.name}")
         return inner, outer, _NO_TOKENS
 
@@ -94,7 +97,7 @@ class PhiViews(Statistic):
     """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
 
     name = "phi_views"
-    version = 4  # 1 broke ties alike in every block; 2 had the two-sided t tail; 3 no allowance
+    version = 5  # 1 broke ties alike; 2 had the two-sided t tail; 3 no allowance; 4 units that do nothing
     reads = "up and down projections of the MLPs"
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most 5% of the units of a block are matched "
@@ -119,8 +122,9 @@ class PhiViews(Statistic):
         return Ends(model)
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """Two matrices a block, made in float64, and their unit rows."""
-        read = reading(model, [model.anatomy.tensor_name(role, block) for role in ("up", "down")])
+        """Two matrices a block, made in float64, and their unit rows; a gate says which units are one."""
+        names = [model.anatomy.tensor_name(role, block) for role in ("up", "down")]
+        read = reading(model, [*names, *read_besides(model.anatomy, block)])
         held = 2 * unit_rows_bytes(*model.anatomy.shape("up", block))
         return Need(read.tensors, held, read.making + 4 * read.features)
 
@@ -149,11 +153,14 @@ class EndsFromOutside(Features):
         Per block ``(h, kept tokens)`` float32: what enters the activation function.
     tokens : array
         ``(n_sequences, sequence_length)``.
+    units : list of array
+        Per block, the units that there really are, as `provlab.models.canonical.merged` says.
     """
 
     model: Model
     activations: list[Array]
     tokens: NDArray[np.int64]
+    units: list[NDArray[np.float64]]
 
     def block(self, block: int | None) -> Views:
         """Pre-activations, and what each unit adds to the logits, ``(h, vocabulary)``, of one block."""
@@ -161,8 +168,9 @@ class EndsFromOutside(Features):
         role = "head" if self.model.anatomy.has("head") else "embedding"
         head = _centred(self.model, through_norm(self.model, role, None)).astype(np.float32)
         name = f"an MLP of {self.model.name}"
-        written = writes(self.model, block).astype(np.float32) @ head.T
-        inner, outer = living_rows(self.activations[block], written, name=name)
+        units = self.units[block]
+        written = applied(units, writes(self.model, block), "down").astype(np.float32) @ head.T
+        inner, outer = living_rows(applied(units, self.activations[block], "up"), written, name=name)
         return inner, outer, self.tokens
 
 
@@ -170,7 +178,7 @@ class PhiViewsOuter(Statistic):
     """phi_VIEWS by text and logits: the mean correlation over blocks, a score without a p-value."""
 
     name = "phi_views_outer"
-    version = 4  # 1 broke ties alike in every block; 2 had the two-sided t tail; 3 no allowance
+    version = 5  # 1 broke ties alike; 2 had the two-sided t tail; 3 no allowance; 4 units that do nothing
     reads = "pre-activations of the MLPs on held-out text, down projections, and the head"
     recorded = EndsFromOutside
 
@@ -190,12 +198,12 @@ class PhiViewsOuter(Statistic):
         kept = mlp_activations(
             model.checkpoint,
             tokens,
-            kinds=("up",),
+            kinds=("up", "units"),
             device=options.device,
             dtype=options.torch_dtype,
             positions=options.kept_positions(),
         )
-        return EndsFromOutside(model, kept["up"], tokens)
+        return EndsFromOutside(model, kept["up"], tokens, kept["units"])
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
         """Pre-activations and logits of one block; the head in float64 on the way."""

@@ -1,0 +1,160 @@
+"""The hidden units that an MLP really has.
+
+Reference values: what the MLP computes, and its units before they were spread. Sizes are those of random MLPs, which
+are independent, with units planted on both sides.
+"""
+
+import numpy as np
+import pytest
+import torch
+from spread_units import dead, decoys, duplicates, up_split
+
+from provlab.inference import pvalues
+from provlab.inference.matching import unit_rows
+from provlab.models.canonical import NEGLIGIBLE, applied, merged
+from provlab.statistics.phi_u import correlation_with_identity
+
+UNITS, WIDTH = 40, 16
+WAYS = {
+    "decoys": (decoys(3),),
+    "duplicates": (duplicates(2),),
+    "scaled duplicates": (duplicates(3, scaled=True),),
+    "dead": (dead(2),),
+    "split by u": (up_split("u"),),
+    "split by 3 u": (up_split("3u"),),
+    "split by others": (up_split("natural"),),
+    "half split": (up_split("natural", share=0.5),),
+    "all of it": (duplicates(2), up_split("3u"), decoys(2), up_split("natural", share=0.3)),
+}
+
+
+def mlp(seed):
+    rng = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(*shape, generator=rng) for shape in ((UNITS, WIDTH), (UNITS, WIDTH), (WIDTH, UNITS)))
+
+
+def spread(three, changes, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    for change in changes:
+        three = change(*three, rng)
+    gate, up, down = (one.numpy() for one in three)
+    return gate, up, np.ascontiguousarray(down.T)
+
+
+def output(gate, up, down, x):
+    """Sum of d silu(g x) (u x), ``(n, width)``."""
+    seen = x @ gate.T.astype(float)
+    return (seen / (1 + np.exp(-seen)) * (x @ up.T)) @ down
+
+
+def really(gate, up, down):
+    units = merged(gate, up, down)
+    return tuple(applied(units, rows, role) for rows, role in ((gate, "gate"), (up, "up"), (down, "down")))
+
+
+@pytest.mark.parametrize("changes", WAYS.values(), ids=WAYS)
+def test_the_units_that_are_left_compute_the_same_and_are_those_before(changes):
+    first = spread(mlp(1), ())
+    gate, up, down = really(*spread(mlp(1), changes))
+    x = np.random.default_rng(0).standard_normal((50, WIDTH))
+    np.testing.assert_allclose(output(gate, up, down, x), output(*first, x), atol=2e-3)
+    kept = up.any(axis=1)
+    assert kept.sum() == UNITS
+    cosines = np.abs(unit_rows(up[kept]).unit @ unit_rows(first[1]).unit.T)
+    assert cosines.max(axis=1).min() > 0.9999
+    assert np.array_equal(np.unique(cosines.argmax(axis=1)), np.arange(UNITS))
+
+
+def test_an_honest_model_stays_as_it_is():
+    gate, up, down = spread(mlp(1), ())
+    assert len(merged(gate, up, down)) == 0
+    assert applied(np.empty((0, 5)), up, "up") is up
+
+
+def test_two_units_of_one_gate_stay_two_and_a_trace_of_a_third_does_not():
+    gate, up, down = spread(mlp(1), ())
+    gate[1] = gate[0]
+    assert really(gate, up, down)[1].any(axis=1).sum() == UNITS
+    down[1] *= 0.5 * NEGLIGIBLE
+    kept = really(gate, up, down)[1]
+    assert kept.any(axis=1).sum() == UNITS - 1
+    assert min(kept[0].any(), kept[1].any()) == 0
+
+
+def test_units_without_gates_are_one_if_they_read_and_are_biased_alike():
+    _, up, down = spread(mlp(1), ())
+    biased = np.column_stack([up, np.zeros(UNITS, np.float32)])
+    biased[1] = biased[0]
+    biased[3, :-1], biased[3, -1] = biased[2, :-1], 20
+    units = merged(None, biased, down)
+    found = applied(units, down, "down")
+    assert np.flatnonzero(~applied(units, up, "up").any(axis=1)) in ([0], [1])
+    np.testing.assert_allclose(found[0] + found[1], down[0] + down[1], rtol=1e-6)
+    np.testing.assert_array_equal(found[2:], down[2:])
+
+
+def test_units_that_never_fire_are_seen_by_their_activations_alone():
+    gate, up, down = spread(mlp(1), ())
+    activity = np.full(UNITS, 3.0)
+    activity[7] = 1e-6
+    assert merged(gate, up, down, activity).tolist() == [[-1, 7, 0, 0, 0]]
+    assert len(merged(gate, up, down)) == 0
+
+
+@pytest.mark.parametrize("changes", WAYS.values(), ids=WAYS)
+def test_units_in_another_order_become_the_same_units(changes):
+    rows = spread(mlp(2), changes)
+    order = np.random.default_rng(5).permutation(len(rows[1]))
+    first, second = (really(*some)[1] for some in (rows, [one[order] for one in rows]))
+    kept = [one[one.any(axis=1)] for one in (first, second)]
+    assert len(kept[0]) == len(kept[1])
+    assert (unit_rows(kept[0]).unit @ unit_rows(kept[1]).unit.T).max(axis=1).min() > 0.999
+
+
+def p_of_strangers(n, place=None):
+    """phi_U of pairs of random MLPs, in each of which a third of the units stands two to four times, in random order.
+
+    The repeated ones are alike in both: pairs of units that MATCH would rather join with one another. Where a merged
+    unit stands at a `place` of its parts' choosing, these stand too early in both models.
+    """
+    found = []
+    for pair in range(n):
+        sides = []
+        for side in (0, 1):
+            rng = np.random.default_rng([pair, side])
+            gate, up, down = (rng.standard_normal((24, 12)).astype(np.float32) for _ in range(3))
+            up[:8, :4] += 6  # what the repeated ones have in common
+            copies = np.repeat(np.arange(24), np.where(np.arange(24) < 8, rng.integers(2, 5, 24), 1))
+            order = rng.permutation(len(copies))
+            copies = copies[order]
+            units = merged(gate[copies], up[copies], down[copies])
+            if place:
+                units = at(units, place)
+            rows = applied(units, up[copies], "up")
+            sides.append(unit_rows(rows, keep=rows.any(axis=1)))
+        assert len(sides[0]) == 24
+        found.append(correlation_with_identity(*sides, 0, pair).log10_p)
+    return np.array(found)
+
+
+def at(units, place):
+    """Move merged units to the first, or last, place of their parts."""
+    moved = units.copy()
+    for unit in np.unique(units[:, 0]):
+        lines = units[:, 0] == unit
+        if unit >= 0:
+            moved[lines, 0] = place(units[lines, 1])
+    return moved
+
+
+def test_p_values_of_strangers_are_uniform_where_merged_units_stand_at_a_random_part():
+    p = 10.0 ** p_of_strangers(500)
+    for level in (0.01, 0.05, 0.2):
+        assert (p <= level).sum() <= 500 * level + 3 * np.sqrt(500 * level * (1 - level))
+    assert p.mean() > 0.46
+
+
+def test_the_first_part_would_be_the_wrong_place():
+    p = 10.0 ** p_of_strangers(150, min)
+    assert (p <= 0.05).mean() > 0.12
+    assert pvalues.fisher(np.log10(p)) < -10
