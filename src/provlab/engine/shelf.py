@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from provlab.errors import ProvlabError
-from provlab.models import room
 from provlab.statistics.base import Features, Model
 
 
@@ -33,6 +32,8 @@ class Shelf:
     def put(self, key: str, features: Features) -> None:
         """Keep the features of one model."""
         if self.root:
+            from provlab.models import room  # not loaded where features stay in memory
+
             room.save(self.root / key, features.as_arrays())
         else:
             self._at_hand[key] = features
@@ -50,6 +51,8 @@ class Shelf:
         if not self.root or key not in self:
             where = self.root / key if self.root else "memory"
             raise ProvlabError(f"the features of {model.name} are not in {where}; let all workers see that folder")
+        from provlab.models import room
+
         return kind.of_arrays(room.load(self.root / key), model)
 
     def clear(self, keys: Iterable[str]) -> None:

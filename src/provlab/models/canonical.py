@@ -36,6 +36,7 @@ ONE_GATE = 0.25
 #: directions of M that write less than this share of what its first one writes are rounding or noise
 NEGLIGIBLE = 0.1
 _SHADOWS = 16  # dimensions in which gates that are near each other are looked for
+_ROWS = 512  # units, or pairs of them, at a time
 
 
 def merged(gate: Array | None, up: Array, down: Array, activity: Array | None = None) -> Float64:
@@ -121,6 +122,15 @@ def by_weights(checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, up: 
     return merged(rows("gate") if anatomy.has("gate") else None, rows("up", up), down)
 
 
+def up_rows(
+    checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, rows: Array, places: NDArray[np.int64]
+) -> Array:
+    """Up projection of one block after `by_weights`, ``(h, d)``; `rows` are those that are not zero."""
+    up = np.zeros((anatomy.mlp_width, rows.shape[1]), rows.dtype)
+    up[places] = rows
+    return applied(by_weights(checkpoint, anatomy, block, up, anatomy.read(checkpoint, "down", block).T), up, "up")
+
+
 def read_besides(anatomy: Anatomy, block: int | None) -> list[str]:
     """Names of the tensors that `by_weights` reads."""
     roles = ("gate", "gate_bias", "up_bias")
@@ -133,21 +143,23 @@ def _lengths(rows: Array) -> Float64:
 
 def _of_one_gate(gates: Array, writes: Float64, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
     """Yield the units of each gate that has several: those near the one that writes most, then of those left."""
-    from scipy.spatial import cKDTree
-
     if not len(gates):
         return
     lengths = _lengths(gates)
-    # shadows of random directions are as far apart as the directions, give or take a half: few pairs are looked at
+    # shadows of directions are as far apart as the directions are, give or take a half: few pairs are looked at
     shadows = gates @ rng.normal(size=(gates.shape[1], _SHADOWS)) / lengths[:, None] / _SHADOWS**0.5
-    pairs = cKDTree(shadows).query_pairs(2 * ONE_GATE, output_type="ndarray")
+    squares = (shadows**2).sum(axis=1)
     near = defaultdict(list)
-    for some in np.array_split(pairs, 1 + len(pairs) // 1024):
-        i, j = some.T
-        close = _lengths(gates[i] - gates[j]) <= ONE_GATE * np.maximum(lengths[i], lengths[j])
-        for one, other in some[close].tolist():
-            near[one].append(other)
-            near[other].append(one)
+    for start in range(0, len(gates), _ROWS):
+        apart = squares[start : start + _ROWS, None] + squares - 2 * shadows[start : start + _ROWS] @ shadows.T
+        i, j = np.nonzero(apart <= (2 * ONE_GATE) ** 2)
+        pairs = np.column_stack([i + start, j])[i + start < j]
+        for some in np.array_split(pairs, 1 + len(pairs) // _ROWS):
+            i, j = some.T
+            close = _lengths(gates[i] - gates[j]) <= ONE_GATE * np.maximum(lengths[i], lengths[j])
+            for one, other in some[close].tolist():
+                near[one].append(other)
+                near[other].append(one)
     order = dict(zip(near, rng.random(len(near)).tolist(), strict=True))  # of units that write alike
     left = set(near)
     for first in sorted(near, key=lambda unit: (-writes[unit], order[unit])):

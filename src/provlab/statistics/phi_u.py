@@ -5,9 +5,9 @@ correlation of the matching with the identity. Were the models independent, the 
 permutation, whatever the data (Section 3.2), so that the null distribution is known without simulation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 from provlab.errors import NotComparableError
@@ -38,9 +38,18 @@ PERMUTATION_ASSUMPTIONS = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UpRows(UnitRows):
-    """Rows of one up projection, and, if asked for, those of the units that there really are."""
+    """Rows of the up projection of one block, and, if asked for, those of the units that there really are."""
 
-    really: Callable[[], UnitRows]
+    model: Model
+    block: int | None
+
+    @cached_property
+    def really(self) -> UnitRows:
+        """Rows of the hidden units that the block really has, by all of its MLP's weights."""
+        from provlab.models.canonical import up_rows  # for few pairs: see `PhiU.compare_block`
+
+        rows = up_rows(self.model.checkpoint, self.model.anatomy, self.block, self.rows, self.places)
+        return living_rows(rows, name="the up projection")[0]
 
 
 @dataclass(frozen=True)
@@ -51,18 +60,8 @@ class UpProjections(Features):
 
     def block(self, block: int | None) -> UpRows:
         """Read the up projection of one block."""
-        name = "the up projection"
-        rows = self.model.anatomy.read(self.model.checkpoint, "up", block)
-
-        @cache
-        def really() -> UnitRows:
-            from provlab.models.canonical import applied, by_weights  # for few pairs: see `PhiU.compare_block`
-
-            checkpoint, anatomy = self.model.checkpoint, self.model.anatomy
-            units = by_weights(checkpoint, anatomy, block, rows, anatomy.read(checkpoint, "down", block).T)
-            return living_rows(applied(units, rows, "up"), name=name)[0]
-
-        return UpRows(**vars(living_rows(rows, name=name)[0]), really=really)
+        rows = living_rows(self.model.anatomy.read(self.model.checkpoint, "up", block), name="the up projection")[0]
+        return UpRows(**vars(rows), model=self.model, block=block)
 
 
 def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed: int) -> BlockResult:
@@ -116,17 +115,14 @@ class PhiU(Statistic):
 
     def need_with(self, model: Model, partner: Model, block: int | None) -> tuple[str, ...]:
         """Gate and down projection, where there are units on one side that the other has not."""
-        if model.anatomy.mlp_width == partner.anatomy.mlp_width:
-            return ()
-        from provlab.models.canonical import read_besides
-
-        return (model.anatomy.tensor_name("down", block), *read_besides(model.anatomy, block))
+        roles = ("gate", "gate_bias", "up_bias", "down") if model.anatomy.mlp_width != partner.anatomy.mlp_width else ()
+        return tuple({model.anatomy.tensor_name(role, block) for role in roles if model.anatomy.has(role)})
 
     def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
         """MATCH, and what `need_with` names."""
         (rows, columns), (others, _) = (model.anatomy.shape("up", block) for model in (a, b))
         further = [reading(one, self.need_with(one, other, block)) for one, other in ((a, b), (b, a))]
-        return matching_bytes(rows, others, columns) + sum(need.features + need.making for need in further)
+        return matching_bytes(rows, others, columns) + sum(need.features for need in further)
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the rows of two up projections, if these are equally many as they stand.
@@ -135,8 +131,8 @@ class PhiU(Statistic):
         are on either side are matched. How many rows a matrix has says nothing of their order, so the null distribution
         stays; and who compares models of one width reads one matrix of each block.
         """
-        if isinstance(a, UpRows) and isinstance(b, UpRows) and a.height != b.height:
-            a, b = a.really(), b.really()
+        if isinstance(a, UpRows) and isinstance(b, UpRows) and a.model.anatomy.mlp_width != b.model.anatomy.mlp_width:
+            a, b = a.really, b.really
         return correlation_with_identity(a, b, block, tie_seed(options.seed, self.name, block))
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:

@@ -53,12 +53,7 @@ class UnitRows:
     @property
     def places(self) -> NDArray[np.int64]:
         """Number of each row in the matrix as it was first given, int64, shape (h,)."""
-        return np.delete(np.arange(self.height), self.left_out)
-
-    @property
-    def height(self) -> int:
-        """Rows of the matrix as it was first given."""
-        return len(self) + len(self.left_out)
+        return np.delete(np.arange(len(self) + len(self.left_out)), self.left_out)
 
     @property
     def shape(self) -> tuple[int, int]:
