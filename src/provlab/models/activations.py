@@ -245,13 +245,15 @@ def _units(
     """Hidden units that there really are in one block of a loaded model, which is not read again."""
     from provlab.models.canonical import merged
 
+    def tensor(role: str, name: str) -> torch.Tensor:
+        found = network.get_submodule(anatomy.module(role, block)).get_parameter(name)
+        held = role if name == "weight" else f"{role}_bias"
+        return anatomy.part(held, block).split(found.detach().to("cpu", torch.float32))[held]
+
     def rows(role: str) -> NDArray[np.float32]:
-        module, part = network.get_submodule(anatomy.module(role, block)), anatomy.part(role, block)
-        found = part.split(module.weight.detach().to("cpu", torch.float32))[role]
-        if anatomy.has(f"{role}_bias") and role != "down":
-            bias = anatomy.part(f"{role}_bias", block).split(module.bias.detach().to("cpu", torch.float32))
-            found = torch.column_stack([found, bias[f"{role}_bias"]])
-        return np.asarray(found.numpy())
+        biased = anatomy.has(f"{role}_bias") and role != "down"
+        pieces = [tensor(role, name).numpy() for name in ("weight", "bias")[: 1 + biased]]
+        return np.column_stack(pieces)
 
     return merged(rows("gate") if anatomy.has("gate") else None, rows("up"), rows("down").T, activity)
 

@@ -61,7 +61,7 @@ def merged(gate: Array | None, up: Array, down: Array, activity: Array | None = 
     """
     long_up, long_down = _lengths(up), _lengths(down)
     key, strength = (up, long_down) if gate is None else (gate, long_down * long_up)
-    rate = _lengths(key)  # how much a unit fires, for an up row of length one
+    rate: Array = _lengths(key)  # how much a unit fires, for an up row of length one
     if activity is not None:
         rate = activity if gate is None else np.divide(activity, long_up, out=np.zeros(len(up)), where=long_up > 0)
     writes = strength * rate
@@ -83,7 +83,7 @@ def merged(gate: Array | None, up: Array, down: Array, activity: Array | None = 
     return np.concatenate(lines) if lines else np.empty((0, 5))
 
 
-def applied(units: Float64, rows: Array, role: str) -> Array:
+def applied(units: Float64, rows: NDArray[Any], role: str) -> NDArray[Any]:
     """Rows ``(h, columns)`` of the units that there really are; those of the others are zero.
 
     Parameters
@@ -123,7 +123,7 @@ def by_weights(checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, up: 
 
 
 def up_rows(
-    checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, rows: Array, places: NDArray[np.int64]
+    checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, rows: NDArray[Any], places: NDArray[np.int64]
 ) -> Array:
     """Up projection of one block after `by_weights`, ``(h, d)``; `rows` are those that are not zero."""
     up = np.zeros((anatomy.mlp_width, rows.shape[1]), rows.dtype)

@@ -76,9 +76,8 @@ class GateAndUp(Features):
     def block(self, block: int | None) -> Views:
         """Both activations of one block, normalised once for all its pairs."""
         assert block is not None
-        views = self.gate[block], self.up[block]
-        if self.units:
-            views = tuple(applied(self.units[block], *one) for one in zip(views, ("gate", "up"), strict=True))
+        seen = {"gate": self.gate[block], "up": self.up[block]}
+        views = (applied(self.units[block], rows, role) if self.units else rows for role, rows in seen.items())
         gate, up = living_rows(*views, name="the activations of one side")
         return gate, up, self.tokens
 
