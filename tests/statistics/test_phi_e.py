@@ -6,6 +6,7 @@ from math import comb, factorial, log10
 import numpy as np
 import pytest
 
+from provlab import compare
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
@@ -131,6 +132,12 @@ def test_models_by_the_strings_of_their_tokens(models, tmp_path):
             assert max(kin.log10_p, other.log10_p) < -5  # padding makes for more places
             assert stranger.log10_p > -2
     assert not set(NAMES) & set(USUAL)
+
+
+def test_a_comparison_shows_how_many_dimensions_agree(models):
+    found = compare(models["base"], models["tuned"], statistics=list(NAMES), progress=False)
+    assert found.to_frame()["agree"].dropna().tolist() == [1.0, 1.0]
+    assert found._repr_html_()
 
 
 def test_too_few_tokens_in_common(rng):

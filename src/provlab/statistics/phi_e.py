@@ -125,7 +125,7 @@ class PhiE(Statistic):
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """There is one."""
         (one,) = blocks
-        return Outcome(one.value, one.log10_p, (), one.detail.get("floor"), one.detail)
+        return Outcome(one.value, one.log10_p, (one,), one.detail.get("floor"), one.detail)
 
 
 class PhiAxes(PhiE):
