@@ -29,7 +29,7 @@ from provlab.fullsize.rates import measure_rates
 from provlab.fullsize.skeleton import Skeleton
 from provlab.modeldiff import nll
 from provlab.modeldiff.generation import write
-from provlab.modeldiff.moves import Conditional, Mixture, Move, SingleSite, SumPreserving
+from provlab.modeldiff.moves import WRITING, Mixture, Move, SingleSite, SumPreserving
 from provlab.modeldiff.sampler import replica_exchange
 from provlab.models import anatomy
 from provlab.statistics.base import Model
@@ -127,11 +127,10 @@ def rates(ways: dict[str, Way]) -> dict[str, float]:
 def sampling() -> None:
     """Print one row a network."""
     digits = Mixture((SingleSite(), SumPreserving(4, 30)))
-    text = Mixture((SingleSite(), Conditional()), (0.3, 0.7))
     subjects = [
         Subject("toy, 6 layers", toy(6, 4), 10, DIGITS, digits, 12),
         Subject("toy, 8 layers", toy(8, 8), 10, DIGITS, digits, 12),
-        Subject("Llama, 25 tokens", language_model(), 512, 25, text, 3),
+        Subject("Llama, 25 tokens", language_model(), 512, 25, WRITING, 3),
     ]
     print(f"{'sampling':<20}{'exchange/s':>12}{'plain/s':>10}{'ratio':>8}{'bare/s':>10}{'bare/exchange':>15}")
     for subject in subjects:

@@ -40,6 +40,18 @@ def test_neighbours_swap_as_often_as_asked():
     assert np.ptp(run.swap_rate) < np.ptp(plain.swap_rate)
 
 
+def test_a_temperature_on_the_way_is_a_level_and_the_hottest_can_be_finite():
+    laid = tuned(through=1 / 7)
+    assert 1 / 7 in laid.temperatures
+    assert laid.temperatures[[0, -1]].tolist() == [math.inf, 0.03]
+    assert (np.diff(laid.temperatures) < 0).all()
+    assert laid.swap_rate >= 0.3
+    assert len(laid.temperatures) <= len(tuned().temperatures) + 1
+    cold = tuned(hottest=1 / 7).temperatures
+    assert cold[[0, -1]].tolist() == [1 / 7, 0.03]
+    assert len(cold) < len(laid.temperatures)
+
+
 def test_a_higher_rate_takes_more_levels(monkeypatch):
     usual = tuned()
     monkeypatch.setattr(ladder, "_SWAP_RATE", 0.7)
@@ -52,7 +64,7 @@ def test_seeds_decide():
 
 
 def test_what_cannot_be_laid_is_named(monkeypatch):
-    with pytest.raises(InputError, match="coldest must lie between 0 and infinity, not 0"):
+    with pytest.raises(InputError, match="coldest must lie between 0 and inf, not 0"):
         tuned(coldest=0.0)
     monkeypatch.setattr(ladder, "_MOST_LEVELS", 3)
     with pytest.raises(NotConverged, match=r"temperatures down to 0\.03 are needed .* a higher coldest"):

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.errors import InputError
-from provlab.modeldiff.moves import Conditional, Mixture, MultiSite, Proposal, SingleSite, SumPreserving
+from provlab.modeldiff.moves import Conditional, Mixture, MultiSite, Proposal, Rewrite, SingleSite, SumPreserving
+from provlab.modeldiff.nll import sequence_nll
 
 V, L = 3, 3
 STATES = np.array(list(itertools.product(range(V), repeat=L)))
@@ -27,24 +29,11 @@ def law(seed=0, temperature=0.7):
     return p / p.sum()
 
 
-def conditionals(seed=0):
-    """Log p(token | left context) at each position of each state: a table of an autoregressive model."""
-    rng = np.random.default_rng(seed)
-    logits = {left: rng.normal(scale=1.5, size=V) for k in range(L) for left in itertools.product(range(V), repeat=k)}
-    table = np.array([[logits[tuple(x[:k])] for k in range(L)] for x in STATES])
-    return table - np.log(np.exp(table).sum(axis=2, keepdims=True))
-
-
-def propose(move, tokens, rng, table=None):
-    context = None if table is None else (lambda rows, sites: table[tokens[rows] @ CODE, sites])
-    made = move.propose(tokens, vocabulary=V, rng=rng, left_context=context)
-    return made[0] if isinstance(made, tuple) else made
-
-
-def kernel(move, table=None, repeats=REPEATS):
+def kernel(move, rng=None, repeats=REPEATS, **asked):
     """Counted q(y | x), ``(state, state)``, and the Hastings factor reported for each pair (NaN if never proposed)."""
     tokens = np.repeat(STATES, repeats, axis=0)
-    made = propose(move, tokens, np.random.default_rng(1), table)
+    asked = {name: value if name == "model" else np.full(len(tokens), value) for name, value in asked.items()}
+    made = move.propose(tokens, vocabulary=V, rng=rng or np.random.default_rng(1), **asked)
     x, y = tokens @ CODE, made.tokens @ CODE
     counts = np.zeros((len(STATES), len(STATES)))
     np.add.at(counts, (x, y), 1)
@@ -63,58 +52,136 @@ def imbalance(p, q, factor):
     return (np.abs(flow - flow.T)[off] / spread[off]).max()
 
 
-MOVES = [SingleSite(), MultiSite(2), MultiSite(3), SumPreserving(2, 3), SumPreserving(3, 2), Conditional(0.2, 0.7)]
+MOVES = [SingleSite(), MultiSite(2), MultiSite(3), SumPreserving(2, 3), SumPreserving(3, 2)]
 # 702 pairs of sequences, at most: the largest of so many standard normal values stays below this in 999 of 1,000 cases
 LIMIT = 4.8
 
 
 @pytest.mark.parametrize("move", MOVES, ids=lambda move: move.name)
 def test_detailed_balance(move):
-    q, factor = kernel(move, conditionals())
+    q, factor = kernel(move)
     assert imbalance(law(), q, factor) < LIMIT
 
 
 @dataclass(frozen=True)
-class NoHastings(Conditional):
-    """The fault: a proposal that favours likely tokens, accepted as if it did not."""
-
-    def propose(self, tokens, **settings):
-        made = super().propose(tokens, **settings)
-        return Proposal(made.tokens, np.zeros(len(tokens)))
-
-
-@dataclass(frozen=True)
 class DriftsUp(SingleSite):
-    """Another: tokens step up by one more often than down."""
+    """The fault: tokens step up by one more often than down."""
 
-    def propose(self, tokens, *, vocabulary, rng, left_context=None):
+    def propose(self, tokens, *, vocabulary, rng, model=None, temper=None):
         result = tokens.copy()
         rows, site = np.arange(len(tokens)), rng.integers(tokens.shape[1], size=len(tokens))
         result[rows, site] = (tokens[rows, site] + np.where(rng.random(len(tokens)) < 0.8, 1, 2)) % vocabulary
         return Proposal(result, np.zeros(len(tokens)))
 
 
-@pytest.mark.parametrize("move", [NoHastings(0.2, 0.7), DriftsUp()], ids=["no Hastings factor", "drifts"])
-def test_a_planted_imbalance_is_seen(move):
-    q, factor = kernel(move, conditionals())
+def test_a_planted_imbalance_is_seen():
+    q, factor = kernel(DriftsUp())
     assert imbalance(law(), q, factor) > 3 * LIMIT
 
 
-def test_the_conditional_move_draws_what_it_says():
-    """q(y | x) = m(y) / (1 - m(x)) / L at one site, m the tempered conditional mixed with the uniform law."""
-    table, move = conditionals(), Conditional(uniform=0.2, temper=0.7)
-    tempered = np.exp(0.7 * table)
-    m = 0.8 * tempered / tempered.sum(axis=2, keepdims=True) + 0.2 / V
-    q = np.zeros((len(STATES), len(STATES)))
-    for (i, x), (j, y) in itertools.product(enumerate(STATES), repeat=2):
-        if (x != y).sum() == 1:
-            (site,) = np.flatnonzero(x != y)
-            q[i, j] = m[i, site, y[site]] / (1 - m[i, site, x[site]]) / L
-    assert_allclose(q.sum(axis=1), 1)
-    counted, factor = kernel(move, table, repeats=20_000)
-    assert_allclose(counted, q, atol=5 * np.sqrt(0.25 / 20_000))
-    some = q > 0
-    assert_allclose(factor[some], np.log(q.T[some]) - np.log(q[some]), rtol=1e-12, atol=1e-12)
+# Moves that ask the model: exact transition matrices, place by place ------------------------------------------
+
+
+class At(np.random.Generator):
+    """Chooses one place, and is random in all else."""
+
+    def __init__(self, place):
+        super().__init__(np.random.PCG64(place))
+        self.place = place
+
+    def integers(self, high, **settings):
+        return self.place if high == L else super().integers(high, **settings)
+
+
+def log_conditionals(network, start_token):
+    """Log p(token | left context), ``(state, position, token)``, one prefix at a time; uniform for an empty one."""
+    table = np.empty((len(STATES), L, V))
+    for (i, x), k in itertools.product(enumerate(STATES), range(L)):
+        left = ([] if start_token is None else [start_token]) + x[:k].tolist()
+        with torch.no_grad():
+            logits = network(torch.tensor([left])).logits[0, -1].double() if left else torch.zeros(V).double()
+        table[i, k] = torch.log_softmax(logits, 0).numpy()
+    return table
+
+
+def drawn_by(move, table, temper):
+    """q(y | x) at each place, ``(place, state, state)``, by the formula of the move's docstring."""
+    tempered = np.exp(temper * table)
+    m = tempered / tempered.sum(axis=2, keepdims=True)
+    if isinstance(move, Conditional):
+        m = (1 - move.uniform) * m + move.uniform / V
+    q = np.zeros((L, len(STATES), len(STATES)))
+    for place, (i, x), (j, y) in itertools.product(range(L), enumerate(STATES), enumerate(STATES)):
+        if (x[:place] != y[:place]).any():
+            continue
+        if isinstance(move, Rewrite):
+            q[place, i, j] = np.prod([m[j, k, y[k]] for k in range(place, L)])
+        elif x[place] != y[place] and (x[place + 1 :] == y[place + 1 :]).all():
+            q[place, i, j] = m[i, place, y[place]] / (1 - m[i, place, x[place]])
+    return q
+
+
+def unbalanced(p, q, factor):
+    """Largest difference of the flows p(x) P(x, y) and p(y) P(y, x), the place uniform."""
+    with np.errstate(invalid="ignore"):
+        accepted = np.minimum(1, p[None, :] / p[:, None] * np.exp(factor))
+    flow = p[:, None] * np.mean(q * np.where(np.isnan(factor), 0, accepted), axis=0)
+    return np.abs(flow - flow.T).max()
+
+
+@pytest.mark.parametrize("start_token", [None, 1])
+@pytest.mark.parametrize("temper", [0.0, 0.6, 1.0, 2.5])
+@pytest.mark.parametrize("move", [Conditional(0.2), Rewrite()], ids=lambda move: move.name)
+def test_informed_moves_are_in_balance_exactly(gpt2, move, temper, start_token):
+    """The proposal's law is the formula's, and with the factor that the move reports the level's law is kept."""
+    network = gpt2(3, vocab_size=V, n_embd=8, n_layer=1)
+    model = sequence_nll(network, start_token=start_token)
+    table = log_conditionals(network, start_token)
+    q = drawn_by(move, table, temper)
+    np.testing.assert_allclose(q.sum(axis=2), 1)
+    found = [kernel(move, At(place), model=model, temper=temper) for place in range(L)]
+    counted, factor = (np.stack(part) for part in zip(*found, strict=True))
+    assert np.abs(counted - q).max() < 5 * np.sqrt(0.25 / REPEATS)
+    assert q[np.isnan(factor)].max(initial=0) < 10 / REPEATS  # every pair that can come has come
+    back, some = q.transpose(0, 2, 1), np.isfinite(factor) & ~np.eye(len(STATES), dtype=bool)
+    assert_allclose(factor[some], np.log(back[some]) - np.log(q[some]), atol=1e-5)
+    beta = temper * model.predictions(L)
+    p = np.exp(-beta * model(STATES))
+    p /= p.sum()
+    exact = np.log(back, where=back > 0, out=np.full(q.shape, np.nan)) - np.log(q, where=q > 0, out=np.zeros(q.shape))
+    factor = np.where(np.isnan(factor), exact, factor)
+    assert unbalanced(p, q, factor) < 1e-7
+    if isinstance(move, Rewrite) and temper == 1:
+        # what is proposed is a draw from the law, whatever stood there
+        assert_allclose(p[None, :] / p[:, None] * np.exp(factor[0]), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("fault", ["no factor", "no normalisers", "another temper"])
+def test_a_fault_in_the_hastings_factor_is_seen(gpt2, fault):
+    network = gpt2(3, vocab_size=V, n_embd=8, n_layer=1)
+    model, temper = sequence_nll(network), 2.5
+    q = drawn_by(Rewrite(), log_conditionals(network, None), temper)
+    found = [kernel(Rewrite(), At(place), model=model, temper=temper)[1] for place in range(L)]
+    factor, energies = np.stack(found), model(STATES)
+    beta = temper * model.predictions(L)
+    if fault == "no factor":
+        factor = np.where(np.isnan(factor), factor, 0.0)
+    elif fault == "no normalisers":  # p^t of both sides, so that everything is accepted
+        factor = np.where(np.isnan(factor), factor, beta * (energies[None, :] - energies[:, None]))
+    else:
+        q = drawn_by(Rewrite(), log_conditionals(network, None), 1.0)
+    p = np.exp(-beta * energies)
+    assert unbalanced(p / p.sum(), q, factor) > 1e-4
+
+
+def test_a_rewritten_sequence_comes_with_its_loss(gpt2):
+    for start_token in (None, 1):
+        model = sequence_nll(gpt2(3, vocab_size=V, n_embd=8, n_layer=1), start_token=start_token)
+        made = Rewrite().propose(
+            STATES, vocabulary=V, rng=np.random.default_rng(0), model=model, temper=np.linspace(0, 2, len(STATES))
+        )
+        assert_allclose(made.nll, model(made.tokens), atol=1e-6)
+        assert (made.tokens != STATES).any()
 
 
 @pytest.mark.parametrize(("move", "changed"), [(SingleSite(), 1), (MultiSite(2), 2), (MultiSite(3), 3)])
@@ -144,21 +211,20 @@ def test_digits_keep_their_sum_modulo_thirty():
     assert made.tokens.dtype == np.uint8
 
 
-def test_a_mixture_draws_by_weight_and_keeps_detailed_balance():
-    mixture = Mixture((SingleSite(), MultiSite(2), Conditional(0.2, 0.7)), (1, 2, 5))
-    tokens = np.repeat(STATES, 300, axis=0)
-    table = conditionals()
-    context = lambda rows, sites: table[tokens[rows] @ CODE, sites]  # noqa: E731
-    _, which = mixture.propose(tokens, vocabulary=V, rng=np.random.default_rng(0), left_context=context)
-    assert_allclose(np.bincount(which) / len(which), [1 / 8, 2 / 8, 5 / 8], atol=0.02)
+def test_a_mixture_draws_by_weight():
+    mixture = Mixture((SingleSite(), MultiSite(2), Conditional(0.2)), (1, 2, 5))
+    rng = np.random.default_rng(0)
+    drawn = [mixture.draw(rng) for _ in range(8000)]
+    assert_allclose(np.bincount(drawn) / len(drawn), [1 / 8, 2 / 8, 5 / 8], atol=0.02)
     assert mixture.names == ("single site", "2 sites", "conditional")
     assert mixture.informed
 
 
-def test_proposals_leave_the_present_sequences_alone():
-    tokens = STATES.copy()
-    for move in MOVES:
-        propose(move, tokens, np.random.default_rng(0), conditionals())
+def test_proposals_leave_the_present_sequences_alone(gpt2):
+    tokens, model = STATES.copy(), sequence_nll(gpt2(3, vocab_size=V, n_embd=8, n_layer=1))
+    for move in (*MOVES, Conditional(), Rewrite()):
+        rng = np.random.default_rng(0)
+        move.propose(tokens, vocabulary=V, rng=rng, model=model, temper=np.ones(len(tokens)))
         assert_array_equal(tokens, STATES)
 
 
@@ -169,12 +235,11 @@ def test_proposals_leave_the_present_sequences_alone():
         (lambda: SumPreserving(1, 2), "sites must be at least 2"),
         (lambda: SumPreserving(2, 1), "modulus must be at least 2"),
         (lambda: Conditional(uniform=0.0), "uniform must lie in"),
-        (lambda: Conditional(temper=-1.0), "temper must be at least 0"),
         (lambda: Mixture((SumPreserving(2, 3), MultiSite(2))), r"cannot reach all sequences; add SingleSite"),
         (lambda: Mixture((SingleSite(),), (1, 2)), "weights must hold one number for each of 1 moves"),
         (lambda: Mixture((SingleSite(),), (0,)), "weights must be positive"),
-        (lambda: propose(MultiSite(4), STATES, np.random.default_rng(0)), "at most the length of the sequences, 3"),
-        (lambda: propose(Conditional(), STATES, np.random.default_rng(0)), "needs an nll that has .conditionals"),
+        (lambda: kernel(MultiSite(4)), "at most the length of the sequences, 3"),
+        (lambda: kernel(Conditional()), "needs an nll that predicts tokens"),
         (
             lambda: SumPreserving(8, 30).propose(np.zeros((1, 8), int), vocabulary=10, rng=np.random.default_rng(0)),
             "100,000,000 tuples; SumPreserving lists at most 1,000,000: take fewer sites",

@@ -35,23 +35,40 @@ def test_nll_is_that_of_the_definition(gpt2, start_token, at_once, monkeypatch):
 
 
 @pytest.mark.parametrize("start_token", [None, 3])
-def test_conditionals_are_log_probabilities_whose_picks_are_the_nll(gpt2, start_token, monkeypatch):
+def test_log_probabilities_of_the_next_token_add_up_to_the_nll(gpt2, start_token, monkeypatch):
     monkeypatch.setattr(nll, "_TOKENS", 10)
     measured = nll.sequence_nll(gpt2(), start_token=start_token)
     tokens = RNG.integers(0, 4, (7, 5)).astype(np.uint8)
-    log_probs = measured.conditionals(tokens)
-    assert log_probs.shape == (7, 5, 4)
-    np.testing.assert_allclose(np.exp(log_probs).sum(axis=2), 1, atol=1e-6)
-    picked = np.take_along_axis(log_probs, tokens[..., None].astype(int), axis=2)[..., 0]
+    terms = []
+    for place in range(5):
+        log_probs = measured.next_log_probs(tokens[:, :place])
+        assert log_probs.shape == (7, 4)
+        np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-6)
+        terms.append(log_probs[np.arange(7), tokens[:, place]])
     if start_token is None:
-        np.testing.assert_allclose(log_probs[:, 0], -np.log(4), rtol=1e-6)
-        picked = picked[:, 1:]
-    np.testing.assert_allclose(-picked.mean(axis=1), measured(tokens), atol=1e-6)
+        np.testing.assert_allclose(terms.pop(0), -np.log(4), rtol=1e-6)
+    assert len(terms) == measured.predictions(5)
+    np.testing.assert_allclose(-np.mean(terms, axis=0), measured(tokens), atol=1e-6)
 
 
-def test_one_token_has_conditionals_but_no_nll_of_its_own(gpt2):
+@pytest.mark.parametrize("start_token", [None, 3])
+def test_rewriting_keeps_what_stands_before_the_cut(gpt2, start_token, monkeypatch):
+    monkeypatch.setattr(nll, "_TOKENS", 20)  # four rows at a time
+    measured = nll.sequence_nll(gpt2(), start_token=start_token)
+    tokens, temper = RNG.integers(0, 4, (11, 5)), np.linspace(0, 3, 11)
+    new, loss, factor = measured.rewrite(tokens, 2, temper, seed=1)
+    np.testing.assert_array_equal(new[:, :2], tokens[:, :2])
+    assert (new[:, 2:] != tokens[:, 2:]).any()
+    np.testing.assert_allclose(loss, measured(new), atol=1e-6)
+    back = measured.rewrite(tokens, 2, temper, seed=1)
+    np.testing.assert_array_equal(new, back[0])
+    # uniform draws are as likely as what stood there
+    assert factor[0] == pytest.approx(0, abs=1e-6)
+
+
+def test_one_token_can_be_followed_but_has_no_nll_of_its_own(gpt2):
     measured = nll.sequence_nll(gpt2())
-    assert measured.conditionals(np.array([[1]])).shape == (1, 1, 4)
+    assert measured.next_log_probs(np.array([[1]])).shape == (1, 4)
     with pytest.raises(InputError, match="at least 2 tokens, not 1"):
         measured(np.array([[1]]))
     assert nll.sequence_nll(gpt2(), start_token=0)(np.array([[1]])).shape == (1,)
@@ -59,7 +76,6 @@ def test_one_token_has_conditionals_but_no_nll_of_its_own(gpt2):
 
 def test_no_sequence_is_no_error(gpt2):
     assert nll.sequence_nll(gpt2())(np.empty((0, 5), dtype=int)).shape == (0,)
-    assert nll.sequence_nll(gpt2()).conditionals(np.empty((0, 5), dtype=int)).shape == (0, 5, 4)
 
 
 @pytest.mark.parametrize(

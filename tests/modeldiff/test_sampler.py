@@ -12,9 +12,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from provlab.errors import CheckpointError, InputError
-from provlab.modeldiff import energy, nll, sampler
-from provlab.modeldiff.moves import Conditional, Mixture, MultiSite, SingleSite, SumPreserving
-from provlab.modeldiff.sampler import replica_exchange
+from provlab.modeldiff import nll, sampler
+from provlab.modeldiff.moves import WRITING, Conditional, Mixture, MultiSite, Rewrite, SingleSite, SumPreserving
+from provlab.modeldiff.sampler import own_temperature, replica_exchange
 
 V, L = 3, 3
 STATES = np.array(list(itertools.product(range(V), repeat=L)))
@@ -32,18 +32,60 @@ class Autoregressive:
         table = np.array([[rows[tuple(x[:k])] for k in range(L)] for x in STATES])
         if skip:
             table[:, 0] = 0.0
-        self.table = (table - np.log(np.exp(table).sum(axis=2, keepdims=True))).astype(np.float32)
+        self.table = table - np.log(np.exp(table).sum(axis=2, keepdims=True))
         picked = np.take_along_axis(self.table, STATES[..., None], axis=2)[..., 0]
-        self.energies = -picked[:, skip:].mean(axis=1, dtype=np.float64)
-        self.calls = 0
+        self.energies = -picked[:, skip:].mean(axis=1)
+        self.calls, self.skip = 0, skip
 
     def __call__(self, tokens):
         self.calls += 1
         return self.energies[tokens @ CODE]
 
-    def conditionals(self, tokens):
+    def predictions(self, length):
+        return length - self.skip
+
+    def next_log_probs(self, prefix):
         self.calls += 1
-        return self.table[tokens @ CODE]
+        place = prefix.shape[1]
+        return self.table[np.pad(prefix, ((0, 0), (0, L - place))) @ CODE, place]
+
+    def rewrite(self, tokens, cut, temper, seed):
+        self.calls += 1
+        rng, new, factor = np.random.default_rng(seed), tokens.copy(), np.zeros(len(tokens))
+        for place in range(cut, L):
+            for sign, row in ((1, tokens), (-1, new)):
+                tempered = np.exp(temper[:, None] * self.table[row @ CODE, place])
+                tempered /= tempered.sum(axis=1, keepdims=True)
+                if row is new:
+                    drawn = (tempered.cumsum(axis=1) < rng.random(len(new))[:, None]).sum(axis=1)
+                    new[:, place] = np.minimum(drawn, V - 1)
+                factor += sign * np.log(tempered[np.arange(len(new)), row[:, place]])
+        return new, self.energies[new @ CODE], factor
+
+
+class Stops:
+    """A model that is interrupted at its n-th call."""
+
+    def __init__(self, model, n):
+        self.model, self.left = model, n
+
+    def __call__(self, tokens):
+        return self._counted("__call__", tokens)
+
+    def predictions(self, length):
+        return self.model.predictions(length)
+
+    def next_log_probs(self, *given):
+        return self._counted("next_log_probs", *given)
+
+    def rewrite(self, *given):
+        return self._counted("rewrite", *given)
+
+    def _counted(self, name, *given):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return getattr(self.model, name)(*given)
 
 
 SINGLE = SingleSite()
@@ -73,12 +115,26 @@ LIMIT = 5.4
 
 @pytest.mark.parametrize(
     ("moves", "skip"),
-    [(SingleSite(), 1), (MIXED, 1), (Conditional(0.3, 0.7), 1), (Mixture((Conditional(0.1, 1.5), MultiSite(3))), 0)],
-    ids=["single site", "mixture", "conditional", "conditional, start token"],
+    [(SingleSite(), 1), (MIXED, 1), (Conditional(0.3), 1), (Mixture((Conditional(), MultiSite(3))), 0), (WRITING, 1)],
+    ids=["single site", "mixture", "conditional", "conditional, start token", "writing"],
 )
 def test_every_level_follows_its_law(moves, skip):
     model = Autoregressive(skip=skip)
     assert misfit(run(model, moves), model.energies) < LIMIT
+
+
+@pytest.mark.parametrize("skip", [0, 1])
+def test_a_ladder_can_hang_from_the_models_own_text(skip):
+    """The hottest level is written afresh at each step, and its total is known."""
+    model = Autoregressive(skip=skip)
+    own = own_temperature(model, L)
+    samples = run(model, WRITING, temperatures=(own, own / 2), steps=800)
+    assert misfit(samples, model.energies) < LIMIT
+    assert samples.attempted[0].sum() == 0
+    assert samples.log_total(0) == pytest.approx(np.log(np.exp(-model.energies / own).sum()), abs=1e-9)
+    assert samples.log_total(1) is None
+    series = samples.nll[0] - samples.nll[0].mean()
+    assert abs((series[:, 1:] * series[:, :-1]).mean() / series.var()) < 0.05
 
 
 def test_swaps_of_the_wrong_sign_are_seen(monkeypatch):
@@ -95,19 +151,19 @@ def test_swaps_of_the_wrong_sign_are_seen(monkeypatch):
 
 
 def test_a_missing_hastings_factor_is_seen(monkeypatch):
-    plain = Mixture.propose
+    plain = Rewrite.propose
 
     def without(self, *args, **settings):
-        made, which = plain(self, *args, **settings)
+        made = plain(self, *args, **settings)
         made.log_hastings[...] = 0
-        return made, which
+        return made
 
-    monkeypatch.setattr(Mixture, "propose", without)
+    monkeypatch.setattr(Rewrite, "propose", without)
     model = Autoregressive()
-    assert misfit(run(model, Conditional(0.05, 2.0)), model.energies) > 2 * LIMIT
+    assert misfit(run(model, Rewrite()), model.energies) > 2 * LIMIT
 
 
-def test_energies_and_conditionals_follow_the_sequences(monkeypatch):
+def test_energies_follow_the_sequences(monkeypatch):
     """What is kept for the present sequences is theirs, after acceptances, rejections and swaps."""
     plain = sampler._Run.advance
     model, steps = Autoregressive(), 0
@@ -116,18 +172,17 @@ def test_energies_and_conditionals_follow_the_sequences(monkeypatch):
         nonlocal steps
         plain(self)
         assert_array_equal(self.energies, model.energies[self.tokens @ CODE])
-        assert_array_equal(self.conditionals, model.table[self.tokens @ CODE])
         assert_array_equal(np.sort(self.at.ravel()), np.arange(self.rows))
         steps += 1
 
     monkeypatch.setattr(sampler._Run, "advance", checked)
-    run(model, Conditional(), steps=50)
+    run(model, WRITING, steps=50)
     assert steps == 50
 
 
 def test_a_network_is_sampled_as_its_listed_law(gpt2):
     model = nll.sequence_nll(gpt2(3, vocab_size=V, n_embd=8, n_layer=1))
-    samples = run(model, Mixture((SingleSite(), Conditional())), steps=400, n_chains=16)
+    samples = run(model, WRITING, steps=400, n_chains=16)
     assert misfit(samples, model(STATES)) < LIMIT
     np.testing.assert_allclose(samples.nll[1, 2], model(samples.tokens[1, 2]), atol=1e-6)
 
@@ -141,7 +196,7 @@ def test_what_comes_back():
     assert_array_equal(model(samples.tokens.reshape(-1, L).astype(int)), samples.nll.reshape(-1))
     assert samples.attempted[0].sum() == 0  # infinity draws afresh
     assert samples.attempted[1:].sum() == 2 * 4 * 80  # steps 21 to 100
-    assert samples.evaluations == 104 * 12
+    assert samples.evaluations == 12 + 103 * 8 + 4 * 32 * 4  # the first, the cold levels, and the hottest in advance
     assert ((samples.swap_rate > 0) & (samples.swap_rate < 1)).all()
     # in each chain and draw the three replicas stand at three levels
     assert_array_equal(np.sort(samples.replica, axis=0), np.broadcast_to(np.arange(3)[:, None, None], (3, 4, 16)))
@@ -161,36 +216,17 @@ def test_round_trips_are_counted_along_the_replicas():
         assert samples.round_trips[chain] == trips > 5
 
 
-@pytest.mark.parametrize("moves", [MIXED, Conditional()], ids=["mixture", "conditional"])
+@pytest.mark.parametrize("moves", [MIXED, WRITING], ids=["mixture", "writing"])
 def test_stopped_and_resumed_is_the_same_bit_by_bit(tmp_path, moves, monkeypatch):
     monkeypatch.setattr(sampler, "_SAVE_EVERY", 25)
     whole = run(Autoregressive(), moves, steps=120, n_chains=5, thin=2)
-    model, path = Autoregressive(), tmp_path / "state.npz"
-
-    class Stops:
-        def __init__(self):
-            self.left = 71
-
-        def __getattr__(self, name):
-            return getattr(model, name)
-
-        def __call__(self, tokens):
-            return self._count() or model(tokens)
-
-        def conditionals(self, tokens):
-            return self._count() or model.conditionals(tokens)
-
-        def _count(self):
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-
-    settings = {"steps": 120, "n_chains": 5, "thin": 2, "checkpoint": path}
+    model, folder = Autoregressive(), tmp_path / "state"
+    settings = {"steps": 120, "n_chains": 5, "thin": 2, "checkpoint": folder}
     with pytest.raises(KeyboardInterrupt):
-        run(Stops(), moves, **settings)
+        run(Stops(model, 71), moves, **settings)
     before = model.calls
     resumed = run(model, moves, **settings)
-    assert model.calls - before < 80  # steps 51 to 120, not all
+    assert (model.calls - before) / 2 < 80  # steps 51 to 120 of two calls at most, not all
     for name in ("tokens", "nll", "replica", "accepted", "attempted", "swap_rate", "round_trips"):
         assert_array_equal(getattr(resumed, name), getattr(whole, name), err_msg=name)
     assert resumed.evaluations == whole.evaluations
@@ -203,16 +239,41 @@ def test_stopped_and_resumed_is_the_same_bit_by_bit(tmp_path, moves, monkeypatch
     assert_array_equal(longer.nll, run(Autoregressive(), moves, steps=150, n_chains=5, thin=2).nll)
 
 
+def test_each_saving_writes_new_draws_only_and_no_conditionals(tmp_path, monkeypatch):
+    monkeypatch.setattr(sampler, "_SAVE_EVERY", 10)
+    run(Autoregressive(), WRITING, steps=100, n_chains=5, checkpoint=tmp_path)
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert len(sizes) == 11
+    draws = [size for name, size in sizes.items() if name.startswith("draws")]
+    assert max(draws) == min(draws)
+    with np.load(tmp_path / "state.npz") as stored:
+        assert max(stored[name].size for name in stored.files) <= 32 * 5 * L  # the hottest level, some steps ahead
+
+
+def test_draws_after_the_last_state_are_drawn_again(tmp_path, monkeypatch):
+    """A run that is stopped between the two files of a saving."""
+    monkeypatch.setattr(sampler, "_SAVE_EVERY", 10)
+    state = tmp_path / "state.npz"
+    run(Autoregressive(), steps=10, burn_in=0, checkpoint=tmp_path)
+    earlier = state.read_bytes()
+    longer = run(Autoregressive(), steps=20, burn_in=0, checkpoint=tmp_path)
+    state.write_bytes(earlier)
+    assert_array_equal(run(Autoregressive(), steps=20, burn_in=0, checkpoint=tmp_path).nll, longer.nll)
+    (tmp_path / "draws-000000010.npz").unlink()
+    with pytest.raises(CheckpointError, match="draws are missing"):
+        run(Autoregressive(), steps=20, burn_in=0, checkpoint=tmp_path)
+
+
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     path = tmp_path / "state.npz"
-    run(Autoregressive(), steps=20, checkpoint=path)
+    run(Autoregressive(), steps=20, checkpoint=tmp_path)
     with pytest.raises(InputError, match="other settings"):
-        run(Autoregressive(), steps=20, checkpoint=path, seed=1)
+        run(Autoregressive(), steps=20, checkpoint=tmp_path, seed=1)
     with pytest.raises(InputError, match="another model"):
-        run(Autoregressive(seed=1), steps=20, checkpoint=path)
+        run(Autoregressive(seed=1), steps=20, checkpoint=tmp_path)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(CheckpointError, match=r"damaged .* delete that file"):
-        run(Autoregressive(), steps=20, checkpoint=path)
+        run(Autoregressive(), steps=20, checkpoint=tmp_path)
 
 
 def test_seeds_decide():
@@ -240,7 +301,7 @@ def test_a_start_is_taken_up():
         ({"burn_in": 10}, "burn_in must leave at least one draw"),
         ({"start": STATES}, r"start must be integers of shape \(72, 3\)"),
         ({"start": np.full((72, 3), 3)}, "tokens from 0 to 2"),
-        ({"moves": Conditional()}, "needs an nll that has .conditionals"),
+        ({"moves": Conditional()}, "needs an nll that predicts tokens"),
     ],
 )
 def test_bad_parameters_are_named(settings, said):
@@ -251,16 +312,6 @@ def test_bad_parameters_are_named(settings, said):
 def test_nonsense_from_the_model_is_named():
     with pytest.raises(InputError, match="nll must be finite"):
         run(lambda tokens: np.full(len(tokens), np.nan), steps=10)
-    model = Autoregressive()
-    model.energies = model.energies + 1
-    with pytest.raises(InputError, match="nll and its conditionals disagree"):
-        run(model, Conditional(), steps=10)
-
-
-def test_memory_is_bounded_before_it_is_taken(monkeypatch):
-    monkeypatch.setattr(energy, "_CONDITIONALS", 1000)
-    with pytest.raises(InputError, match=r"conditionals of 72 sequences take .* fewer chains or levels"):
-        run(Autoregressive(), Conditional(), steps=10)
 
 
 def test_tokens_are_kept_in_the_smallest_type():

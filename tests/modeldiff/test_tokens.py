@@ -94,8 +94,8 @@ def test_rows_beyond_the_tokenizer_are_left_out(models, new_model, save_model, t
     assert found.left_out[1] == found.left_out[0] + 20
     short = sequence_nll(Checkpoint.open(padded), ids=found.ids[1])
     assert short.vocabulary == len(found.ids[1])
-    conditionals = short.conditionals(np.zeros((2, 4), dtype=int))
-    np.testing.assert_allclose(np.exp(conditionals).sum(axis=2), 1, atol=1e-5)
+    log_probs = short.next_log_probs(np.zeros((2, 3), dtype=int))
+    np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-5)
 
 
 def test_pieces_avoid_tokens_that_are_not_shared():

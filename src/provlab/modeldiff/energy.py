@@ -1,4 +1,4 @@
-"""What a sampler asks of a model: the NLL of sequences, and for informed moves the conditionals behind it."""
+"""What a sampler asks of a model: the NLL of sequences, and for informed moves what it would write."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,7 +11,6 @@ Tokens = NDArray[np.integer[Any]]
 
 #: nats by which two evaluations of one sequence may differ
 SAME = 1e-4
-_CONDITIONALS = 4 << 30  # most bytes of conditionals kept for the present sequences
 
 
 class Nll(Protocol):
@@ -21,48 +20,47 @@ class Nll(Protocol):
 
 
 @runtime_checkable
-class HasConditionals(Protocol):
-    """An NLL that also gives the log probability of each token at each position, given what stands left of it."""
+class Causal(Protocol):
+    """A model that predicts each token from what stands left of it, as `provlab.modeldiff.nll.SequenceNll` does."""
 
-    def conditionals(self, tokens: Tokens) -> NDArray[np.float32]: ...
+    def predictions(self, length: int) -> int: ...
+
+    def next_log_probs(self, prefix: Tokens) -> NDArray[np.float64]: ...
+
+    def rewrite(
+        self, tokens: Tokens, cut: int, temper: NDArray[np.float64], seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]: ...
 
 
 class Energy:
-    """NLL and, for informed moves, conditionals of sequences, by one pass of the model."""
+    """A model as the sampler sees it: its answers are counted, and refused where they are not finite."""
 
-    def __init__(self, nll: Nll, informed: bool, vocabulary: int) -> None:
+    def __init__(self, nll: Nll, informed: bool) -> None:
         self.nll = nll
-        self.vocabulary = vocabulary
+        self.causal = nll if isinstance(nll, Causal) else None
         self.evaluations = 0
-        self._skip: int | None = None
-        if informed and not isinstance(nll, HasConditionals):
-            raise InputError("an informed move needs an nll that has .conditionals; make one with sequence_nll(model)")
-        self.informed = informed
+        if informed and self.causal is None:
+            raise InputError("an informed move needs an nll that predicts tokens; make one with sequence_nll(model)")
 
-    def __call__(self, tokens: Tokens) -> tuple[NDArray[np.float64], NDArray[np.float32] | None]:
-        """Return NLL ``(n,)`` and conditionals ``(n, length, vocabulary)``, or None for those."""
+    def __call__(self, tokens: Tokens) -> NDArray[np.float64]:
+        """Return the NLL ``(n,)`` of ``(n, length)`` tokens."""
         self.evaluations += len(tokens)
-        if not self.informed:
-            return self._finite(self.nll(tokens)), None
-        assert isinstance(self.nll, HasConditionals)
-        size = 4 * tokens.size * self.vocabulary
-        if size > _CONDITIONALS:
-            raise InputError(
-                f"conditionals of {len(tokens)} sequences take {size / 2**30:.0f} GiB; take fewer chains or levels"
-            )
-        conditionals = self.nll.conditionals(tokens)
-        picked = np.take_along_axis(conditionals, tokens[..., None].astype(np.int64), axis=2)[..., 0]
-        if self._skip is None:
-            self._skip = self._convention(tokens, picked)
-        return self._finite(-picked[:, self._skip :].mean(axis=1, dtype=np.float64)), conditionals
+        return self._finite(self.nll(tokens))
 
-    def _convention(self, tokens: Tokens, picked: NDArray[np.float32]) -> int:
-        """Whether the NLL counts all positions (0) or leaves the first out (1): asked of the model, once."""
-        direct = self.nll(tokens)
-        for skip in (0, 1):
-            if picked.shape[1] > skip and np.allclose(-picked[:, skip:].mean(axis=1), direct, rtol=0, atol=SAME):
-                return skip
-        raise InputError("nll and its conditionals disagree: the mean of -log p(token | left context) must be the NLL")
+    def next_log_probs(self, prefix: Tokens) -> NDArray[np.float64]:
+        """Return the log probability of each token after a prefix, ``(n, vocabulary)``."""
+        assert self.causal is not None
+        self.evaluations += len(prefix)
+        return self.causal.next_log_probs(prefix)
+
+    def rewrite(
+        self, tokens: Tokens, cut: int, temper: NDArray[np.float64], seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Draw all tokens from `cut` on anew: new sequences, their NLL, and the log Hastings factor."""
+        assert self.causal is not None
+        self.evaluations += 2 * len(tokens)  # the old ones are judged, the new ones written
+        new, nll, log_hastings = self.causal.rewrite(tokens, cut, temper, seed)
+        return new, self._finite(nll), log_hastings
 
     def _finite(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         values = np.asarray(values, dtype=np.float64)

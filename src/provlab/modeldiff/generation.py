@@ -17,11 +17,9 @@ the model, so that each checks the other.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from provlab.errors import InputError
@@ -65,17 +63,20 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
         raise InputError(f"n must be at least 1, not {n}")
     if length < 2 or (nll.context is not None and length > nll.context):
         raise InputError(f"length must be from 2 to {nll.context}, the context of {nll.name}, not {length}")
-    temper = np.repeat(np.arange(len(exponents)), -(-n // len(exponents)))
-    on_gpu = nll.network.device.type == "cuda"  # elsewhere in float64, which not every other device has
-    generator = torch.Generator(nll.network.device if on_gpu else "cpu").manual_seed(seed)
-    at_once = min(_AT_ONCE, nll.at_once(length, len(exponents) * nll.vocabulary))
-    parts = [
-        _write(nll, exponents, temper[begin : begin + at_once], length, generator)
-        for begin in range(0, len(temper), at_once)
-    ]
+    k, each = len(exponents), -(-n // len(exponents))
+    # each row is drawn by its own exponent, which stands first, and judged by all
+    tempers = torch.from_numpy(np.stack([np.roll(exponents, -own) for own in np.repeat(np.arange(k), each)]))
+    generator = nll.generator(seed)
+    parts = []
+    for some in tempers.split(min(_AT_ONCE, nll.at_once(length, k * nll.vocabulary))):
+        nothing = torch.empty(len(some), 0, dtype=torch.int64)
+        tokens, log_p, log_q = (part.cpu().numpy() for part in nll.write_on(nothing, length, some, generator))
+        if nll.start_token is None:
+            log_q = log_q - math.log(nll.vocabulary)  # of the first token
+        parts.append((tokens, -log_p / nll.predictions(length), log_q))
     tokens, losses, log_q = (np.concatenate(part) for part in zip(*parts, strict=True))
     # every temper wrote a like number, so the mixture is their plain mean
-    return {"tokens": tokens, "nll": losses, "log_q": logsumexp(log_q, axis=1) - math.log(len(exponents))}
+    return {"tokens": tokens, "nll": losses, "log_q": logsumexp(log_q, axis=1) - math.log(k)}
 
 
 def join(chains: Sequence[Arrays]) -> Draws:
@@ -90,48 +91,3 @@ def join(chains: Sequence[Arrays]) -> Draws:
 def chain_seeds(seed: int, n_chains: int) -> list[int]:
     """Return one seed for each chain, the same for a chain however many there are."""
     return [int(np.random.SeedSequence([seed, chain]).generate_state(1)[0]) for chain in range(n_chains)]
-
-
-@torch.inference_mode()
-def _write(
-    nll: SequenceNll,
-    exponents: NDArray[np.float64],
-    temper: NDArray[np.int64],
-    length: int,
-    generator: torch.Generator,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Write one sequence for each entry of `temper`: tokens, mean NLL, and log q under every exponent.
-
-    All of it where the generator is.
-    """
-    n, device = len(temper), generator.device
-    power = torch.from_numpy(exponents).to(device, torch.float32)
-    own = torch.from_numpy(temper).to(device)
-    tokens = torch.empty(n, length, dtype=torch.int64, device=device)
-    log_p = torch.zeros(n, dtype=torch.float64, device=device)
-    log_q = torch.zeros(n, len(exponents), dtype=torch.float64, device=device)
-    past: Any = None
-    if nll.start_token is None:
-        tokens[:, 0] = torch.randint(nll.vocabulary, (n,), generator=generator, device=device)
-        log_q -= math.log(nll.vocabulary)
-        read, first = tokens[:, :1], 1
-    else:
-        read, first = torch.full((n, 1), nll.start_token, device=device), 0
-    for position in range(first, length):
-        answered, past = nll.read(read, past_key_values=past, use_cache=True)
-        logits = answered[:, -1].to(device)  # (n, vocabulary)
-        plain = torch.log_softmax(logits, dim=-1)
-        nll.refuse_non_finite(plain.amax(dim=-1).cpu().numpy())
-        if (exponents == 1).all():
-            tempered = plain[:, None, :]
-        else:
-            tempered = torch.log_softmax(
-                logits[:, None, :] * power[None, :, None], dim=-1
-            )  # (n, exponents, vocabulary)
-        probabilities = tempered[torch.arange(n, device=device), own].exp()
-        read = torch.multinomial(probabilities, 1, generator=generator)
-        tokens[:, position] = read[:, 0]
-        log_q += tempered.gather(2, read[:, None, :].expand(n, len(exponents), 1)).squeeze(2).double()
-        log_p += plain.gather(1, read).squeeze(1).double()
-    nll.evaluations += n
-    return tokens.cpu().numpy(), (-log_p / (length - first)).cpu().numpy(), log_q.cpu().numpy()

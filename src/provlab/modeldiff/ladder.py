@@ -7,6 +7,7 @@ Each pilot run measures the barrier on the ladder it has, and the next is laid b
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ _FIRST = 8  # levels of the first ladder
 _LEAST = 1e-3  # a rejection rate below this cannot be distinguished from zero by a pilot run
 _SWAP_RATE = 0.3  # mean acceptance of swaps to aim at
 _ROUNDS = 4  # pilot runs, each of which begins where the last one ended
-_CHAINS, _STEPS = 8, 200  # of each pilot run; the first half of its steps is left out
+_CHAINS = 8  # of each pilot run; the first half of its steps is left out
 _MOST_LEVELS = 40
 
 
@@ -35,9 +36,9 @@ class Ladder:
     Attributes
     ----------
     temperatures
-        ``(level,)`` hottest first, infinity.
+        ``(level,)`` hottest first.
     swap_rate
-        The rate expected between any two neighbours.
+        The least rate expected between two neighbours.
     barrier
         Sum of the rejection rates from end to end: with N levels, a round trip takes about ``2 + 2 barrier`` steps
         for each sequence in the best case, divided among N.
@@ -48,69 +49,93 @@ class Ladder:
     barrier: float
 
 
-def tune_ladder(nll: Nll, *, vocabulary: int, length: int, coldest: float, moves: Move | Mixture, seed: int) -> Ladder:
-    """Lay a ladder from infinity down to a temperature such that neighbours swap in three of ten tries at least.
+def tune_ladder(
+    nll: Nll,
+    *,
+    vocabulary: int,
+    length: int,
+    coldest: float,
+    moves: Move | Mixture,
+    seed: int,
+    n_steps: int = 200,
+    hottest: float = math.inf,
+    through: float | None = None,
+) -> Ladder:
+    """Lay a ladder down to a temperature such that neighbours swap in three of ten tries at least.
 
     Parameters
     ----------
     nll, vocabulary, length, moves
         As for `sampler.replica_exchange`.
-    coldest
-        The last temperature, kept as it is.
+    coldest, hottest
+        The ends, kept as they are.
     seed
         Everything random follows from it.
+    n_steps
+        Of each of the pilot runs.
+    through
+        A temperature between the ends that is to be a level as it is.
 
     Raises
     ------
     NotConverged
         The rate needs more than 40 temperatures.
     InputError
-        `coldest` is not above 0.
+        `coldest` is not above 0 or not below `hottest`.
     """
-    if not 0 < coldest < math.inf:
-        raise InputError(f"coldest must lie between 0 and infinity, not {coldest:g}")
-    betas = _first(nll, vocabulary, length, coldest, seed)
+    if not 0 < coldest < hottest:
+        raise InputError(f"coldest must lie between 0 and {hottest:g}, not {coldest:g}")
+    fixed = (hottest, *([] if through is None else [through]), coldest)
+    kept = 1 / np.array(fixed)
+    betas = _first(nll, vocabulary, length, kept, seed)
     start = None
     for k in range(_ROUNDS):
         pilot = replica_exchange(
             nll,
             vocabulary=vocabulary,
             length=length,
-            temperatures=_temperatures(betas, coldest),
+            temperatures=_temperatures(betas, fixed),
             n_chains=_CHAINS,
-            n_steps=_STEPS,
-            burn_in=_STEPS // 2,
+            n_steps=n_steps,
+            burn_in=n_steps // 2,
             moves=moves,
             seed=seed + k,
             start=start,
         )
-        # the barrier from the hottest level to each, (levels,)
+        # the barrier from the hottest level to each, (levels,), and to those that are kept
         reached = np.concatenate([[0.0], np.cumsum(np.maximum(1 - pilot.swap_rate, _LEAST))])
-        levels = max(2, math.ceil(reached[-1] / (1 - _SWAP_RATE)) + 1)
+        ends = reached[np.searchsorted(betas, kept)]
+        steps = np.maximum(1, np.ceil(np.diff(ends) / (1 - _SWAP_RATE))).astype(int)
+        levels = int(steps.sum()) + 1
         if levels > _MOST_LEVELS:
             raise NotConverged(
                 f"not converged: {levels} temperatures down to {coldest:g} are needed for a swap rate of "
                 f"{_SWAP_RATE:g}, and at most {_MOST_LEVELS} are laid; take a higher coldest temperature"
             )
-        old = betas
         # piecewise cubic and monotone: as smooth as the barrier, and never out of order
-        betas = PchipInterpolator(reached, old)(np.linspace(0, reached[-1], levels))
+        laid = PchipInterpolator(reached, betas)
+        parts = [
+            np.concatenate([[first], laid(np.linspace(a, b, n + 1)[1:-1])])
+            for first, a, b, n in zip(kept, ends[:-1], ends[1:], steps, strict=False)
+        ]
+        old, betas = betas, np.concatenate([*parts, kept[-1:]])
         start = _carried(pilot, old, betas)
-    return Ladder(_temperatures(betas, coldest), float(1 - reached[-1] / (levels - 1)), float(reached[-1]))
+    return Ladder(_temperatures(betas, fixed), float(1 - (np.diff(ends) / steps).max()), float(reached[-1]))
 
 
-def _first(nll: Nll, vocabulary: int, length: int, coldest: float, seed: int) -> NDArray[np.float64]:
-    """Inverse temperatures of a geometric ladder below infinity, whose first step is one spread of the NLL."""
-    uniform = np.random.default_rng([seed, 2]).integers(vocabulary, size=(256, length))
-    spread = float(np.std(nll(uniform)))
-    warm = max(spread, 2 * coldest)
-    return np.concatenate([[0.0], np.geomspace(1 / warm, 1 / coldest, _FIRST - 1)])
+def _first(nll: Nll, vocabulary: int, length: int, kept: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Inverse temperatures of a geometric ladder through those kept, from one spread of the NLL below infinity."""
+    hot, cold = kept[0], kept[-1]
+    if hot == 0:
+        uniform = np.random.default_rng([seed, 2]).integers(vocabulary, size=(256, length))
+        hot = min(1 / float(np.std(nll(uniform))), cold / 2)
+    return np.union1d(kept, np.geomspace(hot, cold, _FIRST - 1)[:-1])
 
 
-def _temperatures(betas: NDArray[np.float64], coldest: float) -> NDArray[np.float64]:
+def _temperatures(betas: NDArray[np.float64], fixed: Sequence[float]) -> NDArray[np.float64]:
     with np.errstate(divide="ignore"):
         temperatures = 1 / betas
-    temperatures[0], temperatures[-1] = math.inf, coldest  # exactly, whatever the interpolation rounded
+        temperatures[np.searchsorted(betas, 1 / np.array(fixed))] = fixed  # exactly, whatever division rounded
     return np.asarray(temperatures)
 
 

@@ -2,24 +2,22 @@
 
 A move draws y from q(y | x). Metropolis and Hastings accept it with probability min(1, p(y) q(x | y) / (p(x) q(y | x)))
 and so leave p as it is; a move reports ``log q(x | y) - log q(y | x)`` with each proposal, zero where q is symmetric.
-Moves never look at p: temperatures and models are the sampler's business. The one exception reads a model's own
-conditional distributions, to propose tokens that fit what stands left of them.
+Most moves never look at p: temperatures and models are the sampler's business. Two ask a causal model what it would
+write. With the mean loss over N predictions, the law of its sequences at temperature T is the product of its
+conditional probabilities raised to the power t = 1 / (N T). These moves draw from the conditional distributions raised
+to that power, the *temper*, so that what they propose at each level is nearly a draw from its law.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import InputError
-from provlab.modeldiff.energy import Tokens
-
-#: Given row numbers and one position for each, ``(n,)``, the log probability of every token there, ``(n, vocabulary)``.
-LeftContext = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.floating[Any]]]
+from provlab.modeldiff.energy import Causal, Tokens
 
 _TABLE = 1_000_000  # most tuples that SumPreserving lists
 
@@ -34,10 +32,13 @@ class Proposal:
         ``(n, length)``; a row may equal the current one.
     log_hastings
         ``(n,)``: log q(x | y) - log q(y | x) of each.
+    nll
+        ``(n,)`` loss of each under the model that was asked; None where none was.
     """
 
     tokens: Tokens
     log_hastings: NDArray[np.float64]
+    nll: NDArray[np.float64] | None = None
 
 
 class Move(Protocol):
@@ -48,7 +49,7 @@ class Move(Protocol):
     name
         Under which acceptance is reported.
     informed
-        Whether `propose` needs a left context.
+        Whether `propose` needs a model and tempers.
     reaches_all
         Whether repeating the move leads from any sequence to any other. One move of a mixture must.
     """
@@ -63,9 +64,18 @@ class Move(Protocol):
     def reaches_all(self) -> bool: ...
 
     def propose(
-        self, tokens: Tokens, *, vocabulary: int, rng: np.random.Generator, left_context: LeftContext | None = None
+        self,
+        tokens: Tokens,
+        *,
+        vocabulary: int,
+        rng: np.random.Generator,
+        model: Causal | None = None,
+        temper: NDArray[np.float64] | None = None,
     ) -> Proposal:
-        """Draw one proposal for each row of ``(n, length)`` tokens, which stay as they are."""
+        """Draw one proposal for each row of ``(n, length)`` tokens, which stay as they are.
+
+        Informed moves ask `model`, and match the level of each row by its `temper` ``(n,)``.
+        """
         ...
 
 
@@ -78,7 +88,13 @@ class SingleSite:
     reaches_all: bool = field(default=True, init=False)
 
     def propose(
-        self, tokens: Tokens, *, vocabulary: int, rng: np.random.Generator, left_context: LeftContext | None = None
+        self,
+        tokens: Tokens,
+        *,
+        vocabulary: int,
+        rng: np.random.Generator,
+        model: Causal | None = None,
+        temper: NDArray[np.float64] | None = None,
     ) -> Proposal:
         """Draw; see `Move`."""
         return _shifted(tokens, 1, vocabulary, rng)
@@ -105,7 +121,13 @@ class MultiSite:
         return f"{self.sites} sites"
 
     def propose(
-        self, tokens: Tokens, *, vocabulary: int, rng: np.random.Generator, left_context: LeftContext | None = None
+        self,
+        tokens: Tokens,
+        *,
+        vocabulary: int,
+        rng: np.random.Generator,
+        model: Causal | None = None,
+        temper: NDArray[np.float64] | None = None,
     ) -> Proposal:
         """Draw; see `Move`."""
         return _shifted(tokens, self.sites, vocabulary, rng)
@@ -144,7 +166,13 @@ class SumPreserving:
         return f"{self.sites} sites, same sum"
 
     def propose(
-        self, tokens: Tokens, *, vocabulary: int, rng: np.random.Generator, left_context: LeftContext | None = None
+        self,
+        tokens: Tokens,
+        *,
+        vocabulary: int,
+        rng: np.random.Generator,
+        model: Causal | None = None,
+        temper: NDArray[np.float64] | None = None,
     ) -> Proposal:
         """Draw; see `Move`."""
         where = _sites(tokens, self.sites, rng)  # (n, sites)
@@ -170,21 +198,19 @@ class SumPreserving:
 class Conditional:
     """Replace one token by a draw from the model's own distribution there, given what stands left of it.
 
-    The position is uniform. The token comes from a mixture: a share `uniform` uniform over the vocabulary, the rest the
-    model's conditional distribution raised to the power `temper` and normalised. What stands left of the position is
-    the same before and after, so both directions draw from one distribution m, and the present token is left out of
-    the draw: q(y | x) = m(y) / (1 - m(x)), whence the Hastings factor m(x) (1 - m(x)) / (m(y) (1 - m(y))).
+    The position is uniform, and the same for all rows. The token comes from a mixture: a share `uniform` uniform over
+    the vocabulary, the rest the model's conditional distribution raised to the row's temper and normalised. What stands
+    left of the position is the same before and after, so both directions draw from one distribution m, and the present
+    token is left out of the draw: q(y | x) = m(y) / (1 - m(x)), whence the Hastings factor
+    m(x) (1 - m(x)) / (m(y) (1 - m(y))).
 
     Attributes
     ----------
     uniform
         Share in (0, 1]: keeps every token possible.
-    temper
-        1 is the model's distribution, 0 uniform.
     """
 
-    uniform: float = 0.3
-    temper: float = 0.7
+    uniform: float = 0.1
     name: str = field(default="conditional", init=False)
     informed: bool = field(default=True, init=False)
     reaches_all: bool = field(default=True, init=False)
@@ -192,28 +218,27 @@ class Conditional:
     def __post_init__(self) -> None:
         if not 0 < self.uniform <= 1:
             raise InputError(f"uniform must lie in (0, 1], not {self.uniform}: with 0 some tokens could never be drawn")
-        if not self.temper >= 0:
-            raise InputError(f"temper must be at least 0, not {self.temper}")
 
     def propose(
-        self, tokens: Tokens, *, vocabulary: int, rng: np.random.Generator, left_context: LeftContext | None = None
+        self,
+        tokens: Tokens,
+        *,
+        vocabulary: int,
+        rng: np.random.Generator,
+        model: Causal | None = None,
+        temper: NDArray[np.float64] | None = None,
     ) -> Proposal:
         """Draw; see `Move`."""
-        if left_context is None:
-            raise InputError(
-                "the conditional move needs an nll that has .conditionals; make one with sequence_nll(model)"
-            )
-        n, length = tokens.shape
-        rows = np.arange(n)
-        site = rng.integers(length, size=(n,))
+        model, temper = _asked(model, temper)
+        rows, site = np.arange(len(tokens)), int(rng.integers(tokens.shape[1]))
         old = tokens[rows, site].astype(np.int64)
-        mixed = self._mixture(np.asarray(left_context(rows, site), dtype=np.float64))  # m, (n, vocabulary)
+        mixed = self._mixture(model.next_log_probs(tokens[:, :site]), temper)  # m, (n, vocabulary)
         # m without the present token, drawn from by inverting its cumulative sum
         without = mixed.copy()
         without[rows, old] = 0.0
         reached = np.cumsum(without, axis=1)
         # the last token of the row whose cumulative share the uniform draw has not passed
-        new = (reached <= (rng.random(n) * reached[:, -1])[:, None]).sum(axis=1, dtype=np.int64)
+        new = (reached <= (rng.random(len(rows)) * reached[:, -1])[:, None]).sum(axis=1, dtype=np.int64)
         new = np.minimum(new, vocabulary - 1)
         # rounding at the very end of a row could name the present token or one past the end: then nothing is proposed
         new = np.where(without[rows, new] > 0, new, old)
@@ -224,15 +249,48 @@ class Conditional:
         result[rows, site] = new
         return Proposal(result, np.where(new == old, 0.0, log_hastings))
 
-    def _mixture(self, log_probs: NDArray[np.float64]) -> NDArray[np.float64]:
-        tempered = np.exp(self.temper * (log_probs - log_probs.max(axis=1, keepdims=True)))
+    def _mixture(self, log_probs: NDArray[np.float64], temper: NDArray[np.float64]) -> NDArray[np.float64]:
+        tempered = np.exp(temper[:, None] * (log_probs - log_probs.max(axis=1, keepdims=True)))
         tempered *= (1 - self.uniform) / tempered.sum(axis=1, keepdims=True)
         return np.asarray(tempered + self.uniform / log_probs.shape[1])
 
 
 @dataclass(frozen=True)
+class Rewrite:
+    """Let the model write all tokens from one place to the end anew, each by its conditional at the row's temper.
+
+    The place is uniform over the positions, and the same for all rows. With the normalisers
+    Z(u) = sum_v p(v | u)^t of each left context u,
+
+        q(y | x) = prod_i p(y_i | y_<i)^t / Z(y_<i),
+
+    over the positions i redrawn. The level's law is the product of p^t alone: a proposal is accepted by the quotient of
+    the normalisers that it meets and those that it leaves, and always at t = 1, where they are 1.
+    """
+
+    name: str = field(default="rewrite", init=False)
+    informed: bool = field(default=True, init=False)
+    reaches_all: bool = field(default=True, init=False)
+
+    def propose(
+        self,
+        tokens: Tokens,
+        *,
+        vocabulary: int,
+        rng: np.random.Generator,
+        model: Causal | None = None,
+        temper: NDArray[np.float64] | None = None,
+    ) -> Proposal:
+        """Draw; see `Move`."""
+        model, temper = _asked(model, temper)
+        cut, seed = int(rng.integers(tokens.shape[1])), int(rng.integers(1 << 62))
+        new, nll, log_hastings = model.rewrite(tokens, cut, temper, seed)
+        return Proposal(new, log_hastings, nll)
+
+
+@dataclass(frozen=True)
 class Mixture:
-    """Several moves, one of them drawn for each sequence at each step.
+    """Several moves, one of them drawn for all sequences at each step.
 
     Attributes
     ----------
@@ -265,33 +323,26 @@ class Mixture:
 
     @property
     def informed(self) -> bool:
-        """Whether any of the moves needs a left context."""
+        """Whether any of the moves needs a model."""
         return any(move.informed for move in self.moves)
 
-    def propose(
-        self, tokens: Tokens, *, vocabulary: int, rng: np.random.Generator, left_context: LeftContext | None = None
-    ) -> tuple[Proposal, NDArray[np.int64]]:
-        """Draw one proposal for each row, and return with them which move made each, ``(n,)``."""
-        shares = np.cumsum(self.weights) / sum(self.weights)
-        which = np.minimum(np.searchsorted(shares, rng.random(len(tokens)), side="right"), len(self.moves) - 1)
-        result = tokens.copy()
-        log_hastings = np.zeros(len(tokens))
-        for k, move in enumerate(self.moves):
-            rows = np.flatnonzero(which == k)
-            if not len(rows):
-                continue
-            context = None if left_context is None else partial(_of_rows, left_context, rows)
-            made = move.propose(tokens[rows], vocabulary=vocabulary, rng=rng, left_context=context)
-            result[rows] = made.tokens
-            log_hastings[rows] = made.log_hastings
-        return Proposal(result, log_hastings), which
+    def draw(self, rng: np.random.Generator) -> int:
+        """Draw which move comes next.
+
+        All chains make it together, and at one place. They stay independent for what is asked of them: each move leaves
+        the law as it is, so which moves were drawn does not bias any chain, and chains differ by all the rest.
+        """
+        return int(rng.choice(len(self.moves), p=np.array(self.weights) / sum(self.weights)))
 
 
-def _of_rows(
-    left_context: LeftContext, rows: NDArray[np.int64], some: NDArray[np.int64], sites: NDArray[np.int64]
-) -> NDArray[np.floating[Any]]:
-    """Left context of a selection of rows, numbered within the selection."""
-    return left_context(rows[some], sites)
+#: moves for a causal language model
+WRITING = Mixture((Rewrite(), Conditional()))
+
+
+def _asked(model: Causal | None, temper: NDArray[np.float64] | None) -> tuple[Causal, NDArray[np.float64]]:
+    if model is None or temper is None:
+        raise InputError("an informed move needs an nll that predicts tokens; make one with sequence_nll(model)")
+    return model, temper
 
 
 def _sites(tokens: Tokens, k: int, rng: np.random.Generator) -> NDArray[np.int64]:

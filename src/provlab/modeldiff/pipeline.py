@@ -19,7 +19,7 @@ from provlab.files import digest
 from provlab.kept import Arrays, Kept
 from provlab.modeldiff import generation, reweighting, sampler
 from provlab.modeldiff.comparison import Comparison
-from provlab.modeldiff.moves import Conditional
+from provlab.modeldiff.moves import WRITING
 from provlab.modeldiff.nll import SequenceNll, sequence_nll
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range
 from provlab.modeldiff.sampler import Samples
@@ -171,10 +171,9 @@ def generated(model: Model, settings: Generation, kept: Kept) -> Draws:
 
 
 def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:
-    """Draw by replica exchange with the conditional move; the state is kept as it goes."""
+    """Draw by replica exchange with moves that the model writes; draws and state are kept as it goes."""
     parts = {**model.key, **asdict(settings), "temperatures": [repr(t) for t in settings.temperatures]}
-    checkpoint = kept.path("exchange", {**parts, "torch": torch.__version__})
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint = kept.path("exchange", {**parts, "moves": repr(WRITING), "torch": torch.__version__}).with_suffix("")
     return sampler.replica_exchange(
         model.nll,
         vocabulary=model.nll.vocabulary,
@@ -183,7 +182,7 @@ def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:
         n_chains=settings.n_chains,
         n_steps=settings.n_steps,
         thin=settings.thin,
-        moves=Conditional(),
+        moves=WRITING,
         seed=settings.seed,
         checkpoint=checkpoint,
         progress=f"{model.name}, replica exchange" if model.progress else "",

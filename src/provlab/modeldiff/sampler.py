@@ -6,6 +6,9 @@ go everywhere. Neighbouring levels swap their sequences now and then with the pr
 are (Hukushima and Nemoto 1996), on even and odd pairs in turn: that order carries sequences through the ladder faster
 than random pairs do (Syed et al. 2022). A *chain* is one whole ladder. Chains never meet, so what differs between them
 says how far their common answer can be trusted.
+
+The hottest level may be one whose law is known exactly and drawn from directly: infinity, where all sequences are
+equally likely, or the temperature at which a causal model writes (`own_temperature`), where its own text is such draws.
 """
 
 import json
@@ -19,11 +22,13 @@ from tqdm.auto import tqdm
 
 from provlab.errors import InputError
 from provlab.files import digest
-from provlab.kept import Arrays, read_arrays, reading, write_arrays
-from provlab.modeldiff.energy import SAME, Energy, Nll, Tokens
+from provlab.kept import read_arrays, reading, write_arrays
+from provlab.modeldiff.energy import SAME, Causal, Energy, Nll, Tokens
 from provlab.modeldiff.moves import Mixture, Move
 
 _SAVE_EVERY = 100  # steps between writings of the state
+_STATE = "state.npz"  # in the folder of a checkpoint, beside the draws up to each step that was saved
+_AFRESH = 32  # steps for which the hottest level is drawn at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +50,7 @@ class Samples:
     replica
         ``(temperature, chain, draw)``: which of a chain's sequences was at that level; shows its way up and down.
     accepted, attempted
-        ``(temperature, move)`` counts. Infinite temperature draws afresh and makes no attempts.
+        ``(temperature, move)`` counts. A hottest level that is drawn afresh makes no attempts.
     swap_rate
         ``(temperature - 1,)``: mean acceptance probability of swaps between a level and the next colder one.
     round_trips
@@ -54,6 +59,8 @@ class Samples:
         Steps in all, steps left out, and steps from one draw to the next.
     evaluations
         Sequences sent to the model, burn-in included.
+    predictions
+        How many tokens of a sequence a causal model predicts, None for any other function.
     """
 
     tokens: NDArray[np.unsignedinteger[Any]]
@@ -70,6 +77,7 @@ class Samples:
     burn_in: int
     thin: int
     evaluations: int
+    predictions: int | None = None
 
     @property
     def n_chains(self) -> int:
@@ -85,6 +93,18 @@ class Samples:
     def betas(self) -> NDArray[np.float64]:
         """Inverse temperatures, ``(temperature,)``, 0 for infinity."""
         return 1.0 / self.temperatures
+
+    def log_total(self, level: int) -> float | None:
+        """Log of the sum of exp(-NLL / T) over all sequences at a level, where that is known exactly.
+
+        At infinity it is a sum of ones. At T = 1 / N, with the mean over N predictions, the terms are the
+        probabilities of a sequence given the tokens that nothing predicts, and sum to one for each choice of these.
+        """
+        if np.isinf(self.temperatures[level]):
+            return self.length * float(np.log(self.vocabulary))
+        if self.predictions is None or not np.isclose(self.betas[level], self.predictions, rtol=1e-12):
+            return None
+        return (self.length - self.predictions) * float(np.log(self.vocabulary))
 
 
 def replica_exchange(
@@ -108,11 +128,12 @@ def replica_exchange(
     Parameters
     ----------
     nll
-        Mean token NLL of ``(n, length)`` tokens. For informed moves also ``.conditionals``, as `SequenceNll` has it.
+        Mean token NLL of ``(n, length)`` tokens. For informed moves it must predict tokens, as `SequenceNll` does.
     vocabulary, length
         The space: `length` tokens from 0 to ``vocabulary - 1``.
     temperatures
-        The ladder, in any order, none twice; infinity is the uniform law and is drawn from directly.
+        The ladder, in any order, none twice. Infinity is drawn from directly, and with informed moves also
+        `own_temperature`, if it is the hottest.
     n_chains
         Independent ladders.
     n_steps
@@ -126,10 +147,11 @@ def replica_exchange(
     burn_in
         Steps left out at the beginning; a fifth of all by default.
     start
-        ``(temperature * chain, length)`` first sequences; uniform ones by default.
+        ``(temperature * chain, length)`` first sequences; by default uniform ones, which informed moves rewrite at the
+        temper of each level.
     checkpoint
-        A file that the state is written to, and taken up from if it is there: the result is the same, bit by bit,
-        as without a stop. A finished run is read from it, and more `n_steps` go on from where it ended.
+        A folder that draws and the state are written to, and taken up from if they are there: the result is the same,
+        bit by bit, as without a stop. A finished run is read from it, and more `n_steps` go on from where it ended.
     progress
         Show a bar with this text; none if it is empty.
 
@@ -157,14 +179,14 @@ def replica_exchange(
     burn_in = n_steps // 5 if burn_in is None else burn_in
     if not 0 <= burn_in <= n_steps - thin:
         raise InputError(f"burn_in must leave at least one draw of {n_steps} steps: from 0 to {n_steps - thin}")
-    energy = Energy(nll, mixture.informed, vocabulary)
+    energy = Energy(nll, mixture.informed)
     run = _Run(energy, mixture, ladder, n_chains, vocabulary, length, thin, seed)
     first = run.uniform(seed) if start is None else _checked_start(start, run.rows, length, vocabulary)
     key = digest([vocabulary, length, repr(ladder.tolist()), n_chains, thin, seed, repr(mixture), first.tolist()])
-    if checkpoint is not None and checkpoint.exists():
+    if checkpoint is not None and (checkpoint / _STATE).exists():
         run.load(checkpoint, key)
     else:
-        run.begin(first)
+        run.begin(first, rewritten=mixture.informed and start is None)
     with tqdm(total=n_steps, initial=min(run.step, n_steps), desc=progress, disable=not progress, leave=False) as bar:
         while run.step < n_steps:
             run.advance()
@@ -172,6 +194,13 @@ def replica_exchange(
             if checkpoint is not None and (run.step % _SAVE_EVERY == 0 or run.step == n_steps):
                 run.save(checkpoint, key)
     return run.samples(n_steps, burn_in)
+
+
+def own_temperature(nll: Nll, length: int) -> float:
+    """Temperature at which a causal model writes: of its sequences the law is exp(-NLL / T) where 1 / T predictions."""
+    if not isinstance(nll, Causal):
+        raise InputError("only a model that predicts tokens has a temperature of its own; make one with sequence_nll")
+    return 1 / nll.predictions(length)
 
 
 def check_temperatures(temperatures: ArrayLike) -> NDArray[np.float64]:
@@ -201,7 +230,7 @@ class _Run:
     """
 
     # what a checkpoint holds, besides the generator, the step and the number of evaluations
-    STATE = ("tokens", "energies", "conditionals", "at", "heading")
+    STATE = ("tokens", "energies", "at", "heading", "fresh_tokens", "fresh_energies")
     RECORD = ("tokens", "nll", "replica", "accepted", "attempted", "swaps", "trips")
 
     def __init__(
@@ -220,25 +249,54 @@ class _Run:
         self.betas = 1.0 / ladder
         self.rows = len(ladder) * n_chains
         self.small = np.min_scalar_type(vocabulary - 1)
+        self.predictions = energy.causal.predictions(length) if energy.causal is not None else None
+        # the model's own law is drawn from by letting it write, which uninformed moves do not ask for
+        own = mixture.informed and self.predictions and np.isclose(self.betas[0], self.predictions, rtol=1e-12)
+        self.drawn_afresh = bool(np.isinf(ladder[0]) or own)
         self.rng = np.random.default_rng(seed)
-        self.step = 0
+        self.step = self.saved = 0
 
     def uniform(self, seed: int) -> Tokens:
         """First sequences: uniform, the same for every run of this seed and size."""
         return np.random.default_rng([seed, 1]).integers(self.vocabulary, size=(self.rows, self.length))
 
-    def begin(self, first: Tokens) -> None:
+    def begin(self, first: Tokens, *, rewritten: bool) -> None:
         """Start at step 0."""
         levels, chains, moves = len(self.ladder), self.n_chains, len(self.mixture.moves)
         self.tokens: Tokens = first.astype(np.int64)
-        self.energies, conditionals = self.energy(self.tokens)
-        self.conditionals = None if conditionals is None else np.array(conditionals)  # ours to change
+        if rewritten:
+            self.tokens, self.energies = self._written(self.tokens, np.repeat(self.betas, chains))
+        else:
+            self.energies = self.energy(self.tokens)
         self.at = np.arange(self.rows).reshape(levels, chains)  # which replica is at a level of a chain
         # 0 not yet at the hottest level, 1 on its way down from there, 2 on its way back up
         self.heading = np.zeros(self.rows, dtype=np.int8)
         self.heading[self.at[0]] = 1
+        # draws of the hottest level for some steps ahead, (step, chain, length) and (step, chain)
+        self.fresh_tokens = np.empty((0, chains, self.length), dtype=np.int64)
+        self.fresh_energies = np.empty((0, chains))
         self.record: dict[str, list[NDArray[Any]]] = {name: [] for name in self.RECORD}
         self.counts = self._no_counts(levels, chains, moves)
+
+    def _written(self, tokens: Tokens, beta: NDArray[np.float64]) -> tuple[Tokens, NDArray[np.float64]]:
+        """Sequences that the model writes at the temper of each level, and their NLL."""
+        assert self.predictions is not None
+        new, energies, _ = self.energy.rewrite(tokens, 0, beta / self.predictions, int(self.rng.integers(1 << 62)))
+        return new, energies
+
+    def _afresh(self) -> tuple[Tokens, NDArray[np.float64]]:
+        """One draw from the law of the hottest level for each chain: ``(chain, length)``, and its NLL."""
+        if not len(self.fresh_tokens):
+            tokens: Tokens = self.rng.integers(self.vocabulary, size=(_AFRESH * self.n_chains, self.length))
+            if self.betas[0] == 0:
+                energies = self.energy(tokens)
+            else:
+                tokens, energies = self._written(tokens, np.full(len(tokens), self.betas[0]))
+            self.fresh_tokens = tokens.reshape(_AFRESH, self.n_chains, self.length)
+            self.fresh_energies = energies.reshape(_AFRESH, self.n_chains)
+        tokens, energies = self.fresh_tokens[0], self.fresh_energies[0]
+        self.fresh_tokens, self.fresh_energies = self.fresh_tokens[1:], self.fresh_energies[1:]
+        return tokens, energies
 
     @staticmethod
     def _no_counts(levels: int, chains: int, moves: int) -> dict[str, NDArray[Any]]:
@@ -263,32 +321,30 @@ class _Run:
                 count[...] = 0
 
     def _change(self) -> None:
-        # one row for each replica, whatever its level: (rows,) = (levels * chains,)
-        level = np.empty(self.rows, dtype=np.int64)
-        level[self.at] = np.arange(len(self.ladder))[:, None]
-        beta = self.betas[level]
-        conditionals = self.conditionals
-        context = None if conditionals is None else (lambda rows, sites: conditionals[rows, sites])
-        proposal, which = self.mixture.propose(
-            self.tokens, vocabulary=self.vocabulary, rng=self.rng, left_context=context
+        if self.drawn_afresh:
+            hottest = self.at[0]
+            self.tokens[hottest], self.energies[hottest] = self._afresh()
+        tried = self.at[int(self.drawn_afresh) :]  # replicas, (levels, chains)
+        if not tried.size:
+            return
+        level = np.repeat(np.arange(len(self.ladder) - len(tried), len(self.ladder)), self.n_chains)
+        rows, beta = tried.ravel(), self.betas[level]
+        move = self.mixture.draw(self.rng)
+        proposal = self.mixture.moves[move].propose(
+            self.tokens[rows],
+            vocabulary=self.vocabulary,
+            rng=self.rng,
+            model=self.energy if self.mixture.informed else None,
+            temper=None if self.predictions is None else beta / self.predictions,
         )
-        proposed, log_hastings = proposal.tokens, proposal.log_hastings
-        # where every sequence is equally likely, a fresh one is a draw from the law itself
-        free = beta == 0
-        proposed[free] = self.rng.integers(self.vocabulary, size=(int(free.sum()), self.length))
-        log_hastings = np.where(free, 0.0, log_hastings)
-        energies, new_conditionals = self.energy(proposed)
+        energies = self.energy(proposal.tokens) if proposal.nll is None else proposal.nll
         # Metropolis-Hastings: log of p(y) q(x | y) / (p(x) q(y | x)); minus an exponential is the log of a uniform
-        log_ratio = beta * (self.energies - energies) + log_hastings
-        accepted = -self.rng.standard_exponential(self.rows) < log_ratio
-        accepted |= free
-        self.tokens[accepted] = proposed[accepted]
-        self.energies[accepted] = energies[accepted]
-        if conditionals is not None and new_conditionals is not None:
-            conditionals[accepted] = new_conditionals[accepted]
-        tried = ~free
-        np.add.at(self.counts["attempted"], (level[tried], which[tried]), 1)
-        np.add.at(self.counts["accepted"], (level[tried & accepted], which[tried & accepted]), 1)
+        log_ratio = beta * (self.energies[rows] - energies) + proposal.log_hastings
+        accepted = -self.rng.standard_exponential(len(rows)) < log_ratio
+        self.tokens[rows[accepted]] = proposal.tokens[accepted]
+        self.energies[rows[accepted]] = energies[accepted]
+        self.counts["attempted"][:, move] += np.bincount(level, minlength=len(self.ladder)).astype(np.int32)
+        self.counts["accepted"][:, move] += np.bincount(level[accepted], minlength=len(self.ladder)).astype(np.int32)
 
     def _swap(self, parity: int) -> None:
         hot = np.arange(parity, len(self.ladder) - 1, 2)
@@ -327,39 +383,51 @@ class _Run:
             burn_in=burn_in,
             thin=self.thin,
             evaluations=self.energy.evaluations,
+            predictions=self.predictions,
         )
 
-    def save(self, path: Path, key: str) -> None:
-        """Write the whole state, whole or not at all."""
+    def save(self, folder: Path, key: str) -> None:
+        """Write what was drawn since the last time, and then the state; each file whole or not at all."""
+        new = {name: np.stack(values[self.saved :]) for name, values in self.record.items() if values[self.saved :]}
+        folder.mkdir(parents=True, exist_ok=True)
+        write_arrays(_draws(folder, self.step), new)
+        self.saved = len(self.record["nll"])
         said = {
             "key": key,
             "step": self.step,
             "rng": self.rng.bit_generator.state,
             "evaluations": self.energy.evaluations,
         }
-        arrays = {f"state_{name}": getattr(self, name) for name in self.STATE if getattr(self, name) is not None}
-        arrays |= {f"record_{name}": np.stack(values) for name, values in self.record.items() if values}
+        arrays = {f"state_{name}": getattr(self, name) for name in self.STATE}
         arrays |= {f"counts_{name}": values for name, values in self.counts.items()}
-        write_arrays(path, {"said": np.array(json.dumps(said)), **arrays})
+        write_arrays(folder / _STATE, {"said": np.array(json.dumps(said)), **arrays})
 
-    def load(self, path: Path, key: str) -> None:
-        """Take up a state written by `save`."""
+    def load(self, folder: Path, key: str) -> None:
+        """Take up a state written by `save`, with the draws up to its step."""
+        path = folder / _STATE
         arrays = read_arrays(path)
         with reading(path):
             said = json.loads(str(arrays.pop("said")))
         if said["key"] != key:
-            raise InputError(f"sampler state {path} is of other settings; delete that file, or name another")
-        self._restore(arrays)
-        now, _ = self.energy(self.tokens)
-        if np.abs(now - self.energies).max() > SAME:
-            raise InputError(f"sampler state {path} is of another model; delete that file, or name another")
+            raise InputError(f"sampler state {folder} is of other settings; delete that folder, or name another")
+        for name in self.STATE:
+            setattr(self, name, arrays[f"state_{name}"])
+        self.counts = {key.removeprefix("counts_"): value for key, value in arrays.items() if key.startswith("counts_")}
+        if np.abs(self.energy.nll(self.tokens) - self.energies).max() > SAME:
+            raise InputError(f"sampler state {folder} is of another model; delete that folder, or name another")
+        # draws of a later step than the state's are of a run that was stopped between the two: they are drawn again
+        files = sorted(folder.glob(_draws(folder, "*").name))
+        parts = [read_arrays(one) for one in files if one.name <= _draws(folder, said["step"]).name]
+        with reading(folder):
+            self.record = {name: [row for part in parts for row in part.get(name, ())] for name in self.RECORD}
+            if {len(values) for values in self.record.values()} != {said["step"] // self.thin}:
+                raise ValueError("draws are missing")
+        self.saved = len(self.record["nll"])
         self.step = said["step"]
         self.rng.bit_generator.state = said["rng"]
         self.energy.evaluations = said["evaluations"]
 
-    def _restore(self, arrays: Arrays) -> None:
-        """Fill state, records and counts from the arrays of a checkpoint."""
-        for name in self.STATE:
-            setattr(self, name, arrays.get(f"state_{name}"))
-        self.record = {name: list(arrays.get(f"record_{name}", ())) for name in self.RECORD}
-        self.counts = {key.removeprefix("counts_"): value for key, value in arrays.items() if key.startswith("counts_")}
+
+def _draws(folder: Path, step: int | str) -> Path:
+    """File of what was drawn between one saving and the next, at a step."""
+    return folder / f"draws-{step:09d}.npz" if isinstance(step, int) else folder / f"draws-{step}.npz"
