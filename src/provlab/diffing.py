@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
-from provlab.files import cache_dir, digest
+from provlab.files import cache_dir
 from provlab.kept import Kept
 from provlab.modeldiff import pipeline
 from provlab.modeldiff.comparison import Comparison, Summary
@@ -20,7 +20,6 @@ from provlab.report.views import describe
 from provlab.statistics.base import Options
 
 _EXAMPLES, _TAIL = 3, 0.05  # of each end of D, and the share of inputs that an end is
-_LADDER = (float("inf"), 1.0, 0.5, 0.3, 0.2, 0.15, 0.12, 0.1, 0.08, 0.065, 0.053, 0.045)  # of replica exchange
 
 
 def diff(
@@ -148,12 +147,8 @@ def _text(given: str | None) -> str:
 def _inputs(
     side: Side, model: Model, other: Model, z: tuple[float, float], settings: Generation, kept: Kept
 ) -> Direction:
-    """Let a model write, and both judge what of it lies in Z.
-
-    Each model has random numbers of its own: a model and a slightly changed copy would write the same with the same.
-    """
-    own = int(digest([settings.seed, model.checkpoint.digest])[:8], 16)
-    draws = pipeline.generated(model, replace(settings, seed=own), kept)
+    """Let a model write, and both judge what of it lies in Z."""
+    draws = pipeline.generated(model, settings, kept)
     # judged again by the arithmetic that judges the other: rounding differs from that of writing token by token
     draws = replace(draws, nll=pipeline.judged(model, draws.tokens, kept))
     if len(np.unique(draws.chain[within(draws.nll, z)])) < 2:
@@ -170,7 +165,7 @@ def _exchanged(
     a: Model, b: Model, z: tuple[float, float], length: int, steps: int, kept: Kept, *, seed: int
 ) -> Summary | str:
     """Compare by replica exchange, or say why that gives no number."""
-    settings = Exchange(length, _LADDER, n_chains=8, n_steps=steps, seed=seed)
+    settings = Exchange(length, n_steps=steps, seed=seed)
     try:
         return pipeline.model_diff(a, b, z, settings, kept).summary(seed=seed)
     except ProvlabError as error:

@@ -89,6 +89,9 @@ class At(np.random.Generator):
         super().__init__(np.random.PCG64(place))
         self.place = place
 
+    def random(self, size=None):
+        return 1.0 if size is None else super().random(size)
+
     def integers(self, high, **settings):
         return self.place if high == L else super().integers(high, **settings)
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
-from provlab.modeldiff.bootstrap import chain_counts, percentiles
+from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.representative import Direction, Side, bin_of, checked_edges, checked_range, effective, within
 
 #: what the two directions are divided by before they are compared: "R3", the paper's way, divides each by its own sum
@@ -28,7 +28,8 @@ TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
 _LEAST_COMMON = 3.0  # effective draws in R3: with fewer, one draw decides what everything is divided by
 # a term that is empty cannot be the unit of the others; then the next of these is
 _REFERENCES = ("PD_AB", "PD_BA", "PA_AB", "PA_BA")
-_RATIO_RESAMPLES, _RHO_RESAMPLES = 2000, 1000  # of the chain bootstrap
+_RESAMPLES = 2000  # of the chain bootstrap
+_ENDS = (0.01, 0.99)  # shares of the inputs between which an extent of D is given
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +73,11 @@ class Summary:
     log10_inputs, log10_common
         Log10 of the number of A's inputs and of B's, and of the number in R3 estimated from either; None where that
         cannot be estimated.
+    effective
+        How many independent, equally weighted draws those of A and those of B are worth.
     extent_a, extent_b
-        Smallest and largest D.
+        D of a hundredth of the inputs is below the first number, and of a hundredth above the second: weighted
+        quantiles, since the extremes of draws are those of the largest one and widen with their number.
     below_a, below_b
         Share of inputs with D below 0, and its 95% interval.
     by_r3, by_count
@@ -84,6 +88,7 @@ class Summary:
     z: list[float]
     n: list[int]
     n_common: list[int]
+    effective: list[float]
     log10_inputs: list[float | None]
     log10_common: list[float | None]
     extent_a: list[float]
@@ -125,6 +130,11 @@ class Comparison:
     def __post_init__(self) -> None:
         object.__setattr__(self, "z", checked_range(self.z))
 
+    @property
+    def n_chains(self) -> int:
+        """Chains that intervals resample: of the side that has fewer."""
+        return min((one.n_chains for one in (self.a, self.b) if not one.exact), default=1)
+
     def terms(self, by: Normalisation = "R3") -> NDArray[np.float64]:
         """Return the four terms of Equation 7, in the unit of a normalisation.
 
@@ -141,7 +151,7 @@ class Comparison:
         NotComparableError
             By "R3": no draws of a model are in Z for the other too, or too few. By "count": the weights are no counts.
         """
-        sums = [_shares(direction).sum(axis=0) for direction in (self.a, self.b)]
+        sums = [one.sums(_kinds(one)).sum(axis=0) for one in (self.a, self.b)]
         units = [self._unit(direction, by) for direction in (self.a, self.b)]
         return np.concatenate(
             [of[:2] / (of[3] if unit is None else unit) for of, unit in zip(sums, units, strict=True)]
@@ -187,8 +197,8 @@ class Comparison:
         if not (self.a.exact and self.b.exact):
             draws = self._resampled_terms(by, np.random.default_rng(seed))
             with np.errstate(divide="ignore", invalid="ignore"):
-                low, high = percentiles(draws / draws[:, [unit]])
-        neither = np.array([float(_shares(one).sum(axis=0)[2] / one.weight.sum()) for one in (self.a, self.b)])
+                low, high = percentiles(draws / draws[:, [unit]], self.n_chains)
+        neither = np.array([one.weight[one.difference == 0].sum() / one.weight.sum() for one in (self.a, self.b)])
         return Ratio(terms, value, low, high, TERMS[unit], neither)
 
     def _resampled_terms(self, by: Normalisation, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -199,14 +209,9 @@ class Comparison:
         columns = []
         for direction in (self.a, self.b):
             unit = self._unit(direction, by)
-            sums = _shares(direction)  # (n_chains, 4)
-            if direction.exact:
-                counts = np.ones((_RATIO_RESAMPLES, 1), dtype=np.int64)
-                sums = sums.sum(axis=0, keepdims=True)
-            else:
+            if not direction.exact:
                 _require_chains(direction)
-                counts = chain_counts(direction.n_chains, _RATIO_RESAMPLES, rng)
-            drawn = counts @ sums  # (n_resamples, 4)
+            drawn = direction.resampled(_kinds(direction), _RESAMPLES, rng)[1:]
             with np.errstate(divide="ignore", invalid="ignore"):
                 columns.append(drawn[:, :2] / (drawn[:, [3]] if unit is None else unit))
         return np.concatenate(columns, axis=1)
@@ -237,16 +242,13 @@ class Comparison:
         edges = checked_edges(edges)
         inside = bin_of(direction.difference, edges)
         columns = np.stack([*(inside == k for k in range(len(edges) - 1)), direction.common], axis=1)
-        sums = direction.sums(columns)  # (n_chains, k + 1), the last column R3
+        if not direction.exact:
+            _require_chains(direction)
+        sums = direction.resampled(columns, 1 if direction.exact else _RESAMPLES, np.random.default_rng(seed))
         unit = self._unit(direction, by)
-        value = sums[:, :-1].sum(axis=0) / (sums[:, -1].sum() if unit is None else unit)
-        if direction.exact:
-            return np.stack([value, value, value])
-        _require_chains(direction)
-        drawn = chain_counts(direction.n_chains, _RHO_RESAMPLES, np.random.default_rng(seed)) @ sums
         with np.errstate(divide="ignore", invalid="ignore"):
-            low, high = percentiles(drawn[:, :-1] / (drawn[:, [-1]] if unit is None else unit))
-        return np.stack([value, low, high])
+            found = sums[:, :-1] / (sums[:, [-1]] if unit is None else unit)  # the last column is R3
+        return np.stack([found[0], *percentiles(found[1:], direction.n_chains)])
 
     def log10_more(self, *, seed: int = 0) -> tuple[float, float, float]:
         """Return log10 of how many times more inputs B has in Z than A, and its 95% interval by chain bootstrap.
@@ -259,7 +261,7 @@ class Comparison:
         rng = np.random.default_rng(seed)
         fewer, more = (direction.log10_numbers(rng) for direction in (self.a, self.b))
         more = more - fewer
-        low, high = percentiles(more[1:])
+        low, high = percentiles(more[1:], self.n_chains)
         return float(more[0]), float(low), float(high)
 
     @property
@@ -282,8 +284,9 @@ class Comparison:
             n_common=[int(a.common.sum()), int(b.common.sum())],
             log10_inputs=[a.log10_number, b.log10_number],
             log10_common=[_plain(value) for value in self.log10_common],
-            extent_a=list(a.extent),
-            extent_b=list(b.extent),
+            effective=[a.effective, b.effective],
+            extent_a=a.quantile(_ENDS).tolist(),
+            extent_b=b.quantile(_ENDS).tolist(),
             below_a=list(a.share_below(seed=seed)),
             below_b=list(b.share_below(seed=seed)),
             by_r3=self._plain_ratio("R3", seed),
@@ -312,10 +315,10 @@ def _plain(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _shares(direction: Direction) -> NDArray[np.float64]:
-    """Weight with D below 0, above 0, equal to 0, and in R3, of each chain: ``(n_chains, 4)``."""
+def _kinds(direction: Direction) -> NDArray[np.bool_]:
+    """Which rows have D below 0, above 0, equal to 0, and which are in R3: ``(n, 4)``."""
     d = direction.difference
-    return direction.sums(np.stack([d < 0, d > 0, d == 0, direction.common], axis=1))
+    return np.stack([d < 0, d > 0, d == 0, direction.common], axis=1)
 
 
 def _reference(terms: NDArray[np.float64]) -> int:

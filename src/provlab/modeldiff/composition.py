@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError
-from provlab.modeldiff.bootstrap import chain_counts
 from provlab.modeldiff.representative import Direction, bin_of, checked_edges
 
 _RESAMPLES = 1000  # of the chain bootstrap
@@ -105,9 +104,7 @@ def label_share(
     values = np.asarray(label, dtype=float)
     if values.shape != direction.difference.shape or not direction.weight[rows].sum() > 0:
         raise InputError(f"label must hold one number for each of {len(direction.difference)} inputs, and rows some")
-    sums = direction.sums(np.stack([rows * values, rows], axis=1))
-    counts = chain_counts(direction.n_chains, _RESAMPLES, np.random.default_rng(seed))
-    drawn = np.concatenate([np.ones((1, direction.n_chains), dtype=np.int64), counts]) @ sums
+    drawn = direction.resampled(np.stack([rows * values, rows], axis=1), _RESAMPLES, np.random.default_rng(seed))
     with np.errstate(invalid="ignore"):
         return np.asarray(drawn[:, 0] / drawn[:, 1])
 

@@ -47,6 +47,11 @@ class Energy:
         self.evaluations += len(tokens)
         return self._finite(self.nll(tokens))
 
+    def predictions(self, length: int) -> int:
+        """How many tokens of a sequence are predicted."""
+        assert self.causal is not None
+        return self.causal.predictions(length)
+
     def next_log_probs(self, prefix: Tokens) -> NDArray[np.float64]:
         """Return the log probability of each token after a prefix, ``(n, vocabulary)``."""
         assert self.causal is not None

@@ -25,19 +25,31 @@ class Weights:
     free_energies
         ``(level,)``, 0 at the first level.
     log_weight
-        ``(n,)``: log weights of the draws under the first level's law; they sum to 1.
+        ``(n,)``: log of how many sequences each draw stands for, in units of the first level's Z_0: over all draws the
+        sum of weight times exp(-beta_0 E) is 1.
     overlap
         ``(level - 1,)`` of each level with the next one: the integral of p q / (p + q), from 0 to 1/2. That is the
         off-diagonal of the overlap matrix of two levels with equally many draws (Klimovich, Shirts and Mobley 2015);
         how many draws there are does not enter.
     solved
         Whether the equations hold; they do unless levels lie too far apart.
+    share
+        ``(n, level)``: to which level each draw belongs; by minus these a log weight changes with the free energies.
+    drift
+        ``(chain, level)``: by how much the free energies change, to first order, when a chain is counted once more.
     """
 
     free_energies: NDArray[np.float64]
     log_weight: NDArray[np.float64]
     overlap: NDArray[np.float64]
     solved: bool
+    share: NDArray[np.float64]
+    drift: NDArray[np.float64]
+
+    def error(self, level: int) -> float:
+        """Standard error of a free energy, from how the chains differ."""
+        chains = len(self.drift)
+        return float(np.sqrt(chains / (chains - 1) * (self.drift[:, level] ** 2).sum()))
 
 
 def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficiency: NDArray[np.float64]) -> Weights:
@@ -68,16 +80,19 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
         # the mixture of all levels' laws at each draw is the denominator, and its inverse the weight of the draw
         log_weight = -logsumexp(log_share, axis=1)
         share = np.exp(log_share + log_weight[:, None])  # (n, level), rows sum to 1
-        residual, derivative = _equations(share, multiplicity, chain, n / chains)
+        of_chain, derivative = _equations(share, multiplicity, chain, n / chains)
+        residual = of_chain.sum(axis=0)
         solved = bool(np.abs(residual / n).max() < _SOLVED)
         if solved:
             break
         # f_0 stays 0; levels that hardly overlap make the derivative nearly singular, hence least squares
         free[1:] += np.linalg.lstsq(derivative[1:, 1:], residual[1:], rcond=None)[0]
     log_weight += np.log(multiplicity)
-    log_weight -= logsumexp(log_weight)
+    log_weight -= logsumexp(log_weight - betas[0] * flat)
     overlap = _overlap(flat, share * multiplicity[:, None] / n, free, betas)
-    return Weights(free, log_weight, overlap, solved)
+    drift = np.zeros((chains, levels))
+    drift[:, 1:] = np.linalg.lstsq(derivative[1:, 1:], of_chain[:, 1:].T, rcond=None)[0].T
+    return Weights(free, log_weight, overlap, solved, share.astype(np.float32), drift)
 
 
 def _by_pymbar(
@@ -124,19 +139,19 @@ def _equations(
     chain: NDArray[np.int64],
     expected: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how far the equations are from holding, ``(level,)``, and their derivative, ``(level, level)``.
+    """Return how far the equations are from holding in each chain, ``(chain, level)``, and their derivative.
 
-    The residual is n_k minus the sum of the draws' shares s_k, and its derivative by minus the free energies the sum of
-    diag(s) - s s'. Both are added up chain by chain (`expected` is n_k of one chain), so that what is held besides
-    `share` is of one chain's size.
+    The residual is n_k minus the sum of the draws' shares s_k, and its derivative by minus the free energies,
+    ``(level, level)``, the sum of diag(s) - s s'. Both are added up chain by chain (`expected` is n_k of one chain), so
+    that what is held besides `share` is of one chain's size.
     """
     levels = share.shape[1]
-    residual, derivative = np.zeros(levels), np.zeros((levels, levels))
-    for c in range(chain.max() + 1):
+    residual, derivative = np.zeros((chain.max() + 1, levels)), np.zeros((levels, levels))
+    for c in range(len(residual)):
         rows = chain == c
         of_chain, weights = share[rows], multiplicity[rows]
         summed = weights @ of_chain
-        residual += expected - summed
+        residual[c] = expected - summed
         derivative += np.diag(summed) - (of_chain * weights[:, None]).T @ of_chain
     return residual, derivative
 

@@ -19,6 +19,7 @@ from provlab.files import digest
 from provlab.kept import Arrays, Kept
 from provlab.modeldiff import generation, reweighting, sampler
 from provlab.modeldiff.comparison import Comparison
+from provlab.modeldiff.ladder import tune_ladder
 from provlab.modeldiff.moves import WRITING
 from provlab.modeldiff.nll import SequenceNll, sequence_nll
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 N_CHAINS = 20  # independent groups of draws
 _AT_ONCE = 4096  # sequences judged between two savings
+_PILOT_STEPS = 30  # of each pilot run of a ladder: rewriting mixes within a few steps
 T = TypeVar("T")
 
 
@@ -138,21 +140,40 @@ class Generation:
 
 @dataclass(frozen=True)
 class Exchange:
-    """Settings of draws by replica exchange, see `provlab.modeldiff.sampler.replica_exchange`."""
+    """Settings of draws by replica exchange, see `provlab.modeldiff.sampler.replica_exchange`.
+
+    Attributes
+    ----------
+    length, n_chains, n_steps, thin, seed
+        As there; each model draws numbers of its own from the seed.
+    temperatures
+        The ladder; if empty it is laid by pilot runs, from infinity through the model's own temperature.
+    coldest
+        Where a ladder that is laid ends: the exponent of the model's conditional distributions at its coldest level.
+    below
+        Whether such a ladder begins at the model's own temperature instead of infinity, for losses below its own text.
+    """
 
     length: int
-    temperatures: tuple[float, ...]
-    n_chains: int = 16
-    n_steps: int = 1500
-    thin: int = 5
+    temperatures: tuple[float, ...] = ()
+    n_chains: int = 8
+    n_steps: int = 400
+    thin: int = 1
     seed: int = 0
+    coldest: float = 1.15
+    below: bool = False
+
+
+def own_seed(model: Model, seed: int) -> int:
+    """Return a seed of this model's own: with one seed for both, a model and its copy would write the same inputs."""
+    return int(digest([seed, model.checkpoint.digest])[:8], 16)
 
 
 def generated(model: Model, settings: Generation, kept: Kept) -> Draws:
     """Draw by the model's own generation, chain by chain, each kept when it is done."""
     each = -(-settings.n // settings.n_chains)
     chains = []
-    seeds = generation.chain_seeds(settings.seed, settings.n_chains)
+    seeds = generation.chain_seeds(own_seed(model, settings.seed), settings.n_chains)
     for seed in model.bar(seeds, f"writes {settings.length} tokens", "chain"):
         parts = {
             **model.key,
@@ -172,21 +193,43 @@ def generated(model: Model, settings: Generation, kept: Kept) -> Draws:
 
 def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:
     """Draw by replica exchange with moves that the model writes; draws and state are kept as it goes."""
-    parts = {**model.key, **asdict(settings), "temperatures": [repr(t) for t in settings.temperatures]}
+    temperatures, seed = settings.temperatures or _laid(model, settings, kept), own_seed(model, settings.seed)
+    parts = {**model.key, **asdict(settings), "seed": seed, "temperatures": [repr(t) for t in temperatures]}
     checkpoint = kept.path("exchange", {**parts, "moves": repr(WRITING), "torch": torch.__version__}).with_suffix("")
     return sampler.replica_exchange(
         model.nll,
         vocabulary=model.nll.vocabulary,
         length=settings.length,
-        temperatures=settings.temperatures,
+        temperatures=temperatures,
         n_chains=settings.n_chains,
         n_steps=settings.n_steps,
         thin=settings.thin,
         moves=WRITING,
-        seed=settings.seed,
+        seed=seed,
         checkpoint=checkpoint,
         progress=f"{model.name}, replica exchange" if model.progress else "",
     )
+
+
+def _laid(model: Model, settings: Exchange, kept: Kept) -> tuple[float, ...]:
+    """Temperatures by pilot runs, kept."""
+    own, seed = sampler.own_temperature(model.nll, settings.length), own_seed(model, settings.seed)
+    ends = {"coldest": own / settings.coldest, **({"hottest": own} if settings.below else {"through": own})}
+    parts = {
+        **model.key,
+        **ends,
+        "length": settings.length,
+        "moves": repr(WRITING),
+        "seed": seed,
+        "steps": _PILOT_STEPS,
+    }
+
+    def lay() -> Arrays:
+        space = {"vocabulary": model.nll.vocabulary, "length": settings.length}
+        ladder = tune_ladder(model.nll, **space, **ends, moves=WRITING, seed=seed, n_steps=_PILOT_STEPS)
+        return {"temperatures": ladder.temperatures}
+
+    return tuple(kept.get("ladder", parts, lay)["temperatures"].tolist())
 
 
 def judged(model: Model, tokens: NDArray[np.integer[Any]], kept: Kept) -> NDArray[np.float64]:

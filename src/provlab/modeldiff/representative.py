@@ -12,10 +12,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
-from provlab.modeldiff.bootstrap import LEVEL, chain_counts
+from provlab.modeldiff.bootstrap import chain_counts, percentiles
 
 Side = Literal["A", "B"]
-_RESAMPLES = 1000  # of the chain bootstrap of a share, and of a number
+_RESAMPLES = 2000  # of the chain bootstrap of a share, and of a number
+
+
+@dataclass(frozen=True, eq=False)
+class Estimated:
+    """What weights rest on that were estimated from the draws themselves: the free energies of the levels.
+
+    Attributes
+    ----------
+    share
+        ``(n, level)``: a log weight falls by so much of what a level's free energy rises.
+    drift
+        ``(n_chains, level)``: by how much a free energy rises when a chain is counted once more.
+    """
+
+    share: NDArray[np.float32]
+    drift: NDArray[np.float64]
+
+    def lean(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """By how much the log of a sum of weights ``(n,)`` rises when a chain is counted once more, ``(n_chains,)``."""
+        total = weight.sum()
+        return np.asarray(-self.drift @ (weight @ self.share / total) if total > 0 else np.zeros(len(self.drift)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +58,8 @@ class Draws:
         How many chains there were, numbered from 0, with those that left no input here.
     counted
         Whether the weights are numbers of inputs, and not numbers up to an unknown factor.
+    estimated
+        What the weights rest on that resampled chains would change; None where they are known exactly.
     """
 
     tokens: NDArray[np.integer[Any]]
@@ -45,6 +68,7 @@ class Draws:
     chain: NDArray[np.integer[Any]]
     n_chains: int
     counted: bool = True
+    estimated: Estimated | None = None
 
     def __post_init__(self) -> None:
         n = len(self.nll)
@@ -64,9 +88,9 @@ class Draws:
     def within(self, z: tuple[float, float]) -> "Draws":
         """Keep the draws with NLL in Z, ends included, in their order."""
         rows = np.flatnonzero(within(self.nll, checked_range(z)))
-        return Draws(
-            self.tokens[rows], self.nll[rows], self.log_weight[rows], self.chain[rows], self.n_chains, self.counted
-        )
+        arrays = (self.tokens[rows], self.nll[rows], self.log_weight[rows], self.chain[rows])
+        estimated = self.estimated and Estimated(self.estimated.share[rows], self.estimated.drift)
+        return Draws(*arrays, self.n_chains, self.counted, estimated)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +173,7 @@ class Direction:
 
     @property
     def extent(self) -> tuple[float, float]:
-        """Smallest and largest D among the inputs (Table 2). Sampled, they widen with the number of samples."""
+        """Smallest and largest D among the rows: of an enumeration's, those of all inputs (Table 2)."""
         return float(self.difference.min()), float(self.difference.max())
 
     def quantile(self, q: ArrayLike) -> NDArray[np.float64]:
@@ -161,8 +185,20 @@ class Direction:
 
     @property
     def effective(self) -> float:
-        """How many equally weighted draws the rows are worth (Kish)."""
-        return effective(self.weight)
+        """How many independent, equally weighted draws the mean of D rests on.
+
+        The lower of two answers: by the weights (Kish), and by how much the mean of D differs between chains.
+        """
+        worth = effective(self.weight)
+        if self.exact or self.n_chains < 2:
+            return worth
+        sums = self.sums(np.stack([self.difference, np.ones(len(self.difference))], axis=1))
+        total = sums[:, 1].sum()
+        mean = sums[:, 0].sum() / total
+        moved = (sums[:, 0] - mean * sums[:, 1]) / total  # by each chain, (n_chains,)
+        error = self.n_chains / (self.n_chains - 1) * float(moved @ moved)  # squared
+        spread = float(self.weight @ (self.difference - mean) ** 2 / total)
+        return min(worth, spread / error) if error > 0 else worth
 
     @property
     def disagreement(self) -> NDArray[np.bool_]:
@@ -175,15 +211,13 @@ class Direction:
 
     def share(self, rows: NDArray[np.bool_], *, seed: int = 0) -> tuple[float, float, float]:
         """Return the share of the inputs that some rows, ``(n,)`` bool, make up; and its interval."""
-        sums = self.sums(np.stack([rows, np.ones(len(rows), dtype=bool)], axis=1))
-        share = float(sums[:, 0].sum() / sums[:, 1].sum())
-        if self.exact or self.n_chains < 2:
-            return share, share, share
-        drawn = chain_counts(self.n_chains, _RESAMPLES, np.random.default_rng(seed)) @ sums
+        drawn = self.resampled(
+            np.stack([rows, np.ones(len(rows), dtype=bool)], axis=1), _RESAMPLES, np.random.default_rng(seed)
+        )
         drawn = drawn[drawn[:, 1] > 0.0]  # chains without an input in the range, drawn alone, have no share
-        tail = (1 - LEVEL) / 2
-        low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [tail, 1 - tail])
-        return share, float(low), float(high)
+        shares = drawn[:, 0] / drawn[:, 1]
+        low, high = percentiles(shares[1:], self.n_chains) if self.n_chains > 1 else shares[[0, 0]]
+        return float(shares[0]), float(low), float(high)
 
     def log10_numbers(self, rng: np.random.Generator) -> NDArray[np.float64]:
         """Log10 of the number of inputs, and after it what resampled chains would have given: ``(1 + resamples,)``.
@@ -195,10 +229,31 @@ class Direction:
         """
         if self.log_unit is None:
             raise NotComparableError(f"the weights of model {self.side} are known up to a factor only")
-        sums = np.bincount(self.chain, self.weight, minlength=self.n_chains)
-        counts = np.ones((_RESAMPLES, 1)) if self.exact else chain_counts(self.n_chains, _RESAMPLES, rng)
+        drawn = self.resampled(np.ones((len(self.weight), 1)), _RESAMPLES, rng)[:, 0]
         with np.errstate(divide="ignore"):
-            return np.asarray((self.log_unit + np.log(np.concatenate([[sums.sum()], counts @ sums]))) / np.log(10))
+            return np.asarray((self.log_unit + np.log(drawn)) / np.log(10))
+
+    def resampled(
+        self, columns: NDArray[np.floating] | NDArray[np.bool_], n_resamples: int, rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Sum the weight of ``(n, k)`` indicators, and after it as resampled chains would have it.
+
+        Weights that rest on free energies change with them, to first order in their logs.
+
+        Returns
+        -------
+        ndarray
+            ``(1 + n_resamples, k)``; of an exact direction the sums alone, again and again.
+        """
+        sums = self.sums(columns)
+        if self.exact:
+            return np.repeat(sums.sum(axis=0, keepdims=True), 1 + n_resamples, axis=0)
+        counts = chain_counts(self.n_chains, n_resamples, rng)
+        drawn = counts @ sums
+        if self.draws is not None and self.draws.estimated is not None:
+            lean = np.stack([self.draws.estimated.lean(self.weight * column) for column in columns.T], axis=1)
+            drawn = drawn * np.exp(counts @ lean)
+        return np.concatenate([sums.sum(axis=0, keepdims=True), drawn])
 
     def sums(self, columns: NDArray[np.floating] | NDArray[np.bool_]) -> NDArray[np.float64]:
         """Sum the weight of ``(n, k)`` indicators in each chain: ``(n_chains, k)``."""

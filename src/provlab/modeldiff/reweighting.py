@@ -4,10 +4,14 @@ Draws at temperature T favour low NLL by the factor exp(-NLL / T). The multistat
 Shirts and Chodera 2008) undoes that for the draws of all temperatures at once: with free energies f_k, a draw x stands
 for ``1 / sum_k n_k exp(f_k - NLL(x) / T_k)`` of the whole space. The infinite temperature is in the ladder, and there
 the space is known: all ``vocabulary ** length`` sequences, equally likely. So the weights are numbers of sequences,
-not only ratios (paper, Section 3.1 and 3.2, which reweights histograms; MBAR does the same without bins).
+not only ratios (paper, Section 3.1 and 3.2, which reweights histograms; MBAR does the same without bins). A ladder may
+also begin at the temperature of a model's own text, where the sum over all sequences is known too.
 
 Draws of one chain resemble each other. A level's draws count ``n_k`` = draws / g together, where g is the statistical
-inefficiency, and intervals come from resampling whole chains.
+inefficiency, and intervals come from resampling whole chains, free energies with them.
+
+A causal model is a check on all of this: between infinity and its own temperature, 1 / N with the mean over N
+predictions, the free energy is N log(vocabulary) whatever the model is.
 """
 
 import math
@@ -19,13 +23,14 @@ from scipy.special import logsumexp
 
 from provlab.errors import InputError
 from provlab.modeldiff import mbar
-from provlab.modeldiff.bootstrap import LEVEL
+from provlab.modeldiff.bootstrap import chain_counts, percentiles
 from provlab.modeldiff.diagnostics import NotConverged, between, converged
-from provlab.modeldiff.representative import Draws, bin_of, checked_edges, checked_range
+from provlab.modeldiff.representative import Draws, Estimated, bin_of, checked_edges, checked_range
 from provlab.modeldiff.sampler import Samples
 
 _LEAST_OVERLAP = 0.03  # of neighbouring temperatures, of at most 0.5
 _RESAMPLES = 500  # of the chain bootstrap of a density
+_SURE, _SLACK = 4.0, 0.05  # standard errors, and nats besides, by which a known free energy may be missed
 
 
 def reweight(samples: Samples) -> Draws:
@@ -34,7 +39,7 @@ def reweight(samples: Samples) -> Draws:
     Parameters
     ----------
     samples
-        Of at least two chains, with infinity among the temperatures.
+        Of at least two chains, whose hottest temperature is infinity or the model's own.
 
     Returns
     -------
@@ -44,12 +49,13 @@ def reweight(samples: Samples) -> Draws:
     Raises
     ------
     NotConverged
-        A criterion of `diagnostics.converged` fails, or two neighbouring temperatures do not overlap: the message names
-        where to add one.
+        A criterion of `diagnostics.converged` fails, a free energy that is known comes out wrong, or two neighbouring
+        temperatures do not overlap: the message names where to add one.
     InputError
-        There is one chain only, or the ladder has no infinite temperature.
+        There is one chain only, or nothing is known of the hottest level.
     """
-    if not np.isinf(samples.temperatures[0]):
+    log_total = samples.log_total(0)
+    if log_total is None:
         raise InputError(
             f"the hottest temperature is {samples.temperatures[0]:g}; add infinity, where the number of sequences is "
             "known, so that weights are absolute"
@@ -65,11 +71,26 @@ def reweight(samples: Samples) -> Draws:
     _check_overlap(found.overlap, samples.temperatures)
     if not found.solved:
         raise NotConverged("not converged: MBAR found no free energies; run more steps, or add temperatures")
-    # relative to the law at infinity the weights sum to 1; there each of vocabulary ** length sequences is as likely
-    log_total = samples.length * float(np.log(samples.vocabulary))
+    _check_known(samples, found)
     chain = np.tile(np.repeat(np.arange(chains), draws), levels)
     tokens = samples.tokens.reshape(-1, samples.length)
-    return Draws(tokens, samples.nll.reshape(-1), found.log_weight + log_total, chain, chains)
+    estimated = Estimated(found.share, found.drift)
+    return Draws(tokens, samples.nll.reshape(-1), found.log_weight + log_total, chain, chains, estimated=estimated)
+
+
+def _check_known(samples: Samples, found: mbar.Weights) -> None:
+    """Hold free energies against those that are known exactly."""
+    for k, temperature in enumerate(samples.temperatures):
+        known, first = samples.log_total(k), samples.log_total(0)
+        if not k or known is None or first is None:
+            continue
+        off = found.free_energies[k] - (first - known)
+        if abs(off) > _SURE * found.error(k) + _SLACK:
+            raise NotConverged(
+                f"not converged: at temperature {temperature:.3g}, the model's own, the free energy comes out as "
+                f"{found.free_energies[k]:.2f} nats and is {first - known:.2f} ({abs(off) / found.error(k):.0f} "
+                "standard errors); run more steps"
+            )
 
 
 def representative(draws: Draws, z: tuple[float, float]) -> Draws:
@@ -132,15 +153,17 @@ def density_of_states(draws: Draws, edges: ArrayLike, *, seed: int = 0) -> Densi
     place = bin_of(draws.nll, edges)
     k = len(edges) - 1
     # counts of neighbouring bins may differ by many decades: sums of weights are held as logs throughout
-    log_sums = np.full((draws.n_chains, k), -np.inf)
+    log_sums, lean = np.full((draws.n_chains, k), -np.inf), np.zeros((draws.n_chains, k))
     for bin_ in range(k):
-        for one in range(draws.n_chains):
-            rows = (place == bin_) & (draws.chain == one)
-            if rows.any():
-                log_sums[one, bin_] = logsumexp(draws.log_weight[rows])
-    resampled_chains = np.random.default_rng(seed).integers(draws.n_chains, size=(_RESAMPLES, draws.n_chains))
-    resampled = logsumexp(log_sums[resampled_chains], axis=1) / math.log(10)  # (resample, k)
-    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0, method="nearest")
+        rows = place == bin_
+        for one in np.unique(draws.chain[rows]):
+            log_sums[one, bin_] = logsumexp(draws.log_weight[rows & (draws.chain == one)])
+        if draws.estimated is not None and rows.any():
+            lean[:, bin_] = draws.estimated.lean(np.where(rows, np.exp(draws.log_weight - log_sums[:, bin_].max()), 0))
+    counts = chain_counts(draws.n_chains, _RESAMPLES, np.random.default_rng(seed))
+    with np.errstate(divide="ignore"):
+        resampled = logsumexp(np.log(counts)[:, :, None] + log_sums, axis=1) + counts @ lean  # (resample, k)
+    low, high = (end / math.log(10) for end in percentiles(resampled, draws.n_chains))
     count = logsumexp(log_sums, axis=0) / math.log(10)
     return DensityOfStates(edges, count, low, high, np.bincount(place[place >= 0], minlength=k))
 

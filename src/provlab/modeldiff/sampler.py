@@ -273,7 +273,7 @@ class _Run:
         self.heading = np.zeros(self.rows, dtype=np.int8)
         self.heading[self.at[0]] = 1
         # draws of the hottest level for some steps ahead, (step, chain, length) and (step, chain)
-        self.fresh_tokens = np.empty((0, chains, self.length), dtype=np.int64)
+        self.fresh_tokens: Tokens = np.empty((0, chains, self.length), dtype=np.int64)
         self.fresh_energies = np.empty((0, chains))
         self.record: dict[str, list[NDArray[Any]]] = {name: [] for name in self.RECORD}
         self.counts = self._no_counts(levels, chains, moves)
@@ -287,13 +287,13 @@ class _Run:
     def _afresh(self) -> tuple[Tokens, NDArray[np.float64]]:
         """One draw from the law of the hottest level for each chain: ``(chain, length)``, and its NLL."""
         if not len(self.fresh_tokens):
-            tokens: Tokens = self.rng.integers(self.vocabulary, size=(_AFRESH * self.n_chains, self.length))
+            ahead: Tokens = self.rng.integers(self.vocabulary, size=(_AFRESH * self.n_chains, self.length))
             if self.betas[0] == 0:
-                energies = self.energy(tokens)
+                losses = self.energy(ahead)
             else:
-                tokens, energies = self._written(tokens, np.full(len(tokens), self.betas[0]))
-            self.fresh_tokens = tokens.reshape(_AFRESH, self.n_chains, self.length)
-            self.fresh_energies = energies.reshape(_AFRESH, self.n_chains)
+                ahead, losses = self._written(ahead, np.full(len(ahead), self.betas[0]))
+            self.fresh_tokens = ahead.reshape(_AFRESH, self.n_chains, self.length)
+            self.fresh_energies = losses.reshape(_AFRESH, self.n_chains)
         tokens, energies = self.fresh_tokens[0], self.fresh_energies[0]
         self.fresh_tokens, self.fresh_energies = self.fresh_tokens[1:], self.fresh_energies[1:]
         return tokens, energies

@@ -102,7 +102,7 @@ class Difference:
                     "written": self.parameters["n"],
                     "in_z": len(one.difference),
                     "effective": one.effective,
-                    "log10_inputs": [float(numbers[0]), *map(float, percentiles(numbers[1:]))],
+                    "log10_inputs": [float(numbers[0]), *map(float, percentiles(numbers[1:], one.n_chains))],
                     "common": list(one.share(one.common, seed=self.seed)),
                     "disagreement": list(one.share(one.disagreement, seed=self.seed)),
                     "agreement": list(one.share(~one.disagreement & (one.difference != 0), seed=self.seed)),

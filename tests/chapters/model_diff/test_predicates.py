@@ -26,6 +26,7 @@ def comparison(value):
         "z": [2.0, 3.0],
         "n": [900, 800],
         "n_common": [30, 20],
+        "effective": [500.0, 90.0],
         "log10_inputs": [20.1, 20.2],
         "log10_common": [18.5, None],
         "extent_a": [-1.5, 0.2],
@@ -65,9 +66,14 @@ MEASUREMENTS = {
     | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.0, -0.1, 0.1]},
     "sides": copies(),
     "sweep": [],
+    "ways": [
+        {"pair": pair, "what": what, "generation": [0.95, 0.94, 0.96], "exchange": [0.96, 0.94, 0.98]}
+        for pair in ("sizes", "generations")
+        for what in ("number, A", "number, B", "share, A", "share, B")
+    ],
 }
 ARGUMENTS = {
-    "disagreement_far_above": {"measurement": "sizes", "most": 0.1},
+    "disagreement_far_above": {"measurement": "sizes", "most": 0.1, "ways": "ways"},
     "larger_disagrees_more": {"measurement": "long", "least": 3},
     "maps_more_inputs": {"measurement": "capability"},
     "low_loss_repeats": {"measurement": "repetition", "z": "sizes", "least": 0.5},
@@ -106,6 +112,11 @@ def put(*path, value):
     [
         ("disagreement_far_above", put("sizes", "by_count", value=ratio([1.0, 0.2, 0.01, 1.1])), "PA_AB for one of"),
         ("disagreement_far_above", put("sizes", "by_count", value=ratio([1.0, 0.01, 0.2, 1.1])), "PA_BA for one of"),
+        (
+            "disagreement_far_above",
+            put("ways", 2, "exchange", value=[0.90, 0.89, 0.91]),
+            "two ways to draw differ in share, A of sizes by 3.5 joint intervals",
+        ),
         (
             "larger_disagrees_more",
             put("long", "by_count", value=ratio([1.0, 0, 0, 2.0])),
@@ -150,9 +161,16 @@ PLANTS = {
         "disagreement_far_above",
         put("sizes", "by_count", value=ratio([1.0, 0.02, 0.05, 0.01])),
     ),
-    "D5 and D7: one draw of each model": ("disagreement_far_above", put("sizes", "n", value=[1, 1])),
+    "D5 and D7: one draw of each model": ("disagreement_far_above", put("sizes", "effective", value=[1.0, 1.0])),
+    "D5 and D7: replica exchange gives no number": ("disagreement_far_above", put("ways", value=[])),
+    "D5 and D7: replica exchange finds another number of inputs": (
+        "disagreement_far_above",
+        put("ways", 0, "exchange", value=[1.3, 1.25, 1.35]),
+    ),
+    "D5 and D7: both ways are of another pair": ("disagreement_far_above", lambda m: m.update(ways=m["ways"][4:])),
+    "D5 and D7: a way gives no number": ("disagreement_far_above", put("ways", 1, "exchange", value=[NAN, NAN, NAN])),
     "D5 and D7: no number": ("disagreement_far_above", put("sizes", "by_count", "high", 1, value=NAN)),
-    "D6: one draw of each model": ("larger_disagrees_more", put("long", "n", value=[900, 1])),
+    "D6: one draw of each model": ("larger_disagrees_more", put("long", "effective", value=[900.0, 1.0])),
     "D6: no number": ("larger_disagrees_more", put("long", "by_count", "low", 3, value=NAN)),
     "D8: no pair": ("maps_more_inputs", put("capability", value=[])),
     "D8: one pair twice": (

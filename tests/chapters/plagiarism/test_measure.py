@@ -13,7 +13,10 @@ from provlab.models.checkpoint import Checkpoint
 
 
 def record(pair, below_a, below_b):
-    rest = {key: [0, 0] for key in ("z", "n", "n_common", "log10_inputs", "log10_common", "extent_a", "extent_b")}
+    rest = {
+        key: [0, 0]
+        for key in ("z", "n", "n_common", "log10_inputs", "log10_common", "effective", "extent_a", "extent_b")
+    }
     return SidesRecord(**rest, below_a=below_a, below_b=below_b, by_r3={}, by_count={}, pair=pair, kind="noise")
 
 

@@ -8,8 +8,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab.chapters.model_diff.labels import TextKinds, repetition
-from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord, RepetitionRecord
+from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord, RepetitionRecord, WaysRecord
+from provlab.errors import ProvlabError
+from provlab.kept import Kept
 from provlab.modeldiff import pipeline, reweighting
+from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.composition import Bin, composition, label_share
 from provlab.modeldiff.held_out import HeldOut, Range
@@ -52,6 +55,55 @@ def sides_finding(compared: Mapping[str, Comparison]) -> str:
         for name, one in compared.items()
     ]
     return "; ".join(shares) + "."
+
+
+def by_exchange(a: Model, b: Model, z: Range, settings: pipeline.Exchange, kept: Kept) -> Comparison | str:
+    """Compare two models by replica exchange, or say why that gives no number."""
+    try:
+        return pipeline.model_diff(a, b, z, settings, kept)
+    except ProvlabError as error:
+        return str(error)
+
+
+def two_ways(
+    generated: Mapping[str, Comparison], exchanged: Mapping[str, Comparison | str], *, seed: int
+) -> list[WaysRecord]:
+    """Numbers and shares of each comparison by both ways to draw, where replica exchange gives any."""
+    records = []
+    for pair, other in exchanged.items():
+        if isinstance(other, str):
+            continue
+        for k, side in enumerate("AB"):
+            both = [(one.a, one.b)[k] for one in (generated[pair], other)]
+            counts, shares = [_count(one, seed) for one in both], [_disagreement(one, seed) for one in both]
+            records.append(WaysRecord(pair, f"log10 of {side}'s inputs in Z", counts[0], counts[1]))
+            records.append(WaysRecord(pair, f"share of disagreement among {side}'s", shares[0], shares[1]))
+    return records
+
+
+def _count(one: Direction, seed: int) -> list[float]:
+    drawn = one.log10_numbers(np.random.default_rng(seed))
+    return [float(drawn[0]), *map(float, percentiles(drawn[1:], one.n_chains))]
+
+
+def _disagreement(one: Direction, seed: int) -> list[float]:
+    value, low, high = one.share(one.disagreement, seed=seed)
+    reach = 3 / one.effective  # what none of so many draws shows may be as much (rule of three)
+    return [value, max(0.0, min(low, value - reach)), min(1.0, max(high, value + reach))]
+
+
+def ways_finding(records: Sequence[WaysRecord], exchanged: Mapping[str, Comparison | str]) -> str:
+    """Say how far both ways agree, from the records."""
+    words = [
+        f"{pair}: replica exchange gives no number, {one}" for pair, one in exchanged.items() if isinstance(one, str)
+    ]
+    if records:
+        far = max(records, key=lambda row: row.apart)
+        words.append(
+            f"Of {len(records)} numbers, the one that differs most between the two ways ({far.what}, {far.pair}) does "
+            f"so by {far.apart:.2f} times the reach of both 95% intervals together"
+        )
+    return "; ".join(words) + "."
 
 
 def capability(
@@ -202,7 +254,8 @@ def domains(compared: Comparison, models: tuple[Model, Model], held_out: HeldOut
         bins.append(composition(direction, quarters, labels=labels, distinct=shown, n_examples=_EXAMPLES, seed=seed))
 
     def ends(values: NDArray[np.float64]) -> list[float]:
-        return [float(values[0]), *map(float, np.nanquantile(values[1:], [0.025, 0.975]))]
+        low, high = percentiles(values[1:][~np.isnan(values[1:])], compared.n_chains)
+        return [float(values[0]), float(low), float(high)]
 
     record = DomainsRecord(
         float(shares[0][0]),

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord, RepetitionRecord
+from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord, RepetitionRecord, WaysRecord
 from provlab.modeldiff.comparison import Summary
 from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
 _WAYS = {"by_r3": "by R3", "by_count": "by counts"}
 
 LEAST_DRAWS = 30  # of each model in Z: what none of so many shows may still be a tenth (rule of three)
+WAYS_APART = 1.5  # joint 95% intervals: of eight numbers one lies further apart by chance in 3 of 100 cases
 LABELS_RIGHT = 0.8  # share of held-out text: labels that are wrong more often show nothing
 
 PD_AB, PA_AB, PA_BA, PD_BA = range(4)
@@ -30,7 +31,7 @@ def _words(measured: Summary) -> str:
     ratios = [
         f"{' : '.join(f'{v:.2f}' for v in ratio['value'])} {_WAYS[way]}" for way, ratio in _ratios(measured).items()
     ]
-    extent = f"D of A's inputs {_span(measured.extent_a)}, of B's {_span(measured.extent_b)}"
+    extent = f"D of 98% of A's inputs {_span(measured.extent_a)}, of B's {_span(measured.extent_b)}"
     return f"{'; '.join(ratios) or 'no ratio relative to PD of A'}; {extent}"
 
 
@@ -51,19 +52,35 @@ def _cannot_be_judged(measured: Summary) -> Verdict | None:
     """Without a ratio, or with a few draws, there is nothing to judge."""
     if not _ratios(measured):
         return Verdict(NOT_RUN, "", "no ratio came out: " + str(measured.by_count.get("error")))
-    if min(measured.n) < LEAST_DRAWS:
-        return Verdict(NOT_RUN, "", f"{min(measured.n)} draws of a model in Z; {LEAST_DRAWS} are asked for")
+    if (worth := min(measured.effective)) < LEAST_DRAWS:
+        return Verdict(
+            NOT_RUN,
+            "",
+            f"a model's draws in Z are worth {worth:.0f} equal, independent ones; {LEAST_DRAWS} are asked for",
+        )
     return None
 
 
-def disagreement_far_above(evidence: Evidence, measurement: str, most: float) -> Verdict:
-    """Agreement at most a share `most` of disagreement, interval included, in both directions.
+def disagreement_far_above(evidence: Evidence, measurement: str, most: float, ways: str) -> Verdict:
+    """Agreement at most a share `most` of disagreement, interval included, in both directions, by both ways to draw.
 
-    Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well.
+    Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well. `ways`
+    holds numbers of inputs and shares by generation and by replica exchange, which must agree within their intervals.
     """
     measured = Summary(**evidence.measurement(measurement))
     if nothing := _cannot_be_judged(measured):
         return nothing
+    both = [row for row in evidence.records(ways, WaysRecord) if row.pair == measurement]
+    if len({row.what for row in both}) < 4:
+        return Verdict(NOT_RUN, "", f"{len(both)} numbers by replica exchange; four are asked for")
+    far = max(both, key=lambda row: row.apart)
+    problems = [
+        (
+            not row.apart <= WAYS_APART,
+            f"the two ways to draw differ in {row.what} of {row.pair} by {row.apart:.1f} joint intervals",
+        )
+        for row in both
+    ]
     bars = [_bar(measured, term, name, most, above=False) for term, name in ((PA_AB, "PA_AB"), (PA_BA, "PA_BA"))]
     agree, differ = (_bar(measured, term, "", most, above=False) for term in (PA_BA, PD_BA))
     (a_low, a_high), (d_low, d_high) = agree.interval or (0, 0), differ.interval or (0, 0)
@@ -74,7 +91,8 @@ def disagreement_far_above(evidence: Evidence, measurement: str, most: float) ->
     ends = share(a_low, d_high), share(a_high, d_low)  # wider than the interval of the quotient
     own = share(agree.values[0], differ.values[0])
     bars.append(Bar("PA_BA for one of PD_BA", [own], most, interval=ends))
-    return judge(_words(measured), f"agreement is below {most:g} of disagreement in both directions", bars=bars)
+    ours = f"{_words(measured)}; by replica exchange within {far.apart:.2f} joint intervals"
+    return judge(ours, f"agreement is below {most:g} of disagreement in both directions", problems, bars)
 
 
 def larger_disagrees_more(evidence: Evidence, measurement: str, least: float) -> Verdict:

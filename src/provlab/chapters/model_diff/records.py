@@ -18,6 +18,31 @@ class CapabilityRecord:
 
 
 @dataclass(frozen=True)
+class WaysRecord:
+    """One number by both ways to draw: value, low and high of the 95% interval.
+
+    Attributes
+    ----------
+    pair, what
+        Which comparison, and which number of it.
+    generation, exchange
+        By the models' own generation, and by replica exchange.
+    """
+
+    pair: str
+    what: str
+    generation: Sequence[float]
+    exchange: Sequence[float]
+
+    @property
+    def apart(self) -> float:
+        """How far the two are apart, for one of the reach of both intervals together."""
+        reach = sum(((row[2] - row[1]) / 2) ** 2 for row in (self.generation, self.exchange)) ** 0.5
+        off = abs(self.generation[0] - self.exchange[0])
+        return off / reach if reach else (float("inf") if off else 0.0)
+
+
+@dataclass(frozen=True)
 class RepetitionRecord:
     """How repetitive the inputs of one model are.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from provlab.chapters.model_diff.measure import Domains, Pair, short_names
-from provlab.chapters.model_diff.records import CapabilityRecord
+from provlab.chapters.model_diff.records import CapabilityRecord, WaysRecord
 from provlab.modeldiff.comparison import TERMS, Summary
 from provlab.modeldiff.held_out import HeldOut, Range
 from provlab.modeldiff.pipeline import Model
@@ -53,7 +53,7 @@ def published_and_ours(
                     "published D": f"{line['D_min']} to {line['D_max']}",
                     "published ratio": " : ".join(line[term] for term in TERMS) if first else "",
                     "our inputs": f"{side}: {short[source]}",
-                    "our D": f"{extent[0]:.2f} to {extent[1]:.2f}",
+                    "our D, 1% to 99%": f"{extent[0]:.2f} to {extent[1]:.2f}",
                     "ours by R3": difference.ratio_text(ours.by_r3) if first else "",
                     "ours by count": difference.ratio_text(ours.by_count) if first else "",
                 }
@@ -74,6 +74,25 @@ def numbers(found: Mapping[str, Summary]) -> pd.DataFrame:
             "log10 |R3| by B": row.log10_common[1],
         }
         for name, row in found.items()
+    )
+
+
+def ways(records: Sequence[WaysRecord]) -> pd.DataFrame:
+    """Each number by both ways, with 95% intervals."""
+
+    def shown(row: Sequence[float]) -> str:
+        value, low, high = row
+        return f"{value:.3f} ({low:.3f} to {high:.3f})"
+
+    return pd.DataFrame(
+        {
+            "comparison": row.pair,
+            "number": row.what,
+            "by generation": shown(row.generation),
+            "by replica exchange": shown(row.exchange),
+            "apart, in joint intervals": row.apart,
+        }
+        for row in records
     )
 
 

@@ -1,0 +1,62 @@
+"""Intervals by resampled chains: how often they hold the truth, on laws and on a space that are known."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from provlab.modeldiff.bootstrap import chain_counts, percentiles, tail
+
+SPEC = importlib.util.spec_from_file_location(
+    "coverage_of_intervals", Path(__file__).parents[2] / "benchmarks" / "coverage.py"
+)
+coverage = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = coverage
+SPEC.loader.exec_module(coverage)
+
+
+@pytest.mark.parametrize("n_chains", [8, 20])
+def test_intervals_of_a_mean_cover_as_they_say(n_chains):
+    """A mean over few chains: Student's t covers exactly 95%, and so do these; the plain percentiles do not."""
+    rng = np.random.default_rng(0)
+    hits, plain = 0, 0
+    for _ in range(1500):
+        chains = rng.normal(size=n_chains)
+        drawn = chain_counts(n_chains, 2000, rng) @ chains / n_chains
+        low, high = percentiles(drawn, n_chains)
+        hits += low <= 0 <= high
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        plain += low <= 0 <= high
+    assert 0.93 <= hits / 1500 <= 0.97
+    assert plain / 1500 < 0.93
+
+
+def test_the_share_left_out_is_the_normal_tail_at_students_reach():
+    for n in (2, 8, 48):
+        reach = -stats.norm.ppf(tail(n)) * np.sqrt((n - 1) / n)
+        assert reach == pytest.approx(stats.t.ppf(0.975, n - 1))
+    assert tail(1) == pytest.approx(0.025)
+
+
+def least(n_repeats):
+    """What a true coverage of 93% falls below once in 1,000 times."""
+    return stats.binom.ppf(0.001, n_repeats, 0.93) / n_repeats
+
+
+def test_intervals_by_generation_cover_the_enumeration():
+    found = coverage.coverage(60, coverage.by_generation)
+    assert min(share for share, _, _ in found.values()) >= least(60)
+
+
+def test_intervals_by_exchange_cover_the_enumeration():
+    """Where the free energies are held fixed those of counts are too narrow."""
+    found = coverage.coverage(12, coverage.by_exchange)
+    converged = found["density of states"][2]
+    assert converged >= 8
+    resampled = {name: row for name, row in found.items() if not name.endswith("fixed")}
+    assert min(share for share, _, _ in resampled.values()) >= least(converged) - 0.05
+    for name in ("log10 number of A", "density of states"):
+        assert found[name][1] > 1.15 * found[f"{name}, fixed"][1]
