@@ -186,6 +186,28 @@ def test_weighted_quantiles():
     assert one.extent == (1.0, 3.0)
 
 
+def test_an_extent_is_of_inputs_and_not_of_draws():
+    """One draw far out that stands for hardly any input, and one that stands for many."""
+    own = np.full(400, 3.0)
+    other, log_weight = np.random.default_rng(0).uniform(2.9, 3.1, 400), np.zeros(400)
+    other[:2], log_weight[:2] = (2.0, 4.0), (-9.0, 5.0)
+    one = sampled("A", own, other, log_weight=log_weight, counted=True)
+    found = Comparison(one, sampled("B", own, other, counted=True), Z).summary()
+    assert found.extent_a[0] == -1.0
+    assert found.extent_a[1] < 0.11
+
+
+def test_draws_are_worth_what_their_weights_and_their_chains_leave():
+    rng = np.random.default_rng(1)
+    own, d = np.full(400, 3.0), rng.normal(0, 0.1, 400)
+    assert sampled("A", own, own - d, n_chains=40).effective == pytest.approx(400, rel=0.4)
+    # one draw decides
+    assert sampled("A", own, own - d, log_weight=np.r_[9.0, np.zeros(399)]).effective < 2
+    # D is one number a chain, though losses of the own model are mixed as well as can be
+    chain = np.repeat(np.arange(40), 10)
+    assert sampled("A", own, own - d[:40][chain], chain, n_chains=40).effective == pytest.approx(40, rel=0.3)
+
+
 # Intervals ------------------------------------------------------------------------------------------------------------
 
 

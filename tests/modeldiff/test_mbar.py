@@ -41,6 +41,23 @@ def test_weights_average_over_the_first_level(found):
     assert_allclose(weight[energies < 0.1].sum(), 1 - np.exp(-0.1), rtol=0.02)  # by the colder levels: 1 in 10 is hot
 
 
+def test_a_first_level_that_is_not_flat_is_taken_off():
+    """Of the colder two levels alone: weights are numbers in units of the first level's sum."""
+    found = solve(drawn(betas=BETAS[1:]), BETAS[1:], np.ones(2))
+    assert_allclose(found.free_energies, np.log([1, 5 / 2]), atol=0.02)
+    energies, weight = drawn(betas=BETAS[1:]).reshape(-1), np.exp(found.log_weight)
+    assert_allclose(weight @ np.exp(-energies), 1, atol=1e-9)
+    assert_allclose(weight[energies < 0.1].sum() / 2, 1 - np.exp(-0.1), rtol=0.03)
+
+
+def test_standard_errors_are_the_spread_over_repeats():
+    runs = [solve(drawn(seed, draws=100), BETAS, np.ones(3)) for seed in range(60)]
+    for level in (1, 2):
+        spread = np.std([run.free_energies[level] for run in runs])
+        assert np.sqrt(np.mean([run.error(level) ** 2 for run in runs])) == pytest.approx(spread, rel=0.3)
+    assert runs[0].error(0) == 0
+
+
 def test_overlaps_are_integrals(found):
     def both(e, a, b):
         p, q = (1 + a) * np.exp(-(1 + a) * e), (1 + b) * np.exp(-(1 + b) * e)

@@ -66,6 +66,31 @@ def test_replica_exchange_finds_the_same(models, kept, truth):
     np.testing.assert_allclose(diff.ratio("count").value, truth.ratio().value, rtol=0.2)
 
 
+def test_a_ladder_is_laid_through_the_models_own_temperature(models, kept, truth):
+    settings = pipeline.Exchange(LENGTH, n_steps=500)
+    diff = pipeline.model_diff(*models, truth.z, settings, kept)
+    np.testing.assert_allclose(diff.ratio("count").value, truth.ratio().value, rtol=0.2)
+    samples = pipeline.exchanged(models[0], settings, kept)
+    assert np.isinf(samples.temperatures[0])
+    assert 1 / (LENGTH - 1) in samples.temperatures
+    assert samples.temperatures[-1] == pytest.approx(1 / (LENGTH - 1) / 1.15)
+    below = pipeline.exchanged(models[0], pipeline.Exchange(LENGTH, n_steps=100, below=True, coldest=2.0), kept)
+    assert below.temperatures[[0, -1]] == pytest.approx([1 / (LENGTH - 1), 1 / (LENGTH - 1) / 2])
+
+
+def test_a_copy_does_not_write_what_its_base_writes(models, kept, tmp_path):
+    """Of one seed, by generation and by replica exchange; the models are the same but for their files' digest."""
+    copied = models[0].nll.network
+    with torch.no_grad():
+        copied.lm_head.weight[0, 0] += 1e-6
+    copied.save_pretrained(tmp_path / "copy")
+    (copy,) = pipeline.open_models([str(tmp_path / "copy")]).values()
+    for settings in (pipeline.Generation(400, LENGTH, n_chains=4), pipeline.Exchange(LENGTH, (np.inf, 0.5), 4, 20)):
+        draw = pipeline.generated if isinstance(settings, pipeline.Generation) else pipeline.exchanged
+        ours, theirs = (draw(model, settings, kept).tokens.reshape(-1, LENGTH)[:400] for model in (models[0], copy))
+        assert (ours == theirs).all(axis=1).mean() < 0.05
+
+
 def test_a_second_run_reads_what_the_first_kept(models, kept, truth):
     settings = pipeline.Generation(400, LENGTH, n_chains=4)
     first = pipeline.model_diff(*models, truth.z, settings, kept)

@@ -84,6 +84,28 @@ def test_free_energies_and_the_number_of_sequences(samples, draws):
     assert_allclose(logsumexp(draws.log_weight), L * math.log(V), rtol=1e-12)
 
 
+def test_weights_follow_resampled_chains_as_if_all_were_solved_again(samples, draws):
+    """Chains drawn with replacement: the equations solved on them, and the first order of `Estimated`."""
+    inefficiency = np.maximum(1.0, samples.nll[0].size / converged(samples).ess)
+    whole, z = mbar.solve(samples.nll, samples.betas, inefficiency), (ENERGIES.min(), np.quantile(ENERGIES, 0.02))
+    low = draws.within(z)
+    lean = low.estimated.lean(np.exp(low.log_weight))
+    moved, at_all, plain = [], [], []
+    for seed in range(8):
+        chosen = np.random.default_rng(seed).integers(16, size=16)
+        again = mbar.solve(samples.nll[:, chosen], samples.betas, inefficiency)
+        counts = np.bincount(chosen, minlength=16)
+        first = counts @ draws.estimated.drift
+        assert_allclose(first, again.free_energies - whole.free_energies, atol=0.02)
+        inside = (samples.nll[:, chosen].reshape(-1) >= z[0]) & (samples.nll[:, chosen].reshape(-1) <= z[1])
+        sums = np.bincount(low.chain, np.exp(low.log_weight), minlength=16)
+        at_all.append(logsumexp(again.log_weight[inside]) + L * math.log(V))
+        plain.append(np.log(counts @ sums))
+        moved.append(plain[-1] + counts @ lean)
+    assert_allclose(moved, at_all, atol=0.05)
+    assert np.std(np.subtract(plain, at_all)) > 2 * np.std(np.subtract(moved, at_all))
+
+
 def test_overlap_of_neighbours(samples):
     """The integral of p q / (p + q) over all sequences."""
     laws = np.exp(-ENERGIES[None, :] * samples.betas[:, None])

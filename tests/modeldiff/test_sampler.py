@@ -12,7 +12,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from provlab.errors import CheckpointError, InputError
-from provlab.modeldiff import nll, sampler
+from provlab.modeldiff import nll, reweighting, sampler
+from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.moves import WRITING, Conditional, Mixture, MultiSite, Rewrite, SingleSite, SumPreserving
 from provlab.modeldiff.sampler import own_temperature, replica_exchange
 
@@ -135,6 +136,32 @@ def test_a_ladder_can_hang_from_the_models_own_text(skip):
     assert samples.log_total(1) is None
     series = samples.nll[0] - samples.nll[0].mean()
     assert abs((series[:, 1:] * series[:, :-1]).mean() / series.var()) < 0.05
+
+
+@pytest.mark.parametrize("skip", [0, 1])
+def test_counts_from_the_models_own_text_are_those_from_infinity(skip):
+    model = Autoregressive(skip=skip)
+    own = own_temperature(model, L)
+    z = (model.energies.min() - 1e-9, np.quantile(model.energies, 0.3))
+    truth = np.log10(((model.energies >= z[0]) & (model.energies <= z[1])).sum())
+    for ladder in ((math.inf, own, own / 2), (own, own / 2)):
+        drawn = reweighting.reweight(run(model, WRITING, temperatures=ladder, steps=1500))
+        states = reweighting.density_of_states(drawn, z)
+        assert states.log10_low[0] - 0.01 <= truth <= states.log10_high[0] + 0.01
+        assert states.log10_high[0] - states.log10_low[0] < 0.1
+
+
+def test_a_free_energy_that_is_known_and_missed_gives_no_number():
+    """A function that says it were a model of probabilities, and is none."""
+
+    class Loud(Autoregressive):
+        def __call__(self, tokens):
+            return 1.3 * super().__call__(tokens)
+
+    model = Loud()
+    own = own_temperature(model, L)
+    with pytest.raises(NotConverged, match=r"the model's own, the free energy comes out as .* and is 2\.20"):
+        reweighting.reweight(run(model, SINGLE, temperatures=(math.inf, 2 * own, own), steps=4000))
 
 
 def test_swaps_of_the_wrong_sign_are_seen(monkeypatch):

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from provlab.chapters.model_diff import measure
+from provlab.chapters.model_diff import measure, tables
 from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord
-from provlab.modeldiff.comparison import from_enumeration
-from provlab.modeldiff.representative import Draws
+from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.representative import Direction, Draws
 from provlab.report.difference import ratio_text
 
 
@@ -34,6 +34,29 @@ def test_sides_are_those_of_the_comparison():
 )
 def test_the_finding_on_capability_is_of_the_numbers(held_out, more, said):
     assert said in measure.capability_finding([CapabilityRecord(["small", "large"], held_out, [0.1, 0.0, 0.2], more)])
+
+
+def inputs(z, shift, n=2000):
+    """Two models compared by draws in twenty chains; A's inputs have D about `shift`."""
+    rng = np.random.default_rng(int(100 * abs(shift)))
+    sides = []
+    for side, sign in (("A", -1), ("B", 1)):
+        own = rng.uniform(*z, n)
+        draws = Draws(np.zeros((n, 2), int), own, np.zeros(n), np.arange(n) % 20, 20)
+        difference = sign * abs(shift) + rng.normal(0, 0.5, n)
+        sides.append(Direction.from_draws(draws, own - difference if side == "A" else own + difference, side, z))
+    return Comparison(*sides, z)
+
+
+def test_both_ways_are_put_side_by_side():
+    one, near, far = inputs((2.0, 3.0), -0.50), inputs((2.0, 3.0), -0.51), inputs((2.0, 3.0), -1.5)
+    records = measure.two_ways({"x": one, "y": one, "w": one}, {"x": near, "y": far, "w": "no chain"}, seed=0)
+    assert [row.pair for row in records] == ["x"] * 4 + ["y"] * 4
+    assert max(row.apart for row in records if row.pair == "x") < 1.5
+    assert max(row.apart for row in records if row.pair == "y" and "share" in row.what) > 3
+    said = measure.ways_finding(records, {"x": near, "y": far, "w": "no chain"})
+    assert said.startswith("w: replica exchange gives no number, no chain; Of 8 numbers")
+    assert list(tables.ways(records)["comparison"]) == [row.pair for row in records]
 
 
 def test_repetition_by_loss_weighs_inputs_alike():
