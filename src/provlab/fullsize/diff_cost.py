@@ -100,7 +100,8 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
     def seconds(tokens: float) -> float:
         return tokens * (_FORWARD * operations / rates.product + _VOCABULARY * vocabulary / rates.divergence)
 
-    exchanged = EXCHANGE_STEPS * EXCHANGE_SEQUENCES * read
+    # in half of the steps the present sequence is judged and a new one written, in the others a token is redrawn
+    exchanged = 2 * EXCHANGE_STEPS * EXCHANGE_SEQUENCES * read
     steps = math.ceil(n / min(chain, max(1, _CACHE["cuda"] // each))) * read  # of writing
     at_gpu = tokens * operations / GPU_PRODUCT + steps * (weights / GPU_READ + anatomy.n_blocks * GPU_BLOCK)
     return Work(

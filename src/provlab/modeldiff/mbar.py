@@ -43,7 +43,7 @@ class Weights:
     log_weight: NDArray[np.float64]
     overlap: NDArray[np.float64]
     solved: bool
-    share: NDArray[np.float64]
+    share: NDArray[np.float32]
     drift: NDArray[np.float64]
 
     def error(self, level: int) -> float:

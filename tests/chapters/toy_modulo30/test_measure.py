@@ -135,8 +135,10 @@ def test_the_normalisation_undoes_uneven_draws_and_totals_do_not(truth):
     assert abs(np.array(record.unnormalised) / record.exact - 1).max() > 0.5
 
 
-def test_records_are_read_as_they_were_kept(truth, runs):
-    record = measure.sampling_record(truth, runs, measure_repeats(truth), seed=0)
+def test_records_are_read_as_they_were_kept(truth, runs, sampler):
+    blind = replace(sampler, moves=measure.BLIND).one_run(truth, 600, seed=0)
+    assert len(blind.total_variation) == 2
+    record = measure.sampling_record(truth, runs, measure_repeats(truth), blind, seed=0)
     again = SamplingRecord.read(record.plain())
     assert again == record
     assert again.coverage == [1, 1, 1, 1]

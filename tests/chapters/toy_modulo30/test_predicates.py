@@ -60,6 +60,7 @@ RECORDS = {
             {"ratio": near(k + 1), "low": EXACT, "high": EXACT, "total_variation": [0.01, 0.012]} for k in range(3)
         ],
         "repeats": [repeat(k) for k in range(40)],
+        "blind": {"ratio": near(5), "low": EXACT, "high": EXACT, "total_variation": [0.01, 0.012]},
         "edges": [-1.0, 0.0, 1.0],
     },
     "naive": {
@@ -150,6 +151,8 @@ FAULTS = [
     ("D1", put(["generation", 0, "n"], 9_999), "wrote 9,999 sequences only"),
     ("D2", put(["sampling", "runs", 2, "ratio", 1], 0.76), "furthest term (PA_AB of run 3)"),
     ("D2", put(["sampling", "runs", 0, "total_variation"], [0.01, 0.021]), "total variation of rho(D)"),
+    ("D2", put(["sampling", "blind", "ratio", 1], 0.76), "furthest term by moves without the rule"),
+    ("D2", put(["sampling", "blind", "total_variation"], [0.01, 0.03]), "total variation by moves without the rule"),
     ("D2", lambda r: [put(["low"], [1, 0.8, 0.8, 0.7])(x) for x in r["sampling"]["repeats"][:13]], "cover in 78%"),
     (
         "D3",
@@ -196,6 +199,8 @@ PLANTS = {
         every(["sampling", "repeats"], lambda k, row: row["low"].__setitem__(3, 0.99 if k % 4 == 0 else row["low"][3])),
     ),
     "D2: no distance of rho(D)": ("D2", every(["sampling", "runs"], lambda _, row: in_place(row, total_variation=[]))),
+    "D2: no run without the rule": ("D2", put(["sampling", "blind", "total_variation"], [])),
+    "D2: no number without the rule": ("D2", put(["sampling", "blind", "ratio", 2], NAN)),
     "D2: no number": ("D2", put(["sampling", "runs", 1, "ratio", 2], NAN)),
     "D2: no number in rho(D)": ("D2", put(["sampling", "runs", 1, "total_variation"], [NAN, 0.01])),
     "D3: both exact": (

@@ -92,6 +92,32 @@ def _disagreement(one: Direction, seed: int) -> list[float]:
     return [value, max(0.0, min(low, value - reach)), min(1.0, max(high, value + reach))]
 
 
+def lower_end(
+    model: Model, drawn: Draws, z: Range, settings: pipeline.Exchange, kept: Kept, *, seed: int
+) -> WaysRecord | str:
+    """Count a model's inputs in the lowest third of Z by both ways, replica exchange from the model's own text down.
+
+    Parameters
+    ----------
+    model
+        Whose inputs.
+    drawn
+        By generation, colder tempers among them.
+    z, settings, kept, seed
+        As elsewhere; the settings' ladder begins at the model's own temperature.
+    """
+    ends = (z[0], z[0] + (z[1] - z[0]) / 3)
+    try:
+        found = [drawn, reweighting.reweight(pipeline.exchanged(model, settings, kept))]
+        found = [reweighting.representative(one, ends) for one in found]
+    except ProvlabError as error:
+        return str(error)
+    states = [reweighting.density_of_states(one, ends, seed=seed) for one in found]
+    counts = [[float(one.log10_count[0]), float(one.log10_low[0]), float(one.log10_high[0])] for one in states]
+    what = f"log10 of {model.checkpoint.name.partition('@')[0]}'s inputs with NLL {ends[0]:.2f} to {ends[1]:.2f}"
+    return WaysRecord("lower end", what, counts[0], counts[1])
+
+
 def ways_finding(records: Sequence[WaysRecord], exchanged: Mapping[str, Comparison | str]) -> str:
     """Say how far both ways agree, from the records."""
     words = [

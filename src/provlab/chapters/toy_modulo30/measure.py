@@ -47,8 +47,9 @@ _FIRST = (1 / 8, 1 / 4, 1 / 2)  # of a long run's draws, for the error by their 
 _TAILS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # quantile rules for Z
 _SHIFTS = (-0.2, -0.1, 0.1, 0.2)  # of the rule's range, in its widths
 _UNEVEN = (40_000, 200_000)  # draws of A and of B where the normalisation is tried
-# single tokens reach every input; the others step from one valid input to another
+# single tokens reach every input; those that keep the sum step from one valid input to another, and use the rule
 _MOVES = Mixture((SingleSite(), MultiSite(2), SumPreserving(2, MODULUS), SumPreserving(4, MODULUS)))
+BLIND = Mixture((SingleSite(), MultiSite(2), MultiSite(4)))  # these know nothing of it
 
 
 # Every input ------------------------------------------------------------------------------------------------
@@ -176,24 +177,29 @@ class Sampler:
         Of each run.
     z
         Inputs with NLL in it are compared.
+    moves
+        How sequences are changed.
     """
 
     tables: Sequence[TableNll]
     ladders: Sequence[Ladder]
     n_chains: int
     z: Range
+    moves: Mixture = _MOVES
 
     @classmethod
-    def tuned(cls, found: Enumeration, z: Range, *, coldest: float, n_chains: int, seed: int) -> "Sampler":
+    def tuned(
+        cls, found: Enumeration, z: Range, *, coldest: float, n_chains: int, seed: int, moves: Mixture = _MOVES
+    ) -> "Sampler":
         """Lay a ladder for each model, from infinity down to a temperature, by pilot runs."""
         tables = [found.table(k) for k in (A, B, C)]
         ladders = [
             tune_ladder(
-                table, vocabulary=table.vocabulary, length=table.length, coldest=coldest, moves=_MOVES, seed=seed + k
+                table, vocabulary=table.vocabulary, length=table.length, coldest=coldest, moves=moves, seed=seed + k
             )
             for k, table in enumerate(tables)
         ]
-        return cls(tables, ladders, n_chains, z)
+        return cls(tables, ladders, n_chains, z, moves)
 
     def draw(self, model: int, n_steps: int, seed: int) -> Samples:
         """Run the chains of one model."""
@@ -205,7 +211,7 @@ class Sampler:
             temperatures=self.ladders[model].temperatures,
             n_chains=self.n_chains,
             n_steps=n_steps,
-            moves=_MOVES,
+            moves=self.moves,
             seed=seed,
         )
 
@@ -259,13 +265,19 @@ class Sampler:
             records.append(_run_record(ratio))
         return records
 
+    def one_run(self, truth: "Truth", n_steps: int, *, seed: int) -> RunRecord:
+        """Sample A and B once, and put the result beside the enumeration."""
+        samples = {k: self.draw(k, n_steps, 2_000 * (seed + 1) + k) for k in (A, B)}
+        compared = self.compare(self.weighted(samples), A, B)
+        return _run_record(compared.ratio(seed=seed), truth.distances(compared))
+
 
 def _run_record(ratio: Ratio, distances: Sequence[float] = ()) -> RunRecord:
     return RunRecord(ratio.value.tolist(), ratio.low.tolist(), ratio.high.tolist(), distances)
 
 
 def sampling_record(
-    truth: Truth, runs: Sequence[LongRun], repeats: Sequence[RunRecord], *, seed: int
+    truth: Truth, runs: Sequence[LongRun], repeats: Sequence[RunRecord], blind: RunRecord, *, seed: int
 ) -> SamplingRecord:
     """Put the sampled ratios beside the enumerated one."""
     exact = truth.compared.ratio()
@@ -273,7 +285,7 @@ def sampling_record(
     for one in runs:
         ratio = one.weighted.ratio(seed=seed)
         records.append(_run_record(ratio, truth.distances(one.weighted)))
-    return SamplingRecord(exact.value.tolist(), exact.reference, records, repeats, truth.edges.tolist())
+    return SamplingRecord(exact.value.tolist(), exact.reference, records, repeats, blind, truth.edges.tolist())
 
 
 def naive_record(truth: Truth, sampler: Sampler, runs: Sequence[LongRun], temperature: float) -> NaiveRecord:

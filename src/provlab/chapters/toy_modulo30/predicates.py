@@ -77,8 +77,8 @@ def sampled_matches_enumeration(
 ) -> Verdict:
     """Each term of each run near the enumeration's, rho(D) too, and intervals that cover as often as they say.
 
-    Coverage is asked of all terms together and of each, as far as its repeats can tell; and intervals must not cover by
-    being wider than the runs scatter.
+    One more run, with moves that know nothing of the rule, must come as near. Coverage is asked of all terms together
+    and of each, as far as its repeats can tell; and intervals must not cover by being wider than the runs scatter.
     """
     if missing := _whole(evidence, inputs):
         return missing
@@ -86,7 +86,7 @@ def sampled_matches_enumeration(
     runs, repeats, exact = found.runs, found.repeats, np.array(found.exact)
     least = min_repeats.get(evidence.profile, max(min_repeats.values()))
     n_runs, n_repeats = (_distinct(run.ratio for run in some) for some in (runs, repeats))
-    if n_runs < min_runs or n_repeats < least or not all(len(run.total_variation) == 2 for run in runs):
+    if n_runs < min_runs or n_repeats < least or not all(len(run.total_variation) == 2 for run in (*runs, found.blind)):
         return Verdict(
             NOT_RUN, "", f"{n_runs} runs and {n_repeats} repeats, each its own; {min_runs} and {least} are asked for"
         )
@@ -116,9 +116,15 @@ def sampled_matches_enumeration(
                 f"the intervals of {TERMS[k]} are {width:.3f} wide where repeats scatter over {scatter:.3f}",
             ),
         ]
+    blind = float(np.abs(np.array(found.blind.ratio) - exact).max())
+    ours += (
+        f"; moves without the rule: {_ratio(found.blind.ratio)}, total variation {max(found.blind.total_variation):.4f}"
+    )
     bars = [
         Bar(f"furthest term ({TERMS[term]} of run {run + 1})", off.max(axis=1).tolist(), tolerance),
         Bar("total variation of rho(D)", apart.max(axis=1).tolist(), total_variation),
+        Bar("furthest term by moves without the rule", [blind], tolerance),
+        Bar("total variation by moves without the rule", [float(np.max(found.blind.total_variation))], total_variation),
     ]
     return judge(ours, f"every term is within {tolerance}, rho(D) within {total_variation}", problems, bars)
 

@@ -62,24 +62,37 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class SamplingRecord:
-    """Long and short runs of the sampler beside the enumerated ratio, whose unit is the term `reference`."""
+    """Runs of the sampler beside the enumerated ratio, whose unit is the term `reference`.
+
+    Attributes
+    ----------
+    exact, reference
+        The enumerated ratio.
+    runs, repeats
+        Long runs, and short ones for intervals.
+    blind
+        One run with moves that know nothing of what makes an input valid.
+    edges
+        Bins of D.
+    """
 
     exact: Numbers
     reference: str
     runs: Sequence[RunRecord]
     repeats: Sequence[RunRecord]
+    blind: RunRecord
     edges: Numbers
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> "SamplingRecord":
         """Read what `plain` left."""
         runs, repeats = ([RunRecord(**row) for row in kept[name]] for name in ("runs", "repeats"))
-        return cls(**{**kept, "runs": runs, "repeats": repeats})
+        return cls(**{**kept, "runs": runs, "repeats": repeats, "blind": RunRecord(**kept["blind"])})
 
     def plain(self) -> dict[str, Any]:
         """Return the record as plain data; a short run holds no distance."""
         repeats = [{"ratio": one.ratio, "low": one.low, "high": one.high} for one in self.repeats]
-        return {**vars(self), "runs": [vars(one) for one in self.runs], "repeats": repeats}
+        return {**vars(self), "runs": [vars(one) for one in self.runs], "repeats": repeats, "blind": vars(self.blind)}
 
     @property
     def coverage(self) -> list[float]:

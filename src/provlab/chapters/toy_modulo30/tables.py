@@ -107,6 +107,7 @@ def ratios(record: SamplingRecord) -> pd.DataFrame:
         [
             {"ratio": "enumerated", **_terms(record.exact)},
             *({"ratio": f"sampled, run {k + 1}", **_terms(one.ratio)} for k, one in enumerate(record.runs)),
+            {"ratio": "sampled, moves without the rule", **_terms(record.blind.ratio)},
             {"ratio": f"covered in {len(record.repeats)} short runs", **_terms(covered)},
             *published,
         ]
