@@ -72,8 +72,10 @@ def test_a_ladder_is_laid_through_the_models_own_temperature(models, kept, truth
     np.testing.assert_allclose(diff.ratio("count").value, truth.ratio().value, rtol=0.2)
     samples = pipeline.exchanged(models[0], settings, kept)
     assert np.isinf(samples.temperatures[0])
-    assert 1 / (LENGTH - 1) in samples.temperatures
-    assert samples.temperatures[-1] == pytest.approx(1 / (LENGTH - 1) / 1.15)
+    assert samples.temperatures[-1] == 1 / (LENGTH - 1)
+    colder = pipeline.exchanged(models[0], pipeline.Exchange(LENGTH, n_steps=100, coldest=1.5), kept).temperatures
+    assert 1 / (LENGTH - 1) in colder
+    assert colder[-1] == pytest.approx(1 / (LENGTH - 1) / 1.5)
     below = pipeline.exchanged(models[0], pipeline.Exchange(LENGTH, n_steps=100, below=True, coldest=2.0), kept)
     assert below.temperatures[[0, -1]] == pytest.approx([1 / (LENGTH - 1), 1 / (LENGTH - 1) / 2])
 

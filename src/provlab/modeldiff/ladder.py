@@ -85,7 +85,7 @@ def tune_ladder(
     """
     if not 0 < coldest < hottest:
         raise InputError(f"coldest must lie between 0 and {hottest:g}, not {coldest:g}")
-    fixed = (hottest, *([] if through is None else [through]), coldest)
+    fixed = tuple(dict.fromkeys((hottest, *([] if through is None else [through]), coldest)))
     kept = 1 / np.array(fixed)
     betas = _first(nll, vocabulary, length, kept, seed)
     start = None

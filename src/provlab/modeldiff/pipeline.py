@@ -147,9 +147,10 @@ class Exchange:
     length, n_chains, n_steps, thin, seed
         As there; each model draws numbers of its own from the seed.
     temperatures
-        The ladder; if empty it is laid by pilot runs, from infinity through the model's own temperature.
+        The ladder; if empty it is laid by pilot runs, from infinity to the model's own temperature or through it.
     coldest
-        Where a ladder that is laid ends: the exponent of the model's conditional distributions at its coldest level.
+        Where a ladder that is laid ends: the exponent of the model's conditional distributions at its coldest level, at
+        least 1. A little more reaches much lower losses: at 1.15 some models write repetitions only.
     below
         Whether such a ladder begins at the model's own temperature instead of infinity, for losses below its own text.
     """
@@ -160,7 +161,7 @@ class Exchange:
     n_steps: int = 400
     thin: int = 1
     seed: int = 0
-    coldest: float = 1.15
+    coldest: float = 1.0
     below: bool = False
 
 
