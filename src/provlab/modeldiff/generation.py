@@ -65,10 +65,10 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
         raise InputError(f"length must be from 2 to {nll.context}, the context of {nll.name}, not {length}")
     k, each = len(exponents), -(-n // len(exponents))
     # each row is drawn by its own exponent, which stands first, and judged by all
-    tempers = torch.from_numpy(np.stack([np.roll(exponents, -own) for own in np.repeat(np.arange(k), each)]))
+    by_row = torch.from_numpy(np.stack([np.roll(exponents, -own) for own in np.repeat(np.arange(k), each)]))
     generator = nll.generator(seed)
     parts = []
-    for some in tempers.split(min(_AT_ONCE, nll.at_once(length, k * nll.vocabulary))):
+    for some in by_row.split(min(_AT_ONCE, nll.at_once(length, k * nll.vocabulary))):
         nothing = torch.empty(len(some), 0, dtype=torch.int64)
         tokens, log_p, log_q = (part.cpu().numpy() for part in nll.write_on(nothing, length, some, generator))
         if nll.start_token is None:

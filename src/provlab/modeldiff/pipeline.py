@@ -4,6 +4,7 @@ Everything that takes long is kept in a folder under the hash of all it depends 
 was stopped goes on where it was and a second run reads. Draws of one model serve every comparison that it is part of.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -215,15 +216,8 @@ def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:
 def _laid(model: Model, settings: Exchange, kept: Kept) -> tuple[float, ...]:
     """Temperatures by pilot runs, kept."""
     own, seed = sampler.own_temperature(model.nll, settings.length), own_seed(model, settings.seed)
-    ends = {"coldest": own / settings.coldest, **({"hottest": own} if settings.below else {"through": own})}
-    parts = {
-        **model.key,
-        **ends,
-        "length": settings.length,
-        "moves": repr(WRITING),
-        "seed": seed,
-        "steps": _PILOT_STEPS,
-    }
+    laid = {"length": settings.length, "coldest": settings.coldest, "below": settings.below}
+    parts = {**model.key, **laid, "moves": repr(WRITING), "seed": seed, "steps": _PILOT_STEPS}
 
     def lay() -> Arrays:
         space = {"vocabulary": model.nll.vocabulary, "length": settings.length}
