@@ -220,8 +220,17 @@ def _laid(model: Model, settings: Exchange, kept: Kept) -> tuple[float, ...]:
     parts = {**model.key, **laid, "moves": repr(WRITING), "seed": seed, "steps": _PILOT_STEPS}
 
     def lay() -> Arrays:
-        space = {"vocabulary": model.nll.vocabulary, "length": settings.length}
-        ladder = tune_ladder(model.nll, **space, **ends, moves=WRITING, seed=seed, n_steps=_PILOT_STEPS)
+        ladder = tune_ladder(
+            model.nll,
+            vocabulary=model.nll.vocabulary,
+            length=settings.length,
+            coldest=own / settings.coldest,
+            hottest=own if settings.below else math.inf,
+            through=own,
+            moves=WRITING,
+            seed=seed,
+            n_steps=_PILOT_STEPS,
+        )
         return {"temperatures": ladder.temperatures}
 
     return tuple(kept.get("ladder", parts, lay)["temperatures"].tolist())
