@@ -38,6 +38,7 @@ class HubServer:
         self.repos = repos
         self.log: list[tuple[str, str, str | None]] = []
         self.broken = False
+        self.busy: list[tuple[int, dict[str, str]]] = []  # what the next requests are answered with, status and headers
         self.n_bytes_sent = 0
         self._connections: list[socket.socket] = []
         hub = self
@@ -92,6 +93,9 @@ class HubServer:
         self.log.append((request.command, path, request.headers.get("Range")))
         if self.broken:
             return self._refuse(request, 503, "Maintenance")
+        if self.busy:
+            status, headers = self.busy.pop(0)
+            return self._refuse(request, status, "Busy", headers)
         for name, repo in self.repos.items():
             if path.startswith(f"/api/models/{name}/revision/"):
                 return self._info(request, name, repo, path.split("/revision/")[1])

@@ -10,7 +10,8 @@ from huggingface_hub import hf_hub_download
 from safetensors.torch import save_file
 
 from provlab.errors import CheckpointError
-from provlab.models import anatomy, hub
+from provlab.files import cache_dir
+from provlab.models import anatomy, hub, ranges
 from provlab.models.checkpoint import Checkpoint
 
 
@@ -134,10 +135,11 @@ def test_server_that_vanishes_after_the_opening(serve, sharded, monkeypatch):
     assert "\n" not in str(refusal.value)
 
 
-def test_server_in_trouble(serve, llama):
+def test_server_in_trouble(serve, llama, monkeypatch):
     server = serve(org__name=Repo(llama))
     Checkpoint.open("org/name").folder()
     server.broken = True
+    monkeypatch.setattr(hub.time, "sleep", lambda seconds: None)
     assert Checkpoint.open("org/name").tensor("lm_head.weight").shape == (50, 24)
     with pytest.raises(CheckpointError, match=r"it answers 503.*not in the cache"):
         Checkpoint.open("org/other")
@@ -243,3 +245,96 @@ def test_the_users_cache_is_left_alone(serve, llama, tmp_path):
     serve(org__name=Repo(llama))
     folder = Checkpoint.open("org/name").folder()
     assert folder.is_relative_to(tmp_path / "hf-home" / "hub")
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Let files of a few kilobytes be too large to be fetched whole, and their tensors come in several pieces."""
+    monkeypatch.setattr(hub, "_SMALL", 0)
+    monkeypatch.setattr(hub, "_START", 8)
+    monkeypatch.setattr(ranges, "_PIECE", 1000)
+
+
+def asked(server: HubServer) -> list[tuple[int, int]]:
+    """Pieces that were asked for: first byte and length."""
+    spans = [span.removeprefix("bytes=").split("-") for method, _, span in server.log if method == "GET" and span]
+    return sorted((int(first), int(last) - int(first) + 1) for first, last in spans)
+
+
+def test_of_a_large_file_one_tensor_is_fetched(serve, llama, large):
+    """Header and tensor, byte for byte, once on this machine; whoever reads the record sees what was not verified."""
+    server = serve(org__name=Repo(llama))
+    checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(llama)
+    info = local._weights.info("lm_head.weight")
+    assert torch.equal(checkpoint.tensor("lm_head.weight"), local.tensor("lm_head.weight"))
+    header = [place for place in asked(server) if place[0] < info.start]
+    tensor = [place for place in asked(server) if place[0] >= info.start]
+    assert sum(length for _, length in tensor) == info.nbytes
+    assert tensor[0] == (info.start, 1000)
+    beginning = int.from_bytes((llama / "model.safetensors").read_bytes()[:8], "little") + 8
+    assert sum(length for _, length in header) == 8 + beginning
+    assert "model.safetensors" not in server.fetched()
+    assert (checkpoint.unverified, local.unverified) == (["model.safetensors"], [])
+    n = len(server.log)
+    assert torch.equal(checkpoint.tensor("lm_head.weight"), local.tensor("lm_head.weight"))
+    assert len(server.log) == n
+    server.stop()
+    assert torch.equal(Checkpoint.open("org/name").tensor("lm_head.weight"), local.tensor("lm_head.weight"))
+    with pytest.raises(CheckpointError, match=r"is not in the cache .* cannot be fetched .*; connect"):
+        checkpoint.tensor("model.norm.weight")
+
+
+def test_an_interrupted_tensor_goes_on_where_it_was(serve, llama, large, monkeypatch):
+    monkeypatch.setattr(ranges, "_AT_ONCE", 1)
+    server = serve(org__name=Repo(llama))
+    checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(llama)
+    start = local._weights.info("lm_head.weight").start
+    _ = checkpoint.shape("lm_head.weight")
+    server.log.clear()
+    fetched, left = ranges.fetched, iter(range(2))
+
+    def two_pieces(url, first, nbytes):
+        if next(left, None) is None:
+            raise ConnectionError("cut")
+        return fetched(url, first, nbytes)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ranges, "fetched", two_pieces)
+        with pytest.raises(CheckpointError, match="no connection to"):
+            checkpoint.tensor("lm_head.weight")
+    assert asked(server) == [(start, 1000), (start + 1000, 1000)]
+    server.log.clear()
+    assert torch.equal(checkpoint.tensor("lm_head.weight"), local.tensor("lm_head.weight"))
+    assert asked(server)[0][0] == start + 2000
+
+
+def test_a_model_that_is_run_is_verified_and_its_pieces_go(serve, llama, large):
+    serve(org__name=Repo(llama))
+    checkpoint = Checkpoint.open("org/name")
+    checkpoint.tensor("lm_head.weight")
+    pieces = [path for path in (cache_dir() / "hub").rglob("*-1000") if path.is_file()]
+    assert pieces
+    checkpoint.folder()
+    assert checkpoint.unverified == []
+    assert not any(piece.exists() for piece in pieces)
+
+
+def test_a_server_without_ranges_sends_the_file(serve, llama, large):
+    server = serve(org__name=Repo(llama, ignores_range=True))
+    checkpoint = Checkpoint.open("org/name")
+    assert torch.equal(checkpoint.tensor("lm_head.weight"), Checkpoint.open(llama).tensor("lm_head.weight"))
+    assert server.fetched()[-1] == "model.safetensors"
+    assert checkpoint.unverified == []
+
+
+def test_a_busy_hub_is_asked_again_when_it_says(serve, llama, monkeypatch):
+    waited = []
+    monkeypatch.setattr(hub.time, "sleep", waited.append)
+    server = serve(org__name=Repo(llama))
+    server.busy = [(429, {"Retry-After": "7"}), (503, {})]
+    assert Checkpoint.open("org/name").commit == COMMIT
+    assert waited == [7.0, 4.0]
+    server.busy = [(429, {"Retry-After": "900"})]
+    with pytest.raises(CheckpointError, match="it answers 429 and asks to wait 900 s"):
+        Checkpoint.open("org/other")
+    assert waited == [7.0, 4.0]

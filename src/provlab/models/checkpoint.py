@@ -156,8 +156,13 @@ class Checkpoint:
         return self._files.bytes_to_hash((CONFIG, *self._weights.files)) if isinstance(self._files, LocalFiles) else 0
 
     def bytes_to_fetch(self) -> int:
-        """Bytes of the weight files that are not on this machine yet; 0 for a folder."""
+        """Bytes of the weight files that are not on this machine: what is fetched to run the model; 0 for a folder."""
         return sum(self._files.size(file) for file in self._weights.files if not self._files.here(file))
+
+    @property
+    def unverified(self) -> list[str]:
+        """Weight files that are not here whole: what is read of them cannot be held against their SHA-256."""
+        return [file for file in self._weights.files if not self._files.here(file)]
 
     @property
     def pickled(self) -> bool:

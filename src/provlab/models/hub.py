@@ -9,15 +9,17 @@ import hashlib
 import json
 import os
 import re
-import sys
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
+import numpy as np
 from huggingface_hub import HfApi, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import (
     GatedRepoError,
@@ -29,25 +31,25 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import (  # type: ignore[attr-defined]
-    build_hf_headers,
-    get_session,
-    hf_raise_for_status,
-    validate_repo_id,
-)
-from tqdm import tqdm
+from huggingface_hub.utils import validate_repo_id
+from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
 from provlab.files import atomic_file, cache_dir, write_json
+from provlab.models import ranges
 from provlab.models.local import remembered_sha256
 from provlab.models.weights import side_files
 
 _ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _DEFAULT_ENDPOINT = "https://huggingface.co"
-_SECONDS = 20.0
+_SMALL = 2**24  # bytes of a file that is fetched whole, and so verified, whatever is asked of it
+_BUSY = (429, 500, 502, 503, 504)  # answers after which it is worth asking again
+_WAITS = (1.0, 4.0)  # seconds before that, where the server names none
+_LONGEST_WAIT = 60.0
 # The format itself allows no longer header.
 _MAX_HEADER = 100_000_000
+_START = 100_000  # bytes in which most headers end
 
 T = TypeVar("T")
 
@@ -59,15 +61,6 @@ class _Listed:
     size: int | None
     sha256: str | None
     git_sha1: str | None
-
-
-class _Bar(tqdm):
-    """A progress bar that only a person at a terminal sees."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.pop("name", None)
-        kwargs["disable"] = not sys.stderr.isatty()
-        super().__init__(*args, **kwargs)
 
 
 class HubFiles:
@@ -101,7 +94,7 @@ class HubFiles:
         try:
             info = _asked(
                 lambda: HfApi(endpoint=_endpoint()).model_info(
-                    repo, revision=revision, files_metadata=True, timeout=_SECONDS
+                    repo, revision=revision, files_metadata=True, timeout=ranges.SECONDS
                 ),
                 source,
             )
@@ -168,7 +161,33 @@ class HubFiles:
             if name not in self._verified:
                 self._verify(name, path, fetched)
                 self._verified.add(name)
+                shutil.rmtree(self._pieces(name), ignore_errors=True)
             return path
+
+    def read(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:
+        """Some bytes of a file: of the whole file if it is here or small, else only these are fetched, and kept.
+
+        Raises
+        ------
+        CheckpointError
+            They cannot be fetched.
+        """
+        if not self.here(name) and self.size(name) > _SMALL:
+            with suppress(ranges.NoRanges):
+                return self._piece(name, start, nbytes)
+        return np.fromfile(self.path(name), np.uint8, nbytes, offset=start)
+
+    def _piece(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:
+        url = hf_hub_url(self.repo, name, revision=self._commit, endpoint=_endpoint())
+        try:
+            return ranges.read(url, start, nbytes, kept=self._pieces(name), ask=self._ask)
+        except _Unreachable as error:
+            raise CheckpointError(
+                f"{self.label}: {name} is not in the cache {self._cache} and cannot be fetched ({error}); connect"
+            ) from error
+
+    def _pieces(self, name: str) -> Path:
+        return _kept(self.repo) / self._commit / name
 
     def _fetch(self, name: str) -> Path:
         try:
@@ -179,7 +198,7 @@ class HubFiles:
                     revision=self._commit,
                     cache_dir=self._cache,
                     endpoint=_endpoint(),
-                    tqdm_class=_Bar,
+                    tqdm_class=ranges.Bar,
                 )
             )
         except _Unreachable as error:
@@ -220,24 +239,26 @@ class HubFiles:
         length, as it does for local files, and no weights need to be fetched.
         """
         size = self._listing[name].size
-        if (self._snapshot / name).exists() or size is None or self._unreachable:
+        header = None if size is None or self.here(name) else self._header(name, size)
+        if header is None:
             yield self.path(name)
             return
-        url = hf_hub_url(self.repo, name, revision=self._commit, endpoint=_endpoint())
-        try:
-            start = self._ask(lambda: _read_start(url, min(size, 100_000)))
-            length = 8 + int.from_bytes(start[:8], "little")
-            if length > min(size, _MAX_HEADER + 8):
-                raise CheckpointError(f"{self.label}: {name} has no safetensors header; do not trust it")
-            if length > len(start):
-                start = self._ask(lambda: _read_start(url, length))
-        except _Unreachable as error:
-            raise CheckpointError(f"{self.label}: {name} cannot be read ({error}); connect") from error
         with tempfile.NamedTemporaryFile(suffix=".safetensors") as shell:
-            shell.write(start[:length])
+            shell.write(header.tobytes())
             shell.truncate(size)
             shell.flush()
             yield Path(shell.name)
+
+    def _header(self, name: str, size: int) -> NDArray[np.uint8] | None:
+        """Read the header of a safetensors file of this size; None from a server that sends whole files only."""
+        try:
+            start = self._piece(name, 0, min(size, _START))
+            length = 8 + int.from_bytes(start[:8].tobytes(), "little")
+            if length > min(size, _MAX_HEADER + 8):
+                raise CheckpointError(f"{self.label}: {name} has no safetensors header; do not trust it")
+            return start[:length] if length <= len(start) else self._piece(name, 0, length)
+        except ranges.NoRanges:
+            return None
 
     def size(self, name: str) -> int:
         """Bytes of a file, without fetching it."""
@@ -272,7 +293,7 @@ def _asked(question: Callable[[], T], source: str) -> T:
     if _offline():
         raise _Unreachable("HF_HUB_OFFLINE is set")
     try:
-        return question()
+        return _patiently(question)
     except GatedRepoError as error:
         raise CheckpointError(
             f"{source} is gated: accept its licence on {_endpoint()} and set HF_TOKEN to your token"
@@ -293,7 +314,9 @@ def _asked(question: Callable[[], T], source: str) -> T:
             raise CheckpointError(
                 f"{source}: the hub refuses access ({status}); accept the licence and set HF_TOKEN"
             ) from error
-        raise _Unreachable(f"it answers {status}") from error
+        wait = error.response.headers.get("Retry-After")
+        asks = f" and asks to wait {wait} s" if wait else ""
+        raise _Unreachable(f"it answers {status}{asks}") from error
     except LocalEntryNotFoundError as error:
         raise _Unreachable(f"no connection to {_endpoint()}") from error
     except CheckpointError:
@@ -303,6 +326,20 @@ def _asked(question: Callable[[], T], source: str) -> T:
         if type(error).__module__.startswith(("httpx", "httpcore")) or isinstance(error, OSError):
             raise _Unreachable(f"no connection to {_endpoint()}: {one_line(error)}") from error
         raise
+
+
+def _patiently(question: Callable[[], T]) -> T:
+    """Ask again while the hub is busy: after as long as it says, if that is bearable."""
+    for wait in _WAITS:
+        try:
+            return question()
+        except HfHubHTTPError as error:
+            named = error.response.headers.get("Retry-After", "")
+            seconds = float(named) if named.isdigit() else wait
+            if error.response.status_code not in _BUSY or seconds > _LONGEST_WAIT:
+                raise
+            time.sleep(seconds)
+    return question()
 
 
 def _parse(source: str) -> tuple[str, str]:
@@ -316,19 +353,6 @@ def _parse(source: str) -> tuple[str, str]:
     raise CheckpointError(
         f"{source!r} is no folder here and no hub id; a hub id is org/name[@revision], a folder ./name"
     )
-
-
-def _read_start(url: str, length: int) -> bytes:
-    """Read the first bytes of a file, and not more even from a server that sends the whole."""
-    headers = {**build_hf_headers(), "Range": f"bytes=0-{length - 1}", "Accept-Encoding": "identity"}
-    with get_session().stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=True) as answer:
-        hf_raise_for_status(answer)
-        content = bytearray()
-        for chunk in answer.iter_bytes():
-            content += chunk
-            if len(content) >= length:
-                break
-    return bytes(content[:length])
 
 
 def _git_sha1(path: Path) -> str:
@@ -346,7 +370,12 @@ def _remember(repo: str, revision: str, commit: str, listing: dict[str, _Listed]
 
 
 def _listing_path(repo: str, commit: str) -> Path:
-    return cache_dir() / "hub" / repo.replace("/", "--") / f"{commit}.json"
+    return _kept(repo) / f"{commit}.json"
+
+
+def _kept(repo: str) -> Path:
+    """Folder of what is known of a repository, and of pieces of its files."""
+    return cache_dir() / "hub" / repo.replace("/", "--")
 
 
 def _storage(cache: Path, repo: str) -> Path:

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir, digest, sha256_file, write_json
 from provlab.models.counting import count_bytes
@@ -95,6 +98,10 @@ class LocalFiles:
         if not real.is_file():
             raise CheckpointError(f"{self.label} has no file {name}; copy the checkpoint again")
         return path
+
+    def read(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:
+        """Some bytes of a file: fewer if it ends before."""
+        return np.fromfile(self.path(name), np.uint8, nbytes, offset=start)
 
     @contextmanager
     def with_header(self, name: str) -> Iterator[Path]:

@@ -81,6 +81,9 @@ class Files(Protocol):
     def path(self, name: str) -> Path:
         """Path of a file here, fetched first if need be."""
 
+    def read(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:
+        """Some bytes of a file, fetched first if need be: fewer if it ends before."""
+
     def with_header(self, name: str) -> AbstractContextManager[Path]:
         """Yield the path of a safetensors file whose header, at least, is here."""
 
@@ -260,14 +263,12 @@ class WeightFiles:
     def _read(self, name: str) -> NDArray[np.uint8]:
         """Read the bytes of one tensor, checked to be finite."""
         file = self.file_of(name)
-        # first the whole file, then its header: what comes from the hub is verified before it is read
-        path = self._source.path(file)
         info = self.header(file)[name]
         if self.pickled:
             content = self._pickles[file][name][0]
         else:
             try:
-                content = np.fromfile(path, np.uint8, info.nbytes, offset=info.start)
+                content = self._source.read(file, info.start, info.nbytes)
             except OSError as error:
                 raise CheckpointError(self._damaged(file, error)) from error
             if content.nbytes < info.nbytes:  # cut off since its header was read

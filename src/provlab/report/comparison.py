@@ -88,7 +88,7 @@ class Comparison:
             return " ".join([none, *_not_run(rows)])
         rejecting = [row for row, rejected in zip(rows, family.rejected, strict=True) if rejected]
         by = f"{', '.join(row['statistic'] for row in rejecting or tested)} ({family.words()})"
-        remarks = [*_dropped(self.records, self.models), *_said(self.records), *family.remarks(), *_not_run(rows)]
+        remarks = [*_dropped(self.records, self.models), *_not_verified(self.models), *_said(self.records), *family.remarks(), *_not_run(rows)]
         if not rejecting:
             said = (
                 f"Independent training is not rejected by {by}: this is how independent models agree. "
@@ -212,6 +212,16 @@ def _alignment(rows: list[dict[str, Any]]) -> list[str]:
             "were re-ordered to match the other model, which changes no output."
         ]
     return [f"No statistic that ignores the order of units was tested; {_unordered(rows)} would tell such units apart."]
+
+
+def _not_verified(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the models of which only some tensors were fetched."""
+    return [
+        f"Of {model['source']} only the tensors that were asked for were fetched, which are not held against the "
+        "SHA-256 of their files; where the whole model is in the hub's cache (hf download), they are."
+        for model in models
+        if model.get("not_verified")
+    ]
 
 
 def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -16,7 +16,7 @@ LONGEST_RULE = 60  # characters
 
 
 def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Say which model this was: source, architecture, commit, one digest, and the SHA-256 of each file."""
+    """Say which model this was: source, commit, one digest, the SHA-256 of each file, and which were read in part."""
     return {
         "source": source,
         "name": checkpoint.name,
@@ -24,6 +24,7 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
         "commit": checkpoint.commit,
         "digest": checkpoint.digest,
         "files": checkpoint.files(),
+        "not_verified": checkpoint.unverified,
     }
 
 
