@@ -216,12 +216,12 @@ def _alignment(rows: list[dict[str, Any]]) -> list[str]:
 
 def _not_verified(models: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name the models of which only some tensors were fetched."""
-    return [
-        f"Of {model['source']} only the tensors that were asked for were fetched, which are not held against the "
-        "SHA-256 of their files; where the whole model is in the hub's cache (hf download), they are."
-        for model in models
-        if model.get("not_verified")
-    ]
+    names = " and ".join(str(model["source"]) for model in models if model.get("not_verified"))
+    told = (
+        f"Of {names} only the tensors that were asked for were fetched, which are not held against the SHA-256 of their "
+        "files; where a whole model is in the hub's cache (hf download), they are."
+    )
+    return [told] if names else []
 
 
 def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]]) -> list[str]:
