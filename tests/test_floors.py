@@ -88,6 +88,7 @@ MAY_WAIT = {
         "loading",
         "pickled",
         "precision",
+        "ranges",
     },
     "report": {"study_report"},
     "plots": {"blocks", "figure", "modeldiff", "pairs", "style", "tables"},

@@ -1,6 +1,7 @@
 """The hub, played by a local server that logs what is asked of it."""
 
 import json
+from pathlib import Path
 
 import pytest
 import tiny_models
@@ -9,6 +10,7 @@ from hub_server import COMMIT, HubServer, Repo
 from huggingface_hub import hf_hub_download
 from safetensors.torch import save_file
 
+import provlab
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir
 from provlab.models import anatomy, hub, ranges
@@ -338,3 +340,10 @@ def test_a_busy_hub_is_asked_again_when_it_says(serve, llama, monkeypatch):
     with pytest.raises(CheckpointError, match="it answers 429 and asks to wait 900 s"):
         Checkpoint.open("org/other")
     assert waited == [7.0, 4.0]
+
+
+def test_a_verdict_names_what_was_not_verified(serve, models, large):
+    serve(org__base=Repo(Path(models["base"])))
+    found = provlab.compare("org/base", models["tuned"], statistics=["phi_u"], progress=False)
+    assert "Of org/base only the tensors that were asked for were fetched" in found.verdict()
+    assert [model["not_verified"] for model in found.models] == [["model.safetensors"], []]

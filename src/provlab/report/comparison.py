@@ -218,7 +218,7 @@ def _not_verified(models: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name the models of which only some tensors were fetched."""
     names = " and ".join(str(model["source"]) for model in models if model.get("not_verified"))
     told = (
-        f"Of {names} only the tensors that were asked for were fetched, which are not held against the SHA-256 of their "
+        f"Of {names} only the tensors that were asked for were fetched, not held against the SHA-256 of their "
         "files; where a whole model is in the hub's cache (hf download), they are."
     )
     return [told] if names else []
