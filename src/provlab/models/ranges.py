@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status  # type: ignore[attr-defined]
@@ -29,7 +30,7 @@ class NoRanges(Exception):
 class Bar(tqdm):
     """A progress bar that only a person at a terminal sees."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.pop("name", None)
         kwargs["disable"] = not sys.stderr.isatty()
         super().__init__(*args, **kwargs)

@@ -88,7 +88,13 @@ class Comparison:
             return " ".join([none, *_not_run(rows)])
         rejecting = [row for row, rejected in zip(rows, family.rejected, strict=True) if rejected]
         by = f"{', '.join(row['statistic'] for row in rejecting or tested)} ({family.words()})"
-        remarks = [*_dropped(self.records, self.models), *_not_verified(self.models), *_said(self.records), *family.remarks(), *_not_run(rows)]
+        remarks = [
+            *_dropped(self.records, self.models),
+            *_not_verified(self.models),
+            *_said(self.records),
+            *family.remarks(),
+            *_not_run(rows),
+        ]
         if not rejecting:
             said = (
                 f"Independent training is not rejected by {by}: this is how independent models agree. "
