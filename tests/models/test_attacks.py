@@ -159,6 +159,7 @@ def test_units_are_added_or_turned_as_many_as_asked(models):
     turned = (after.part("up", 0) == -before.part("up", 0)).all(1)
     assert int(turned.sum()) == round(0.25 * MLP_WIDTH)
     assert attacked(model, "zeros=2")[1].part("gate", 1)[-2:].abs().sum() == 0
+    assert attacked(model, "pad=17")[1].anatomy.width == WIDTH + 20  # four heads divide it
     assert attacked(model, "identity=2")[1].anatomy.n_blocks == tiny_models.BLOCKS + 2
     before, after = attacked(model, "swap=0")
     assert torch.equal(before.part("up", 0), after.part("up", 1))

@@ -64,7 +64,7 @@ def test_a_sentence_in_every_module_makes_no_page_stale(copy, before):
         ("chapters/miqu/predicates.py", {"miqu"} | SHOWS_ALL),  # found by its folder, at run time
         ("chapters/miqu/claims.yml", {"miqu"} | SHOWS_ALL),
         ("publishing/published/independence_table8_mlp_retraining.csv", {"mlp_retraining"} | SHOWS_ALL),
-        ("fullsize/rates.py", {"how_it_scales"}),
+        ("fullsize/rates.py", {"audit", "how_it_scales"}),
         ("statistics/phi_u.py", EVERY),
         ("inference/pvalues.py", EVERY),
         ("zoo/striped.py", EVERY),  # a maker, loaded by the name of its kind

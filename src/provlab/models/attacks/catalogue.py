@@ -127,7 +127,7 @@ CATALOGUE: Mapping[str, Attack] = {
     ),
     "pad": Attack(
         "widen the residual stream by coordinates that carry nothing", exact.pad, "a wider stream",
-        number=Number(16, 1, 4096, "coordinates"),
+        number=Number(16, 1, 4096, "coordinates, at least"),
     ),
     "identity": Attack(
         "insert blocks that write nothing", exact.identity, "more blocks", number=Number(1, 1, 16, "blocks")

@@ -219,9 +219,12 @@ def pad(state: State, aim: Aim) -> State:
     """Widen the residual stream by coordinates that carry nothing, and give them rows that look like others.
 
     They are zero, or, where norms subtract the mean, equal to it. The normalised stream then grows by
-    sqrt((d + k) / d), which the weights of the norm take back, or the matrices where it has none.
+    sqrt((d + k) / d), which the weights of the norm take back, or the matrices where it has none. Their number is
+    rounded up until the heads divide the new width, which transformers asks for.
     """
-    parts, more = state.anatomy, int(aim.value)
+    parts, (_, n_keys, group) = state.anatomy, _heads(state)
+    more = int(aim.value) + -(state.anatomy.width + int(aim.value)) % (n_keys * group)
+    aim = replace(aim, value=more)
     EmbeddingRotations(parts)  # refuses where a norm writes to the stream
     epsilons = [key for key in _EPSILONS if key in state.config]
     for holds, why in (
