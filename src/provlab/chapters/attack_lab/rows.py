@@ -18,8 +18,8 @@ ROWS = {
         "vocabulary+T2", "vocabulary+split=3+T3", "split=3+decoys=1+T2", "split=3+identity=1+T3", "pad=16+T3+T5",
     ),
     "some quality lost": (
-        "noise=0.3", "noise=1", "rank=32", "rank=8", "bits=4", "bits=2", "prune=0.5", "prune=0.9", "swap=1",
-        "jitter=0.05", "jitter=0.2", "noise=0.3+T2+T3", "jitter=0.05+T2+T3",
+        "noise=0.3", "noise=1", "rank=32", "rank=8", "bits=4", "bits=2", "prune=0.5", "prune=0.9", "swap=0",
+        "jitter=0.05", "jitter=0.5", "noise=0.3+T2+T3", "jitter=0.05+T2+T3",
     ),
     "merged": (
         "average=0.5@origin", "average=0.3@partner", "average=0.5@partner", "average=0.7@partner", "slerp=0.5@partner",
