@@ -1,8 +1,8 @@
 """Units spread over several or hidden among others: what it costs who does it, and whether strangers stay strangers.
 
 ``python benchmarks/spread_units.py cost`` attacks oak-chat of the zoo, and says at which loss on its own text phi_MATCH
-and its unsigned form lose its base. ``sizes 300`` trains so many pairs of independent networks, plants copies and decoys
-at random in either network of a pair, and counts how often each statistic rejects.
+and its unsigned form lose its base. ``sizes 300`` trains so many pairs of independent networks, plants copies and
+decoys at random in either network of a pair, and counts how often each statistic rejects.
 """
 
 import sys
