@@ -206,18 +206,19 @@ def redrawn(gate: NDArray[np.intp], up: NDArray[np.intp], *, rng: np.random.Gene
     Parameters
     ----------
     gate, up
-        ``(h,)``, the partner of each unit by either matching.
+        ``(h,)``, the partner of each unit by either matching; among the units of a larger side where some of this side
+        were left out, and then ranked.
 
     Returns
     -------
     array
         ``(N_REDRAWN,)``.
     """
-    h = len(gate)
+    h, n = len(gate), 1 + max(gate.max(), up.max())
     distances = np.empty(N_REDRAWN)
     for draw in range(N_REDRAWN):
-        order = rng.permutation(h)
-        distances[draw] = np.square(order[gate] - order[up]).sum()
+        order = rng.permutation(n)
+        distances[draw] = np.square(np.subtract(*(np.argsort(np.argsort(order[one])) for one in (gate, up)))).sum()
     return 1 - 6 * distances / (h * (h**2 - 1))
 
 
