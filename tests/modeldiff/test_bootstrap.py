@@ -11,7 +11,7 @@ from scipy import stats
 from provlab.modeldiff.bootstrap import chain_counts, percentiles, tail
 
 SPEC = importlib.util.spec_from_file_location(
-    "coverage_of_intervals", Path(__file__).parents[2] / "benchmarks" / "coverage.py"
+    "coverage_of_intervals", Path(__file__).parents[2] / "benchmarks" / "intervals.py"
 )
 coverage = importlib.util.module_from_spec(SPEC)
 sys.modules[SPEC.name] = coverage

@@ -139,30 +139,6 @@ class EmbeddingPermutations:
         return Permutation(self._anatomy.parts, {("model", None): rng.permutation(self._anatomy.width)})
 
 
-@dataclass(frozen=True)
-class _InTurn:
-    transformations: tuple[Transformation, ...]
-
-    def __call__(self, weights: Weights) -> "dict[str, torch.Tensor]":
-        result = dict(weights)
-        for transformation in self.transformations:
-            result = transformation(result)
-        return result
-
-
-@dataclass(frozen=True)
-class _Composed:
-    families: tuple[Transformations, ...]
-
-    def sample(self, rng: np.random.Generator) -> Transformation:
-        return _InTurn(tuple(family.sample(rng) for family in self.families))
-
-
-def compose(*families: Transformations) -> Transformations:
-    """Draw from each family in turn and apply all: the Pi of phi_l2 is Pi_mlp with Pi_emb (Appendix B)."""
-    return _Composed(families)
-
-
 def read_all(checkpoint: Checkpoint, anatomy: Anatomy, dtype: "torch.dtype | None" = None) -> "dict[str, torch.Tensor]":
     """Read every tensor that has a role, in the file's dtype or in `dtype`."""
     return {part.name: checkpoint.tensor(part.name).to(dtype) for part in anatomy.parts}
