@@ -25,7 +25,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 
 EXACT = [name for name, attack in CATALOGUE.items() if attack.exact]
-GATED = {"T6", "T6-", "scales", "signs", "split"}
+GATED = {"T6", "T6-", "scales", "signs", "split", "turned"}
 REFUSED = {
     "qwen3": {"T4", "pad"},
     "gemma": {"pad"},

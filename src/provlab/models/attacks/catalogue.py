@@ -125,6 +125,7 @@ CATALOGUE: Mapping[str, Attack] = {
         "write each unit as the difference of two with its gate", exact.split, _WIDER,
         number=_number(3.0, "length of what is added to the up row, over its own", 0.0, 100.0),
     ),
+    "turned": Attack("write each unit as three with other gates", exact.turned, _WIDER),
     "pad": Attack(
         "widen the residual stream by coordinates that carry nothing", exact.pad, "a wider stream",
         number=Number(16, 1, 4096, "coordinates, at least"),
@@ -167,6 +168,10 @@ CATALOGUE: Mapping[str, Attack] = {
     "jitter": Attack(
         "split each unit in two whose gates differ a little", lossy.jitter, _WIDER, exact=False,
         number=_number(0.05, "standard deviations of the gate", 0.0, 100.0),
+    ),
+    "murmur": Attack(
+        "add three decoys for each unit that write a little", lossy.murmur, _WIDER, exact=False,
+        number=_number(0.15, "of what a unit writes"),
     ),
     "swap": Attack(
         "exchange a block with the next one", lossy.swap, exact=False, number=Number(1, 0, 1000, "the block")

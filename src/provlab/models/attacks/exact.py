@@ -71,7 +71,7 @@ def signs(state: State, aim: Aim) -> State:
     return state.with_units(turned, gated=True)
 
 
-def _with_more(units: Units, more: Units) -> Units:
+def with_more(units: Units, more: Units) -> Units:
     return {role: torch.cat([tensor, more[role]]) for role, tensor in units.items()}
 
 
@@ -92,12 +92,12 @@ def dead(state: State, aim: Aim) -> State:
     def added(units: Units) -> Units:
         many = {role: torch.cat([tensor] * int(aim.value)) for role, tensor in units.items()}
         more = {role: aim.normal(*tensor.shape) * tensor.std() for role, tensor in many.items()}
-        return _with_more(units, more | {"down": torch.zeros_like(many["down"])})
+        return with_more(units, more | {"down": torch.zeros_like(many["down"])})
 
     return state.with_units(added)
 
 
-def _impostors(units: Units, aim: Aim) -> Units:
+def impostors(units: Units, aim: Aim) -> Units:
     """Units that listen as live ones do, the gate as one and the up row as another; they write as they did."""
     drawn = []
     for _ in range(int(aim.value)):
@@ -110,8 +110,8 @@ def decoys(state: State, aim: Aim) -> State:
     """Add units with the gate of one live unit and the up row of another, which write nothing, so many for each one."""
 
     def added(units: Units) -> Units:
-        more = _impostors(units, aim)
-        return _with_more(units, more | {"down": torch.zeros_like(more["down"])})
+        more = impostors(units, aim)
+        return with_more(units, more | {"down": torch.zeros_like(more["down"])})
 
     return state.with_units(added)
 
@@ -120,8 +120,8 @@ def cancelling(state: State, aim: Aim) -> State:
     """Add the same decoys twice, writing with opposite signs: none of them is dead, and together they write nothing."""
 
     def added(units: Units) -> Units:
-        more = _impostors(units, aim)
-        return _with_more(_with_more(units, more), more | {"down": -more["down"]})
+        more = impostors(units, aim)
+        return with_more(with_more(units, more), more | {"down": -more["down"]})
 
     return state.with_units(added)
 
@@ -141,12 +141,30 @@ def split_units(units: Units, aim: Aim, length: float, gate_noise: float = 0.0) 
     w *= length * up.norm(dim=1, keepdim=True) / w.norm(dim=1, keepdim=True)
     more = {role: torch.zeros_like(units[role]) if role == "up_bias" else units[role] for role in units}
     noise = aim.normal(*gate.shape) * gate_noise * gate.std() if gate_noise else 0.0
-    return _with_more({**units, "up": up + w}, more | {"gate": gate + noise, "up": w, "down": -units["down"]})
+    return with_more({**units, "up": up + w}, more | {"gate": gate + noise, "up": w, "down": -units["down"]})
 
 
 def split(state: State, aim: Aim) -> State:
     """Write each unit as the difference of two that share its gate."""
     return state.with_units(lambda units: split_units(units, aim, aim.value), gated=True)
+
+
+def turned(state: State, aim: Aim) -> State:
+    """Write each unit as three whose gates are others: d a(g) u = d a(-g) u + d a(u) g - d a(-u) g.
+
+    g and u stand for what gate and up give. It holds where a(z) - a(-z) = z, as of SiLU, GELU and ReLU.
+    """
+    mates = {"gate": "up", "up": "gate", "gate_bias": "up_bias", "up_bias": "gate_bias"}
+
+    def negated(units: Units) -> Units:
+        return {role: -tensor if role.startswith("gate") else tensor for role, tensor in units.items()}
+
+    def three(units: Units) -> Units:
+        crossed = {role: units[mates.get(role, role)] for role in units}
+        opposite = {**negated(crossed), "down": -units["down"]}
+        return with_more(with_more(negated(units), crossed), opposite)
+
+    return state.with_units(three, gated=True)
 
 
 def align(state: State, aim: Aim) -> State:

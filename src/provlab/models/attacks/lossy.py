@@ -1,10 +1,12 @@
 """Attacks that cost the adversary some of the model's quality: merging, noise, compression, other blocks."""
 
+from dataclasses import replace
+
 import torch
 
 from provlab.errors import InputError
-from provlab.models.attacks.exact import Aim, split_units
-from provlab.models.attacks.state import State
+from provlab.models.attacks.exact import Aim, impostors, split_units, with_more
+from provlab.models.attacks.state import State, Units
 from provlab.models.symmetry import Weights
 
 # Merging --------------------------------------------------------------------------------------------------
@@ -125,6 +127,16 @@ def prune(state: State, aim: Aim) -> State:
 def jitter(state: State, aim: Aim) -> State:
     """Split every unit in two whose gates differ a little, in standard deviations of the gate's numbers."""
     return state.with_units(lambda units: split_units(units, aim, 3.0, aim.value), gated=True)
+
+
+def murmur(state: State, aim: Aim) -> State:
+    """Add three decoys for each unit that write a little: too much to be told from weak units, too little to harm."""
+
+    def added(units: Units) -> Units:
+        more = impostors(units, replace(aim, value=3))
+        return with_more(units, more | {"down": aim.value * more["down"]})
+
+    return state.with_units(added)
 
 
 def swap(state: State, aim: Aim) -> State:
