@@ -488,3 +488,12 @@ def test_models_trained_once_are_named():
         [{"id": "I4", "status": "holds", "statement": "", "trained_once": rows["I4"]["trained_once"]}]
     )
     assert [name for name in ("I1", "I2", "I11", "I17", "I21", "I25") if "trained_once" in rows[name]] == []
+
+
+def test_records_of_another_version_are_not_judged(tmp_path):
+    """Fields that the chapter no longer measures: the claim says what to run, and the command goes on."""
+    row = next(row for row in claims.load_claims() if row["id"] == "D5")
+    experiment = {"name": "model_diff", "profile": "default", "pairs": [], "measurements": {"sizes": {"old": 1}}}
+    verdict = claims._verdict(row, Evidence(experiment, Store(tmp_path)))
+    assert verdict.status == "not run"
+    assert verdict.why == "its records are those of another version: provlab run model_diff"

@@ -23,6 +23,7 @@ from provlab.publishing.evidence import (
     STATUSES,
     WITHIN_SPREAD,
     Evidence,
+    OldRecordsError,
     Verdict,
 )
 from provlab.publishing.published import published_table
@@ -143,7 +144,10 @@ def _verdict(claim: Mapping[str, Any], evidence: Evidence | None) -> Verdict:
         return Verdict(NOT_RUN, "", f"cannot be judged in the profile {evidence.profile}")
     arguments = dict(claim["predicate"])
     arguments.pop("name")
-    verdict = predicate(claim)(evidence, **arguments)
+    try:
+        verdict = predicate(claim)(evidence, **arguments)
+    except OldRecordsError as error:
+        return Verdict(NOT_RUN, "", str(error))
     settled = claim.get("settled")
     if verdict.status != HOLDS or not settled:
         return verdict

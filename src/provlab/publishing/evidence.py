@@ -129,6 +129,10 @@ class Bar:
         return f"{words}, spread {_number(self.spread)}" if len(self.values) > 1 else words
 
 
+class OldRecordsError(ParameterError):
+    """Records were kept by a version of an experiment that measured something else."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What one notebook run left in the store."""
@@ -146,8 +150,25 @@ class Evidence:
         return self.experiment["measurements"][name]
 
     def records(self, name: str, kind: Callable[..., Kind]) -> list[Kind]:
-        """Read the rows of one measurement as the dataclass that they were kept from."""
-        return [kind(**row) for row in self.measurement(name)]
+        """Read the rows of one measurement as the dataclass that they were kept from.
+
+        Raises
+        ------
+        OldRecordsError
+            They were kept by a version that measured something else.
+        """
+        return [self._read(kind, row) for row in self.measurement(name)]
+
+    def record(self, name: str, kind: Callable[..., Kind]) -> Kind:
+        """Read a measurement that is one row; the same otherwise."""
+        return self._read(kind, self.measurement(name))
+
+    def _read(self, kind: Callable[..., Kind], row: Mapping[str, Any]) -> Kind:
+        try:
+            return kind(**row)
+        except TypeError as error:
+            name = self.experiment["name"]
+            raise OldRecordsError(f"its records are those of another version: provlab run {name}") from error
 
     @cached_property
     def pairs(self) -> pd.DataFrame:

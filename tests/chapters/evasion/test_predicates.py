@@ -32,7 +32,7 @@ def evidence(pairs=None, **measurements):
         return ran[ran["dependent"].eq(True)], ran[ran["dependent"].eq(False)], int(rows["error"].notna().sum())
 
     kept = Evidence({"measurements": measurements}, Store(Path("nowhere")))
-    return SimpleNamespace(pairs=pairs, of=of, measurement=kept.measurement, records=kept.records)
+    return SimpleNamespace(pairs=pairs, of=of, measurement=kept.measurement, records=kept.records, record=kept.record)
 
 
 def test_the_rows_name_them():

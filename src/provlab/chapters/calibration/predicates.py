@@ -16,7 +16,7 @@ def blocks_calibrated(evidence: Evidence, measurement: str, level: float, min_pa
     The measurement is a `Blocks`. Its largest valid set must have the pairs that `min_pairs` asks for. The level is
     that of all valid tables together, each of which is checked at its share of it.
     """
-    measured = Blocks(**evidence.measurement(measurement))
+    measured = evidence.record(measurement, Blocks)
     share = level / len(measured.valid)
     reports = {name: calibration.check(table, level=share) for name, table in measured.valid.items()}
     control = calibration.check(measured.dependent, level=level)

@@ -15,7 +15,7 @@ def found_by_each(
     The measurement names base, child and strangers; strangers may be each other's relatives, so only their pairs with
     base and child are controls (`found_alone`).
     """
-    roles = Roles(**evidence.measurement(measurement))
+    roles = evidence.record(measurement, Roles)
     if {roles.base, roles.child} & set(roles.strangers) or len(set(roles.strangers)) < len(roles.strangers):
         return Verdict(NOT_RUN, "", "base, child and strangers must be different models")
     controls = [(one, stranger) for stranger in roles.strangers for one in (roles.base, roles.child)]

@@ -168,7 +168,7 @@ def separates_without_null(evidence: Evidence, measurement: str, level: float) -
     Were they p-values, those of a chain of trees would be independent of each other and uniform, and would not all lie
     in a narrow band; and cautious p-values would lie above the uniform, not below.
     """
-    found = Scores(**evidence.measurement(measurement))
+    found = evidence.record(measurement, Scores)
     dependent, independent, chain = map(np.array, (found.dependent, found.independent, found.chain))
     if not dependent.size or len(chain) < 2:
         return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")

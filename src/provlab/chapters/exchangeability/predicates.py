@@ -17,7 +17,7 @@ def permtest_uniform(
     So many pairs of either kind are asked for, and a T with which 1/(T+1) is `smallest` or less: at T = 1 half of all
     independent pairs reach it too.
     """
-    measured = ExampleOne(**evidence.measurement(measurement))
+    measured = evidence.record(measurement, ExampleOne)
     independent, dependent, t = np.array(measured.independent), np.array(measured.dependent), measured.n_permutations
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
     if len(independent) < enough or len(dependent) < min_tunes or t + 1 < 1 / smallest:

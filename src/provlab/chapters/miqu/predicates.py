@@ -15,7 +15,7 @@ def derives_from(
     So many `controls` are asked for, each another model. The roles are named by the measurement, as nobody vouches for
     a leak's origin; known origins must not contradict them (`found_alone`).
     """
-    roles = Roles(**evidence.measurement(measurement))
+    roles = evidence.record(measurement, Roles)
     if len(set(roles.controls) - {roles.base, roles.leak}) < max(controls, len(roles.controls)):
         return Verdict(NOT_RUN, "", f"it takes the leak, its base and {controls} controls, all of them different")
     pair, *others = combinations(roles.models, 2)  # the first pair is base and leak, each other has a control

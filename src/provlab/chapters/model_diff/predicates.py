@@ -67,7 +67,7 @@ def disagreement_far_above(evidence: Evidence, measurement: str, most: float, wa
     Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well. `ways`
     holds numbers of inputs and shares by generation and by replica exchange, which must agree within their intervals.
     """
-    measured = Summary(**evidence.measurement(measurement))
+    measured = evidence.record(measurement, Summary)
     if nothing := _cannot_be_judged(measured):
         return nothing
     both = [row for row in evidence.records(ways, WaysRecord) if row.pair == measurement]
@@ -97,7 +97,7 @@ def disagreement_far_above(evidence: Evidence, measurement: str, most: float, wa
 
 def larger_disagrees_more(evidence: Evidence, measurement: str, least: float) -> Verdict:
     """PD_BA above `least` times PD_AB, interval included: A disagrees on so many more of B's inputs."""
-    measured = Summary(**evidence.measurement(measurement))
+    measured = evidence.record(measurement, Summary)
     if nothing := _cannot_be_judged(measured):
         return nothing
     bar = _bar(measured, PD_BA, "PD_BA", least, above=True)
@@ -133,7 +133,7 @@ def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float)
     rows = evidence.records(measurement, RepetitionRecord)
     if not rows:
         return Verdict(NOT_RUN, "", "no model has inputs in Z")
-    typical = Summary(**evidence.measurement(z)).z[0]
+    typical = evidence.record(z, Summary).z[0]
     for row in rows:
         words.append(f"{row.model}: {row.lowest:.2f} at NLL {row.nll:.2f}, {row.in_z:.2f} in Z, text {row.text:.2f}")
         problems += [
@@ -151,7 +151,7 @@ def composition_tells(evidence: Evidence, measurement: str, least: float) -> Ver
     Each side must be of its own kind by majority, and no less so than its other inputs: otherwise the two models
     differ, and D does not tell in what.
     """
-    row = DomainsRecord(**evidence.measurement(measurement))
+    row = evidence.record(measurement, DomainsRecord)
     gap, low, high = row.gap
     ours = (
         f"code among the most disputed inputs: {row.code_side:.0%} of the code model's, {row.prose_side:.0%} of "

@@ -26,7 +26,7 @@ def _ratio(values: Iterable[float]) -> str:
 
 def _whole(evidence: Evidence, inputs: int) -> Verdict | None:
     """Without all the inputs asked for there is nothing to judge."""
-    found = SpaceRecord(**evidence.measurement("space")).inputs
+    found = evidence.record("space", SpaceRecord).inputs
     if found < inputs:
         return Verdict(NOT_RUN, "", f"{found:,} inputs were enumerated; {inputs:,} are asked for")
     return None
@@ -44,7 +44,7 @@ def generates_valid(evidence: Evidence, measurement: str, share: float, n: int, 
     """
     if missing := _whole(evidence, inputs):
         return missing
-    space = SpaceRecord(**evidence.measurement("space"))
+    space = evidence.record("space", SpaceRecord)
     rows = evidence.records(measurement, GenerationRecord)
     if (n_models := len({row.model for row in rows})) < 2:
         return Verdict(NOT_RUN, "", f"{n_models} models generated; two are asked for")
@@ -146,7 +146,7 @@ def naive_misses(
     """
     if missing := _whole(evidence, inputs):
         return missing
-    found = NaiveRecord(**evidence.measurement(measurement))
+    found = evidence.record(measurement, NaiveRecord)
     rows = evidence.records(bias, BiasRecord)
     exact = [next((row for row in rows if np.isclose(row.temperature, t, rtol=1e-3)), None) for t in temperatures]
     drawn = next((row for row in rows if row.temperature == found.temperature), None)
@@ -186,7 +186,7 @@ def naive_misses(
 
 def normalisation_holds(evidence: Evidence, measurement: str, example: Sequence[float], tolerance: float) -> Verdict:
     """The worked example to the digit, R3 the same from both sides, and Equations 12 and 13 on uneven samples."""
-    found = NormalisationRecord(**evidence.measurement(measurement))
+    found = evidence.record(measurement, NormalisationRecord)
     off = float(np.abs(np.array(found.sampled) - found.exact).max())
     crude = float(np.abs(np.array(found.unnormalised) - found.exact).max())
     common = found.common
