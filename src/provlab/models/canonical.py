@@ -29,7 +29,7 @@ Array = NDArray[np.floating[Any]]
 Float64 = NDArray[np.float64]
 
 #: a unit writes nothing if it writes less than this share of what the others write, in the mean. Of the zoo's units the
-#: least writes 3% by activations in the tree of 21 models, 0.02% early in a training, and 19% by weights. A larger share
+#: least writes 3% by activations in the tree of 21 models, 0.02% in young ones, and 19% by weights. A larger share
 #: would leave out more of what hides honest units, and many honest ones of young models with it
 LIVE = 1e-4
 #: gates are one if they differ by less than this share of the longer. The nearest two in one MLP of the zoo do by 59%
