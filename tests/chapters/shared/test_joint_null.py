@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from provlab.chapters.shared.joint_null import joint_ks
+from provlab.chapters.shared.joint_null import joint_ks, of_all_units
 from provlab.errors import InputError
 from provlab.inference import pvalues
 
@@ -137,3 +137,12 @@ PERMUTATION = [np.arange(H)] * BLOCKS
 def test_tables_that_have_no_null_are_refused(matchings, draws, message):
     with pytest.raises(InputError, match=message):
         joint_ks(matchings, TREES, n_draws=draws, seed=0)
+
+
+def test_pairs_with_units_left_out_are_not_permutations():
+    whole, fewer = np.array([2, 0, 1]), np.array([0, 1])
+    kept = of_all_units({("a", "b"): [whole, whole], ("a", "c"): [whole, fewer], ("b", "c"): [fewer, fewer]})
+    assert list(kept) == [("a", "b")]
+    assert list(
+        of_all_units({("a", "b"): [np.stack([whole, whole])], ("a", "c"): [np.array([[0, 1, 3], [0, 1, 2]])]})
+    ) == [("a", "b")]

@@ -31,18 +31,6 @@ Activations = NDArray[np.floating[Any]]  # (units, tokens)
 Matchings = Mapping[tuple[str, str], Sequence[NDArray[np.int64]]]
 
 
-def of_all_units(matchings: Matchings) -> Matchings:
-    """Those pairs of whose models no unit was left out: only their matchings are permutations, as the law here asks.
-
-    Early in its training a model may have units that write next to nothing, which are not matched.
-    """
-    return {
-        pair: blocks
-        for pair, blocks in matchings.items()
-        if all(np.array_equal(np.sort(one), np.arange(len(one))) for block in blocks for one in block)
-    }
-
-
 @dataclass(frozen=True)
 class ActualSize:
     """How often independent pairs have a p-value up to a level, over all orders of their units.

@@ -29,6 +29,20 @@ Floats = NDArray[np.float64]
 Law = Callable[[Integers, int], Floats]
 
 
+def of_all_units(matchings: Mapping[tuple[str, str], Sequence[Integers]]) -> dict[tuple[str, str], Sequence[Integers]]:
+    """Those pairs of whose models no unit was left out: only their matchings are permutations, as the laws here ask.
+
+    A model may have units that write next to nothing, which are not matched.
+    """
+    most = max((block.shape[-1] for blocks in matchings.values() for block in blocks), default=0)
+    every = np.arange(most)
+    return {
+        pair: blocks
+        for pair, blocks in matchings.items()
+        if all(block.shape[-1] == most and (np.sort(block, axis=-1) == every).all() for block in blocks)
+    }
+
+
 def relabelled_null(matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator) -> Floats:
     """Draw the p-values of several tests under independence, exactly, by relabelling the axis that they share.
 
