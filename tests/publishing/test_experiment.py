@@ -12,7 +12,7 @@ from provlab import machine, provenance
 from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError
 from provlab.publishing import experiment
-from provlab.publishing.evidence import Evidence
+from provlab.publishing.evidence import Evidence, OldRecordsError
 from provlab.publishing.experiment import INJECTED, Footer, begin
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
@@ -95,10 +95,10 @@ def test_measure_keeps_a_dataclass_by_its_fields():
     run = begin("tree", namespace())
     run.measure("shares", [Share("a", np.array([0.5, 1.0]))])
     assert run.measurements == {"shares": [{"of": "a", "values": [0.5, 1.0]}]}
-    evidence = Evidence({"measurements": run.measurements}, run.store)
+    evidence = Evidence({"name": "tree", "measurements": run.measurements}, run.store)
     assert evidence.records("shares", Share) == [Share("a", [0.5, 1.0])]
     run.measurements["shares"][0].pop("of")  # a predicate and a notebook that know different rows
-    with pytest.raises(TypeError, match="of"):
+    with pytest.raises(OldRecordsError, match="those of another version: provlab run tree"):
         evidence.records("shares", Share)
 
 
