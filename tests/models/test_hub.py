@@ -1,6 +1,7 @@
 """The hub, played by a local server that logs what is asked of it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from huggingface_hub import hf_hub_download
 from safetensors.torch import save_file
 
 import provlab
+from provlab.engine.store import Store
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir
 from provlab.models import anatomy, hub, ranges
@@ -345,5 +347,26 @@ def test_a_busy_hub_is_asked_again_when_it_says(serve, llama, monkeypatch):
 def test_a_verdict_names_what_was_not_verified(serve, models, large):
     serve(org__base=Repo(Path(models["base"])))
     found = provlab.compare("org/base", models["tuned"], statistics=["phi_u"], progress=False)
-    assert "Of org/base only the tensors that were asked for were fetched" in found.verdict()
+    assert "Tensors of org/base were fetched one by one" in found.verdict()
     assert [model["not_verified"] for model in found.models] == [["model.safetensors"], []]
+
+
+def test_what_was_read_in_part_is_not_kept_for_the_verified_model(serve, models, large, tmp_path):
+    """Bytes damaged on the way are in no record of the whole model, which is read again once it is here."""
+    folder = tmp_path / "base"
+    shutil.copytree(models["base"], folder)
+    repo = Repo(folder, corrupt={"model.safetensors"})
+    serve(org__base=repo)
+
+    def compare():
+        store = Store(tmp_path / "results")
+        found = provlab.compare("org/base", models["tuned"], statistics=["phi_u"], store=store, progress=False)
+        return found, {key for record in found.records for key in record.keys}
+
+    part, kept = compare()
+    assert [model["not_verified"] for model in part.models] == [["model.safetensors"], []]
+    repo.corrupt.clear()
+    Checkpoint.open("org/base").folder()
+    whole, others = compare()
+    assert [model["not_verified"] for model in whole.models] == [[], []]
+    assert kept.isdisjoint(others)

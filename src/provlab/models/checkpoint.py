@@ -159,10 +159,10 @@ class Checkpoint:
         """Bytes of the weight files that are not on this machine: what is fetched to run the model; 0 for a folder."""
         return sum(self._files.size(file) for file in self._weights.files if not self._files.here(file))
 
-    @property
+    @cached_property
     def unverified(self) -> list[str]:
-        """Weight files that are not here whole: what is read of them cannot be held against their SHA-256."""
-        return [file for file in self._weights.files if not self._files.here(file)]
+        """Weight files that were read in part when this was first asked: not held against their SHA-256."""
+        return [file for file in self._weights.files if not self.pickled and self._files.in_part(file)]
 
     @property
     def pickled(self) -> bool:

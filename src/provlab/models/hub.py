@@ -172,7 +172,7 @@ class HubFiles:
         CheckpointError
             They cannot be fetched.
         """
-        if not self.here(name) and self.size(name) > _SMALL:
+        if self.in_part(name):
             with suppress(ranges.NoRanges):
                 return self._piece(name, start, nbytes)
         return np.fromfile(self.path(name), np.uint8, nbytes, offset=start)
@@ -268,6 +268,10 @@ class HubFiles:
     def here(self, name: str) -> bool:
         """Whether a file is in the cache already."""
         return (self._snapshot / name).exists()
+
+    def in_part(self, name: str) -> bool:
+        """Whether only what is asked for is fetched: of a large file that is not here."""
+        return not self.here(name) and (self._listing[name].size or 0) > _SMALL
 
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file: of a large one as the hub lists it, without fetching it."""

@@ -116,6 +116,10 @@ class LocalFiles:
         """Whether a file is on this machine already: it is."""
         return True
 
+    def in_part(self, name: str) -> bool:
+        """Whether only pieces of a file are read that is not here whole: none is."""
+        return False
+
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file."""
         return remembered_sha256(self.path(name))

@@ -93,6 +93,9 @@ class Files(Protocol):
     def here(self, name: str) -> bool:
         """Whether a file is on this machine already."""
 
+    def in_part(self, name: str) -> bool:
+        """Whether `read` takes no more of a file than it is asked for, which cannot be verified."""
+
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file."""
 

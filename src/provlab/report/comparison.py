@@ -221,11 +221,11 @@ def _alignment(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _not_verified(models: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name the models of which only some tensors were fetched."""
+    """Name the models whose tensors were read before their files were here whole."""
     names = " and ".join(str(model["source"]) for model in models if model.get("not_verified"))
     told = (
-        f"Of {names} only the tensors that were asked for were fetched, not held against the SHA-256 of their "
-        "files; where a whole model is in the hub's cache (hf download), they are."
+        f"Tensors of {names} were fetched one by one, not held against the SHA-256 of their files; run it again when "
+        "the whole model is in the hub's cache (hf download)."
     )
     return [told] if names else []
 

@@ -296,10 +296,17 @@ class Statistic(ABC):
         return {}
 
     def identity(self, model: Model, options: Options) -> str:
-        """Return what stands for a model in keys: its digest, with its tokenizer's where inputs come through that."""
-        read = self.parameters(options).keys() & {"text_sha256", "vocabulary_sha256"}
+        """Return what stands for a model in keys: its digest, with its tokenizer's where inputs come through that.
+
+        Weights that were read in part are none of the verified model's, whose files a pass over inputs needs whole.
+        """
         checkpoint = model.checkpoint
-        return digest([checkpoint.digest, checkpoint.tokenizer_digest]) if read else checkpoint.digest
+        known: list[str | None] = [checkpoint.digest]
+        if self.parameters(options).keys() & {"text_sha256", "vocabulary_sha256"}:
+            known.append(checkpoint.tokenizer_digest)
+        if self.recorded is None and checkpoint.unverified:
+            known.append("read in part")
+        return digest(known) if len(known) > 1 else checkpoint.digest
 
     def require(self, a: Model, b: Model) -> None:
         """Raise NotComparableError where no block of one model can be compared with any of the other."""
