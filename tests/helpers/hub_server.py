@@ -5,6 +5,7 @@ import hashlib
 import json
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -39,6 +40,8 @@ class HubServer:
         self.log: list[tuple[str, str, str | None]] = []
         self.broken = False
         self.busy: list[tuple[int, dict[str, str]]] = []  # what the next requests are answered with, status and headers
+        #: given a request and its path, answers it in its own way, or returns False
+        self.trouble: Callable[[BaseHTTPRequestHandler, str], bool] | None = None
         self.n_bytes_sent = 0
         self._connections: list[socket.socket] = []
         hub = self
@@ -91,6 +94,8 @@ class HubServer:
     def _answer(self, request, *, body):
         path = unquote(urlsplit(request.path).path)
         self.log.append((request.command, path, request.headers.get("Range")))
+        if self.trouble and self.trouble(request, path):
+            return None
         if self.broken:
             return self._refuse(request, 503, "Maintenance")
         if self.busy:
@@ -129,7 +134,7 @@ class HubServer:
                 entry["lfs"] = {"sha256": sha256, "size": len(content), "pointerSize": 130}
             siblings.append(entry)
         answer = {"id": name, "modelId": name, "sha": repo.commit, "siblings": siblings}
-        self._send(request, 200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+        self.send(request, 200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     def _file(self, request, repo, revision, file, *, body):
         if not self._allowed(request, repo, revision):
@@ -151,12 +156,12 @@ class HubServer:
             status = 206
             headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
             content = content[int(first) : int(last) + 1]
-        self._send(request, status, content, headers, body=body)
+        self.send(request, status, content, headers, body=body)
 
     def _refuse(self, request, status, code, headers=None):
-        self._send(request, status, b"", {"X-Error-Code": code, **(headers or {})})
+        self.send(request, status, b"", {"X-Error-Code": code, **(headers or {})})
 
-    def _send(self, request, status, content, headers, *, body=True):
+    def send(self, request, status, content, headers, *, body=True):
         request.send_response(status)
         for key, value in {**headers, "Content-Length": str(len(content))}.items():
             request.send_header(key, value)

@@ -15,24 +15,8 @@ import provlab
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir
-from provlab.models import anatomy, hub, ranges
+from provlab.models import anatomy, asking, hub, ranges
 from provlab.models.checkpoint import Checkpoint
-
-
-@pytest.fixture
-def serve(monkeypatch):
-    """Start a hub with these repositories and point HF_ENDPOINT to it."""
-    servers = []
-
-    def start(**repos):
-        server = HubServer({name.replace("__", "/"): repo for name, repo in repos.items()})
-        servers.append(server.__enter__())
-        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
-        return server
-
-    yield start
-    for server in servers:
-        server.stop()
 
 
 def test_resolves_to_a_commit_and_reads_one_shard(serve, sharded):
@@ -143,7 +127,7 @@ def test_server_in_trouble(serve, llama, monkeypatch):
     server = serve(org__name=Repo(llama))
     Checkpoint.open("org/name").folder()
     server.broken = True
-    monkeypatch.setattr(hub.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(asking.time, "sleep", lambda seconds: None)
     assert Checkpoint.open("org/name").tensor("lm_head.weight").shape == (50, 24)
     with pytest.raises(CheckpointError, match=r"it answers 503.*not in the cache"):
         Checkpoint.open("org/other")
@@ -251,14 +235,6 @@ def test_the_users_cache_is_left_alone(serve, llama, tmp_path):
     assert folder.is_relative_to(tmp_path / "hf-home" / "hub")
 
 
-@pytest.fixture
-def large(monkeypatch):
-    """Let files of a few kilobytes be too large to be fetched whole, and their tensors come in several pieces."""
-    monkeypatch.setattr(hub, "_SMALL", 0)
-    monkeypatch.setattr(hub, "_START", 8)
-    monkeypatch.setattr(ranges, "_PIECE", 1000)
-
-
 def asked(server: HubServer) -> list[tuple[int, int]]:
     """Pieces that were asked for: first byte and length."""
     spans = [span.removeprefix("bytes=").split("-") for method, _, span in server.log if method == "GET" and span]
@@ -297,10 +273,10 @@ def test_an_interrupted_tensor_goes_on_where_it_was(serve, llama, large, monkeyp
     server.log.clear()
     fetched, left = ranges.fetched, iter(range(2))
 
-    def two_pieces(url, first, nbytes):
+    def two_pieces(*of, **how):
         if next(left, None) is None:
             raise ConnectionError("cut")
-        return fetched(url, first, nbytes)
+        return fetched(*of, **how)
 
     with monkeypatch.context() as broken:
         broken.setattr(ranges, "fetched", two_pieces)
@@ -333,7 +309,7 @@ def test_a_server_without_ranges_sends_the_file(serve, llama, large):
 
 def test_a_busy_hub_is_asked_again_when_it_says(serve, llama, monkeypatch):
     waited = []
-    monkeypatch.setattr(hub.time, "sleep", waited.append)
+    monkeypatch.setattr(asking.time, "sleep", waited.append)
     server = serve(org__name=Repo(llama))
     server.busy = [(429, {"Retry-After": "7"}), (503, {})]
     assert Checkpoint.open("org/name").commit == COMMIT

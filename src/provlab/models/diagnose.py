@@ -54,6 +54,8 @@ def unreadable(files: Named, missing: str) -> str:
     str
         One line: what was looked for, what is there, and what to give.
     """
+    if told := getattr(files, "partial", ""):  # a copy in the cache that others began
+        return str(told)
     names = files.names()
     if "adapter_config.json" in names:
         base = _base_model(files)

@@ -11,47 +11,34 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Any
+from urllib.parse import quote
 
 import numpy as np
-from huggingface_hub import HfApi, hf_hub_download, hf_hub_url
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RemoteEntryNotFoundError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from filelock import FileLock
+from huggingface_hub import hf_hub_url
+from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
 from provlab.files import atomic_file, cache_dir, write_json
 from provlab.models import ranges
+from provlab.models.asking import Unreachable, asked, endpoint
 from provlab.models.local import remembered_sha256
 from provlab.models.weights import side_files
 
 _ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_DEFAULT_ENDPOINT = "https://huggingface.co"
 _SMALL = 2**24  # bytes of a file that is fetched whole, and so verified, whatever is asked of it
-_BUSY = (429, 500, 502, 503, 504)  # answers after which it is worth asking again
-_WAITS = (1.0, 4.0)  # seconds before that, where the server names none
-_LONGEST_WAIT = 60.0
 # The format itself allows no longer header.
 _MAX_HEADER = 100_000_000
 _START = 100_000  # bytes in which most headers end
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -67,7 +54,12 @@ class HubFiles:
     """The files of one commit of a hub repository. Make one with `HubFiles.resolve`."""
 
     def __init__(
-        self, repo: str, revision: str, commit: str, listing: dict[str, _Listed] | None, unreachable: str = ""
+        self,
+        repo: str,
+        revision: str,
+        commit: str,
+        listing: dict[str, _Listed] | None,
+        unreachable: Unreachable | None = None,
     ) -> None:
         self.repo = repo
         self.commit: str | None = commit
@@ -76,6 +68,7 @@ class HubFiles:
         self._unreachable = unreachable  # why the hub was not asked; it is not tried again for each file
         self._cache = _hub_cache()
         self._snapshot = _storage(self._cache, repo) / "snapshots" / commit
+        self.partial = ""  # why files may be missing that the repository has
         self._listing = listing if listing is not None else self._cached_listing()
         self._verified: set[str] = set()
         self._lock = Lock()
@@ -91,29 +84,19 @@ class HubFiles:
             a network nor a copy in the cache.
         """
         repo, revision = _parse(source)
+        url = f"{endpoint()}/api/models/{repo}/revision/{quote(revision, safe='')}?blobs=true"
         try:
-            info = _asked(
-                lambda: HfApi(endpoint=_endpoint()).model_info(
-                    repo, revision=revision, files_metadata=True, timeout=ranges.SECONDS
-                ),
-                source,
-            )
-        except _Unreachable as error:
+            told = asked(lambda: ranges.answered(url), source)
+        except Unreachable as error:
             return cls._from_cache(source, repo, revision, error)
-        if not info.sha or not _COMMIT.fullmatch(info.sha):
-            raise CheckpointError(f"{source}: the hub at {_endpoint()} gave no commit; check HF_ENDPOINT")
-        listing = {
-            entry.rfilename: _Listed(
-                entry.size, entry.lfs.sha256 if entry.lfs else None, None if entry.lfs else entry.blob_id
-            )
-            for entry in info.siblings or []
-            if "/" not in entry.rfilename and "\\" not in entry.rfilename
-        }
-        _remember(repo, revision, info.sha, listing)
-        return cls(repo, revision, info.sha, listing)
+        commit, listing = _listing(told)
+        if not commit:
+            raise CheckpointError(f"{source}: {endpoint()} answers, but not as a hub does; check HF_ENDPOINT")
+        _remember(repo, revision, commit, listing)
+        return cls(repo, revision, commit, listing)
 
     @classmethod
-    def _from_cache(cls, source: str, repo: str, revision: str, error: Exception) -> "HubFiles":
+    def _from_cache(cls, source: str, repo: str, revision: str, error: Unreachable) -> "HubFiles":
         storage = _storage(_hub_cache(), repo)
         commit = revision
         if not _COMMIT.fullmatch(revision):
@@ -124,9 +107,9 @@ class HubFiles:
         if not _COMMIT.fullmatch(commit) or not (storage / "snapshots" / commit).is_dir():
             raise CheckpointError(
                 f"{source} is no folder here, cannot be asked from the hub ({error}), and is not in the "
-                f"cache {_hub_cache()}; connect, or give a local folder"
+                f"cache {_hub_cache()}; {error.remedy}, or give a local folder"
             ) from error
-        return cls(repo, revision, commit, None, str(error))
+        return cls(repo, revision, commit, None, error)
 
     def _cached_listing(self) -> dict[str, _Listed]:
         """Return the listing kept from the last contact, else one of what the cache holds."""
@@ -134,11 +117,18 @@ class HubFiles:
             kept = json.loads(_listing_path(self.repo, self._commit).read_text(encoding="utf-8"))
             return {name: _Listed(**entry) for name, entry in kept.items()}
         listing = {}
-        for path in filter(Path.is_file, self._snapshot.iterdir()):
+        for path in sorted(self._snapshot.iterdir()):
             blob = path.resolve().name  # the cache names a blob by its SHA-256 or git's SHA-1
             sha256 = blob if re.fullmatch(r"[0-9a-f]{64}", blob) else None
             sha1 = blob if _COMMIT.fullmatch(blob) else None
-            listing[path.name] = _Listed(path.stat().st_size, sha256, sha1)
+            if path.is_file() or path.is_symlink():  # a link to a blob that is gone is a file all the same
+                listing[path.name] = _Listed(path.stat().st_size if path.is_file() else None, sha256, sha1)
+        if self._unreachable:
+            names = one_line(", ".join(name for name in listing if listing[name].size is not None) or "an empty folder")
+            self.partial = (
+                f"of {self.label} the cache {self._cache} holds only {names}, and the hub cannot be asked "
+                f"({self._unreachable}); {self._unreachable.remedy}"
+            )
         return listing
 
     def names(self) -> frozenset[str]:
@@ -178,39 +168,65 @@ class HubFiles:
         return np.fromfile(self.path(name), np.uint8, nbytes, offset=start)
 
     def _piece(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:
-        url = hf_hub_url(self.repo, name, revision=self._commit, endpoint=_endpoint())
-        try:
-            return ranges.read(url, start, nbytes, kept=self._pieces(name), ask=self._ask)
-        except _Unreachable as error:
-            raise CheckpointError(
-                f"{self.label}: {name} is not in the cache {self._cache} and cannot be fetched ({error}); connect"
-            ) from error
+        with self._words(name):
+            size = self._listing[name].size or 0
+            return ranges.read(self._url(name), start, nbytes, size=size, kept=self._pieces(name), ask=self._ask(name))
+
+    def _url(self, name: str) -> str:
+        return hf_hub_url(self.repo, name, revision=self._commit, endpoint=endpoint())
 
     def _pieces(self, name: str) -> Path:
         return _kept(self.repo) / self._commit / name
 
     def _fetch(self, name: str) -> Path:
-        try:
-            path = self._ask(
-                lambda: hf_hub_download(
-                    self.repo,
-                    name,
-                    revision=self._commit,
-                    cache_dir=self._cache,
-                    endpoint=_endpoint(),
-                    tqdm_class=ranges.Bar,
-                )
-            )
-        except _Unreachable as error:
-            raise CheckpointError(
-                f"{self.label}: {name} is not in the cache {self._cache} and cannot be fetched ({error}); connect"
-            ) from error
-        return Path(path)
+        """Fetch a whole file into the cache, in huggingface_hub's layout."""
+        listed, kept, path = self._listing[name], self._pieces(name), self._snapshot / name
+        with self._words(name):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(kept.with_name(f"{name}.lock")):
+                if path.exists():  # another process was quicker
+                    return path
+                fetched = ranges.whole(self._url(name), listed.size or 0, kept=kept, ask=self._ask(name))
+                self._snapshot.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)  # a link to a blob that is gone
+                blob = listed.sha256 or listed.git_sha1
+                if not blob:
+                    shutil.move(fetched, path)
+                    return path
+                blobs = _storage(self._cache, self.repo) / "blobs"
+                blobs.mkdir(exist_ok=True)
+                shutil.move(fetched, blobs / blob)
+                path.symlink_to(Path(os.path.relpath(blobs, self._snapshot)) / blob)
+        return path
 
-    def _ask(self, question: Callable[[], T]) -> T:
-        if self._unreachable:
-            raise _Unreachable(self._unreachable)
-        return _asked(question, self.label)
+    def _ask(self, name: str) -> ranges.Ask:
+        """Return what asks the hub for a file, unless it could not be reached before."""
+
+        def ask(question: Callable[[], None]) -> None:
+            if self._unreachable:
+                raise self._unreachable
+            asked(question, f"{self.label}: {name}", commit=self._commit)
+
+        return ask
+
+    @contextmanager
+    def _words(self, name: str) -> Iterator[None]:
+        """Put into words why a file, or a part of it, did not come."""
+        try:
+            yield
+        except Unreachable as error:
+            raise CheckpointError(
+                f"{self.label}: {name} is not in the cache {self._cache} and cannot be fetched ({error}); "
+                f"{error.remedy}"
+            ) from error
+        except ranges.OtherLength as error:
+            raise CheckpointError(f"{self.label}: {name} arrived damaged ({error}); try again") from error
+        except OSError as error:
+            place, why = error.filename or self._cache, error.strerror or one_line(error)
+            raise CheckpointError(
+                f"{self.label}: {name} cannot be kept in {place} ({why}); "
+                "make room, or set HF_HOME and PROVLAB_CACHE to other folders"
+            ) from error
 
     def _verify(self, name: str, path: Path, fetched: bool) -> None:
         """Compare with the listing; what was just fetched and is wrong is removed from the cache."""
@@ -288,62 +304,22 @@ class HubFiles:
         return self._snapshot
 
 
-class _Unreachable(Exception):
-    """No answer from the hub; the text says why."""
+def _listing(told: Any) -> tuple[str, dict[str, _Listed]]:
+    """Take the commit and its files, those in folders left out, from the hub's answer; no commit from other answers."""
 
+    def text(value: Any, pattern: str) -> str | None:
+        return value if isinstance(value, str) and re.fullmatch(pattern, value) else None
 
-def _asked(question: Callable[[], T], source: str) -> T:
-    """Ask the hub, and put its refusals into one line each."""
-    if _offline():
-        raise _Unreachable("HF_HUB_OFFLINE is set")
-    try:
-        return _patiently(question)
-    except GatedRepoError as error:
-        raise CheckpointError(
-            f"{source} is gated: accept its licence on {_endpoint()} and set HF_TOKEN to your token"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise CheckpointError(
-            f"{source} is neither a folder here nor a model on {_endpoint()}; if it is private, set HF_TOKEN"
-        ) from error
-    except RevisionNotFoundError as error:
-        raise CheckpointError(f"{source}: the repository has no such revision; leave @... out for main") from error
-    except RemoteEntryNotFoundError as error:
-        raise CheckpointError(f"{source}: a file of this commit has vanished from the hub; try again") from error
-    except OfflineModeIsEnabled as error:
-        raise _Unreachable("HF_HUB_OFFLINE is set") from error
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        if status in (401, 403):
-            raise CheckpointError(
-                f"{source}: the hub refuses access ({status}); accept the licence and set HF_TOKEN"
-            ) from error
-        wait = error.response.headers.get("Retry-After")
-        asks = f" and asks to wait {wait} s" if wait else ""
-        raise _Unreachable(f"it answers {status}{asks}") from error
-    except LocalEntryNotFoundError as error:
-        raise _Unreachable(f"no connection to {_endpoint()}") from error
-    except CheckpointError:
-        raise
-    except Exception as error:
-        # The client's network errors have no common base that it exports, only the module they come from.
-        if type(error).__module__.startswith(("httpx", "httpcore")) or isinstance(error, OSError):
-            raise _Unreachable(f"no connection to {_endpoint()}: {one_line(error)}") from error
-        raise
-
-
-def _patiently(question: Callable[[], T]) -> T:
-    """Ask again while the hub is busy: after as long as it says, if that is bearable."""
-    for wait in _WAITS:
-        try:
-            return question()
-        except HfHubHTTPError as error:
-            named = error.response.headers.get("Retry-After", "")
-            seconds = float(named) if named.isdigit() else wait
-            if error.response.status_code not in _BUSY or seconds > _LONGEST_WAIT:
-                raise
-            time.sleep(seconds)
-    return question()
+    told = told if isinstance(told, dict) else {}
+    siblings = told.get("siblings")
+    listing = {}
+    for entry in siblings if isinstance(siblings, list) else []:
+        entry = entry if isinstance(entry, dict) else {}
+        name, size, lfs = text(entry.get("rfilename"), r"[^/\\\0]{1,255}"), entry.get("size"), entry.get("lfs")
+        if name and name != ".." and isinstance(size, int) and 0 <= size < 2**50:
+            sha256 = text(lfs.get("sha256"), "[0-9a-f]{64}") if isinstance(lfs, dict) else None
+            listing[name] = _Listed(size, sha256, None if sha256 else text(entry.get("blobId"), _COMMIT.pattern))
+    return text(told.get("sha"), _COMMIT.pattern) or "", listing
 
 
 def _parse(source: str) -> tuple[str, str]:
@@ -393,14 +369,3 @@ def _hub_cache() -> Path:
             return Path(os.path.expandvars(named)).expanduser().resolve()
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     return Path(os.path.expandvars(home)).expanduser().resolve() / "hub"
-
-
-def _endpoint() -> str:
-    return (os.environ.get("HF_ENDPOINT") or _DEFAULT_ENDPOINT).rstrip("/")
-
-
-def _offline() -> bool:
-    return any(
-        os.environ.get(variable, "").upper() in {"1", "ON", "YES", "TRUE"}
-        for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    )
