@@ -85,6 +85,7 @@ MAY_WAIT = {
         "evasion",
         "examples",
         "hub",
+        "asking",
         "loading",
         "pickled",
         "precision",
