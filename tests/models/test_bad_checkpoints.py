@@ -293,7 +293,7 @@ def test_refused_sharded(spoil, act, error, named, sharded, capfd):
         ("~/no where", "does not exist"),
         ("nope:oak", "unknown scheme 'nope'"),
         ("https://huggingface.co/org/name", "org/name"),
-        ("a/b/c", "'a/b/c' is no folder here and no hub id"),
+        ("a/b/c", "'a/b/c' is no folder here and no hub id; a hub id is org/name[@revision], a folder ./name; for a f"),
         ("two words", "'two words'"),
         ("a" * 5000, "aaa"),
         ("./" + "a" * 5000, "aaa"),

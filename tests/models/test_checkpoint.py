@@ -182,6 +182,14 @@ def test_snapshot_in_the_cache_of_the_hub_may_link_to_its_blobs(llama, tmp_path)
         path.rename(blobs / f"blob-{path.name}")
         (snapshot / path.name).symlink_to(f"../../blobs/blob-{path.name}")
     assert Checkpoint.open(snapshot).tensor("model.norm.weight").shape == (tiny_models.WIDTH,)
+    for given in (snapshot, repo, f"{repo}/"):
+        assert (Checkpoint.open(given).name, Checkpoint.open(given).source) == ("name", str(snapshot))
+    shutil.copytree(snapshot, repo / "snapshots" / ("1" * 40))
+    with pytest.raises(CheckpointError, match="holds 2 snapshots and does not say which is main; give one"):
+        Checkpoint.open(repo)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("1" * 40)
+    assert Checkpoint.open(repo).source == str(repo / "snapshots" / ("1" * 40))
 
 
 def test_schemes(llama, monkeypatch):

@@ -211,6 +211,34 @@ def test_unknown(serve, llama, source, message):
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        ("org/name/", "org/name"),
+        ("https://huggingface.co/org/name", "org/name"),
+        ("http://www.huggingface.co/org/name/?library=transformers#files", "org/name"),
+        ("huggingface.co/org/name/tree/main", "org/name"),
+        ("hf.co/org/name/tree/v1/", "org/name@v1"),
+        ("https://huggingface.co/org/name/blob/refs%2Fpr%2F1/model.safetensors", "org/name@refs/pr/1"),
+        ("https://huggingface.co/org/name/resolve/v1/config.json?download=true", "org/name@v1"),
+        ("hf://org/name@v1", "org/name@v1"),
+        ("hf://models/org/name", "org/name"),
+        ("https://huggingface.co/gpt2/tree/main", "gpt2"),
+    ],
+)
+def test_addresses_of_pages_are_names(serve, llama, given, source):
+    repo = Repo(llama, revisions=("main", "v1", "refs/pr/1"))
+    serve(org__name=repo, gpt2=repo)
+    assert Checkpoint.open(given).source == source
+    assert "/" not in Checkpoint.open(given).name.partition("@")[0]
+
+
+@pytest.mark.parametrize("given", ["https://huggingface.co/datasets/org/name", "https://example.org/org/name"])
+def test_addresses_of_other_pages_are_refused(given):
+    with pytest.raises(CheckpointError, match="a hub id is written org/name"):
+        Checkpoint.open(given)
+
+
 def test_single_names(serve, llama):
     serve(gpt2=Repo(llama))
     assert Checkpoint.open("gpt2").commit == COMMIT

@@ -330,8 +330,9 @@ def _parse(source: str) -> tuple[str, str]:
             revision = match["revision"] or "main"
             if ".." not in revision and not revision.startswith("/"):
                 return match["repo"], revision
+    inside = "; for a folder within a repository, fetch it and give it" if source.count("/") > 1 else ""
     raise CheckpointError(
-        f"{source!r} is no folder here and no hub id; a hub id is org/name[@revision], a folder ./name"
+        f"{source!r} is no folder here and no hub id; a hub id is org/name[@revision], a folder ./name{inside}"
     )
 
 
