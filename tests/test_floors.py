@@ -91,7 +91,7 @@ MAY_WAIT = {
         "precision",
         "ranges",
     },
-    "report": {"study_report"},
+    "report": {"shown", "study_report"},
     "plots": {"blocks", "figure", "modeldiff", "pairs", "style", "tables"},
 }
 

@@ -122,14 +122,15 @@ def compare(
     progress : bool
         Show a bar on stderr.
     **settings
-        Fields of `provlab.statistics.base.Options`: seed, device, dtype, n_permutations, ...
+        Fields of `provlab.statistics.base.Options`: seed, units, device, dtype, n_permutations, ...
 
     Raises
     ------
     ProvlabError
         If a model cannot be opened, or no statistic applies; the message names the way out.
     """
-    names = registry.checked_names(statistics)
+    options = Options(**settings)  # type: ignore[arg-type]
+    names = registry.checked_names(statistics, units=options.units)
     check_primary(primary, names)
     if until_settled:
         names = [primary] if primary else names
@@ -137,7 +138,6 @@ def compare(
             raise ParameterError("blocks are read until settled for one statistic; name it by primary or --primary")
     if all_blocks and (blocks is not None or until_settled):
         raise ParameterError("all blocks are compared with all; leave out blocks and until_settled, or all_blocks")
-    options = Options(**settings)  # type: ignore[arg-type]
     a, b = str(a), str(b)
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True)
     options = with_common_vocabulary(_with_text(options, names, text), bench.models, names)
@@ -197,9 +197,9 @@ def study(
     from provlab.report.study_report import StudyReport  # tables and pictures of many pairs: pandas
 
     with devices_elsewhere() if executor is not None else nullcontext():
-        names = registry.checked_names(statistics)
-        check_primary(primary, names)
         options = Options(**settings)  # type: ignore[arg-type]
+        names = registry.checked_names(statistics, units=options.units)
+        check_primary(primary, names)
         models = expand(models)
         for pair in pairs or ():
             if unknown := set(pair) - set(models):

@@ -16,6 +16,7 @@ SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
     "--device": ("device", str, None, "where activations are computed: cpu, cuda, cuda:1 (default: cpu)"),
     "--dtype": ("dtype", str, None, "precision of activations (default: float32)"),
     "--seed": ("seed", int, None, "seed of random tokens and permutations (default: 0)"),
+    "--units": ("units", int, "K", "read the first K hidden units of each block alone, for phi_u (default: all)"),
     "--permutations": ("n_permutations", int, "T", "permutations of PERMTEST for phi_l2 (default: 99)"),
     "--sequences": ("n_sequences", int, "N", "input sequences for activations (default: 32)"),
     "--sequence-length": ("sequence_length", int, "N", "tokens in each sequence (default: 64)"),

@@ -45,9 +45,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.diff:
         return _plan_diff(arguments)
     settings = common.statistics(arguments)
-    names = registry.checked_names(settings.pop("statistics"))
-    blocks, allow_pickle = settings.pop("blocks"), settings.pop("allow_pickle")
+    given, blocks, allow_pickle = (settings.pop(name) for name in ("statistics", "blocks", "allow_pickle"))
     options = Options(**settings)
+    names = registry.checked_names(given, units=options.units)
     sketch = shapes_of(expand(arguments.models), allow_pickle=allow_pickle)
     for source, why in sketch.refused.items():
         print(f"left out: {source}: {why}", file=sys.stderr)

@@ -259,7 +259,7 @@ def compared_everywhere(
         compared = [(found.log10_p[i, j], j, result) for j in range(len(row)) if (result := results[i, j]) is not None]
         if compared:
             _, j, result = min(compared, key=lambda one: one[:2])
-            counts = {name: result.detail[name] for name in ("n", "agree")}
+            counts = {name: result.detail[name] for name in ("n", "agree", "of_units") if name in result.detail}
             blocks.append(BlockResult(i, result.value, float(row[j]), {**counts, "floor": floor, "partner": j}))
     detail = {
         "shape": list(found.holm.shape),

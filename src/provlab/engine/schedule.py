@@ -316,7 +316,7 @@ def _unit(
             making = max(needs[source].making for source in pair)
             working[pair] = max(making, statistic.comparing(first, second, block, options))
             for source, with_it in ((pair[0], second), (pair[1], first)):
-                besides = statistic.need_with(models[source], with_it, block)
+                besides = statistic.need_with(models[source], with_it, block, options)
                 tensors.setdefault(source, {*needs[source].tensors}).update(besides)
         except PAIR_FAILURES as error:  # of one model: no reason to end the study of the others
             refused.append(Refused(statistic.name, (pair,), reason(error)))
@@ -336,7 +336,9 @@ def _unit(
         + max(working[pair] for pair in group.pairs(pairs))
         for group in groups
     )
-    sizes = {s: sum(tensor_bytes(models[s], name) for name in names) for s, names in tensors.items()}
+    sizes = {
+        s: sum(tensor_bytes(models[s], name, needs[s].rows.get(name)) for name in names) for s, names in tensors.items()
+    }
     read = [source for group in groups for source in (*group.held, *group.passing)]
     return Unit(
         statistic.name,

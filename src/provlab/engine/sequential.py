@@ -87,5 +87,9 @@ def until_settled(
 def _bytes(name: str, bench: Bench, block: int, options: Options) -> int:
     """Bytes of one block's tensors in the files of both models, as far as the statistic reads them."""
     models = [bench.models[source] for source in bench.sources]
-    needs = [get_statistic(name).need(model, block, options).tensors for model in models]
-    return sum(tensor_bytes(model, tensor) for model, names in zip(models, needs, strict=True) for tensor in names)
+    needs = [get_statistic(name).need(model, block, options) for model in models]
+    return sum(
+        tensor_bytes(model, tensor, need.rows.get(tensor))
+        for model, need in zip(models, needs, strict=True)
+        for tensor in need.tensors
+    )

@@ -178,7 +178,7 @@ def estimate(
                 left_out |= {} if seconds else {unit.statistic: None}
                 continue
             n_matchings, columns = work
-            similarities = float(models[a].anatomy.mlp_width) * models[b].anatomy.mlp_width
+            similarities = float(_units(models[a], options)) * _units(models[b], options)
             products += n_matchings * (2.0 * similarities * columns / rates.product + rates.call)
             size = similarities**0.5
             easy += n_matchings * rates.easy(size)
@@ -229,7 +229,12 @@ def _comparison(statistic: str, model: Model, options: Options, rates: Rates) ->
 def _rows(statistic: str, model: Model, options: Options) -> float:
     """Numbers that are made into unit rows for one block of one model."""
     work = _matchings(statistic, model, model, options)
-    return 0.0 if work is None else float(work[0] * work[1] * model.anatomy.mlp_width)
+    return 0.0 if work is None else float(work[0] * work[1] * _units(model, options))
+
+
+def _units(model: Model, options: Options) -> int:
+    """Hidden units of one block that are compared."""
+    return options.units or model.anatomy.mlp_width
 
 
 def _pass(model: Model, options: Options, rates: Rates) -> float:

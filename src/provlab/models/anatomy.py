@@ -207,8 +207,18 @@ class Anatomy:
             raise MissingRoleError(f"{self.architecture} has no module of its own for the role {role!r}")
         return self._modules[part.name]
 
-    def read(self, checkpoint: "Checkpoint", role: str, block: int | None = None) -> NDArray[np.float32]:
+    def read(
+        self, checkpoint: "Checkpoint", role: str, block: int | None = None, *, units: int | None = None
+    ) -> NDArray[np.float32]:
         """Read a role from a checkpoint.
+
+        Parameters
+        ----------
+        checkpoint, role, block
+            From where, what, and of which block.
+        units
+            So many output units, the first: nothing else is read where they lie together in the file (`first`). All if
+            None.
 
         Returns
         -------
@@ -218,7 +228,27 @@ class Anatomy:
         """
         part = self.part(role, block)
         held = self._held(part, role)
-        return np.ascontiguousarray(part.split(checkpoint.array(part.name))[held])
+        if units is not None and (rows := self.first(role, block, units)):
+            return checkpoint.array(part.name, rows)
+        return np.ascontiguousarray(part.split(checkpoint.array(part.name))[held][:units])
+
+    def first(self, role: str, block: int | None, units: int) -> range | None:
+        """Rows of a role's tensor that are its first so many output units; None where these lie apart in the file.
+
+        They do where output units are columns, and where the roles of a tensor alternate.
+
+        Raises
+        ------
+        InputError
+            There are fewer.
+        """
+        part, there = self.part(role, block), self.shape(role, block)[0]
+        if units > there:
+            raise InputError(f"{part.name} has {there} units, fewer than {units}: give fewer, or leave units out")
+        roles = [segment.role for segment in part.segments]
+        start = sum(part.sizes[: roles.index(self._held(part, role))])
+        apart = part.transposed or (part.interleaved and len(roles) > 1)
+        return None if apart else range(start, start + units)
 
     def norm_before(self, role: str) -> str | None:
         """Return the norm through which a matrix reads the stream; None if there is none, or one without weights."""

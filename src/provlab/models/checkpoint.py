@@ -192,8 +192,15 @@ class Checkpoint:
         """Return the dtype of a tensor in its file, by torch's name: ``bfloat16``."""
         return self._weights.info(name).dtype
 
-    def array(self, name: str) -> NDArray[np.float32]:
+    def array(self, name: str, rows: range | None = None) -> NDArray[np.float32]:
         """Read one tensor as float32, without reading the others; torch is not needed for it.
+
+        Parameters
+        ----------
+        name
+            As in the file.
+        rows
+            Read these rows alone, which lie together in the file; all if None.
 
         Raises
         ------
@@ -202,7 +209,7 @@ class Checkpoint:
         CheckpointError
             There is no such tensor, or its file is damaged.
         """
-        return self._weights.array(name)
+        return self._weights.array(name, rows)
 
     def tensor(self, name: str) -> "torch.Tensor":
         """Read one tensor for torch, in the file's dtype; the same otherwise."""

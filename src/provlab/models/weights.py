@@ -68,6 +68,11 @@ class TensorInfo(NamedTuple):
         """Bytes in the file."""
         return math.prod(self.shape) * itemsize(self.dtype)
 
+    def some(self, rows: range) -> "TensorInfo":
+        """Return the same of some of its rows, which lie together in the file."""
+        before = self._replace(shape=(rows.start, *self.shape[1:])).nbytes
+        return self._replace(shape=(len(rows), *self.shape[1:]), start=self.start + before)
+
 
 class Files(Protocol):
     """Where a checkpoint's files come from: a local folder or the hub."""
@@ -243,32 +248,34 @@ class WeightFiles:
             return self._map[name]
         raise CheckpointError(f"{self._source.label} has no tensor {name!r}")
 
-    def array(self, name: str) -> NDArray[np.float32]:
-        """One tensor as float32, checked to be finite.
+    def array(self, name: str, rows: range | None = None) -> NDArray[np.float32]:
+        """One tensor, or some rows of it, as float32, checked to be finite; nothing else of it is read.
 
         Raises
         ------
         InvalidWeightsError
             It holds NaN or Inf.
         """
-        content, info = self._read(name), self.info(name)
+        content, info = self._read(name, rows)
         return _values(content, info.dtype).astype(np.float32, copy=False).reshape(info.shape)
 
     def tensor(self, name: str) -> "torch.Tensor":
         """One tensor for torch, in the file's dtype; the same otherwise."""
         import torch
 
-        content, info = self._read(name), self.info(name)
+        content, info = self._read(name)
         if not len(content):
             return torch.empty(info.shape, dtype=getattr(torch, info.dtype))
         return torch.from_numpy(content).view(getattr(torch, info.dtype)).reshape(info.shape)
 
-    def _read(self, name: str) -> NDArray[np.uint8]:
-        """Read the bytes of one tensor, checked to be finite."""
+    def _read(self, name: str, rows: range | None = None) -> tuple[NDArray[np.uint8], TensorInfo]:
+        """Read the bytes of one tensor, or of some rows of it, checked to be finite."""
         file = self.file_of(name)
         info = self.header(file)[name]
+        if rows is not None:
+            info = info.some(rows)
         if self.pickled:
-            content = self._pickles[file][name][0]
+            content = self._pickles[file][name][0][info.start : info.start + info.nbytes]
         else:
             try:
                 content = self._source.read(file, info.start, info.nbytes)
@@ -278,7 +285,7 @@ class WeightFiles:
                 raise CheckpointError(self._damaged(file, EOFError(f"{name} is not all there")))
         count_bytes("tensors", info.nbytes)
         _check_finite(self._source.label, name, content, info.dtype)
-        return content
+        return content, info
 
     def _safetensors_header(self, file: str) -> dict[str, TensorInfo]:
         """Read a header with the format's own parser, which checks offsets against the file's length.

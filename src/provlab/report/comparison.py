@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +68,15 @@ class Comparison:
         """
         import pandas as pd
 
-        return views.with_reasons(pd.DataFrame(self._rows()), self.records)
+        from provlab.report import shown
+
+        return shown.with_reasons(pd.DataFrame(self._rows()), self.records)
 
     def blocks_frame(self) -> "pd.DataFrame":
         """One row per statistic and block: value, log10_p, paper_log10_p."""
-        return views.blocks_frame(self.records)
+        from provlab.report import shown
+
+        return shown.blocks_frame(self.records)
 
     def verdict(self) -> str:
         """What was tested and what it says, what was not run, and what would mislead it; see `assumptions` too."""
@@ -89,6 +92,7 @@ class Comparison:
         rejecting = [row for row, rejected in zip(rows, family.rejected, strict=True) if rejected]
         by = f"{', '.join(row['statistic'] for row in rejecting or tested)} ({family.words()})"
         remarks = [
+            *_some_units(self.records, self.options),
             *_dropped(self.records, self.models),
             *_not_verified(self.models),
             *_said(self.records),
@@ -140,42 +144,16 @@ class Comparison:
 
     def figure(self) -> "Figure":
         """Per-block -log10 p of every statistic that has blocks."""
-        from provlab import plots
+        from provlab.report import shown
 
-        blocks = self.blocks_frame().dropna(subset=["log10_p"])
-        series = {name: list(rows["log10_p"]) for name, rows in blocks.groupby("statistic", sort=False)}
-        floors = {
-            record.statistic: float(record.outcome.blocks[0].detail["floor"])
-            for record in self.records
-            if record.outcome and record.statistic in series
-        }
-        return plots.block_bars(series, floors)
+        return shown.figure(self.records)
 
     def _repr_html_(self) -> str:
-        a, b = self.models
-        rows = "".join(
-            f"<tr><td>{row['statistic']}</td>"
-            + (
-                f"<td colspan={1 + len(BESIDE)}>{escape(row['error'])}</td>"
-                if row["error"]
-                else "".join(f"<td class='number'>{text}</td>" for text in (_number(row["log10_p"]), *_beside(row)))
-            )
-            + "</tr>"
-            for row in self._rows()
-        )
-        assumed = "".join(
-            f"<li>{', '.join(names)}: {escape(text)}</li>" for text, names in _by_text(self.assumptions()).items()
-        )
-        picture = self.figure().to_html() if self._has_blocks() else ""
-        return (
-            f"<div class='comparison'><p><b>{escape(a['source'])}</b> against <b>{escape(b['source'])}</b></p>"
-            f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in ('statistic', 'log10 p', *BESIDE))}</tr>"
-            f"{rows}</table><p>{escape(self.verdict())}</p>"
-            f"<details><summary>Assumptions</summary><ul>{assumed}</ul></details>{picture}</div>"
-        )
+        from provlab.report import shown
 
-    def _has_blocks(self) -> bool:
-        return bool(self.blocks_frame()["log10_p"].notna().any())
+        rows = {row["statistic"]: row["error"] or [_number(row["log10_p"]), *_beside(row)] for row in self._rows()}
+        names, header = [model["source"] for model in self.models], ["statistic", "log10 p", *BESIDE]
+        return shown.html(names, header, rows, self.verdict(), _by_text(self.assumptions()), self.records)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines (see the README for the keys)."""
@@ -242,6 +220,18 @@ def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]])
         "Hidden units that write nothing, or parts of one unit beside the first, were left out: "
         f"{first} of {models[0]['name']} and {second} of {models[1]['name']}, by {', '.join(names)}."
         for (first, second), names in found.items()
+    ]
+
+
+def _some_units(records: Sequence[PairRecord], options: Options) -> list[str]:
+    """Of how many hidden units the verdict is, where not all were read."""
+    blocks = [(one.statistic, block) for one in records if one.outcome for block in one.outcome.blocks]
+    found = {name: block.detail["of_units"] for name, block in blocks if "of_units" in block.detail}
+    return [
+        f"{name} read the first {options.units:,} of {' and '.join(f'{h:,}' for h in dict.fromkeys(whole))} hidden "
+        "units of each block. Where units were moved or left out, few of these have their partners among the other's "
+        "first, and units that are parts of one were not looked for: if it does not reject, run it without units."
+        for name, whole in found.items()
     ]
 
 

@@ -14,7 +14,7 @@ from provlab.engine.ledger import PairRecord
 from provlab.engine.lineage import Lineage, short_names
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
-from provlab.report import views
+from provlab.report import shown, views
 from provlab.report.family import LEVEL, Family
 from provlab.statistics.base import Options
 
@@ -76,7 +76,7 @@ class StudyReport:
             for record in self.records
         ]
         frame = pd.DataFrame(rows)
-        frame = views.with_reasons(frame, self.records)
+        frame = shown.with_reasons(frame, self.records)
         # of three values: True, False, None
         frame["dependent"] = pd.Series([row["dependent"] for row in rows], dtype=object)
         frame["holm_log10_p"] = self.family.holm_log10_p
@@ -86,7 +86,7 @@ class StudyReport:
 
     def blocks_frame(self) -> pd.DataFrame:
         """One row per pair, statistic and block: value, log10_p, paper_log10_p."""
-        return views.blocks_frame(self.records)
+        return shown.blocks_frame(self.records)
 
     def matrix(self, statistic: str, column: str = "log10_p") -> pd.DataFrame:
         """Models by models, symmetric, NaN on the diagonal and where there is no value; labelled by short names."""

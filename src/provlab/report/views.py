@@ -1,16 +1,13 @@
-"""What the reports of a pair and of a study share: frames, plain text tables, records for machines."""
+"""What the reports of a pair and of a study share: plain text tables, records for machines."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from provlab.engine.ledger import PairRecord
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Outcome
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LONGEST_RULE = 60  # characters
 
@@ -57,35 +54,6 @@ def numbers(outcome: Outcome | None) -> dict[str, float]:
 def _agree(outcome: Outcome) -> float | None:
     matched = [block.detail for block in outcome.blocks if "agree" in block.detail]
     return sum(detail["agree"] for detail in matched) / sum(detail["n"] for detail in matched) if matched else None
-
-
-def with_reasons(frame: "pd.DataFrame", records: Sequence[PairRecord]) -> "pd.DataFrame":
-    """Add why each record failed, None where it did not (and not the NaN that a column of text would hold)."""
-    import pandas as pd
-
-    return frame.assign(error=pd.Series([record.error for record in records], dtype=object))
-
-
-def blocks_frame(records: Iterable[PairRecord]) -> "pd.DataFrame":
-    """One row per pair, statistic and block: value, log10_p, paper_log10_p."""
-    import pandas as pd
-
-    columns = ["a", "b", "statistic", "block", "value", "log10_p", "paper_log10_p"]
-    rows = [
-        (
-            record.a,
-            record.b,
-            record.statistic,
-            block.block,
-            block.value,
-            block.log10_p,
-            block.detail.get("paper_log10_p"),
-        )
-        for record in records
-        if record.outcome
-        for block in record.outcome.blocks
-    ]
-    return pd.DataFrame(rows, columns=columns).astype({"log10_p": float, "paper_log10_p": float})
 
 
 def record_json(record: PairRecord) -> dict[str, Any]:

@@ -24,12 +24,15 @@ class Entry:
         In a picture, as TeX where it is mathematics.
     usual : bool
         Run if no statistic is named.
+    some_units : bool
+        It can compare some hidden units of each block alone (`Options.units`).
     """
 
     module: str
     kind: str
     symbol: str
     usual: bool = False
+    some_units: bool = False
 
     @property
     def word(self) -> str:
@@ -39,7 +42,7 @@ class Entry:
 
 
 REGISTRY = {
-    "phi_u": Entry("phi_u", "PhiU", r"$\phi_U$", usual=True),
+    "phi_u": Entry("phi_u", "PhiU", r"$\phi_U$", usual=True, some_units=True),
     "phi_h": Entry("phi_h", "PhiH", r"$\phi_H$", usual=True),
     "phi_l2": Entry("phi_l2", "PhiL2", r"$\phi_{\ell_2}$", usual=True),
     "phi_l2_blocks": Entry("phi_l2", "PhiL2Blocks", r"blocks' $\phi_{\ell_2}$"),
@@ -76,14 +79,23 @@ def get(name: str) -> "Statistic":
     return statistic
 
 
-def checked_names(names: Sequence[str] | None) -> list[str]:
+def checked_names(names: Sequence[str] | None, *, units: int | None = None) -> list[str]:
     """Return the names given, each known and once, or `USUAL` for None.
+
+    With `units`, only some hidden units of each block are read: for None, by those statistics that can.
 
     Raises
     ------
     ParameterError
-        If a name is unknown, or the names are none at all.
+        If a name is unknown, or the names are none at all, or `units` are given and one of them reads all.
     """
     if names is not None and (isinstance(names, str) or not names):
         raise ParameterError(f"statistics must be a list of one or more of {', '.join(REGISTRY)}, not {names!r}")
-    return list(dict.fromkeys(get(name).name for name in names)) if names is not None else list(USUAL)
+    able = [name for name, entry in REGISTRY.items() if entry.some_units]
+    if names is None:
+        return list(USUAL) if units is None else able
+    if units is not None and (unable := [name for name in names if get(name).name not in able]):
+        raise ParameterError(
+            f"{unable[0]} reads all hidden units, so leave out units, or ask for {', '.join(able)} alone"
+        )
+    return list(dict.fromkeys(get(name).name for name in names))

@@ -84,6 +84,9 @@ class Options:
         of temporary files.
     text : str
         The held-out text; identified in records by its SHA-256.
+    units : int or None
+        Only so many hidden units of each block are read and compared, the first in the file, by statistics that can;
+        None for all.
     vocab_size : int or None
         Random tokens are drawn below it; ``None`` until a study sets it to the smallest vocabulary of its models.
     vocabulary : tuple of str or None
@@ -100,6 +103,7 @@ class Options:
     sequence_length: int = 64
     activation_tokens: int = 16_384
     text: str = field(default="", repr=False)
+    units: int | None = None
     vocab_size: int | None = None
     vocabulary: tuple[str, ...] | None = field(default=None, repr=False)
 
@@ -108,6 +112,9 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ParameterError(f"{name} must be a whole number of at least 1, not {value!r}")
+        units = 2 if self.units is None else self.units
+        if not isinstance(units, int) or isinstance(units, bool) or units < 2:
+            raise ParameterError(f"units must be a whole number of at least 2, as their order is read, not {units!r}")
         if self.dtype not in DTYPES:
             raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}")
         if not _elsewhere.get():
@@ -230,11 +237,14 @@ class Need:
         Bytes held as long as pairs are compared.
     making : int
         Bytes held besides while the features are made.
+    rows : mapping
+        Tensor -> how many of its rows are read, where not all are.
     """
 
     tensors: tuple[str, ...] = ()
     features: int = 0
     making: int = 0
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 class Features(ABC):
@@ -330,7 +340,7 @@ class Statistic(ABC):
         """Say what one block's features take; every tensor of the block as float32, unless a statistic knows better."""
         return reading(model, [part.name for part in model.anatomy.parts if block is None or part.block == block])
 
-    def need_with(self, model: Model, partner: Model, block: int | None) -> tuple[str, ...]:
+    def need_with(self, model: Model, partner: Model, block: int | None, options: Options) -> tuple[str, ...]:
         """Tensors of `model` that are read for this partner besides; none, unless a statistic knows better."""
         return ()
 
@@ -353,16 +363,17 @@ class Statistic(ABC):
         """Bring the blocks of one pair together."""
 
 
-def reading(model: Model, tensors: Sequence[str]) -> Need:
-    """Need of tensors that are read, turned into float32 and held, with the copy made on the way."""
-    held = 4 * sum(_numel(model, name) for name in tensors)
-    largest = max((tensor_bytes(model, name) + 4 * _numel(model, name) for name in tensors), default=0)
-    return Need(tuple(tensors), held, largest)
+def reading(model: Model, tensors: Sequence[str], rows: Mapping[str, int] | None = None) -> Need:
+    """Need of tensors, or `rows` of them, that are read, turned into float32 and held, with the copy on the way."""
+    rows = rows or {}
+    numbers = {name: _numel(model, name, rows.get(name)) for name in tensors}
+    largest = max((tensor_bytes(model, name, rows.get(name)) + 4 * n for name, n in numbers.items()), default=0)
+    return Need(tuple(tensors), 4 * sum(numbers.values()), largest, rows)
 
 
-def tensor_bytes(model: Model, name: str) -> int:
-    """Bytes of a tensor in its file."""
-    return _numel(model, name) * itemsize(model.checkpoint.dtype(name))
+def tensor_bytes(model: Model, name: str, rows: int | None = None) -> int:
+    """Bytes of a tensor, or of so many of its rows, in its file."""
+    return _numel(model, name, rows) * itemsize(model.checkpoint.dtype(name))
 
 
 def loaded_bytes(model: Model, options: Options) -> int:
@@ -372,8 +383,9 @@ def loaded_bytes(model: Model, options: Options) -> int:
     return itemsize(options.dtype) * (weights + flowing)
 
 
-def _numel(model: Model, name: str) -> int:
-    return math.prod(model.checkpoint.shape(name))
+def _numel(model: Model, name: str, rows: int | None = None) -> int:
+    first, *others = *model.checkpoint.shape(name), 1
+    return math.prod((first if rows is None else rows, *others))
 
 
 def unit_rows_bytes(rows: int, columns: int) -> int:

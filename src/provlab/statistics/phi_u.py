@@ -6,7 +6,7 @@ permutation, whatever the data (Section 3.2), so that the null distribution is k
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -54,13 +54,18 @@ class UpRows(UnitRows):
 
 @dataclass(frozen=True)
 class UpProjections(Features):
-    """Up projections, each read when its block is asked for, and normalised once for all its pairs: ``(h, d)``."""
+    """Up projections, each read when its block is asked for, and normalised once for all its pairs: ``(h, d)``.
+
+    With `units`, the first so many rows of each.
+    """
 
     model: Model
+    units: int | None = None
 
     def block(self, block: int | None) -> UpRows:
         """Read the up projection of one block."""
-        rows = living_rows(self.model.anatomy.read(self.model.checkpoint, "up", block), name="the up projection")[0]
+        up = self.model.anatomy.read(self.model.checkpoint, "up", block, units=self.units)
+        (rows,) = living_rows(up, name="the up projection")
         return UpRows(**vars(rows), model=self.model, block=block)
 
 
@@ -93,8 +98,8 @@ class PhiU(Statistic):
     version = 4  # 1 let the order of rows break ties; 2 broke them alike in every block; 3 had the two-sided t tail
 
     def parameters(self, options: Options) -> dict[str, Any]:
-        """The order in which ties are broken."""
-        return {"seed": options.seed}
+        """The order in which ties are broken, and how many units are compared, if not all."""
+        return {"seed": options.seed} | ({} if options.units is None else {"units": options.units})
 
     def require(self, a: Model, b: Model) -> None:
         """Both models must have a residual stream of one width."""
@@ -106,23 +111,28 @@ class PhiU(Statistic):
 
     def prepare(self, model: Model, options: Options) -> UpProjections:
         """Arrange to read the up projections."""
-        return UpProjections(model)
+        return UpProjections(model, options.units)
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """One matrix a block, and its unit rows."""
-        read = reading(model, [model.anatomy.tensor_name("up", block)])
-        return Need(read.tensors, unit_rows_bytes(*model.anatomy.shape("up", block)), read.making)
+        """One matrix a block, or some rows of it, and the unit rows."""
+        (there, columns), name = model.anatomy.shape("up", block), model.anatomy.tensor_name("up", block)
+        n = options.units or there
+        rows = {name: n} if model.anatomy.first("up", block, n) and n < there else {}
+        read = reading(model, [name], rows)
+        return Need(read.tensors, unit_rows_bytes(n, columns), read.making, read.rows)
 
-    def need_with(self, model: Model, partner: Model, block: int | None) -> tuple[str, ...]:
+    def need_with(self, model: Model, partner: Model, block: int | None, options: Options) -> tuple[str, ...]:
         """Gate and down projection, where there are units on one side that the other has not."""
-        roles = ("gate", "gate_bias", "up_bias", "down") if model.anatomy.mlp_width != partner.anatomy.mlp_width else ()
+        apart = options.units is None and model.anatomy.mlp_width != partner.anatomy.mlp_width
+        roles = ("gate", "gate_bias", "up_bias", "down") if apart else ()
         return tuple({model.anatomy.tensor_name(role, block) for role in roles if model.anatomy.has(role)})
 
     def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
         """MATCH, and what `need_with` names."""
         (rows, columns), (others, _) = (model.anatomy.shape("up", block) for model in (a, b))
-        further = [reading(one, self.need_with(one, other, block)) for one, other in ((a, b), (b, a))]
-        return matching_bytes(rows, others, columns) + sum(need.features for need in further)
+        further = [reading(one, self.need_with(one, other, block, options)) for one, other in ((a, b), (b, a))]
+        sides = options.units or rows, options.units or others
+        return matching_bytes(*sides, columns) + sum(need.features for need in further)
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the rows of two up projections, if these are equally many as they stand.
@@ -130,10 +140,15 @@ class PhiU(Statistic):
         Else one model may have been given units that write nothing, or one unit several times: those that there really
         are on either side are matched. How many rows a matrix has says nothing of their order, so the null distribution
         stays; and who compares models of one width reads one matrix of each block.
+
+        Of `Options.units` first rows of either model, nothing of this is asked: what a unit writes is not read. Which
+        rows these are is settled before any is looked at, so they are in as random an order as all.
         """
-        if isinstance(a, UpRows) and isinstance(b, UpRows) and a.model.anatomy.mlp_width != b.model.anatomy.mlp_width:
+        whole = [side.model.anatomy.mlp_width for side in (a, b) if isinstance(side, UpRows)]
+        if options.units is None and isinstance(a, UpRows) and isinstance(b, UpRows) and whole[0] != whole[1]:
             a, b = a.really, b.really
-        return correlation_with_identity(a, b, block, tie_seed(options.seed, self.name, block))
+        found = correlation_with_identity(a, b, block, tie_seed(options.seed, self.name, block))
+        return found if options.units is None else replace(found, detail=found.detail | {"of_units": whole})
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks."""
