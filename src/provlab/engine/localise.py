@@ -259,7 +259,8 @@ def compared_everywhere(
         compared = [(found.log10_p[i, j], j, result) for j in range(len(row)) if (result := results[i, j]) is not None]
         if compared:
             _, j, result = min(compared, key=lambda one: one[:2])
-            counts = {name: result.detail[name] for name in ("n", "agree", "of_units") if name in result.detail}
+            kept = ("n", "agree", "of_units")
+            counts = {name: value for name, value in result.detail.items() if name in kept}
             blocks.append(BlockResult(i, result.value, float(row[j]), {**counts, "floor": floor, "partner": j}))
     detail = {
         "shape": list(found.holm.shape),
