@@ -477,6 +477,52 @@ def test_nothing_is_fetched_without_a_yes(run, monkeypatch, tmp_path):
     assert run("reproduce", plan, "-o", tmp_path / "book", "--yes")[0] == 0
 
 
+def test_what_a_notebook_can_do_without_is_offered(run, monkeypatch, tmp_path):
+    from provlab.publishing import runner
+
+    plan, fetched = tmp_path / "small.yml", []
+
+    class Chapter:
+        @staticmethod
+        def missing():
+            return [{"id": "package 1.0 (MIT)", "gigabytes": 0.1}]
+
+        @staticmethod
+        def obtain(*, fetch):
+            fetched.append(fetch)
+            return {"model": "no index here"}
+
+    class Terminal:
+        @staticmethod
+        def isatty():
+            return True
+
+    plan.write_text("profile: x\nexperiments: [{notebook: tree}]\noffers: [tree]\n")
+    monkeypatch.setattr(runner, "offer", lambda name: Chapter)
+    monkeypatch.setattr(runner, "run_plan", lambda *_, **__: 0)
+    reproduce = ("reproduce", plan, "-o", tmp_path / "book")
+    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
+    status, out, _ = run(*reproduce)  # nobody is asked on a pipe, and the study goes on
+    assert (status, fetched) == (0, [])
+    assert "tree: these are not fetched; agree with --yes or PROVLAB_FETCH=yes" in out
+    monkeypatch.setenv("PROVLAB_FETCH", "yes")
+    status, out, _ = run(*reproduce)
+    assert (status, fetched) == (0, [True])
+    assert "tree: model is not shown: no index here" in out
+    sys.stdin.close()
+    monkeypatch.setattr("sys.stdin", Terminal)
+    monkeypatch.setattr("builtins.input", lambda question: pytest.fail("asked although the answer is known"))
+    monkeypatch.setenv("PROVLAB_FETCH", "no")
+    assert (run(*reproduce)[0], len(fetched)) == (0, 1)
+    assert (run(*reproduce, "--yes")[0], len(fetched)) == (0, 2)
+    monkeypatch.setenv("PROVLAB_FETCH", "perhaps")
+    assert run(*reproduce)[2] == "provlab: error: PROVLAB_FETCH must be yes or no, not 'perhaps'\n"
+    monkeypatch.delenv("PROVLAB_FETCH")
+    for answer, expected in (("n", 2), ("y", 3)):
+        monkeypatch.setattr("builtins.input", lambda question, answer=answer: answer)
+        assert (run(*reproduce)[0], len(fetched)) == (0, expected)
+
+
 @pytest.fixture
 def other_corpus(monkeypatch):
     """A corpus that need not be made; what addresses were computed from it is forgotten again."""

@@ -441,6 +441,7 @@ BAD_PLANS = {
     "profile: x\nexperiments: [{notebook: tree}, {notebook: tree}]": "runs tree twice",
     f"profile: x\n{TREE}\nfetches: [{{id: a/b}}]": "lacks gigabytes",
     f"profile: x\n{TREE}\nfetches: [{{id: a/b, gigabytes: much}}]": ": gigabytes must be float, not 'much'",
+    f"profile: x\n{TREE}\noffers: [board]": "offers to fetch for board, which is none of its notebooks",
     f"profile: x\n{TREE}\nzoo: {{}}": "zoo of .* lacks edition",
     f"profile: x\n{TREE}\nzoo: smoke": ": zoo must be dict",
 }

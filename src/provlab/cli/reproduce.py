@@ -1,11 +1,15 @@
 """``provlab reproduce``: run the notebooks of a plan."""
 
 import argparse
+import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from provlab.errors import ParameterError
+
+CONSENT = "PROVLAB_FETCH"  # yes or no, for who is not asked
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +27,21 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from provlab.publishing import runner
 
     plan = runner.Plan.read(Path(arguments.plan))
-    if plan.fetches and not arguments.yes:
-        _ask(plan)
+    consent = "yes" if arguments.yes else os.environ.get(CONSENT, "")
+    if consent not in ("", "yes", "no"):
+        raise ParameterError(f"{CONSENT} must be yes or no, not {consent!r}")
+    if plan.fetches and consent != "yes":
+        _show(plan.fetches, "models", plan.needs)
+        if consent == "no" or not sys.stdin.isatty():
+            raise ParameterError("nobody is there to agree to fetching these; agree with --yes (make: YES=1)")
+        if not _agrees():
+            raise ParameterError("nothing was fetched")
+    for name in plan.offers:
+        chapter = runner.offer(name)
+        missing = chapter.missing()
+        if missing and _offered(name, missing, consent):
+            for model, why in chapter.obtain(fetch=True).items():
+                print(f"{name}: {model} is not shown: {why}")
     if plan.zoo:
         zoo.build(edition=plan.zoo["edition"])
     ran = runner.run_plan(plan, Path(arguments.output), force=arguments.force, say=print)
@@ -36,13 +53,24 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _ask(plan: Any) -> None:
-    """Print what a plan fetches and needs, and go on only with a yes."""
-    total = sum(float(model["gigabytes"]) for model in plan.fetches)
-    for model in plan.fetches:
+def _show(models: Sequence[Mapping[str, Any]], what: str, needs: str) -> None:
+    """Print what would be fetched, and what is to be known besides."""
+    for model in models:
         print(f"  {model['id']:<50} {float(model['gigabytes']):>8.1f} GB")
-    print(f"{len(plan.fetches)} models, {total:,.1f} GB. {plan.needs}".strip())
-    if not sys.stdin.isatty():
-        raise ParameterError("nobody is there to agree to fetching these; agree with --yes (make: YES=1)")
-    if input("Fetch them? [y/N] ").strip().lower() not in ("y", "yes"):
-        raise ParameterError("nothing was fetched")
+    total = sum(float(model["gigabytes"]) for model in models)
+    print(f"{len(models)} {what}, {total:,.1f} GB. {needs}".strip())
+
+
+def _agrees() -> bool:
+    return input("Fetch them? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _offered(name: str, missing: Sequence[Mapping[str, Any]], consent: str) -> bool:
+    """Whether a notebook may fetch what it can do without; nobody is asked on a pipe."""
+    if consent == "yes":
+        return True
+    _show(missing, "packages", f"Without them {name} runs as well, and shows less.")
+    if not consent and sys.stdin.isatty() and _agrees():
+        return True
+    print(f"{name}: these are not fetched; agree with --yes or {CONSENT}=yes")
+    return False

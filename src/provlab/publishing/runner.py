@@ -6,6 +6,7 @@ was made from is kept as a stamp in the page itself: if notebook, parameters, ve
 notebook can reach are the same, the page is up to date.
 """
 
+import importlib
 import multiprocessing
 import os
 import sys
@@ -232,6 +233,8 @@ class Plan:
         ``alone``.
     fetches : list of dict
         Hub models that the plan needs, each with ``id`` and ``gigabytes``; asked about before anything is fetched.
+    offers : list of str
+        Notebooks that show more if their chapter may fetch something, and run without it as well.
     needs : str
         What else a user must have, in words.
     zoo : dict
@@ -244,6 +247,7 @@ class Plan:
     profile: str
     experiments: list[dict[str, Any]]
     fetches: list[dict[str, Any]] = field(default_factory=list)
+    offers: list[str] = field(default_factory=list)
     needs: str = ""
     zoo: dict[str, Any] = field(default_factory=dict)
     jobs: int = 1
@@ -279,11 +283,18 @@ class Plan:
         names = [experiment["notebook"] for experiment in content["experiments"]]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ParameterError(f"{path} runs {repeated[0]} twice; one page has room for one run")
+        if strange := sorted(set(content.get("offers", [])) - set(names)):
+            raise ParameterError(f"{path} offers to fetch for {strange[0]}, which is none of its notebooks")
         return cls(**content)
 
 
+def offer(name: str) -> Any:
+    """Return the module of a notebook's chapter that can say what is ``missing()`` and ``obtain(fetch=True)`` it."""
+    return importlib.import_module(f"provlab.chapters.{name}.packages")
+
+
 # keys of a plan and of what stands in it, each with the type of its value
-_PLAN = {"profile": str, "experiments": list, "fetches": list, "needs": str, "zoo": dict, "jobs": int}
+_PLAN = {"profile": str, "experiments": list, "fetches": list, "offers": list, "needs": str, "zoo": dict, "jobs": int}
 _EXPERIMENT = {"notebook": str, "parameters": dict, "reads": bool, "alone": bool}
 _FETCH = {"id": str, "gigabytes": float}
 _ZOO = {"edition": str}
@@ -312,7 +323,10 @@ def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[st
         for experiment in together:
             path = find_notebook(experiment["notebook"])
             parameters = {"profile": plan.profile, **experiment.get("parameters", {})}
-            task = _Task(path, parameters, output / path.name, before if experiment.get("reads") else "")
+            inputs = before if experiment.get("reads") else ""
+            if path.stem in plan.offers:  # a page with what was fetched is another one
+                inputs = digest([inputs, offer(path.stem).missing()])
+            task = _Task(path, parameters, output / path.name, inputs)
             wanted = stamp(path, checked(path, parameters), task.inputs)
             if stamp_of(task.page) == wanted and _records_are_there(path, plan.profile) and not force:
                 say(f"{path.stem}: up to date")

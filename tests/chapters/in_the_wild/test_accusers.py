@@ -1,0 +1,130 @@
+"""Figures of others on models of known origin, and an accuser that is planted."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from provlab import zoo
+from provlab.chapters.in_the_wild import accusers, figures, measure
+from provlab.engine.lineage import Lineage
+from provlab.statistics.base import Model, Options
+
+
+@pytest.fixture(scope="module")
+def portraits(models, text):
+    options = Options(text=text, n_sequences=4, sequence_length=16)
+    return {name: accusers.Portrait(Model.open(models[name]), options) for name in ("base", "tuned", "stranger")}
+
+
+def test_every_figure_accuses_a_model_of_itself(portraits):
+    base = portraits["base"]
+    scores = {one.name: one.score(base, base) for one in accusers.ACCUSERS}
+    assert scores == {name: pytest.approx(1) for name in scores}
+
+
+def test_figures_are_those_of_plain_formulas(portraits):
+    a, b = portraits["base"], portraits["tuned"]
+    flat = [np.concatenate([one.matrices[place].ravel() for place in a.matrices]) for one in (a, b)]
+    assert accusers.weight_cosine(a, b) == pytest.approx(
+        float(flat[0] @ flat[1]) / math.sqrt(float(flat[0] @ flat[0]) * float(flat[1] @ flat[1])), abs=1e-5
+    )
+    of_roles = [
+        np.corrcoef(*([one.matrices[role, block].std() for block in range(3)] for one in (a, b)))[0, 1]
+        for role in ("query", "key", "value", "output")
+    ]
+    assert accusers.attention_spread(a, b) == pytest.approx(np.mean(of_roles), abs=1e-4)
+    kernels = [one.last_layer @ one.last_layer.T for one in (a, b)]  # the kernels themselves, tokens by tokens
+    shared = (kernels[0] * kernels[1]).sum() / np.sqrt((kernels[0] ** 2).sum() * (kernels[1] ** 2).sum())
+    assert accusers.last_layer_cka(a, b) == pytest.approx(shared)
+
+
+def test_a_sketch_stands_for_the_cosine_of_weights(portraits):
+    near, far = (accusers.sketch_score(portraits["base"], portraits[name]) for name in ("tuned", "stranger"))
+    assert near > 0.6 > 0.2 > abs(far)
+
+
+def test_strangers_of_one_shape_are_accused_by_norms(portraits):
+    assert accusers.norm_cosine(portraits["base"], portraits["stranger"]) >= 0.98
+    assert accusers.same_settings(portraits["base"], portraits["stranger"]) == 1
+
+
+def test_a_figure_that_is_not_defined_gives_no_score(portraits, new_model, save_model, tmp_path, text):
+    other = save_model(new_model(7, intermediate_size=40, num_hidden_layers=2), tmp_path / "narrow")
+    narrow = accusers.Portrait(Model.open(str(other)), portraits["base"].options)
+    for figure in (accusers.weight_cosine, accusers.sketch_score, accusers.spread, accusers.attention_spread):
+        assert figure(portraits["base"], narrow) is None
+    assert accusers.same_settings(portraits["base"], narrow) == 0
+
+
+def planted(n=40):
+    """Pairs on which one figure accuses everybody, one nobody, and one those that it should; p-values are uniform."""
+    strangers = [
+        measure.Judged(f"zoo:a{i}", f"zoo:b{i}", measure.STRANGERS, {"everybody": 1.0, "nobody": 0.0, "kin": 0.0},
+                       {"phi_u": math.log10((i + 1) / (n + 1))})
+        for i in range(n)
+    ]  # fmt: skip
+    kin = [
+        measure.Judged(
+            f"zoo:c{i}", f"zoo:d{i}", measure.KIN, {"everybody": 1.0, "nobody": 0.0, "kin": 1.0}, {"phi_u": -50.0}
+        )
+        for i in range(5)
+    ]
+    return strangers + kin
+
+
+def test_a_planted_accuser_is_found_out(monkeypatch):
+    names = ("everybody", "nobody", "kin")
+    monkeypatch.setattr(measure, "FIGURES", [replace(accusers.ACCUSERS[1], name=name, threshold=0.5) for name in names])
+    rates = measure.rates(planted(), ["phi_u"])
+    counts = {(one.figure, one.kind): (one.accused, one.n) for one in rates}
+    assert counts["everybody", measure.STRANGERS] == (40, 40)
+    assert counts["nobody", measure.KIN] == (0, 5)
+    assert (counts["kin", measure.STRANGERS], counts["kin", measure.KIN]) == ((0, 40), (5, 5))
+    assert (counts["φ_U, Holm", measure.STRANGERS], counts["φ_U, Holm", measure.KIN]) == ((0, 40), (5, 5))
+    said = measure.rate_findings(rates)
+    assert "More often than one in a hundred: everybody 40 of 40." in said
+    assert "nobody; kin." in said
+    # 1 - 0.025^(1/40), by hand: the lower end of Clopper and Pearson for 40 of 40 is 0.025^(1/40)
+    assert "40/40 (0.912 to 1.000)" in set(measure.rate_table(rates)[measure.STRANGERS])
+    drawn = figures.accusations(rates, caption="Who accuses whom.")
+    assert "everybody, independent: 40 of 40" in drawn.alt
+
+
+def test_strangers_of_the_zoo_are_independent_by_their_recipes():
+    recipes = zoo.families("default")
+    pairs = measure.strangers("default", 500, seed=0)
+    assert len(set(map(frozenset, pairs))) == len(pairs) == 500
+    known = Lineage.of(sorted({model for pair in pairs for model in pair}))
+    for a, b in pairs:
+        assert known.dependent(a, b) is False
+        one, other = (recipes[name.removeprefix("zoo:").partition("@")[0]] for name in (a, b))
+        roots = [recipes[known.root(name).removeprefix("zoo:").partition("@")[0]] for name in (a, b)]
+        assert roots[0].seed != roots[1].seed
+        assert one.shape == other.shape or "tree" in (one.collection, other.collection)
+    assert measure.strangers("default", 500, seed=1) != pairs
+    assert len(measure.strangers("smoke", 20, seed=0)) == 20
+
+
+def wild(a, b, kind, **log10_p):
+    return measure.Wild(
+        f"wild:{a}", f"wild:{b}", kind, {"cosine of norm weights": 0.99}, log10_p, dict.fromkeys(log10_p, "1 of 2")
+    )
+
+
+def test_pairs_of_packages_are_corrected_together():
+    pairs = [
+        wild("a", "b", measure.KIN, phi_u=-9.0, phi_e=-1.0),
+        wild("a", "c", measure.STRANGERS, phi_u=-2.1),
+        measure.Wild("wild:a", "wild:d", measure.STRANGERS, refused={"phi_u": "widths differ"}),
+    ]
+    said = measure.wild_findings(pairs)
+    assert "3 models that others trained, 2 pairs" in said
+    assert "Of 1 pairs that share weights by what their cards say, 1 are found" in said
+    assert "of 1 pairs that share none, 0 are accused (Holm over all 3 tests" in said  # -2.1 is -1.8 among three
+    table = measure.wild_table(pairs, measure.STRANGERS)
+    assert table["by Holm"].tolist() == ["not rejected"]
+    assert table["accused by others"].tolist() == ["1 of 1: cosine of norm weights"]
+    assert measure.refusals(pairs).to_dict("records") == [{"reason": "widths differ", "pairs": 1, "such as": "a and d"}]
+    assert measure.wild_findings([]) == measure.two_cases([]) == "**Not run here.**"
