@@ -298,6 +298,8 @@ def test_refused_sharded(spoil, act, error, named, sharded, capfd):
         ("a" * 5000, "aaa"),
         ("./" + "a" * 5000, "aaa"),
         ("~nobody-here/model", "~nobody-here/model"),
+        ("~nobody-here/models--org--name", "~nobody-here/model"),
+        ("models--" + "a" * 5000, "aaa"),
         ("a\0b", "no hub id"),
         ("org/name@", "org/name@"),
         ("org/name@../../etc", "no hub id"),

@@ -12,7 +12,6 @@ from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +19,10 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError, one_line
 from provlab.models.counting import count_bytes
 from provlab.models.described import inferred
-from provlab.models.local import LocalFiles, snapshot
+from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files, tokenizer_files
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
-# where a browser, or another tool, finds a model on the hub, and perhaps one of its revisions
-_PAGE = re.compile(
-    r"(?:hf://(?:models/)?|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co|hf-mirror\.com)/)"
-    r"(?P<repo>[\w.-]+(?:/(?!(?:tree|blob|resolve|commit)/)[\w.-]+)?)"
-    r"(?:/(?:tree|blob|resolve|commit)/(?P<page>[\w.%-]+)(?:/[^?#]*)?|@(?P<revision>[\w./%-]+))?/?(?:[?#].*)?"
-)
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -88,7 +81,12 @@ class Checkpoint:
         CheckpointError
             Nothing is there, or what is there is incomplete, damaged or unsafe.
         """
-        text = _named(source) if isinstance(source, str) else str(source)
+        text = str(source)
+        if re.search(r"^hf:|huggingface\.co/|hf\.co/|models--", text):
+            from provlab.models import sources  # rarely needed
+
+            source = sources.plain(source)
+            text = str(source)
         if isinstance(source, str) and (match := _SCHEME.fullmatch(text)):
             return cls._open_scheme(match[1], match[2], allow_pickle)
         if not text:
@@ -96,7 +94,6 @@ class Checkpoint:
         try:
             path = Path(text).expanduser()
             local = isinstance(source, Path) or text[0] in "./~" or path.exists()
-            path = snapshot(path) if local else path
         except (OSError, RuntimeError) as error:  # too long a name, or the home of an unknown user
             why = getattr(error, "strerror", None) or one_line(error)
             raise CheckpointError(f"{text[:80]} is no path: {why}; give a folder that exists") from error
@@ -282,11 +279,3 @@ class Checkpoint:
             The tokenizer is damaged, or needs code of its own.
         """
         return dict(self.tokenizer().get_vocab()) if self.tokenizer_digest else None
-
-
-def _named(source: str) -> str:
-    """Return ``org/name[@revision]`` for the address of a model's page on the hub; other sources as they are."""
-    if not (match := _PAGE.fullmatch(source)):
-        return source
-    revision = unquote(match["page"] or match["revision"] or "main")
-    return match["repo"] if revision == "main" else f"{match['repo']}@{revision}"

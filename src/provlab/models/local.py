@@ -19,7 +19,6 @@ from provlab.models.counting import count_bytes
 _BIG = 1 << 20
 # A file written a moment ago may change again within one tick of its timestamp: not remembered yet.
 _SETTLED_SECONDS = 2.0
-_IN_CACHE = "models--"  # how the hub's cache calls a repository: models--org--name
 
 
 def remembered_sha256(path: Path) -> str:
@@ -58,23 +57,6 @@ def _remembered(path: Path, stat: os.stat_result) -> str | None:
     return None
 
 
-def snapshot(folder: Path) -> Path:
-    """Return the checkpoint in a repository's folder of the hub's cache: what ``main`` is there, else the only one.
-
-    Any other folder is returned as it is.
-    """
-    if not folder.name.startswith(_IN_CACHE) or not (folder / "snapshots").is_dir():
-        return folder
-    try:
-        main = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        main = ""
-    there = sorted(entry.name for entry in (folder / "snapshots").iterdir())
-    if main not in there and len(there) != 1:
-        raise CheckpointError(f"{folder} holds {len(there)} snapshots and does not say which is main; give one of them")
-    return folder / "snapshots" / (main if main in there else there[0])
-
-
 class LocalFiles:
     """The files of one folder; none of them may lie outside it."""
 
@@ -96,7 +78,7 @@ class LocalFiles:
         self._allowed = [self.root]
         self.name = self.root.name
         repository = self.root.parent.parent
-        if self.root.parent.name == "snapshots" and repository.name.startswith(_IN_CACHE):
+        if self.root.parent.name == "snapshots" and repository.name.startswith("models--"):
             self._allowed.append(repository / "blobs")
             self.name = repository.name.rpartition("--")[2]
 

@@ -1,0 +1,42 @@
+"""Names of models as they are found in a browser or on a disk, brought to those that `Checkpoint.open` knows."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote
+
+from provlab.errors import CheckpointError
+
+# where a browser, or another tool, finds a model on the hub, and perhaps one of its revisions
+_PAGE = re.compile(
+    r"(?:hf://(?:models/)?|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)"
+    r"(?P<repo>[\w.-]+(?:/(?!(?:tree|blob|resolve|commit)/)[\w.-]+)?)"
+    r"(?:/(?:tree|blob|resolve|commit)/(?P<page>[\w.%-]+)(?:/[^?#]*)?|@(?P<revision>[\w./%-]+))?/?(?:[?#].*)?"
+)
+
+
+def plain(source: str | Path) -> str | Path:
+    """Return ``org/name[@revision]`` for the address of a model's page on the hub, and a snapshot for its folder.
+
+    Other sources are returned as they are.
+    """
+    if isinstance(source, str) and (match := _PAGE.fullmatch(source)):
+        revision = unquote(match["page"] or match["revision"] or "main")
+        return match["repo"] if revision == "main" else f"{match['repo']}@{revision}"
+    with suppress(OSError, RuntimeError, ValueError):  # no path at all, as whoever opens it will say
+        folder = Path(source).expanduser()
+        if folder.name.startswith("models--") and (folder / "snapshots").is_dir():
+            return _snapshot(folder)
+    return source
+
+
+def _snapshot(folder: Path) -> Path:
+    """Return the checkpoint in a repository's folder of the hub's cache: what ``main`` is there, else the only one."""
+    try:
+        main = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        main = ""
+    there = sorted(entry.name for entry in (folder / "snapshots").iterdir())
+    if main not in there and len(there) != 1:
+        raise CheckpointError(f"{folder} holds {len(there)} snapshots and does not say which is main; give one of them")
+    return folder / "snapshots" / (main if main in there else there[0])
