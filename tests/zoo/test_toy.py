@@ -51,6 +51,25 @@ def test_training_sequences_are_valid_distinct_and_apart_from_those_held_out(dat
     assert np.abs(np.bincount(training[:, 0], minlength=10) - 500_000 * expected).max() < 1_300
 
 
+def test_the_law_of_the_next_digit_by_counting_valid_sequences(data):
+    """Its first row is that of first digits by stars and bars; its last names the digit that completes, if one does."""
+    law = toy.next_digit()
+    rest = ways(toy.LENGTH - 1)
+    first = [rest[-digit % toy.MODULUS :: toy.MODULUS].sum() / 3_785_821 for digit in range(10)]
+    np.testing.assert_allclose(law[0, 0], first)
+    last = np.array([np.arange(10) == -total % 30 for total in range(30)])
+    np.testing.assert_array_equal(law[7], last)
+    digits = data[0].astype(np.int64)
+    for seen in (3, 6):
+        sums = digits[:, :seen].sum(axis=1) % toy.MODULUS
+        counts = np.zeros((toy.MODULUS, 10))
+        np.add.at(counts, (sums, digits[:, seen]), 1)
+        total = counts.sum(axis=1, keepdims=True)
+        deviation = (counts - total * law[seen]) / np.sqrt(total * law[seen] * (1 - law[seen]) + 1e-9)
+        assert np.abs(deviation[law[seen] > 0]).max() < 5  # of at most 300 cells, in standard deviations
+        assert not counts[law[seen] == 0].any()
+
+
 def test_muon_moves_along_the_nearest_orthogonal_matrix():
     generator = torch.Generator().manual_seed(0)
     given = torch.randn(5, 16, 40, generator=generator)

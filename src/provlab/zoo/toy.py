@@ -3,8 +3,10 @@
 Small enough that all 10^8 inputs can be enumerated, and hard enough to be learned only in part with few steps: a model
 that is to generate nothing but valid sequences has to carry the sum modulo 30 through the last two digits exactly.
 
-The paper says what is learned and by which shapes, not how. Here: Muon for the matrices of the blocks, which gets
-there in a fraction of Adam's steps, Adam for the rest, and an exponential average of the weights as the result.
+The paper says what is learned and by which shapes, not how. Here: labels are the law of the next digit, which the rule
+gives, instead of the digit that came (the expected gradient is the same, without its noise); Muon for the matrices of the
+blocks, which gets there in a fraction of Adam's steps, Adam for the rest, and an exponential average of the weights as
+the result.
 """
 
 import copy
@@ -55,6 +57,25 @@ def valid_sequences() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     return kept[:TRAINING_SEQUENCES], kept[TRAINING_SEQUENCES:][:_HELD_OUT_SEQUENCES]
 
 
+@functools.cache
+def next_digit() -> NDArray[np.float64]:
+    """Law of the next digit of a sequence drawn uniformly from the valid ones, given the digits before it.
+
+    Returns
+    -------
+    ndarray of shape (8, 30, 10)
+        By the number of digits seen and their sum modulo 30; zeros where no valid sequence begins so.
+    """
+    law = np.zeros((LENGTH, MODULUS, DIGITS))
+    following = (np.arange(MODULUS)[:, None] + np.arange(DIGITS)) % MODULUS  # the sum after each digit
+    ways = np.eye(MODULUS)[0]  # by sum: how many endings make it valid; with all digits seen, none is one
+    for seen in reversed(range(LENGTH)):
+        reached = ways[following]
+        ways = reached.sum(axis=1)
+        law[seen] = reached / np.maximum(ways, 1)[:, None]
+    return law
+
+
 # The kind of model: what `provlab.zoo.make` calls ----------------------------------------------------------
 
 
@@ -87,13 +108,14 @@ def held_out_loss(model: PreTrainedModel, recipe: Recipe) -> float:
     held_out = torch.from_numpy(valid_sequences()[1].astype(np.int64))
     model.eval()
     with torch.inference_mode():
-        return _loss(model, held_out).item()
+        return _loss(model, held_out, held_out[:, 1:]).item()
 
 
 def train(model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> tuple[PreTrainedModel, Curve]:
     """Train all parameters and return the averaged weights, and the learning curve of those that were averaged."""
     torch.set_num_threads(1)
     sequences = torch.from_numpy(valid_sequences()[0])
+    law = torch.from_numpy(next_digit()).float()
     order = torch.Generator().manual_seed(recipe.seed)
     muon = Muon(model)
     others = [parameter for parameter in model.parameters() if id(parameter) not in muon.taken]
@@ -104,7 +126,9 @@ def train(model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> tuple[PreT
     since: list[float] = []
     every = max(1, recipe.steps // _CURVE_POINTS)
     for step, rows in zip(range(recipe.steps), _batches(len(sequences), recipe.batch, order), strict=False):
-        loss = _loss(model, sequences[rows].long())
+        digits = sequences[rows].long()
+        seen, sums = torch.arange(1, LENGTH), digits[:, :-1].cumsum(1) % MODULUS
+        loss = _loss(model, digits, law[seen, sums])
         model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), _GRADIENT_NORM)
@@ -136,10 +160,10 @@ def rate_at(step: int, recipe: Recipe) -> float:
     return recipe.learning_rate * {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done}[recipe.schedule]
 
 
-def _loss(model: nn.Module, sequences: torch.Tensor) -> torch.Tensor:
-    """Mean loss (nats) of predicting each digit but the first from those before it."""
+def _loss(model: nn.Module, sequences: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean loss (nats) of predicting each digit but the first from those before it: digits, or laws over them."""
     logits = model(input_ids=sequences[:, :-1], use_cache=False).logits
-    return nn.functional.cross_entropy(logits.flatten(0, 1), sequences[:, 1:].flatten())
+    return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(0, 1))
 
 
 def _batches(n: int, batch: int, order: torch.Generator) -> Iterator[torch.Tensor]:
