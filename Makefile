@@ -33,7 +33,7 @@ READY := .venv/.ready
 BIN := .venv/bin
 endif
 
-.PHONY: help env reproduce notebooks pages book pictures lab test lint types unit bench lock clean FORCE
+.PHONY: help env reproduce notebooks pages preview book pictures lab test lint types unit bench lock clean FORCE
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -58,8 +58,8 @@ env: $(READY) ## make .venv from requirements.lock (a conda environment named pr
 	.venv/bin/python -m pip install --quiet --no-input --no-deps -e .; \
 	rm -f .venv/.installing; touch $@
 
-reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html
-	@$(MAKE) --no-print-directory pages
+reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html; its first chapters in minutes
+	@$(MAKE) --no-print-directory pages BETWEEN="$(MAKE) --no-print-directory preview"
 	@rm -rf _build/.html && cp -R $(BUILD)/html _build/.html && rm -rf _build/html && mv _build/.html _build/html
 	@$(BIN)/provlab claims
 	@echo; echo "the book: $(CURDIR)/_build/html/index.html"
@@ -67,7 +67,10 @@ reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _b
 notebooks: env ## run the notebooks of PROFILE; what is up to date is skipped
 	@if [ ! -f $(PLAN) ]; then echo "make: no $(PLAN); PROFILE is smoke, default or paper" >&2; exit 2; fi
 	@mkdir -p $(BUILD)/book/experiments
-	@$(BIN)/provlab reproduce $(PLAN) --output $(BUILD)/book/experiments $(if $(YES),--yes)
+	@$(BIN)/provlab reproduce $(PLAN) --output $(BUILD)/book/experiments $(if $(YES),--yes) $(if $(BETWEEN),--between "$(BETWEEN)")
+
+preview: env ## build the book of PROFILE as far as it has come, into _build/html
+	@$(BIN)/python book/preview.py $(BUILD) _build/html
 
 # the second make sees the notebooks that the first one made
 pages: notebooks

@@ -435,27 +435,30 @@ def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tm
 
 
 def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
-    from provlab.publishing import runner
+    from provlab.publishing import plan as plan_module
 
     done = []
-    monkeypatch.setattr(zoo, "build", lambda **settings: done.append(settings))
-    monkeypatch.setattr(runner, "run", lambda path, given, output, **_: done.append(given) or output.touch())
+    monkeypatch.setattr(zoo, "build", lambda names, **settings: done.append((names, settings)))
+    monkeypatch.setattr(plan_module, "run", lambda path, given, output, **_: done.append(given) or output.touch())
     (tmp_path / "book").mkdir()
     plan = tmp_path / "small.yml"
-    plan.write_text("profile: small\nzoo: {edition: smoke}\nexperiments: [{notebook: tree, parameters: {seed: 2}}]\n")
+    plan.write_text(
+        "profile: small\nzoo: {edition: smoke}\n"
+        "experiments: [{notebook: tree, parameters: {seed: 2, models: ['zoo:oak']}}]\n"
+    )
     status, out, err = run("reproduce", plan, "-o", tmp_path / "book")
     assert (status, err) == (0, "")
-    assert done == [{"edition": "smoke"}, {"profile": "small", "seed": 2}]
+    assert done == [(["oak"], {"edition": "smoke"}), {"profile": "small", "seed": 2, "models": ["zoo:oak"]}]
     assert "1 of 1 notebooks ran" in out
     assert Store(tmp_path / "results").current().root == tmp_path / "results" / "small"
 
 
 def test_nothing_is_fetched_without_a_yes(run, monkeypatch, tmp_path):
-    from provlab.publishing import runner
+    from provlab.publishing import plan as plan_module
 
     plan = tmp_path / "paper.yml"
     plan.write_text(f"{PLAN}needs: A GPU.\nfetches: [{{id: a/b, gigabytes: 2}}, {{id: a/c, gigabytes: 13.5}}]\n")
-    monkeypatch.setattr(runner, "run_plan", lambda *_, **__: 0)
+    monkeypatch.setattr(plan_module, "run_plan", lambda *_, **__: 0)
     asked = "  a/b" + " " * 47 + " " * 6 + "2.0 GB"
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
     status, out, err = run("reproduce", plan, "-o", tmp_path / "book")
@@ -478,7 +481,7 @@ def test_nothing_is_fetched_without_a_yes(run, monkeypatch, tmp_path):
 
 
 def test_what_a_notebook_can_do_without_is_offered(run, monkeypatch, tmp_path):
-    from provlab.publishing import runner
+    from provlab.publishing import plan as plan_module
 
     plan, fetched = tmp_path / "small.yml", []
 
@@ -498,8 +501,8 @@ def test_what_a_notebook_can_do_without_is_offered(run, monkeypatch, tmp_path):
             return True
 
     plan.write_text("profile: x\nexperiments: [{notebook: tree}]\noffers: [tree]\n")
-    monkeypatch.setattr(runner, "offer", lambda name: Chapter)
-    monkeypatch.setattr(runner, "run_plan", lambda *_, **__: 0)
+    monkeypatch.setattr(plan_module, "offer", lambda name: Chapter)
+    monkeypatch.setattr(plan_module, "run_plan", lambda *_, **__: 0)
     reproduce = ("reproduce", plan, "-o", tmp_path / "book")
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
     status, out, _ = run(*reproduce)  # nobody is asked on a pipe, and the study goes on

@@ -13,6 +13,7 @@ import yaml
 
 from provlab import schema
 from provlab.publishing import claims, runner
+from provlab.publishing.plan import Plan
 
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "notebooks"
@@ -175,7 +176,7 @@ def test_there_are_notebooks():
 
 @pytest.mark.parametrize("profile", list(PLANS))
 def test_plans_are_accepted(profile):
-    plan = runner.Plan.read(PLANS[profile])
+    plan = Plan.read(PLANS[profile])
     assert plan.profile == profile
     assert [experiment["notebook"] for experiment in plan.experiments][-2:] == ["scoreboard", "status"]
     assert all(experiment.get("reads") for experiment in plan.experiments[-2:])

@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", help="a YAML file, see notebooks/profiles/")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where executed notebooks go")
     parser.add_argument("--force", action="store_true", help="run all of them again")
+    parser.add_argument("--between", metavar="COMMAND", help="what the shell is to run after each stage of the plan")
     parser.add_argument("--yes", action="store_true", help="do not ask before models are fetched")
     parser.set_defaults(command=_reproduce)
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    from provlab import provenance, zoo
+    from provlab import provenance
     from provlab.engine.store import Store
-    from provlab.publishing import runner
+    from provlab.publishing import plan as plans
 
-    plan = runner.Plan.read(Path(arguments.plan))
+    plan = plans.Plan.read(Path(arguments.plan))
     consent = "yes" if arguments.yes else os.environ.get(CONSENT, "")
     if consent not in ("", "yes", "no"):
         raise ParameterError(f"{CONSENT} must be yes or no, not {consent!r}")
@@ -37,14 +40,14 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         if not _agrees():
             raise ParameterError("nothing was fetched")
     for name in plan.offers:
-        chapter = runner.offer(name)
+        chapter = plans.offer(name)
         missing = chapter.missing()
         if missing and _offered(name, missing, consent):
             for model, why in chapter.obtain(fetch=True).items():
                 print(f"{name}: {model} is not shown: {why}")
-    if plan.zoo:
-        zoo.build(edition=plan.zoo["edition"])
-    ran = runner.run_plan(plan, Path(arguments.output), force=arguments.force, say=print)
+    between = partial(subprocess.run, arguments.between, shell=True) if arguments.between else None
+    say = partial(print, flush=True)
+    ran = plans.run_plan(plan, Path(arguments.output), force=arguments.force, say=say, between=between)
     Store(provenance.results_root()).mark_current(plan.profile)
     print(
         f"{ran} of {len(plan.experiments)} notebooks ran"

@@ -1,4 +1,4 @@
-"""Run notebooks by name through papermill, and the list of notebooks that makes a study.
+"""Run notebooks by name through papermill.
 
 A notebook is inspected before anything runs, so that an unknown or ill-typed parameter costs nothing; it is executed
 to a temporary path and moved into place when it succeeded, so that a page never shows half a run. What a finished page
@@ -6,30 +6,21 @@ was made from is kept as a stamp in the page itself: if notebook, parameters, ve
 notebook can reach are the same, the page is up to date.
 """
 
-import importlib
-import multiprocessing
 import os
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import papermill
-import yaml
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
-from tqdm import tqdm
 
 from provlab import provenance, schema
 from provlab.errors import ParameterError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
-from provlab.publishing.experiment import checked_profile, is_stored
 from provlab.publishing.reach import reached
 
 # what an annotation in a parameters cell may be; no expression is ever evaluated
@@ -130,13 +121,13 @@ def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
     """Hash of all that a page is made from; `inputs` stands for what it reads besides."""
     notebook = nbformat.read(path, as_version=4)
     cells = [[cell.cell_type, cell.source, cell.metadata.get("tags", [])] for cell in notebook.cells]
-    code = _code(notebook)
+    code = code_of(notebook)
     # an experiment judges its own claims; what is none shows those of all
     library = reached(code, {path.stem} if FINISHES in code else None, LIBRARY)
     return digest([cells, dict(parameters), library, provenance.versions(), inputs])
 
 
-def _code(notebook: nbformat.NotebookNode) -> str:
+def code_of(notebook: nbformat.NotebookNode) -> str:
     """Code of all cells."""
     return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
 
@@ -218,173 +209,3 @@ def _without_a_last_interrupt() -> dict[str, Any]:
         "on_cell_execute": lambda **_: running.set(),
         "on_cell_executed": lambda **_: running.clear(),
     }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The notebooks of a study, in order, with their parameters.
-
-    Attributes
-    ----------
-    profile : str
-        Label handed to every notebook.
-    experiments : list
-        Each with ``notebook``, ``parameters``, ``reads`` (whether it reads what the notebooks before it left) and
-        ``alone``.
-    fetches : list of dict
-        Hub models that the plan needs, each with ``id`` and ``gigabytes``; asked about before anything is fetched.
-    offers : list of str
-        Notebooks that show more if their chapter may fetch something, and run without it as well.
-    needs : str
-        What else a user must have, in words.
-    zoo : dict
-        ``edition`` of the zoo to build first, if any.
-    jobs : int
-        How many notebooks run at a time. One that ``reads``, or is to run ``alone`` since it measures times, has the
-        machine to itself.
-    """
-
-    profile: str
-    experiments: list[dict[str, Any]]
-    fetches: list[dict[str, Any]] = field(default_factory=list)
-    offers: list[str] = field(default_factory=list)
-    needs: str = ""
-    zoo: dict[str, Any] = field(default_factory=dict)
-    jobs: int = 1
-
-    @classmethod
-    def read(cls, path: Path) -> "Plan":
-        """Read a plan; what is wrong in it is named.
-
-        Raises
-        ------
-        ParameterError
-            If the file is missing or unreadable, a key is unknown, missing or ill-typed, a notebook is not there or
-            named twice, or a parameter is none of its own.
-        """
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            others = ", ".join(sorted(p.stem for p in path.parent.glob("*.yml"))) or "none"
-            raise ParameterError(f"there is no plan {path}; beside it there are: {others}") from error
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ParameterError(f"{path} is no plan that can be read ({one_line(error)})") from error
-        schema.check_keys(str(path), content, _PLAN, required=("profile", "experiments"))
-        checked_profile(content["profile"])
-        if content.get("jobs", 1) < 1:
-            raise ParameterError(f"jobs of {path} must be at least 1, not {content['jobs']}")
-        for experiment in content["experiments"]:
-            schema.check_keys(f"an experiment of {path}", experiment, _EXPERIMENT, required=("notebook",))
-            checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}))
-        for model in content.get("fetches", []):
-            schema.check_keys(f"a model that {path} fetches", model, _FETCH, required=tuple(_FETCH))
-        if "zoo" in content:
-            schema.check_keys(f"zoo of {path}", content["zoo"], _ZOO, required=tuple(_ZOO))
-        names = [experiment["notebook"] for experiment in content["experiments"]]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise ParameterError(f"{path} runs {repeated[0]} twice; one page has room for one run")
-        if strange := sorted(set(content.get("offers", [])) - set(names)):
-            raise ParameterError(f"{path} offers to fetch for {strange[0]}, which is none of its notebooks")
-        return cls(**content)
-
-
-def offer(name: str) -> Any:
-    """Return the module of a notebook's chapter that can say what is ``missing()`` and ``obtain(fetch=True)`` it."""
-    return importlib.import_module(f"provlab.chapters.{name}.packages")
-
-
-# keys of a plan and of what stands in it, each with the type of its value
-_PLAN = {"profile": str, "experiments": list, "fetches": list, "offers": list, "needs": str, "zoo": dict, "jobs": int}
-_EXPERIMENT = {"notebook": str, "parameters": dict, "reads": bool, "alone": bool}
-_FETCH = {"id": str, "gigabytes": float}
-_ZOO = {"edition": str}
-
-
-def _records_are_there(path: Path, profile: str) -> bool:
-    """Whether what an experiment left is still in the store; a notebook that is no experiment leaves nothing."""
-    return FINISHES not in _code(nbformat.read(path, as_version=4)) or is_stored(path.stem, profile)
-
-
-def run_plan(plan: Plan, output: Path, *, force: bool = False, say: Callable[[str], None]) -> int:
-    """Run every notebook of a plan that is not up to date; return how many ran.
-
-    Several at a time if the plan says so. When one fails, those that run are waited for, their pages stay, and no
-    further one is begun.
-
-    Raises
-    ------
-    ProvlabError
-        As `run`.
-    """
-    ran = 0
-    before = ""  # stands for the pages made so far, for notebooks that read what those left
-    for together in _waves(plan):
-        tasks: list[_Task] = []
-        for experiment in together:
-            path = find_notebook(experiment["notebook"])
-            parameters = {"profile": plan.profile, **experiment.get("parameters", {})}
-            inputs = before if experiment.get("reads") else ""
-            if path.stem in plan.offers:  # a page with what was fetched is another one
-                inputs = digest([inputs, offer(path.stem).missing()])
-            task = _Task(path, parameters, output / path.name, inputs)
-            wanted = stamp(path, checked(path, parameters), task.inputs)
-            if stamp_of(task.page) == wanted and _records_are_there(path, plan.profile) and not force:
-                say(f"{path.stem}: up to date")
-            else:
-                tasks.append(task)
-        _run_together(tasks, plan.jobs, say)
-        ran += len(tasks)
-        for experiment in together:
-            page = output / find_notebook(experiment["notebook"]).name
-            # a page made anew has another time: whatever reads it runs again
-            before = digest([before, page.name, page.stat().st_mtime_ns])
-    return ran
-
-
-def _waves(plan: Plan) -> Iterator[list[dict[str, Any]]]:
-    """Cut the plan, in its order, into notebooks that may run beside each other."""
-    wave: list[dict[str, Any]] = []
-    for experiment in plan.experiments:
-        if experiment.get("reads") or experiment.get("alone"):
-            yield wave
-            yield [experiment]
-            wave = []
-        else:
-            wave.append(experiment)
-    yield wave
-
-
-@dataclass(frozen=True)
-class _Task:
-    """One notebook to run."""
-
-    path: Path
-    parameters: dict[str, Any]
-    page: Path
-    inputs: str
-
-    def run(self, *, progress: bool = False) -> float:
-        """Run it; return the seconds that it took."""
-        started = time.monotonic()
-        run(self.path, self.parameters, self.page, inputs=self.inputs, progress=progress)
-        return time.monotonic() - started
-
-
-def _run_together(tasks: Sequence[_Task], jobs: int, say: Callable[[str], None]) -> None:
-    """Run notebooks, at most `jobs` at a time, each from a process of its own if there are several."""
-    if jobs == 1 or len(tasks) < 2:
-        for task in tasks:
-            say(f"{task.path.stem}: running")
-            say(f"{task.path.stem}: done in {task.run(progress=sys.stderr.isatty()):,.0f} s")
-        return
-    say(f"{len(tasks)} notebooks to run, {min(jobs, len(tasks))} at a time")
-    bar = tqdm(total=len(tasks), desc="notebooks", unit="notebook", leave=False, disable=not sys.stderr.isatty())
-    with bar, ProcessPoolExecutor(min(jobs, len(tasks)), multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(task.run): task for task in tasks}
-        try:
-            for finished in as_completed(running):
-                say(f"{running[finished].path.stem}: done in {finished.result():,.0f} s")
-                bar.update()
-        except BaseException:  # an interrupt too, which the processes get as well
-            pool.shutdown(cancel_futures=True)
-            raise

@@ -4,9 +4,9 @@ Small enough that all 10^8 inputs can be enumerated, and hard enough to be learn
 that is to generate nothing but valid sequences has to carry the sum modulo 30 through the last two digits exactly.
 
 The paper says what is learned and by which shapes, not how. Here: labels are the law of the next digit, which the rule
-gives, instead of the digit that came (the expected gradient is the same, without its noise); Muon for the matrices of the
-blocks, which gets there in a fraction of Adam's steps, Adam for the rest, and an exponential average of the weights as
-the result.
+gives, instead of the digit that came (the gradient is the same in the mean, without its noise); Muon for the matrices
+of the blocks, which gets there in a fraction of Adam's steps, Adam for the rest, and an exponential average of the
+weights as the result.
 """
 
 import copy
