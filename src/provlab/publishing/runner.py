@@ -15,6 +15,7 @@ from typing import Any
 
 import nbformat
 import papermill
+import yaml
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 
