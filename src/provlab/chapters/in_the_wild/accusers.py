@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import NotComparableError, ProvlabError
+from provlab.errors import ProvlabError
 from provlab.files import digest
 from provlab.statistics.base import Model, Options
 
@@ -81,15 +81,14 @@ class Portrait:
 
     @cached_property
     def inputs(self) -> NDArray[np.int64]:
-        """Token ids, ``(n_sequences, sequence_length)``: of the text, or drawn where the model has no tokenizer."""
+        """Token ids, ``(n_sequences, sequence_length)``: of the text if there is one, else drawn."""
         from provlab.models.activations import random_tokens
         from provlab.statistics.text import encode
 
-        try:
+        if self.options.text:
             return encode(self.model.checkpoint, self.options)
-        except NotComparableError:
-            count, length = self.options.n_sequences, self.options.sequence_length
-            return random_tokens(self.model.anatomy.vocab_size, count, length, seed=self.options.seed)
+        count, length = self.options.n_sequences, self.options.sequence_length
+        return random_tokens(self.model.anatomy.vocab_size, count, length, seed=self.options.seed)
 
     @cached_property
     def last_layer(self) -> NDArray[np.float64] | None:

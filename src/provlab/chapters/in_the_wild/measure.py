@@ -383,14 +383,14 @@ def score_table(pairs: Sequence[Wild]) -> pd.DataFrame:
 
 
 def refusals(pairs: Sequence[Wild]) -> pd.DataFrame:
-    """Return why pairs were not compared at all, and how many for each pair of shapes."""
+    """Return why pairs were not compared at all, how many, and one of them."""
     counted: dict[str, list[str]] = {}
     for one in pairs:
         if not one.log10_p:
-            counted.setdefault("; ".join(one.refused.values()), []).append(
-                f"{short_name(one.a)} and {short_name(one.b)}"
-            )
-    return pd.DataFrame([{"reason": why, "pairs": len(who), "such as": who[0]} for why, who in counted.items()])
+            why = "; ".join(said.partition(", but ")[0] for said in one.refused.values())
+            counted.setdefault(why, []).append(f"{short_name(one.a)} and {short_name(one.b)}")
+    rows = [{"reason": why, "pairs": len(who), "such as": who[0]} for why, who in counted.items()]
+    return pd.DataFrame(rows, columns=["reason", "pairs", "such as"])
 
 
 def wild_findings(pairs: Sequence[Wild]) -> str:
