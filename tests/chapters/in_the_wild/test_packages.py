@@ -260,5 +260,5 @@ def test_weights_of_a_graph_get_their_names_back(tmp_path):
     whole = path.read_bytes()
     for damaged in (b"", whole[:200], b"\xff" * 40, proto((7, b""))):
         path.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match="no ONNX graph|no BERT"):
+        with pytest.raises(CheckpointError, match=r"no ONNX graph|no BERT"):
             convert.onnx_bert(tmp_path)
