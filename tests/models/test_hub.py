@@ -12,11 +12,14 @@ from huggingface_hub import hf_hub_download
 from safetensors.torch import save_file
 
 import provlab
+from provlab.engine.schedule import plan
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir
+from provlab.fullsize.planning import shapes_of, to_fetch
 from provlab.models import anatomy, asking, hub, ranges
 from provlab.models.checkpoint import Checkpoint
+from provlab.statistics.base import Options
 
 
 def test_resolves_to_a_commit_and_reads_one_shard(serve, sharded):
@@ -374,3 +377,20 @@ def test_what_was_read_in_part_is_not_kept_for_the_verified_model(serve, models,
     whole, others = compare()
     assert [model["not_verified"] for model in whole.models] == [[], []]
     assert kept.isdisjoint(others)
+
+
+def test_of_some_units_their_rows_alone_are_fetched(serve, models, large):
+    """As planned before: rows of the one block, byte for byte, the header, and nothing else of the file."""
+    server = serve(org__base=Repo(Path(models["base"])))
+    options = Options(units=10)
+    sketch = shapes_of(["org/base", models["tuned"]])
+    laid = plan(sketch.models, ["phi_u"], options, blocks=[1])
+    assert to_fetch(sketch, laid, options) == {"org/base": 10 * 24 * 4, models["tuned"]: 0}
+    server.log.clear()
+    found = provlab.compare("org/base", models["tuned"], units=10, blocks=[1], progress=False)
+    whole = Checkpoint.open(models["base"])
+    start = whole._weights.info("model.layers.1.mlp.up_proj.weight").start
+    assert [place for place in asked(server) if place[0] >= start] == [(start, 10 * 24 * 4)]
+    assert found.records[0].outcome.blocks[0].detail["n"] == 10
+    run = plan(sketch.models, ["phi_h"], options, blocks=[1])
+    assert to_fetch(sketch, run, options)["org/base"] == (Path(models["base"]) / "model.safetensors").stat().st_size

@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _plan(arguments: argparse.Namespace) -> int:
     from provlab import statistics as registry
     from provlab.api import expand
-    from provlab.fullsize.planning import estimate, shapes_of
+    from provlab.fullsize.planning import estimate, shapes_of, to_fetch
     from provlab.fullsize.rates import measure_rates
     from provlab.statistics.base import Options
 
@@ -60,10 +60,11 @@ def _plan(arguments: argparse.Namespace) -> int:
         memory=arguments.memory,
         workers=arguments.workers,
     )
+    fetched = to_fetch(sketch, found.schedule, options)
     if arguments.json:
-        common.write_json(arguments.json, _as_json(sketch, found))
+        common.write_json(arguments.json, _as_json(sketch, found, fetched))
     if arguments.json != "-":
-        print(_as_text(sketch, found))
+        print(_as_text(found, fetched))
     return 0
 
 
@@ -122,7 +123,7 @@ def _diff_as_text(found: "dict[str, Work]", length: int, dtype: str, threads: fl
     )
 
 
-def _as_text(sketch: "Sketch", found: "Estimate") -> str:
+def _as_text(found: "Estimate", fetched: dict[str, int]) -> str:
     """Lay the plan out as a table."""
     from provlab.engine.memory import gigabytes
     from provlab.fullsize.rehearsal import duration
@@ -141,7 +142,7 @@ def _as_text(sketch: "Sketch", found: "Estimate") -> str:
         ("tensors to read", f"{plan.tensors:,}"),
         ("bytes to read", f"{gigabytes(plan.bytes_to_read)} (pair by pair {more:.1f} times as much)"),
         ("bytes to hash first", gigabytes(plan.bytes_to_hash)),
-        ("bytes to fetch", gigabytes(sum(sketch.to_fetch.values()))),
+        ("bytes to fetch", gigabytes(sum(fetched.values()))),
         ("peak of memory", f"{gigabytes(plan.peak)} of arrays in a process, beside the libraries"),
         ("kept on disk meanwhile", gigabytes(plan.spilled)),
         ("time, estimated", f"{duration(low)} to {duration(high)} with {where}"),
@@ -162,7 +163,7 @@ def _as_text(sketch: "Sketch", found: "Estimate") -> str:
     return "\n".join(lines)
 
 
-def _as_json(sketch: "Sketch", found: "Estimate") -> dict[str, Any]:
+def _as_json(sketch: "Sketch", found: "Estimate", fetched: dict[str, int]) -> dict[str, Any]:
     """Return the same numbers for machines; bytes and seconds."""
     plan = found.schedule
     return {
@@ -174,7 +175,7 @@ def _as_json(sketch: "Sketch", found: "Estimate") -> dict[str, Any]:
         "bytes_to_read": plan.bytes_to_read,
         "bytes_pair_by_pair": plan.bytes_pair_by_pair,
         "bytes_to_hash": plan.bytes_to_hash,
-        "bytes_to_fetch": dict(sketch.to_fetch),
+        "bytes_to_fetch": fetched,
         "peak": plan.peak,
         "spilled": plan.spilled,
         "does_not_fit": [one.reason for one in plan.refused],

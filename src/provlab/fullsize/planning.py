@@ -20,7 +20,8 @@ from provlab.fullsize.skeleton import Skeleton
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.weights import itemsize
-from provlab.statistics.base import Model, Options
+from provlab.statistics import get as get_statistic
+from provlab.statistics.base import Model, Options, tensor_bytes
 
 SHAPE = "shape:"  # shape:llama-2-7b is a model of that shape that nobody has, shape:llama-2-7b*21 are so many
 _MANY = re.compile(r"(shape:[^*]+)\*(\d+)")
@@ -230,6 +231,26 @@ def _rows(statistic: str, model: Model, options: Options) -> float:
     """Numbers that are made into unit rows for one block of one model."""
     work = _matchings(statistic, model, model, options)
     return 0.0 if work is None else float(work[0] * work[1] * _units(model, options))
+
+
+def to_fetch(sketch: Sketch, laid: Schedule, options: Options) -> dict[str, int]:
+    """Bytes that come from the hub, by model: all that is not here if it is run, else those of the rows that are read.
+
+    Files of a few megabytes come whole all the same, and pickles do.
+    """
+    whole = {step.model for step in laid.passes}
+    read: dict[str, dict[str, int]] = {source: {} for source in sketch.models}
+    for unit in laid.units:
+        for source in {source for pair in unit.pairs for source in pair}:
+            model = sketch.models[source]
+            need = get_statistic(unit.statistic).need(model, unit.block, options)
+            for name in need.tensors:
+                read[source][name] = tensor_bytes(model, name, need.rows.get(name))
+    # of a pickle that is not here, and of a shape, only the config is known
+    whole |= {source for source, model in sketch.models.items() if getattr(model.checkpoint, "pickled", True)}
+    return {
+        source: n if source in whole else min(n, sum(read[source].values())) for source, n in sketch.to_fetch.items()
+    }
 
 
 def _units(model: Model, options: Options) -> int:

@@ -177,8 +177,10 @@ def drawn(h: int, columns: int, units: Sequence[int], *, noise: float, draws: in
     noises = np.random.default_rng([seed, h, 1]).standard_normal(a.shape, dtype=np.float32)
     copy = a + np.float32(noise * a.std()) * noises
     name = f"drawn, {h:,} units"
-    settings = {"draws": draws, "seed": seed}
-    return [*seen(name, a, copy, units, **settings), *seen(name, a, other, units, kind="independent", **settings)]
+    return [
+        *seen(name, a, copy, units, draws=draws, seed=seed),
+        *seen(name, a, other, units, draws=draws, seed=seed, kind="independent"),
+    ]
 
 
 def of_models(a: Model, b: Model, units: Sequence[int], *, block: int, draws: int, seed: int, kin: bool) -> list[Seen]:
