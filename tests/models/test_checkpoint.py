@@ -19,8 +19,9 @@ from safetensors.torch import load_file, save_file
 
 from provlab.errors import CheckpointError
 from provlab.models import checkpoint as checkpoint_module
-from provlab.models import local, weights
+from provlab.models import local
 from provlab.models.checkpoint import Checkpoint, register_scheme
+from provlab.models.formats import dtypes
 
 
 def test_reads_what_was_written(llama):
@@ -57,10 +58,10 @@ def test_every_byte_of_float8_is_read_as_torch_reads_it(tmp_path):
     for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         codes = torch.arange(256, dtype=torch.uint8)
         finite = codes[torch.isfinite(codes.view(dtype).float())]
-        found = weights._values(finite.numpy(), str(dtype).removeprefix("torch."))
+        found = dtypes.values(finite.numpy(), str(dtype).removeprefix("torch."))
         assert np.array_equal(found, finite.view(dtype).float())
         lost = codes[~torch.isfinite(codes.view(dtype).float())]
-        assert not np.isfinite(weights._values(lost.numpy(), str(dtype).removeprefix("torch."))).any()
+        assert not np.isfinite(dtypes.values(lost.numpy(), str(dtype).removeprefix("torch."))).any()
 
 
 def test_arrays_are_float32_whatever_the_file_holds(tmp_path):

@@ -80,11 +80,20 @@ GIVEN = {
     "AWQ that does not say so": (_tensors(_packed("qweight")), "codes of a quantised copy .GPTQ or AWQ"),
     "compressed tensors": (_tensors(_packed("weight_packed")), "codes of a quantised copy .compressed-tensors"),
     "MLX": (_tensors(_as(torch.uint32, "scales"), quantization={"bits": 4}), "codes of a quantised copy .MLX"),
-    "bitsandbytes": (_tensors(_as(torch.int8, "SCB")), "codes of a quantised copy .bitsandbytes, 8 bits"),
+    "bitsandbytes": (
+        _tensors(_as(torch.int8, "SCB")),
+        "codes and scales of model.layers.0.mlp.up_proj.weight .bitsandbytes int8. do not fit together",
+    ),
     "4 bits": (_tensors(_as(torch.uint8, "weight.absmax")), "codes of a quantised copy .bitsandbytes, 4 bits"),
     "fp8": (_tensors(_as(torch.float8_e4m3fn, "weight_scale_inv")), "codes of a quantised copy .fp8 with scales"),
     "int8": (_tensors(_as(torch.int8)), "codes of a quantised copy .integers; model.layers.0.mlp.up_proj.weight"),
 }
+
+
+def _read(folder):
+    checkpoint = Checkpoint.open(folder)
+    anatomy.of(checkpoint)
+    return checkpoint.array(UP)
 
 
 @pytest.mark.parametrize("label", GIVEN)
@@ -92,7 +101,7 @@ def test_what_is_given_in_place_of_weights_is_named(llama, label):
     make, text = GIVEN[label]
     make(llama)
     with pytest.raises(CheckpointError, match=text) as refusal:
-        anatomy.of(Checkpoint.open(llama))
+        _read(llama)
     assert "\n" not in str(refusal.value)
 
 

@@ -19,7 +19,7 @@ from provlab.fullsize.rates import Rates
 from provlab.fullsize.skeleton import Skeleton
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.weights import itemsize
+from provlab.models.formats.dtypes import itemsize
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options, tensor_bytes
 

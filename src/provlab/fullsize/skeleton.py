@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models.anatomy import axis_sizes, config_axis, instances
 from provlab.models.described import described
-from provlab.models.weights import DTYPES
+from provlab.models.formats.dtypes import DTYPES
 
 # How published models are kept where the config does not say.
 _DTYPE = "bfloat16"

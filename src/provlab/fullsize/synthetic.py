@@ -10,7 +10,6 @@ two of the whole.
 """
 
 import hashlib
-import json
 import math
 import os
 import shutil
@@ -32,6 +31,8 @@ from provlab.fullsize.skeleton import Skeleton
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import axis_sizes
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.formats.container import TensorInfo
+from provlab.models.formats.writing import write_safetensors
 from provlab.models.symmetry import Permutation
 from provlab.models.weights import CONFIG
 
@@ -314,26 +315,12 @@ def check_room(folder: Path, needed: int) -> None:
 def _write_shard(
     path: Path, names: list[str], skeleton: Skeleton, slabs: Callable[[str], Slabs], bar: "tqdm[Any]"
 ) -> None:
-    """Write one safetensors file as its tensors come: the header is known beforehand, from the shapes.
+    """Write one safetensors file in bfloat16, as its tensors come."""
 
-    The format: eight bytes with the header's length, the header as JSON, and the tensors' bytes without a gap.
-    """
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for name in names:
-        lengths = skeleton.shape(name)
-        end = offset + 2 * math.prod(lengths)
-        header[name] = {"dtype": "BF16", "shape": list(lengths), "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as stream:
-        stream.write(len(text).to_bytes(8, "little"))
-        stream.write(text)
-        for name in names:
-            for slab in slabs(name):
-                rounded = slab.to(torch.bfloat16).contiguous()
-                written = stream.write(rounded.view(torch.int16).numpy().data)
-                bar.update(written)
-        if stream.tell() != 8 + len(text) + offset:
-            raise AssertionError(f"{path.name}: the tensors do not fill what the header promises")
+    def rounded(name: str) -> Iterator[NDArray[Any]]:
+        for slab in slabs(name):
+            content = slab.to(torch.bfloat16).contiguous().view(torch.int16).numpy()
+            yield content
+            bar.update(content.nbytes)
+
+    write_safetensors(path, {name: TensorInfo(skeleton.shape(name), "bfloat16") for name in names}, rounded)

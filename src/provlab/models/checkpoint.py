@@ -20,12 +20,14 @@ from provlab.errors import CheckpointError, one_line
 from provlab.models.counting import count_bytes
 from provlab.models.described import inferred
 from provlab.models.local import LocalFiles
-from provlab.models.weights import CONFIG, Files, WeightFiles, read_json, side_files, tokenizer_files
+from provlab.models.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from provlab.models.formats.source import Files
 
 SCHEMES = "provlab.schemes"  # the entry points that say who resolves ``scheme:name``
 _schemes: dict[str, Callable[[str], Path]] = {}
@@ -49,17 +51,18 @@ class Checkpoint:
         The content of ``config.json``.
     """
 
-    def __init__(self, source: str, name: str, files: Files, *, allow_pickle: bool = False) -> None:
+    def __init__(self, source: str, name: str, files: "Files", *, allow_pickle: bool = False) -> None:
         self.source = source
         self.name = name
         self._files = files
         self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
-        if CONFIG not in files.names():
-            from provlab.models import diagnose
+        config = read_json(files, CONFIG) if CONFIG in files.names() else None
+        self._weights = WeightFiles(files, config, allow_pickle=allow_pickle)
+        self.config: dict[str, Any] = self._weights.config
+        if any(map(SCALES.search, self._weights.tensor_names)):
+            from provlab.models.formats.codes import CodedWeights
 
-            raise CheckpointError(diagnose.unreadable(files, CONFIG))
-        self.config: dict[str, Any] = read_json(files, CONFIG)
-        self._weights = WeightFiles(files, allow_pickle=allow_pickle)
+            self._weights = CodedWeights(files, config, allow_pickle=allow_pickle)
         if isinstance(files, LocalFiles):  # headers cost nothing here, and damage shows at once
             for file in self._weights.files:
                 self._weights.header(file)
@@ -155,12 +158,16 @@ class Checkpoint:
 
     def files(self) -> dict[str, dict[str, Any]]:
         """``sha256`` and ``size`` (bytes) of config and weight files, by name."""
-        names = sorted((CONFIG, *self._weights.files))
-        return {name: {"sha256": self._files.sha256(name), "size": self._files.size(name)} for name in names}
+        return {name: {"sha256": self._files.sha256(name), "size": self._files.size(name)} for name in self._decisive}
+
+    @cached_property
+    def _decisive(self) -> list[str]:
+        """Names of the files that decide which model this is: the weights, and the config where there is one."""
+        return sorted({CONFIG, *self._weights.files} & self._files.names())
 
     def bytes_to_hash(self) -> int:
         """Bytes that `digest` reads on this machine: of files whose hash is not remembered; the hub's are known."""
-        return self._files.bytes_to_hash((CONFIG, *self._weights.files)) if isinstance(self._files, LocalFiles) else 0
+        return self._files.bytes_to_hash(self._decisive) if isinstance(self._files, LocalFiles) else 0
 
     def bytes_to_fetch(self) -> int:
         """Bytes of the weight files that are not on this machine: what is fetched to run the model; 0 for a folder."""
@@ -174,7 +181,17 @@ class Checkpoint:
     @property
     def pickled(self) -> bool:
         """Whether the weights are pickles, whose shapes are known only once they are here."""
-        return self._weights.pickled
+        return self._weights.format.pickled
+
+    @property
+    def stored(self) -> list[str]:
+        """As what codes weights are stored that are read de-quantised, such as ``Q4_K``; mostly none."""
+        return self._weights.stored
+
+    @property
+    def plain(self) -> bool:
+        """Whether transformers reads the weight files as they are read here: they are its own, and hold no codes."""
+        return self._weights.plain
 
     @property
     def tensor_names(self) -> tuple[str, ...]:

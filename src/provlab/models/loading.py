@@ -9,11 +9,15 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 import transformers
+from numpy.typing import NDArray
 
 from provlab import machine
 from provlab.errors import CheckpointError, InvalidWeightsError, one_line
+from provlab.models.formats.container import TensorInfo
+from provlab.models.formats.writing import write_safetensors
 from provlab.models.weights import wrapper
 
 if TYPE_CHECKING:
@@ -23,8 +27,10 @@ if TYPE_CHECKING:
 # in one process leave a replacement there for good, and no head is tied to its embedding any more
 _loading = Lock()
 
-# keys of config.json by which transformers would read other weights than the files that were hashed, or fetch code
+# keys of config.json by which transformers would read other weights than the files that were hashed, or fetch code;
+# and those that say how weights were quantised, which are de-quantised here
 _NOT_OBEYED = {"transformers_weights", "attn_implementation", "_attn_implementation", "experts_implementation"}
+_NOT_OBEYED |= {"quantization_config", "quantization"}
 
 
 class Loadable(Protocol):
@@ -45,6 +51,19 @@ class Loadable(Protocol):
     def pickled(self) -> bool:
         """Whether the weights are pickles."""
 
+    @property
+    def plain(self) -> bool:
+        """Whether transformers reads the weight files as they are read here."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of one tensor."""
+
+    def dtype(self, name: str) -> str:
+        """Return its dtype, by torch's name."""
+
+    def array(self, name: str) -> NDArray[np.float32]:
+        """Read one tensor."""
+
     def folder(self) -> Path:
         """Folder with everything that loading needs."""
 
@@ -63,7 +82,7 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
     settings: dict[str, Any] = {
         "dtype": dtype or torch.float32,
         "local_files_only": True,
-        "use_safetensors": not checkpoint.pickled,
+        "use_safetensors": not (checkpoint.plain and checkpoint.pickled),
         "trust_remote_code": False,
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # reported below in one line instead
@@ -100,12 +119,17 @@ def _only_the_weights(checkpoint: Loadable) -> Iterator[Path]:
     """Yield a folder with the weight files that the digest stands for, and a config that names no others.
 
     From the checkpoint's own folder transformers would take more: an adapter that lies beside the weights is applied
-    unasked, and a key of the config puts another file in their place.
+    unasked, and a key of the config puts another file in their place. Weights that it does not read as they are read
+    here, as codes or in a format of others, are written for it, one tensor at a time.
     """
     with TemporaryDirectory(prefix="provlab-") as name:
         folder = Path(name)
-        for file, path in checkpoint.weight_paths().items():
-            (folder / file).symlink_to(path.resolve())
+        if checkpoint.plain:
+            for file, path in checkpoint.weight_paths().items():
+                (folder / file).symlink_to(path.resolve())
+        else:
+            tensors = {name: TensorInfo(checkpoint.shape(name), "float32") for name in checkpoint.tensor_names}
+            write_safetensors(folder / "model.safetensors", tensors, lambda name: [checkpoint.array(name)])
         (folder / "config.json").write_text(json.dumps(_obeyed(checkpoint.config)), encoding="utf-8")
         yield folder
 

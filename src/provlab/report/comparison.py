@@ -95,6 +95,7 @@ class Comparison:
             *_some_units(self.records, self.options),
             *_dropped(self.records, self.models),
             *_not_verified(self.models),
+            *_dequantised(self.models),
             *_said(self.records),
             *family.remarks(),
             *_not_run(rows),
@@ -206,6 +207,12 @@ def _not_verified(models: Sequence[Mapping[str, Any]]) -> list[str]:
         "the whole model is in the hub's cache (hf download)."
     )
     return [told] if names else []
+
+
+def _dequantised(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the models whose weights are stored as codes."""
+    coded = [f"{model['source']} ({', '.join(model['stored'])})" for model in models if model.get("stored")]
+    return [f"Weights that are stored as codes were de-quantised: those of {' and '.join(coded)}."] if coded else []
 
 
 def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -13,7 +13,7 @@ LONGEST_RULE = 60  # characters
 
 
 def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Say which model this was: source, commit, one digest, the SHA-256 of each file, and which were read in part."""
+    """Say which model this was: source, commit, digest, files, which of them were read in part, and as what codes."""
     return {
         "source": source,
         "name": checkpoint.name,
@@ -22,6 +22,7 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
         "digest": checkpoint.digest,
         "files": checkpoint.files(),
         "not_verified": checkpoint.unverified,
+        "stored": checkpoint.stored,
     }
 
 

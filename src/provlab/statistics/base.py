@@ -26,7 +26,7 @@ from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.weights import itemsize
+from provlab.models.formats.dtypes import itemsize
 
 if TYPE_CHECKING:
     import torch

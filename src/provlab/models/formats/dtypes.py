@@ -1,0 +1,47 @@
+"""Numbers from their bytes, whatever the dtype; a dtype goes by torch's name, ``bfloat16``.
+
+numpy knows neither bfloat16, which is the upper half of a float32, nor the float8 types.
+"""
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: a safetensors file's name of a dtype -> torch's, which is numpy's too where numpy has it
+BY_SAFETENSORS = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "I64": "int64",
+    "I32": "int32",
+    "U32": "uint32",
+    "I16": "int16",
+    "U16": "uint16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+DTYPES = tuple(BY_SAFETENSORS.values())
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one number: 2 for ``bfloat16``."""
+    return int((re.search(r"[0-9]+", dtype) or "8")[0]) // 8  # the first is of float8_e4m3fn, none of bool
+
+
+def values(content: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
+    """Numbers from their bytes, exact: in their dtype where numpy has it, in float32 where it has not."""
+    if dtype == "bfloat16":  # the upper half of a float32
+        wide = content.view(np.uint16).astype(np.uint32)
+        wide <<= 16
+        return wide.view(np.float32)
+    if dtype.startswith("float8"):
+        from provlab.models.formats import float8
+
+        return float8.values(content, dtype)
+    return content.view(dtype)
