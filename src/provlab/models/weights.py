@@ -196,7 +196,7 @@ class WeightFiles:
         """Read the bytes of one tensor, or of some rows of it, checked to be finite."""
         content, info = self._content(name, rows), self.info(name)
         if rows is not None:
-            info = info.some(rows)
+            info = info._replace(shape=(len(rows), *info.shape[1:]))
         count_bytes("tensors", info.nbytes)
         _check_finite(self._source.label, name, content, info.dtype)
         return content, info
