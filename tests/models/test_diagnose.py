@@ -105,10 +105,10 @@ def test_what_is_given_in_place_of_weights_is_named(llama, label):
     assert "\n" not in str(refusal.value)
 
 
-def test_a_folder_of_snapshots_names_the_one_below(llama, tmp_path):
-    outer = tmp_path / "models--org--name"
-    tiny_models.copy(llama, outer / "snapshots" / "abc")
-    with pytest.raises(CheckpointError, match=r"no config.json, but the folder .*snapshots/abc has; give that one"):
+def test_a_folder_around_a_model_names_the_one_below(llama, tmp_path):
+    outer = tmp_path / "outer"
+    tiny_models.copy(llama, outer / "inner" / "abc")
+    with pytest.raises(CheckpointError, match=r"no config.json, but the folder .*inner/abc has; give that one"):
         Checkpoint.open(outer)
 
 
