@@ -33,7 +33,7 @@ READY := .venv/.ready
 BIN := .venv/bin
 endif
 
-.PHONY: help env reproduce notebooks pages preview book pictures lab test lint types unit bench lock clean FORCE
+.PHONY: help env reproduce notebooks pages preview book pictures rehearsal lab test lint types unit bench lock clean FORCE
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -90,6 +90,9 @@ $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py requirem
 
 pictures: env ## draw the README's pictures from the records of PROFILE
 	@$(BIN)/python book/readme_pictures.py $(PROFILE)
+
+rehearsal: env ## the pages of PROFILE=paper against small stand-ins for its models, served on this machine
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/rehearsal/rehearse.py
 
 lab: env ## open the notebooks in JupyterLab
 	@$(BIN)/jupyter lab notebooks

@@ -104,6 +104,8 @@ class HubServer:
         for name, repo in self.repos.items():
             if path.startswith(f"/api/models/{name}/revision/"):
                 return self._info(request, name, repo, path.split("/revision/")[1])
+            if path == f"/api/models/{name}/auth-check":
+                return self._allowed(request, repo, repo.commit) and self.send(request, 200, b"", {})
             if path.startswith(f"/{name}/resolve/"):
                 revision, _, file = path.removeprefix(f"/{name}/resolve/").partition("/")
                 return self._file(request, repo, revision, file, body=body)

@@ -201,6 +201,10 @@ def test_schemes(llama, monkeypatch):
     assert (checkpoint.source, checkpoint.name) == ("farm:llama", "llama")
     with pytest.raises(CheckpointError, match=r"unknown scheme 'barn'; known are .*farm:NAME"):
         Checkpoint.open("barn:llama")
+    asked = []
+    register_scheme("shop", lambda name, *, allow_pickle: asked.append(allow_pickle) or llama.parent / name)
+    Checkpoint.open("shop:llama", allow_pickle=True)  # what it opens itself may be pickled
+    assert asked == [True]
 
 
 @pytest.mark.parametrize("label", sorted(tiny_models.TINY))

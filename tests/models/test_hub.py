@@ -394,3 +394,18 @@ def test_of_some_units_their_rows_alone_are_fetched(serve, models, large):
     assert found.records[0].outcome.blocks[0].detail["n"] == 10
     run = plan(sketch.models, ["phi_h"], options, blocks=[1])
     assert to_fetch(sketch, run, options)["org/base"] == (Path(models["base"]) / "model.safetensors").stat().st_size
+
+
+def test_access_is_asked_for_without_fetching(serve, sharded, monkeypatch):
+    server = serve(org__open=Repo(sharded), org__gated=Repo(sharded, gated=True, token="hf_mine"))
+    with pytest.raises(
+        CheckpointError, match=r"^org/gated is gated: accept its licence .* set HF_TOKEN to your token$"
+    ):
+        hub.check_access(["org/open", "org/gated"])
+    with pytest.raises(CheckpointError, match=r"^org/none is neither a folder here nor a model on "):
+        hub.check_access(["org/none"])
+    monkeypatch.setenv("HF_TOKEN", "hf_mine")
+    hub.check_access(["org/open", "org/gated"])
+    assert server.fetched() == []
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    hub.check_access(["org/none"])  # the cache may have it

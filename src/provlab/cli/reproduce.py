@@ -39,6 +39,10 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             raise ParameterError("nobody is there to agree to fetching these; agree with --yes (make: YES=1)")
         if not _agrees():
             raise ParameterError("nothing was fetched")
+    if plan.fetches:
+        from provlab.models.hub import check_access
+
+        check_access([model["id"] for model in plan.fetches])  # now, and not after days of the others
     for name in plan.offers:
         chapter = plans.offer(name)
         missing = chapter.missing()

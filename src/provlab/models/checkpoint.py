@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import metadata
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
     from provlab.models.formats.source import Files
 
 SCHEMES = "provlab.schemes"  # the entry points that say who resolves ``scheme:name``
-_schemes: dict[str, Callable[[str], Path]] = {}
+_schemes: dict[str, Callable[..., Path]] = {}
 
 
-def register_scheme(scheme: str, resolver: Callable[[str], Path]) -> None:
-    """Let ``scheme:name`` open the folder ``resolver(name)``; a second call replaces the first."""
+def register_scheme(scheme: str, resolver: Callable[..., Path]) -> None:
+    """Let ``scheme:name`` open the folder ``resolver(name)``; a second call replaces the first.
+
+    A resolver that opens a checkpoint itself may take ``allow_pickle`` too.
+    """
     _schemes[scheme] = resolver
 
 
@@ -121,7 +125,9 @@ class Checkpoint:
                 f"{scheme}:{name}: unknown scheme {scheme!r}; known are {known}; "
                 "a hub id is written org/name, a folder ./name"
             )
-        files = LocalFiles(Path(_schemes[scheme](name)))
+        resolver = _schemes[scheme]
+        takes = {"allow_pickle": allow_pickle} if "allow_pickle" in signature(resolver).parameters else {}
+        files = LocalFiles(Path(resolver(name, **takes)))
         return cls(f"{scheme}:{name}", name, files, allow_pickle=allow_pickle)
 
     def __repr__(self) -> str:

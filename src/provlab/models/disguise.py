@@ -207,7 +207,7 @@ def parse(reference: str) -> tuple[tuple[str, ...], str]:
     return tuple(names), source
 
 
-def locate(reference: str) -> Path:
+def locate(reference: str, *, allow_pickle: bool = False) -> Path:
     """Return the folder of a disguised model, made on first use; see the module's text for `reference`.
 
     Its random choices derive from the digest of the model, so that every model is disguised differently and always
@@ -219,7 +219,7 @@ def locate(reference: str) -> Path:
         The model cannot be opened, or has not the attacks.
     """
     kinds, source = parse(reference)
-    checkpoint = Checkpoint.open(source)
+    checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
     address = digest({"model": checkpoint.digest, "kinds": kinds, "version": _VERSION})
     folder = cache_dir() / "disguised" / f"{re.sub('[^A-Za-z0-9]+', '-', checkpoint.name)}-{address[:16]}"
     if not folder.exists():

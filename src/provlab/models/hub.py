@@ -304,6 +304,23 @@ class HubFiles:
         return self._snapshot
 
 
+def check_access(sources: Iterable[str]) -> None:
+    """Ask the hub for each model whether it would give us its files, before any is fetched.
+
+    Raises
+    ------
+    CheckpointError
+        It would not: the model is gated or private, or not there. A hub that cannot be asked refuses nothing, as the
+        models may be in the cache.
+    """
+    for source in sources:
+        url = f"{endpoint()}/api/models/{_parse(source)[0]}/auth-check"
+        try:
+            asked(lambda url=url: ranges.permitted(url), source)  # type: ignore[misc]
+        except Unreachable:
+            return
+
+
 def _listing(told: Any) -> tuple[str, dict[str, _Listed]]:
     """Take the commit and its files, those in folders left out, from the hub's answer; no commit from other answers."""
 

@@ -188,6 +188,11 @@ def answered(url: str) -> Any:
         raise Page from error
 
 
+def permitted(url: str) -> None:
+    """Ask the server a question whose answer is its status."""
+    hf_raise_for_status(get_session().get(url, headers=build_hf_headers(), timeout=SECONDS, follow_redirects=True))
+
+
 def _refuse_pages(answer: Any) -> None:
     """Raise `Page` where a network's login, or a proxy, answers in place of the hub, which sends no HTML here."""
     if answer.headers.get("Content-Type", "").lower().startswith("text/html"):

@@ -167,7 +167,7 @@ def test_undone_groups_residuals_by_attack(monkeypatch):
     base = block(rng)
     kept = {"base": base, "disguised:kin": disguised(base, rng), "disguised:far": block(rng)}
     kept["disguised:foreign"] = block(rng, tokens=1)
-    monkeypatch.setattr(measure, "first_block", lambda source, options: kept[source])
+    monkeypatch.setattr(measure, "first_block", lambda source, options, allow_pickle: kept[source])
     found = measure.undone("base", ["kin"], ["far", "foreign"], Options())
     assert found["value projection"] == Groups(independent=[0.0, 0.0], dependent=[0.0])  # as many unknowns as equations
     assert min(found["up projection"].dependent) > 0.8  # the rows are shuffled

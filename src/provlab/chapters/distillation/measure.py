@@ -401,7 +401,10 @@ VIEWS = ("phi_views", "phi_views_outer")
 
 
 def two_views(study: StudyReport, family: Family) -> dict[str, Groups]:
-    """log10 p of every block of the independent and the dependent pairs; of the outer score, its nominal value."""
+    """log10 p of every block of the independent and the dependent pairs; of the outer score, its nominal value.
+
+    Pairs that cannot be compared, such as models of different depths, are left out; the study says why.
+    """
     blocks = {
         (record.statistic, record.a, record.b): record.outcome.blocks
         for record in study.records
@@ -409,7 +412,7 @@ def two_views(study: StudyReport, family: Family) -> dict[str, Groups]:
     }
 
     def of(statistic: str, pairs: Iterable[Pair]) -> list[float]:
-        found = [block for pair in pairs for block in blocks[(statistic, *pair)]]
+        found = [block for pair in pairs for block in blocks.get((statistic, *pair), ())]
         return [block.detail["nominal"] if block.log10_p is None else block.log10_p for block in found]
 
     return {name: Groups(of(name, family.independent), of(name, family.dependent)) for name in VIEWS}

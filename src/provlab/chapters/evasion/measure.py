@@ -323,9 +323,9 @@ class Block:
     tokens: NDArray[np.int64]
 
 
-def first_block(source: str, options: Options) -> Block:
+def first_block(source: str, options: Options, *, allow_pickle: bool = False) -> Block:
     """Read block 0, and run the model over the text of a study."""
-    model = Model.open(source)
+    model = Model.open(source, allow_pickle=allow_pickle)
     read = partial(model.anatomy.read, model.checkpoint)
     positions, kinds = options.kept_positions(), ("gate", "input")
     tokens = encode(model.checkpoint, options)
@@ -349,17 +349,19 @@ ATTACKS: Mapping[str, Callable[[Block, Block], Undone]] = {
 ON_TOKENS = ("embedding", "inputs of the MLP", "up projection (units matched)")
 
 
-def undone(base: str, kin: Sequence[str], strangers: Sequence[str], options: Options) -> dict[str, Groups]:
+def undone(
+    base: str, kin: Sequence[str], strangers: Sequence[str], options: Options, *, allow_pickle: bool = False
+) -> dict[str, Groups]:
     """Return what each attack leaves of a base, mapped to each other model in full disguise.
 
     Residuals are rounded to thousandths: below that only the rounding of the files is left. A model with another
     tokenizer is left out where tokens count.
     """
     residuals: dict[str, dict[str, list[float]]] = {name: {"independent": [], "dependent": []} for name in ATTACKS}
-    mine = first_block(base, options)
+    mine = first_block(base, options, allow_pickle=allow_pickle)
     for group, members in (("dependent", kin), ("independent", strangers)):
         for source in members:
-            theirs = first_block(f"disguised:{source}", options)
+            theirs = first_block(f"disguised:{source}", options, allow_pickle=allow_pickle)
             for name, attack in ATTACKS.items():
                 if name not in ON_TOKENS or np.array_equal(mine.tokens, theirs.tokens):
                     residuals[name][group].append(round(attack(mine, theirs).free, 3))

@@ -1,0 +1,242 @@
+"""``make rehearsal``: the paper profile from consent to scoreboard, against small stand-ins for the paper's models.
+
+A server on this machine speaks the hub's protocol, and the real client fetches from it; nothing leaves the machine. The
+plan is ``notebooks/profiles/paper.yml`` with the parameters of ``cuts.yml``. Its pages on the zoo alone are left out:
+``PROFILE=smoke`` runs these.
+"""
+
+import argparse
+import contextlib
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "helpers")]
+
+import repositories  # noqa: E402
+from hub_server import HubServer, Repo, git_sha1  # noqa: E402
+
+from provlab.publishing.plan import Plan  # noqa: E402
+
+ROOT = HERE.parents[1]
+TOKEN = "hf_rehearsal"
+PROVLAB = (sys.executable, "-c", "import sys; from provlab.cli import main; sys.exit(main())")
+WEIGHTS = (".safetensors", ".bin")
+
+
+class Failed(Exception):
+    """What a real user would have met."""
+
+
+def plan_of(pages: list[str]) -> Plan:
+    """The paper's plan with smaller sizes: its pages that fetch models, or those named, and what reads records."""
+    plan = Plan.read(ROOT / "notebooks" / "profiles" / "paper.yml")
+    cuts = yaml.safe_load((HERE / "cuts.yml").read_text(encoding="utf-8"))
+    experiments = []
+    for one in plan.experiments:
+        name, given = one["notebook"], one.get("parameters", {})
+        if (pages and name not in pages) or not (one.get("reads") or models_of(one, plan)):
+            continue
+        cut = {key: value for key, value in cuts["everywhere"].items() if key in given} | cuts.get(name, {})
+        assert not models_of({"parameters": cut}, plan), f"cuts.yml names a model for {name}"
+        experiments.append({**one, "parameters": {**given, **cut}} if given or cut else one)
+    needed = {id_ for one in experiments for id_ in models_of(one, plan)}
+    fetches = [model for model in plan.fetches if model["id"] in needed]
+    return replace(plan, profile="rehearsal", experiments=experiments, fetches=fetches)
+
+
+def models_of(experiment: dict, plan: Plan) -> list[str]:
+    """Ids of the plan's models that the parameters of an experiment name."""
+    values = [
+        v
+        for value in experiment.get("parameters", {}).values()
+        for v in (value if isinstance(value, list) else [value])
+    ]
+    return [model["id"] for model in plan.fetches if model["id"] in values]
+
+
+class Rehearsal:
+    """A server with the models of a plan, and a user's folders that nobody used before."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder, self.failures = plan, folder, []
+        made = repositories.make([model["id"] for model in plan.fetches], folder / "repositories")
+        assumed = repositories.table()
+        self.server = HubServer(
+            {
+                one: Repo(path, commit=git_sha1(one.encode()), gated=assumed[one].gated, token=TOKEN)
+                for one, path in made.items()
+            }
+        )
+        self.plan_file = folder / "paper.yml"
+        self.pages = folder / "pages"
+        for used in ("hub", "cache", "results", "pages"):
+            shutil.rmtree(folder / used, ignore_errors=True)
+        self._write(plan)
+
+    def _write(self, plan: Plan) -> None:
+        content = {name: getattr(plan, name) for name in ("profile", "needs", "fetches", "experiments")}
+        self.plan_file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+    def environment(self, token: bool) -> dict[str, str]:
+        mine = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING_FACE_", "PROVLAB_"))}
+        folders = {"HF_HOME": "hub", "PROVLAB_CACHE": "cache", "PROVLAB_RESULTS": "results"}
+        mine |= {name: str(self.folder / folder) for name, folder in folders.items()}
+        return mine | {"HF_ENDPOINT": self.server.endpoint} | ({"HF_TOKEN": TOKEN} if token else {})
+
+    def reproduce(
+        self, answer: str | None, *, token: bool = True, until: Callable[[], bool] | None = None
+    ) -> tuple[int, str]:
+        """Run ``provlab reproduce`` and answer its question, as in a terminal; None is nobody there.
+
+        Where `until` becomes true, the run is killed without warning.
+        """
+        said = self.folder / "said.txt"
+        terminal, inside = pty.openpty()
+        with said.open("w", encoding="utf-8") as out:
+            process = subprocess.Popen(
+                [*PROVLAB, "reproduce", str(self.plan_file), "--output", str(self.pages)],
+                cwd=ROOT,
+                env=self.environment(token),
+                stdin=subprocess.DEVNULL if answer is None else inside,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        if answer is not None:
+            os.write(terminal, f"{answer}\n".encode())
+        try:
+            while process.poll() is None:
+                time.sleep(0.1)
+                if until and until():
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    time.sleep(3)  # its kernel ends by itself
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            os.close(terminal)
+            os.close(inside)
+        return process.returncode, said.read_text(encoding="utf-8")
+
+    def fetched(self) -> Counter:
+        """How often each file, or part of one, was sent: by path and range of bytes."""
+        return Counter(
+            (path, span) for method, path, span in list(self.server.log) if method == "GET" and "/resolve/" in path
+        )
+
+    def weights(self) -> set[str]:
+        return {path for path, _ in self.fetched() if path.endswith(WEIGHTS)}
+
+    # what is rehearsed -------------------------------------------------------------------------------------------
+
+    def consent(self) -> str:
+        """The question is asked, and whoever does not agree gets nothing."""
+        for answer, said in (("n", "nothing was fetched"), ("", "nothing was fetched"), (None, "agree with --yes")):
+            status, text = self.reproduce(answer)
+            missing = [model["id"] for model in self.plan.fetches if model["id"] not in text]
+            if status != 2 or said not in text or missing or self.server.log:
+                raise Failed(
+                    f"answer {answer!r}: status {status}, {len(self.server.log)} requests; it said: {text[-300:]}"
+                )
+        return "asked, refused three ways, nothing fetched"
+
+    def token(self) -> str:
+        """Without a token the gated model and the variable are named, and no weights are fetched in vain."""
+        gated = [model["id"] for model in self.plan.fetches if repositories.table()[model["id"]].gated]
+        if not gated:
+            return "none of these is gated"
+        status, text = self.reproduce("y", token=False)
+        weights = self.weights()
+        if status != 2 or "HF_TOKEN" not in text or not any(one in text for one in gated) or weights:
+            raise Failed(f"status {status}, {len(weights)} weight files fetched; it said: {text[-300:]}")
+        return text.strip().splitlines()[-1].removeprefix("Fetch them? [y/N] ")
+
+    def kill(self) -> str:
+        """Killed after some weights have come; the next run goes on from there."""
+        self.reproduce("y", until=lambda: len(self.weights()) > 5)
+        return f"killed after {len(self.weights())} files of weights"
+
+    def whole(self) -> str:
+        """All pages; one that fails is named and left out, and the others go on."""
+        plan = self.plan
+        while True:
+            status, text = self.reproduce("y")
+            print(re.sub(r"^  .* GB\n", "", text, flags=re.MULTILINE), flush=True)
+            if status == 0:
+                return f"{len(plan.experiments)} pages"
+            failed = re.search(r"notebook (\w+) failed|notebook (\w+): the kernel died", text)
+            if not failed:
+                raise Failed(text[-600:])
+            name = failed[1] or failed[2]
+            self.failures.append(text.strip().splitlines()[-1])
+            plan = replace(plan, experiments=[one for one in plan.experiments if one["notebook"] != name])
+            self._write(plan)
+
+    def traffic(self) -> str:
+        """Nothing came twice but what a kill cut off, and nothing that nobody asked for."""
+        fetched = self.fetched()
+        twice = [one for one, n in fetched.items() if n > 1]
+        files = {path for path, _ in fetched}
+        better = {path.rpartition("/")[0] for path in files if path.endswith(".safetensors")}
+        vain = [
+            path
+            for path in files
+            if path.rpartition("/")[2] in repositories.UNASKED
+            or (path.rpartition("/")[0] in better and path.endswith(".bin"))
+        ]
+        if len(twice) > 1 or vain:
+            raise Failed(f"fetched twice: {twice[:5]}; in vain: {vain[:5]}")
+        return f"{len(files)} files in {len(fetched)} pieces, {len(twice)} of them twice"
+
+    def steps(self) -> dict[str, Callable[[], str]]:
+        return {
+            "consent": self.consent,
+            "token": self.token,
+            "kill": self.kill,
+            "pages": self.whole,
+            "traffic": self.traffic,
+        }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pages", nargs="*", help="only these")
+    parser.add_argument("--steps", nargs="*", help="only these: consent, token, kill, pages, traffic")
+    parser.add_argument("--folder", type=Path, default=ROOT / "_build" / "rehearsal")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    print("Assumed from memory, not looked up:")
+    rehearsal = Rehearsal(plan_of(arguments.pages), arguments.folder.resolve())
+    for model in rehearsal.plan.fetches:
+        print(f"  {repositories.table()[model['id']]}")
+    with rehearsal.server:
+        for name, step in rehearsal.steps().items():
+            if arguments.steps and name not in arguments.steps:
+                continue
+            started = time.monotonic()
+            try:
+                said = step()
+            except Failed as error:
+                rehearsal.failures.append(f"{name}: {error}")
+                said = "FAILED"
+            print(f"{name}: {said} ({time.monotonic() - started:,.0f} s)", flush=True)
+    for failure in rehearsal.failures:
+        print(f"FAILED {failure}")
+    return 1 if rehearsal.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
