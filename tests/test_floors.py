@@ -87,7 +87,6 @@ MAY_WAIT = {
         "hub",
         "asking",
         "loading",
-        "pickled",
         "precision",
         "ranges",
     },

@@ -6,7 +6,6 @@ import pytest
 
 from provlab import cli, zoo
 from provlab.errors import CheckpointError, InputError
-from provlab.fullsize import planning
 from provlab.fullsize.planning import estimate, shapes_of
 from provlab.fullsize.rates import Law, Rates, fit, measure_rates, with_threads
 from provlab.fullsize.shapes import shape
@@ -109,22 +108,6 @@ def test_no_zoo_model_is_trained(monkeypatch):
     monkeypatch.setattr(zoo, "locate", lambda name: pytest.fail("a model was trained"))
     sketch = shapes_of(["zoo:oak@smoke", "shape:tiny*2"])
     assert "is not trained yet" in sketch.refused["zoo:oak@smoke"]
-
-
-class Remote:
-    """A hub model of pickles that is not here: its config is, its shapes are not."""
-
-    name, config, pickled = "remote", shape("tiny"), True
-
-    def bytes_to_fetch(self):
-        return 435_328
-
-
-def test_a_pickled_model_of_the_hub_is_known_by_its_config(monkeypatch):
-    monkeypatch.setattr(planning.Checkpoint, "open", lambda source, allow_pickle: Remote())
-    sketch = shapes_of(["org/remote", "shape:tiny"], allow_pickle=True)
-    assert sketch.to_fetch == {"org/remote": 435_328, "shape:tiny": 0}
-    assert sketch.models["org/remote"].anatomy.n_blocks == 4
 
 
 @pytest.mark.parametrize(

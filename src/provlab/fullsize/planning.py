@@ -292,8 +292,6 @@ def _shapes(source: str, allow_pickle: bool) -> tuple[Model, int]:
         _require_built(source)
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
     missing = checkpoint.bytes_to_fetch()
-    if checkpoint.pickled and missing:  # the shapes of a pickle are known only when all of it is here
-        return _bare(checkpoint.name, checkpoint.config), missing
     return Model(checkpoint, anatomy.of(checkpoint)), missing
 
 

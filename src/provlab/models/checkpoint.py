@@ -182,12 +182,7 @@ class Checkpoint:
     @cached_property
     def unverified(self) -> list[str]:
         """Weight files that were read in part when this was first asked: not held against their SHA-256."""
-        return [file for file in self._weights.files if not self.pickled and self._files.in_part(file)]
-
-    @property
-    def pickled(self) -> bool:
-        """Whether the weights are pickles, whose shapes are known only once they are here."""
-        return self._weights.format.pickled
+        return [file for file in self._weights.files if self._files.in_part(file)]
 
     @property
     def stored(self) -> list[str]:

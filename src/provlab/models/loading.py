@@ -48,10 +48,6 @@ class Loadable(Protocol):
         """Names of all tensors."""
 
     @property
-    def pickled(self) -> bool:
-        """Whether the weights are pickles."""
-
-    @property
     def plain(self) -> bool:
         """Whether transformers reads the weight files as they are read here."""
 
@@ -82,7 +78,7 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
     settings: dict[str, Any] = {
         "dtype": dtype or torch.float32,
         "local_files_only": True,
-        "use_safetensors": not (checkpoint.plain and checkpoint.pickled),
+        "use_safetensors": True,
         "trust_remote_code": False,
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # reported below in one line instead

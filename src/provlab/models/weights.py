@@ -1,8 +1,7 @@
 """The weights of a checkpoint: which files hold them, and each tensor by its name, read when it is asked for.
 
 What is read is bytes, and numpy makes float32 of them, whatever the file's dtype: statistics on weights need no torch.
-torch is imported for who asks for torch tensors, and for pickles, which only torch reads. How a file is read is its
-container's affair (`provlab.models.formats.container`); weights that are stored as codes and scales are put together by
+torch is imported for who asks for torch tensors. How a file is read is its container's affair (`provlab.models.formats.container`); weights that are stored as codes and scales are put together by
 `provlab.models.formats.codes`, and look like any others from here on.
 """
 
@@ -142,7 +141,7 @@ class WeightFiles:
     @property
     def plain(self) -> bool:
         """Whether transformers reads the files as they are read here: they are its own, and hold no codes."""
-        return bool(self.format.table)
+        return bool(self.format.table) and not self.format.pickled
 
     @property
     def stored(self) -> list[str]:
