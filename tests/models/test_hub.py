@@ -9,7 +9,7 @@ import tiny_models
 import torch
 from hub_server import COMMIT, HubServer, Repo
 from huggingface_hub import hf_hub_download
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import provlab
 from provlab.engine.schedule import plan
@@ -19,6 +19,7 @@ from provlab.files import cache_dir
 from provlab.fullsize.planning import shapes_of, to_fetch
 from provlab.models import anatomy, asking, hub, ranges
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.formats import pickled
 from provlab.statistics.base import Options
 
 
@@ -317,6 +318,25 @@ def test_an_interrupted_tensor_goes_on_where_it_was(serve, llama, large, monkeyp
     server.log.clear()
     assert torch.equal(checkpoint.tensor("lm_head.weight"), local.tensor("lm_head.weight"))
     assert asked(server)[0][0] == start + 2000
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_of_a_large_pickle_one_tensor_is_fetched(serve, llama, large, monkeypatch, zipped):
+    """Its pickle and directory, then the tensor alone, from the place that torch wrote it to."""
+    monkeypatch.setattr(pickled, "_ENDS", 2**13)
+    monkeypatch.setattr(pickled, "_STARTS", (2**13, 2**18))
+    tensors = load_file(llama / "model.safetensors")
+    (llama / "model.safetensors").unlink()
+    torch.save(tensors, llama / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    server = serve(org__name=Repo(llama))
+    checkpoint = Checkpoint.open("org/name", allow_pickle=True)
+    assert checkpoint.shape("lm_head.weight") == tuple(tensors["lm_head.weight"].shape)
+    assert sum(length for _, length in asked(server)) < 2**15
+    server.log.clear()
+    assert torch.equal(checkpoint.tensor("lm_head.weight"), tensors["lm_head.weight"])
+    assert sum(length for _, length in asked(server)) == tensors["lm_head.weight"].nbytes
+    assert checkpoint.unverified == ["pytorch_model.bin"]
+    assert "pytorch_model.bin" not in server.fetched()
 
 
 def test_a_model_that_is_run_is_verified_and_its_pieces_go(serve, llama, large):

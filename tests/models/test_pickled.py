@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from provlab.errors import CheckpointError
+from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats import opcodes, pickled
 from provlab.models.formats.opcodes import followed
 from provlab.models.local import LocalFiles
@@ -351,3 +353,37 @@ def test_a_pickle_is_followed_to_its_end_and_no_further():
     stream = io.BytesIO(pickle.dumps({"a": [1, (2.5, "x", b"y", None, True)]}) + pickle.dumps(7))
     assert followed(stream).content == {"a": [1, (2.5, "x", b"y", None, True)]}
     assert followed(stream).content == 7
+
+
+# ---- as a checkpoint -------------------------------------------------------------------------------------------------
+
+
+def _as(folder, name, layout=lambda table: table, **settings):
+    """Put the weights of a checkpoint into a pickle of another name and layout."""
+    torch.save(layout(load_file(folder / "model.safetensors")), folder / name, **settings)
+    whole = Checkpoint.open(folder)
+    expected = {name: whole.tensor(name) for name in whole.tensor_names}
+    (folder / "model.safetensors").unlink()
+    return expected
+
+
+@pytest.mark.parametrize("name", ["checkpoint_best.pt", "weights.bin", "last.ckpt"])
+def test_the_one_pickle_of_a_folder_is_its_model(llama, name):
+    """Whatever its name and its layout; and what is run has the weights that are read."""
+    expected = _as(llama, name, nested, _use_new_zipfile_serialization=False)
+    for other in ("training_args.bin", "optimizer.pt", "scheduler.pt"):
+        (llama / other).write_bytes(b"of a trainer")
+    checkpoint = Checkpoint.open(llama, allow_pickle=True)
+    assert checkpoint.files().keys() == {"config.json", name}
+    assert all(torch.equal(checkpoint.tensor(one), tensor) for one, tensor in expected.items())
+    state = checkpoint.load_model().state_dict()
+    assert all(torch.equal(state[one], tensor) for one, tensor in expected.items())
+    with pytest.raises(CheckpointError, match=rf"only as pickle .{name}"):
+        Checkpoint.open(llama)
+    (llama / "other.pt").write_bytes(b"x")
+    with pytest.raises(CheckpointError, match=r"has .* and .*; give a folder with one model"):
+        Checkpoint.open(llama, allow_pickle=True)
+    (llama / "other.pt").unlink()
+    (llama / "config.json").unlink()
+    with pytest.raises(CheckpointError, match=rf"has {name}, but no config.json beside it.*; put the model's there"):
+        Checkpoint.open(llama, allow_pickle=True)

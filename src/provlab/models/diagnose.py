@@ -23,14 +23,15 @@ _OTHER_FORMATS = {
     ".gguf": "GGUF, a quantised copy for llama.cpp; give the checkpoint that it was made from",
     ".onnx": "ONNX, an exported graph; give the checkpoint that it was exported from",
     ".pth": "weights in the layout of their own code; give the copy in transformers' layout (often named -hf)",
-    ".pt": "weights in the layout of their own code; give the copy in transformers' layout (often named -hf)",
-    ".ckpt": "a training checkpoint; save the model with save_pretrained and give that folder",
     ".h5": "TensorFlow weights; load them with from_tf=True, call save_pretrained, and give that folder",
     ".msgpack": "Flax weights; load them with from_flax=True, call save_pretrained, and give that folder",
     ".ot": "weights for Rust; give the copy in safetensors",
     ".npz": "arrays of MLX or numpy; give the checkpoint that they were made from",
     ".nemo": "a NeMo archive; convert it to transformers' layout and give that folder",
 }
+
+# what is read where a config lies beside it
+_READ = ("model.safetensors", ".bin", ".pt", ".ckpt")
 
 # who writes tensors with such names beside codes in place of weights
 _CODES = {
@@ -62,6 +63,14 @@ def unreadable(files: Named, missing: str) -> str:
         return (
             f"{files.label} is an adapter, not a model: it holds what fine-tuning added to {base}; merge both "
             "(peft: merge_and_unload, then save_pretrained) and give that folder"
+        )
+    found = sorted(name for name in names if name.endswith(_READ))
+    if missing != "config.json" and len(found) > 1:
+        return f"{files.label} has {found[0]} and {found[1]}; give a folder with one model, the weights and config.json"
+    if missing == "config.json" and found:
+        return (
+            f"{files.label} has {found[0]}, but no config.json beside it, which says what model it is; put the "
+            "model's there (transformers: config.save_pretrained writes one)"
         )
     for ending, what in _OTHER_FORMATS.items():
         if found := sorted(name for name in names if name.endswith(ending)):

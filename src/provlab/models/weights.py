@@ -1,7 +1,8 @@
 """The weights of a checkpoint: which files hold them, and each tensor by its name, read when it is asked for.
 
 What is read is bytes, and numpy makes float32 of them, whatever the file's dtype: statistics on weights need no torch.
-torch is imported for who asks for torch tensors. How a file is read is its container's affair (`provlab.models.formats.container`); weights that are stored as codes and scales are put together by
+torch is imported for who asks for torch tensors. How a file is read is its container's affair
+(`provlab.models.formats.container`); weights that are stored as codes and scales are put together by
 `provlab.models.formats.codes`, and look like any others from here on.
 """
 

@@ -104,7 +104,11 @@ FORMATS = (
 
 def format_of(names: frozenset[str]) -> Format | None:
     """Return the format in which the weights among these files are read; None where there are none."""
-    return next((one for one in FORMATS if one.table in names or one.alone(names)), None)
+    if found := next((one for one in FORMATS if one.table in names or one.alone(names)), None):
+        return found
+    from provlab.models.formats import others  # rarely needed
+
+    return others.format_of(names)
 
 
 def damaged(source: "Files", file: str, error: Exception) -> CheckpointError:
@@ -112,6 +116,6 @@ def damaged(source: "Files", file: str, error: Exception) -> CheckpointError:
     from provlab.models import diagnose  # only then
 
     label = f"{source.label}: {file}"
-    if told := diagnose.content(source.path(file)):
+    if not source.in_part(file) and (told := diagnose.content(source.path(file))):
         return CheckpointError(f"{label} holds no weights; {told}")
     return CheckpointError(f"{label} is truncated or corrupt ({one_line(error)}); copy it again")

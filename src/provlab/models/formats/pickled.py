@@ -43,6 +43,7 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 _LONGEST = 2**26  # bytes of a pickle without its tensors
 _LARGEST = 2**48  # of any size or place in a file
 _ENDS = 2**16  # bytes of an archive's beginning and end, in which its pickle and its directory mostly are
+_STARTS = (2**18, 2**22, _LONGEST)  # bytes of an older file in which its pickles may end
 _ALIGNED = 64  # torch lets every tensor of an archive begin at a multiple of this
 # what zipfile, zlib and we ourselves say of a damaged file
 _DAMAGE = (
@@ -326,7 +327,7 @@ def _old(read: Read, size: int, label: str) -> tuple[Said, dict[str, _Storage]]:
     It is a magic number, a protocol, properties of the machine, the table, and the order of the storages, all pickled;
     then for each storage how many numbers it has, in 8 bytes, and the numbers.
     """
-    for length in (2**18, 2**22, _LONGEST):
+    for length in _STARTS:
         stream = io.BytesIO(read(0, length))
         try:
             said = _pickles(stream, label)
