@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from provlab.models.formats import others
+
 
 class Named(Protocol):
     """The part of a checkpoint's files that a diagnosis needs."""
@@ -29,9 +31,6 @@ _OTHER_FORMATS = {
     ".npz": "arrays of MLX or numpy; give the checkpoint that they were made from",
     ".nemo": "a NeMo archive; convert it to transformers' layout and give that folder",
 }
-
-# what is read where a config lies beside it
-_READ = ("model.safetensors", ".bin", ".pt", ".ckpt")
 
 # who writes tensors with such names beside codes in place of weights
 _CODES = {
@@ -64,7 +63,7 @@ def unreadable(files: Named, missing: str) -> str:
             f"{files.label} is an adapter, not a model: it holds what fine-tuning added to {base}; merge both "
             "(peft: merge_and_unload, then save_pretrained) and give that folder"
         )
-    found = sorted(name for name in names if name.endswith(_READ))
+    found = ["model.safetensors"] if "model.safetensors" in names else others.pickles(names)
     if missing != "config.json" and len(found) > 1:
         return f"{files.label} has {found[0]} and {found[1]}; give a folder with one model, the weights and config.json"
     if missing == "config.json" and found:

@@ -108,7 +108,8 @@ def format_of(names: frozenset[str]) -> Format | None:
         return found
     from provlab.models.formats import others  # rarely needed
 
-    return others.format_of(names)
+    pickles = others.pickles(names)
+    return Format(f"{_PICKLED}.PickledFile", pickles[0], pickled=True) if len(pickles) == 1 else None
 
 
 def damaged(source: "Files", file: str, error: Exception) -> CheckpointError:

@@ -1,13 +1,11 @@
-"""Weights in files that go by any name, as packages and trainers call them: the one such file of a folder is its model."""
+"""Weights in files that go by any name, as packages and trainers call them: the only such file is the model."""
 
-from provlab.models.formats.container import Format
+from collections.abc import Iterable
 
-_PICKLED = "provlab.models.formats.pickled.PickledFile"
 # what trainers keep beside a model, and adapters
 _BESIDE = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "random_states", "adapter_", "trainer_")
 
 
-def format_of(names: frozenset[str]) -> Format | None:
-    """Return the format of the one file among these that can be a model; None if there is none, or more."""
-    found = [name for name in names if name.endswith((".bin", ".pt", ".ckpt")) and not name.startswith(_BESIDE)]
-    return Format(_PICKLED, found[0], pickled=True) if len(found) == 1 else None
+def pickles(names: Iterable[str]) -> list[str]:
+    """Those among the files that can be a model as torch pickles it, sorted."""
+    return sorted(name for name in names if name.endswith((".bin", ".pt", ".ckpt")) and not name.startswith(_BESIDE))
