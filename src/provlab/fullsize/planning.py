@@ -236,7 +236,7 @@ def _rows(statistic: str, model: Model, options: Options) -> float:
 def to_fetch(sketch: Sketch, laid: Schedule, options: Options) -> dict[str, int]:
     """Bytes that come from the hub, by model: all that is not here if it is run, else those of the rows that are read.
 
-    Files of a few megabytes come whole all the same, and pickles do.
+    Files of a few megabytes come whole all the same.
     """
     whole = {step.model for step in laid.passes}
     read: dict[str, dict[str, int]] = {source: {} for source in sketch.models}
@@ -246,8 +246,6 @@ def to_fetch(sketch: Sketch, laid: Schedule, options: Options) -> dict[str, int]
             need = get_statistic(unit.statistic).need(model, unit.block, options)
             for name in need.tensors:
                 read[source][name] = tensor_bytes(model, name, need.rows.get(name))
-    # of a pickle that is not here, and of a shape, only the config is known
-    whole |= {source for source, model in sketch.models.items() if getattr(model.checkpoint, "pickled", True)}
     return {
         source: n if source in whole else min(n, sum(read[source].values())) for source, n in sketch.to_fetch.items()
     }
