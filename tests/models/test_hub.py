@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -297,7 +298,7 @@ def test_of_a_large_file_one_tensor_is_fetched(serve, llama, large):
 
 
 def test_an_interrupted_tensor_goes_on_where_it_was(serve, llama, large, monkeypatch):
-    monkeypatch.setattr(ranges, "_AT_ONCE", 1)
+    monkeypatch.setattr(ranges, "AT_ONCE", 1)
     server = serve(org__name=Repo(llama))
     checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(llama)
     start = local._weights.info("lm_head.weight").start
@@ -429,3 +430,21 @@ def test_access_is_asked_for_without_fetching(serve, sharded, monkeypatch):
     assert server.fetched() == []
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     hub.check_access(["org/none"])  # the cache may have it
+
+
+def test_headers_of_shards_are_asked_for_side_by_side(serve, sharded):
+    """Each answer waits until all have been asked; one after the other would wait for ever."""
+    n = len(list(sharded.glob("*.safetensors")))
+    assert n > 1
+    together = threading.Barrier(min(n, ranges.AT_ONCE), timeout=20)
+
+    def late(request, path):
+        if path.endswith(".safetensors"):
+            together.wait()
+        return False
+
+    server = serve(org__name=Repo(sharded))
+    server.trouble = late
+    model = anatomy.of(Checkpoint.open("org/name"))
+    assert model.n_blocks == anatomy.of(Checkpoint.open(sharded)).n_blocks
+    assert sum(path.endswith(".safetensors") for _, path, _ in server.log) == 2 * n  # of these small ones in two parts

@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from provlab.models.weights import side_files
 
 _ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHARD = re.compile(r"(.*-)\d{5}(-of-\d{5}\.safetensors)")
 _SMALL = 2**24  # bytes of a file that is fetched whole, and so verified, whatever is asked of it
 # The format itself allows no longer header.
 _MAX_HEADER = 100_000_000
@@ -71,6 +73,7 @@ class HubFiles:
         self.partial = ""  # why files may be missing that the repository has
         self._listing = listing if listing is not None else self._cached_listing()
         self._verified: set[str] = set()
+        self._headers: dict[str, NDArray[np.uint8] | None] = {}
         self._lock = Lock()
 
     @classmethod
@@ -252,21 +255,28 @@ class HubFiles:
         """Yield the path of a file whose header can be read: if it is not here, of a shell of full length.
 
         The shell is the header and a hole. The format's own parser then holds the header against the file's
-        length, as it does for local files, and no weights need to be fetched.
+        length, as it does for local files, and no weights need to be fetched. Shapes are asked of all shards: who asks
+        for the header of one waits once, for those of all.
         """
-        size = self._listing[name].size
-        header = None if size is None or self.here(name) else self._header(name, size)
+        if name not in self._headers:
+            shards = [other for other in self._listing if _SHARD.sub(r"\1\2", other) == _SHARD.sub(r"\1\2", name)]
+            with ThreadPoolExecutor(ranges.AT_ONCE) as pool:
+                self._headers |= zip(shards, pool.map(self._header, shards), strict=True)
+        header = self._headers[name]
         if header is None:
             yield self.path(name)
             return
         with tempfile.NamedTemporaryFile(suffix=".safetensors") as shell:
             shell.write(header.tobytes())
-            shell.truncate(size)
+            shell.truncate(self._listing[name].size)
             shell.flush()
             yield Path(shell.name)
 
-    def _header(self, name: str, size: int) -> NDArray[np.uint8] | None:
-        """Read the header of a safetensors file of this size; None from a server that sends whole files only."""
+    def _header(self, name: str) -> NDArray[np.uint8] | None:
+        """Read the header of a safetensors file; None if the file is here, or the server sends whole files only."""
+        size = self._listing[name].size
+        if size is None or self.here(name):
+            return None
         try:
             start = self._piece(name, 0, min(size, _START, max(8, size >> 11)))
             length = 8 + int.from_bytes(start[:8].tobytes(), "little")

@@ -24,7 +24,7 @@ from provlab.files import atomic_file
 from provlab.models.asking import CutOff, Page, TooSlow
 
 _PIECE = 2**24  # bytes asked for at a time
-_AT_ONCE = 4  # connections
+AT_ONCE = 4  # connections
 SECONDS = 20.0  # without an answer, or without a byte more of it
 _SLOWEST = 2**12  # bytes a second, on average, below which nobody waits longer
 _LONGEST_ANSWER = 2**26  # bytes of JSON
@@ -108,7 +108,7 @@ def whole(url: str, size: int, *, kept: Path, ask: Ask) -> Path:
 def _pieces(url: str, start: int, nbytes: int, size: int, kept: Path, ask: Ask) -> Iterator[tuple[int, Path]]:
     """Yield each piece's first byte and its file, fetching several at once."""
     places = [(first, min(_PIECE, start + nbytes - first)) for first in range(start, start + nbytes, _PIECE)]
-    pool = ThreadPoolExecutor(_AT_ONCE)
+    pool = ThreadPoolExecutor(AT_ONCE)
     try:
         with Bar(total=nbytes, unit="B", unit_scale=True, desc=kept.name, leave=False) as bar:
             found = pool.map(lambda place: _piece(url, place, size, kept / f"{place[0]}-{place[1]}", ask), places)
