@@ -322,7 +322,8 @@ def test_what_came_is_not_fetched_again(large_files, serve, llama, request, monk
     server.log.clear()
     folder = again.folder()
     first = min(int(span.removeprefix("bytes=").split("-")[0]) for *_, span in server.log if span)
-    assert first == (2700 if large_files else 700)
+    header = 8 + int.from_bytes((folder / "model.safetensors").read_bytes()[:8], "little")
+    assert first == (header // 1000 * 1000 + 2700 if large_files else 700)  # pieces of the header were there before
     assert (folder / "model.safetensors").stat().st_size == size
     assert not any(span is None for _, path, span in server.log if path.endswith("safetensors"))
     assert not list((cache_dir() / "hub" / "org--name" / COMMIT).glob("model.safetensors"))
