@@ -10,6 +10,7 @@ import contextlib
 import os
 import pty
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -233,6 +234,8 @@ def main() -> int:
                 rehearsal.failures.append(f"{name}: {error}")
                 said = "FAILED"
             print(f"{name}: {said} ({time.monotonic() - started:,.0f} s)", flush=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{(used.ru_utime + used.ru_stime) / 60:.1f} minutes of processor time")
     for failure in rehearsal.failures:
         print(f"FAILED {failure}")
     return 1 if rehearsal.failures else 0

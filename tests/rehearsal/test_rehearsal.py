@@ -108,3 +108,12 @@ def test_one_page_without_a_token_and_with_one(made, tmp_path):
     assert "meta-llama/Llama-2-70b-hf is gated: accept its licence" in said[0]
     assert said[1] == "1 pages"
     assert Path(tmp_path / "pages" / "miqu.ipynb").is_file()
+
+
+def test_the_page_on_matching_has_a_fine_tune_and_three_trees():
+    models = next(
+        one["parameters"]["models"] for one in PAPER["experiments"] if one["notebook"] == "matching_and_pvalues"
+    )
+    parents = [repositories.table()[one].parent for one in models]
+    assert any(parent in models for parent in parents)
+    assert parents.count("") > 2

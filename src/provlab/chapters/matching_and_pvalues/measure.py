@@ -43,10 +43,18 @@ def first_of_trees(study: StudyReport) -> list[str]:
 
 
 def one_of_each(study: StudyReport) -> dict[str, Pair]:
-    """The first dependent pair and the first independent pair of a study."""
+    """The first dependent pair and the first independent pair of a study.
+
+    Raises
+    ------
+    ParameterError
+        If there is none of a kind.
+    """
     pairs = study.to_frame()
     pairs = pairs[(pairs["statistic"] == "phi_u") & pairs["error"].isna()]
     kinds = {"fine-tune": pairs[pairs["dependent"].eq(True)], "independent": pairs[pairs["dependent"].eq(False)]}
+    if missing := [kind for kind, rows in kinds.items() if rows.empty]:
+        raise ParameterError(f"this chapter needs a pair of each kind and has no {missing[0]} to compare; see models")
     return {kind: (str(rows.iloc[0]["a"]), str(rows.iloc[0]["b"])) for kind, rows in kinds.items()}
 
 
