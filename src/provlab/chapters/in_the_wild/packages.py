@@ -123,7 +123,7 @@ def folder_of(name: str) -> Path:
 
 
 def _address(model: WildModel) -> Path:
-    texts = [Path(module.__file__).read_text(encoding="utf-8") for module in (convert, graph)]
+    texts = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (convert, graph)]
     code = [source_digest(text) for text in texts] if model.written else []
     made_from = digest([packages()[model.package].sha256, dict(model.files), dict(model.config), model.written, code])
     return cache_dir() / SCHEME / f"{model.name}-{made_from[:16]}"
