@@ -256,7 +256,7 @@ def model_table(found: Mapping[str, WildModel], why: Mapping[str, str]) -> pd.Da
         package = known[model.package]
         row = {
             "model": name,
-            "package": f"{package.name} {package.version}",
+            "package": f"{package.name} {package.version} ({package.sha256[:8]})",
             "licence": package.licence,
             "what it is": model.about,
             "stored as": model.stored,
