@@ -74,6 +74,17 @@ def planted(n=40):
     return strangers + kin
 
 
+@pytest.mark.parametrize("label", ["bert_masked", "gpt2", "phi3"])
+def test_norms_and_projections_are_those_of_the_blocks(tiny, text, label):
+    model = Model.open(str(tiny(label)))  # a BERT has norms outside its blocks, a Phi-3 fused projections
+    portrait = accusers.Portrait(model, Options())
+    blocks = set(range(model.anatomy.n_blocks))
+    assert {block for _, block in portrait.norms} == {block for _, block in portrait.matrices} == blocks
+    assert all(array.ndim == 1 for array in portrait.norms.values())
+    assert {"query", "up", "down"} <= set(portrait.spreads)
+    assert accusers.spread(portrait, portrait) == pytest.approx(1)
+
+
 def test_a_planted_accuser_is_found_out(monkeypatch):
     names = ("everybody", "nobody", "kin")
     monkeypatch.setattr(measure, "FIGURES", [replace(accusers.ACCUSERS[1], name=name, threshold=0.5) for name in names])

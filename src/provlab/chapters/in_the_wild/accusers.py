@@ -47,24 +47,21 @@ class Portrait:
     @cached_property
     def matrices(self) -> dict[tuple[str, int], Array]:
         """Projections of attention and MLP: (role, block) -> ``(output units, input units)``."""
-        roles = [role for role in (*_ATTENTION, *_MLP) if self.model.anatomy.has(role)]
-        return {
-            (role, block): self._read(role, block) for role in roles for block in range(self.model.anatomy.n_blocks)
-        }
+        return self._in_blocks(lambda role: role in (*_ATTENTION, *_MLP))
 
     @cached_property
     def norms(self) -> dict[tuple[str, int], Array]:
         """Weights of the norms of the blocks: (role, block) -> ``(width,)``."""
-        roles = [role for role in self.model.anatomy.roles if role.endswith("_norm")]
-        return {
-            (role, block): self._read(role, block)
-            for role in roles
-            if role not in ("embedding_norm", "final_norm")
-            for block in range(self.model.anatomy.n_blocks)
-        }
+        return self._in_blocks(lambda role: role.endswith("_norm"))
 
-    def _read(self, role: str, block: int) -> Array:
-        return self.model.anatomy.read(self.model.checkpoint, role, block)
+    def _in_blocks(self, wanted: Callable[[str], bool]) -> dict[tuple[str, int], Array]:
+        anatomy, checkpoint = self.model.anatomy, self.model.checkpoint
+        held = [(segment.role, part.block) for part in anatomy.parts for segment in part.segments]
+        return {
+            (role, block): anatomy.read(checkpoint, role, block)
+            for role, block in held
+            if block is not None and wanted(role)
+        }
 
     @cached_property
     def spreads(self) -> dict[str, NDArray[np.float64]]:
