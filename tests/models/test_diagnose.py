@@ -85,7 +85,10 @@ GIVEN = {
         "codes and scales of model.layers.0.mlp.up_proj.weight .bitsandbytes int8. do not fit together",
     ),
     "4 bits": (_tensors(_as(torch.uint8, "weight.absmax")), "codes of a quantised copy .bitsandbytes, 4 bits"),
-    "fp8": (_tensors(_as(torch.float8_e4m3fn, "weight_scale_inv")), "codes of a quantised copy .fp8 with scales"),
+    "fp8": (
+        _tensors(_as(torch.float8_e4m3fn, "weight_scale_inv")),
+        "codes and scales of model.layers.0.mlp.up_proj.weight .8 bits with scales. do not fit together",
+    ),
     "int8": (_tensors(_as(torch.int8)), "codes of a quantised copy .integers; model.layers.0.mlp.up_proj.weight"),
 }
 

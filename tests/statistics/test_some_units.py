@@ -21,7 +21,7 @@ from provlab.inference import pvalues
 from provlab.inference.matching import match
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
-from provlab.models.weights import TensorInfo
+from provlab.models.formats.container import TensorInfo
 from provlab.report.study_report import StudyReport
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options

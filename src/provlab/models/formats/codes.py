@@ -2,14 +2,13 @@
 
 A checkpoint that was quantised holds no ``up_proj.weight`` of floats, but codes under this or another name and, beside
 them, what they are to be multiplied by. `found` puts such tensors together by their names; each is de-quantised on its
-own when it is asked for, to float32, and its shape is known from the headers.
+own when it is asked for, to float32 (how, is in `methods`), and its shape is known from the headers.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,37 +16,13 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError, one_line
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.dtypes import values
+from provlab.models.formats.methods import METHODS, Method, Parts
 from provlab.models.weights import WeightFiles
 
-Arrays = Mapping[str, NDArray[Any]]
-Floats = NDArray[np.float32]
+# what cannot be put together raises, of numpy's and of Python's
+_UNFIT = (ValueError, IndexError, KeyError, TypeError, OverflowError, ZeroDivisionError)
 
 
-class Method(NamedTuple):
-    """A way of quantising.
-
-    Attributes
-    ----------
-    name
-        For reports.
-    needs
-        Endings of the tensors by which it is known, behind the module's name.
-    takes
-        Endings of those that may be there besides.
-    shape
-        Shape of the weight from those of its parts, by ending.
-    weight
-        The weight from its parts, by ending.
-    """
-
-    name: str
-    needs: tuple[str, ...]
-    takes: tuple[str, ...]
-    shape: Callable[[Mapping[str, TensorInfo]], tuple[int, ...]]
-    weight: Callable[[Arrays], Floats]
-
-
-@dataclass(frozen=True)
 class Coded:
     """One weight that is stored as codes.
 
@@ -56,22 +31,21 @@ class Coded:
     method
         How it was quantised.
     parts
-        Ending -> name of the stored tensor.
+        What it is made from.
     """
 
-    method: Method
-    parts: Mapping[str, str]
-    _info: Callable[[str], TensorInfo]
+    def __init__(self, method: Method, parts: Parts) -> None:
+        self.method, self.parts = method, parts
 
     @cached_property
     def info(self) -> TensorInfo:
         """Shape and dtype of the weight."""
-        shape = self.method.shape({ending: self._info(name) for ending, name in self.parts.items()})
-        return TensorInfo(shape, "float32", stored=self.method.name)
+        return TensorInfo(self.method.shape(self.parts), "float32", stored=self.method.name)
 
-    def read(self, stored: Callable[[str], NDArray[Any]]) -> Floats:
-        """De-quantise it; `stored` reads a tensor as it stands in its file."""
-        return self.method.weight({ending: stored(name) for ending, name in self.parts.items()})
+    def read(self) -> NDArray[np.float32]:
+        """De-quantise it."""
+        weight = self.method.weight(self.parts)
+        return np.ascontiguousarray(weight, np.float32).reshape(self.info.shape)
 
 
 class CodedWeights(WeightFiles):
@@ -79,12 +53,12 @@ class CodedWeights(WeightFiles):
 
     @cached_property
     def _coded(self) -> dict[str, Coded]:
-        return found(super().tensor_names, self.config, super().info)
+        return found(super().tensor_names, self.config, super().info, self._stored)
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
         """Names of all tensors, sorted: of weights, and not of their codes and scales."""
-        parts = {part for coded in self._coded.values() for part in coded.parts.values()}
+        parts = {part for coded in self._coded.values() for part in coded.parts.names.values()}
         return tuple(sorted((set(super().tensor_names) - parts) | set(self._coded)))
 
     @property
@@ -103,7 +77,7 @@ class CodedWeights(WeightFiles):
             return super().info(name)
         try:
             return self._coded[name].info
-        except (ValueError, IndexError, KeyError) as error:
+        except _UNFIT as error:
             raise self._unfit(name, error) from error
 
     def _unfit(self, name: str, error: Exception) -> CheckpointError:
@@ -118,8 +92,8 @@ class CodedWeights(WeightFiles):
         if name not in self._coded:
             return super()._content(name, rows)
         try:
-            weight = self._coded[name].read(self._stored)
-        except (ValueError, IndexError, KeyError) as error:
+            weight = self._coded[name].read()
+        except _UNFIT as error:
             raise self._unfit(name, error) from error
         return (weight if rows is None else weight[rows.start : rows.stop]).reshape(-1).view(np.uint8)
 
@@ -129,33 +103,37 @@ class CodedWeights(WeightFiles):
         return values(super()._content(name, None), info.dtype).reshape(info.shape)
 
 
-def found(names: Iterable[str], config: Mapping[str, Any], info: Callable[[str], TensorInfo]) -> dict[str, Coded]:
-    """Return the weights, by the names that transformers gives them, that are stored as codes."""
+def found(
+    names: Iterable[str],
+    config: Mapping[str, Any],
+    info: Callable[[str], TensorInfo],
+    read: Callable[[str], NDArray[Any]],
+) -> dict[str, Coded]:
+    """Return the weights, by the names that transformers gives them, that are stored as codes.
+
+    Parameters
+    ----------
+    names
+        Of all tensors as they are stored.
+    config
+        Content of ``config.json``.
+    info, read
+        Shape and dtype of a stored tensor, and its numbers.
+    """
+    told = config.get("quantization_config") or config.get("quantization")
+    settings = told if isinstance(told, Mapping) else {}
     beside: dict[str, dict[str, str]] = defaultdict(dict)  # module -> ending -> name
-    endings = {ending for method in METHODS for ending in (*method.needs, *method.takes)}
+    endings = sorted({ending for method in METHODS for ending in (*method.needs, *method.takes)}, key=len, reverse=True)
     for name in names:
-        for ending in endings:
-            if name.endswith("." + ending):
-                beside[name.removesuffix("." + ending)][ending] = name
+        if ending := next((ending for ending in endings if name.endswith(ending)), None):
+            beside[name.removesuffix(ending)][ending] = name
     coded = {}
-    for module, parts in beside.items():
-        method = next((one for one in METHODS if set(one.needs) <= set(parts)), None)
-        if method:
-            taken = {ending: parts[ending] for ending in (*method.needs, *method.takes) if ending in parts}
-            coded[f"{module}.weight"] = Coded(method, taken, info)
+    for module, stored in beside.items():
+        for method in METHODS:
+            if set(method.needs) <= set(stored):
+                taken = {ending: stored[ending] for ending in (*method.needs, *method.takes) if ending in stored}
+                parts = Parts(taken, settings, info, read)
+                if method.fits(parts):
+                    coded[module + method.suffix] = Coded(method, parts)
+                    break
     return coded
-
-
-def _int8_by_row(parts: Arrays) -> Floats:
-    """Rows of int8, each with its largest absolute value: 127 stands for it."""
-    rows: Floats = parts["weight"].astype(np.float32)
-    rows *= (parts["SCB"].astype(np.float32) / 127)[:, None]
-    return rows
-
-
-#: the first whose needs are there is taken
-METHODS = (
-    Method(
-        "bitsandbytes int8", ("weight", "SCB"), ("weight_format",), lambda parts: parts["weight"].shape, _int8_by_row
-    ),
-)
