@@ -111,7 +111,7 @@ def spread(scale: Floats, shape: tuple[int, ...], block: Any = None) -> Floats:
 
 def _int8_by_row(parts: Parts) -> Floats:
     """Rows of int8, each with its largest absolute value: 127 stands for it."""
-    return parts.floats(".weight") * (parts.floats(".SCB") / 127)[:, None]
+    return parts.floats(".weight") * (parts.floats(".SCB") / np.float32(127))[:, None]
 
 
 def _state(parts: Parts) -> dict[str, Any]:
