@@ -94,6 +94,7 @@ def followed(stream: io.BytesIO) -> Said:
         del stack[len(stack) - n :]
         return items
 
+    argument: Any
     for n, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
         if n > _MOST:
             raise ValueError("the pickle is longer than any that holds weights")

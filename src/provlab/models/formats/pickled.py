@@ -341,7 +341,7 @@ def _old(read: Read, size: int, label: str) -> tuple[Said, dict[str, _Storage]]:
     lengths: dict[str, int] = {}
     of_tensors = (one for one in content.references if isinstance(one.to, tuple) and one.to[:1] == ("storage",))
     for key, dtype, n, _ in map(_stored, of_tensors):
-        if dtype not in (None, *DTYPES):
+        if dtype is not None and dtype not in DTYPES:
             raise _Unread(f"it holds numbers of the unsupported dtype {dtype[:40]}")
         lengths.setdefault(key, n * itemsize(dtype or "uint8"))
     storages, at = {}, stream.tell()
