@@ -4,15 +4,38 @@ A message is one line that names the thing refused and the way out. The command 
 exits with 2; a study turns it into a record with its reason and goes on with the other pairs.
 """
 
+_LONGEST_WORD = 200  # characters
+
 
 def one_line(error: object) -> str:
-    """Bring an error's text, or another's, to one line of at most 300 characters; one without a text gives its type."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else text[:297] + "..."
+    """Bring an error's text, or another's, to one line of at most 240 characters; one without a text gives its type."""
+    return _cut(" ".join(str(error).split()) or type(error).__name__, 240)
+
+
+def _cut(text: str, length: int) -> str:
+    """Leave out the middle of what is longer: a sentence begins with the thing and ends with the way out."""
+    kept = (length - 3) // 2
+    return text if len(text) <= length else f"{text[:kept]}...{text[-kept:]}"
 
 
 class ProvlabError(Exception):
-    """Base of all errors that a user can mend; ``str(error)`` is one complete line."""
+    """Base of all errors that a user can mend; ``str(error)`` is one complete line.
+
+    A file may name a tensor by a thousand characters, or by several lines. Of such words, and of sentences longer than
+    anyone reads, the middle is left out here, once for all messages.
+
+    Attributes
+    ----------
+    longest
+        Characters of a sentence, beside the paths in it.
+    """
+
+    longest = 350
+
+    def __init__(self, text: object = "") -> None:
+        words = [_cut(word, _LONGEST_WORD) for word in str(text).split()]
+        of_paths = sum(len(word) for word in words if "/" in word)
+        super().__init__(_cut(" ".join(words), self.longest + of_paths))
 
 
 #: what becomes the reason of one pair's record and ends no study: whatever a model or a statistic raises, but no Ctrl-C
@@ -42,7 +65,9 @@ class InvalidWeightsError(CheckpointError):
 
 
 class UnknownArchitectureError(ProvlabError):
-    """The config names an architecture that `provlab.models.anatomy` does not describe."""
+    """The config names an architecture that `provlab.models.anatomy` does not describe; the message lists all."""
+
+    longest = 2000
 
 
 class MissingRoleError(ProvlabError):

@@ -31,6 +31,9 @@ Tensor = TypeVar("Tensor", NDArray[Any], "torch.Tensor")
 _BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked_bias|attn\.bias|attention\.bias)$")
 
 
+# what a config may promise before it is held against tensors: a number beyond these is damage, and would be counted to
+_MOST, _LONGEST = {"blocks": 2_000, "experts": 100_000}, 10**9
+
 _PLAIN = ("float32", "bfloat16", "float16", "float64")
 #: symbolic axis -> entries of a config that may give its length
 KEYS = {
@@ -368,6 +371,11 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
                     raise InvalidWeightsError(
                         f"{checkpoint.name}: {key} in config.json must be a positive integer, not {value!r}"
                     )
+                if value > _MOST.get(axis, _LONGEST):
+                    raise InvalidWeightsError(
+                        f"{checkpoint.name}: config.json promises {value} by {key}, more than any model has; "
+                        "copy it again"
+                    )
                 return value
         if default is None:
             raise InvalidWeightsError(
@@ -395,6 +403,11 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
     }.items():
         if any(config.get(key) for key in keys):  # DeBERTa counts 0 types where it has none
             sizes[axis] = size(axis, *keys)
+    if sizes["blocks"] * sizes.get("experts", 1) > _MOST["experts"]:
+        raise InvalidWeightsError(
+            f"{checkpoint.name}: config.json promises {sizes['blocks']} blocks of {sizes['experts']} experts, more "
+            "than any model has; copy it again"
+        )
     return sizes
 
 

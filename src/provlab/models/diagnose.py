@@ -137,7 +137,7 @@ def _base_model(files: Named) -> str:
     try:
         told = json.loads(files.path("adapter_config.json").read_text(encoding="utf-8"))
         return str(told["base_model_name_or_path"])[:200]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "its base model"
 
 

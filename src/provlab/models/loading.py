@@ -1,6 +1,7 @@
 """Making the model of a checkpoint, and its tokenizer, with what transformers ships; no code of its own is run."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,13 +10,12 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 
 from provlab import machine
-from provlab.errors import CheckpointError, InvalidWeightsError, one_line
+from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError, one_line
+from provlab.models import anatomy
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.weights import wrapper
@@ -33,32 +33,14 @@ _NOT_OBEYED = {"transformers_weights", "attn_implementation", "_attn_implementat
 _NOT_OBEYED |= {"quantization_config", "quantization"}
 
 
-class Loadable(Protocol):
+class Loadable(anatomy.Tensors, Protocol):
     """The part of a `Checkpoint` that loading needs."""
 
     source: str
-    config: dict[str, Any]
-
-    @property
-    def architecture(self) -> str:
-        """As named in the config."""
-
-    @property
-    def tensor_names(self) -> tuple[str, ...]:
-        """Names of all tensors."""
 
     @property
     def plain(self) -> bool:
         """Whether transformers reads the weight files as they are read here."""
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of one tensor."""
-
-    def dtype(self, name: str) -> str:
-        """Return its dtype, by torch's name."""
-
-    def array(self, name: str) -> NDArray[np.float32]:
-        """Read one tensor."""
 
     def folder(self) -> Path:
         """Folder with everything that loading needs."""
@@ -75,6 +57,7 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
         raise CheckpointError(
             f"{checkpoint.source}: transformers {transformers.__version__} has no model {checkpoint.architecture}"
         )
+    _refuse_empty_promises(checkpoint)
     settings: dict[str, Any] = {
         "dtype": dtype or torch.float32,
         "local_files_only": True,
@@ -88,7 +71,7 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
     try:
         with _only_the_weights(checkpoint) as folder, _loading, _quiet_transformers():
             loaded: Any = model_class.from_pretrained(folder, **settings)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+    except Exception as error:  # transformers' own checks of a config raise errors of many kinds
         raise CheckpointError(f"{checkpoint.source} cannot be loaded: {one_line(error)}") from error
     model, report = loaded
     if wrong := sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])):
@@ -106,7 +89,7 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
             return transformers.AutoTokenizer.from_pretrained(
                 checkpoint.folder(), local_files_only=True, trust_remote_code=False
             )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+    except Exception as error:  # the tokenizers library raises plain ones
         raise CheckpointError(f"{checkpoint.source} has no usable tokenizer: {one_line(error)}") from error
 
 
@@ -137,6 +120,32 @@ def _obeyed(config: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in config.items()
         if key not in _NOT_OBEYED
     }
+
+
+def _refuse_empty_promises(checkpoint: Loadable) -> None:
+    """Hold the config against the tensors: transformers makes whatever it promises, at random, and of any size."""
+    try:
+        anatomy.of(checkpoint)
+    except UnknownArchitectureError:
+        names = checkpoint.tensor_names
+        n_numbers = sum(math.prod(checkpoint.shape(name)) for name in names)
+        most = dict.fromkeys(("vocab_size", *anatomy.KEYS["mlp"], *anatomy.KEYS["model"]), n_numbers)
+        most |= dict.fromkeys(anatomy.KEYS["blocks"], len(names))
+        for key, value in _numbers(checkpoint.config):
+            if value > most.get(key, math.inf):
+                raise InvalidWeightsError(
+                    f"{checkpoint.source}: config.json promises {value} by {key}, and has no tensors for it; "
+                    "copy both again"
+                ) from None
+
+
+def _numbers(config: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the numbers of a config and of those nested in it."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from _numbers(value)
+        elif isinstance(value, int | float):
+            yield key, value
 
 
 def _refuse_custom_code(checkpoint: Loadable) -> None:

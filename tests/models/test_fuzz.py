@@ -1,0 +1,55 @@
+"""Spoilt checkpoints by the hundred: a door opens, or refuses in one line, soon, and runs nothing."""
+
+import mutations
+import pytest
+from transformers.utils import logging
+
+from provlab.errors import ProvlabError
+
+# of 500 tries each; loading goes through transformers and takes a hundred times longer
+N_OPEN, N_LOAD = 500, 40
+
+
+@pytest.mark.parametrize("name", [name for name in mutations.FORMATS if name not in ("bin", "legacy")])
+def test_only_our_own_refusals(name, tmp_path):
+    logging.disable_progress_bar()
+    for door in mutations.FORMATS[name].doors:
+        n = N_LOAD if door == "load" else N_OPEN
+        tried = mutations.fuzz(name, range(n), tmp_path, (door,))
+        assert dict(tried.faults) == {}, tried.seeds
+        assert tried.refused > n / 10
+
+
+def _refuse(folder):
+    raise ProvlabError("x" * 20_000 + "\n" + "and so on " * 900)
+
+
+PLANTED = {
+    "IndexError": lambda folder: [][0],
+    "MemoryError": lambda folder: bytearray(2 * mutations.MEMORY),
+    "Late": lambda folder: [None for _ in iter(int, 1)],
+    "code was run": lambda folder: (folder.parent / mutations.CANARY).mkdir(),
+}
+
+
+@pytest.mark.parametrize(("wrong", "door"), PLANTED.items(), ids=PLANTED)
+def test_what_is_planted_is_found(wrong, door, tmp_path, monkeypatch):
+    """A foreign error, too much memory, an endless loop, and code that runs, where files are spoilt alone."""
+    monkeypatch.setattr(mutations, "SECONDS", 0.2)
+    good = []
+    monkeypatch.setitem(mutations.DOORS, "open", lambda folder: door(folder) if good else good.append(1))
+    found = mutations.fuzz("header", range(3), tmp_path, ("open",)).faults
+    assert found.total() == 3
+    assert all(wrong in fault for fault in found)
+
+
+def test_long_words_and_lines_are_cut_where_they_are_made(tmp_path, monkeypatch):
+    """Both ends stay: the thing, and the way out."""
+    monkeypatch.setitem(mutations.DOORS, "open", _refuse)
+    wrong, said = mutations.fault("open", tmp_path)
+    assert wrong == ""
+    assert len(said) <= ProvlabError.longest
+    assert said.startswith("xxx")
+    assert said.endswith("and so on")
+    path = "/a/very/long/path" * 10
+    assert path in str(ProvlabError(f"{path} {'of a model ' * 30}"))
