@@ -4,38 +4,26 @@ A message is one line that names the thing refused and the way out. The command 
 exits with 2; a study turns it into a record with its reason and goes on with the other pairs.
 """
 
-_LONGEST_WORD = 200  # characters
 
-
-def one_line(error: object) -> str:
-    """Bring an error's text, or another's, to one line of at most 240 characters; one without a text gives its type."""
-    return _cut(" ".join(str(error).split()) or type(error).__name__, 240)
-
-
-def _cut(text: str, length: int) -> str:
-    """Leave out the middle of what is longer: a sentence begins with the thing and ends with the way out."""
-    kept = (length - 3) // 2
-    return text if len(text) <= length else f"{text[:kept]}...{text[-kept:]}"
+def one_line(error: object, longest: int = 240) -> str:
+    """Bring a text to one line of so many characters, the middle left out; an error without a text gives its type."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    kept = (longest - 3) // 2
+    return text if len(text) <= longest else f"{text[:kept]}...{text[-kept:]}"
 
 
 class ProvlabError(Exception):
     """Base of all errors that a user can mend; ``str(error)`` is one complete line.
 
-    A file may name a tensor by a thousand characters, or by several lines. Of such words, and of sentences longer than
-    anyone reads, the middle is left out here, once for all messages.
-
-    Attributes
-    ----------
-    longest
-        Characters of a sentence, beside the paths in it.
+    A file may name a tensor by a thousand characters: of such words, and of long lines, the middle is left out here.
     """
 
-    longest = 350
+    longest = 350  # characters of a sentence, beside the paths in it
 
     def __init__(self, text: object = "") -> None:
-        words = [_cut(word, _LONGEST_WORD) for word in str(text).split()]
-        of_paths = sum(len(word) for word in words if "/" in word)
-        super().__init__(_cut(" ".join(words), self.longest + of_paths))
+        words = [one_line(word, 200) for word in str(text).split()]
+        longest = self.longest + sum(len(word) for word in words if "/" in word)
+        super().__init__(one_line(" ".join(words), longest) if words else "")
 
 
 #: what becomes the reason of one pair's record and ends no study: whatever a model or a statistic raises, but no Ctrl-C
@@ -65,9 +53,9 @@ class InvalidWeightsError(CheckpointError):
 
 
 class UnknownArchitectureError(ProvlabError):
-    """The config names an architecture that `provlab.models.anatomy` does not describe; the message lists all."""
+    """The config names an architecture that `provlab.models.anatomy` does not describe."""
 
-    longest = 2000
+    longest = 2000  # it lists all that are
 
 
 class MissingRoleError(ProvlabError):

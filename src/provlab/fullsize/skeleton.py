@@ -19,6 +19,7 @@ from provlab.models.formats.dtypes import DTYPES
 
 # How published models are kept where the config does not say.
 _DTYPE = "bfloat16"
+_MOST_EXPERTS = 100_000  # of all blocks; nobody counts to more
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class Skeleton:
         """
         architecture = described(self.architecture)
         sizes = axis_sizes(self)
+        if sizes["blocks"] * sizes.get("experts", 1) > _MOST_EXPERTS:
+            raise InvalidWeightsError(
+                f"{self.name}: no model has {sizes['blocks']} blocks of {sizes['experts']} experts, as its config says"
+            )
         found = {}
         for part, block, expert in instances(architecture, sizes):
             role = part.segments[0].role
@@ -100,6 +105,6 @@ class Skeleton:
             )
         return dtype
 
-    def array(self, name: str) -> NDArray[np.float32]:
+    def array(self, name: str, rows: range | None = None) -> NDArray[np.float32]:
         """Refuse: a skeleton has no weights."""
         raise CheckpointError(f"{self.name} is a config without weights; {name} cannot be read from it")
