@@ -8,15 +8,11 @@ exits with 2; a study turns it into a record with its reason and goes on with th
 def one_line(error: object, longest: int = 240) -> str:
     """Bring a text to one line of so many characters, the middle left out; an error without a text gives its type."""
     text = " ".join(str(error).split()) or type(error).__name__
-    kept = (longest - 3) // 2
-    return text if len(text) <= longest else f"{text[:kept]}...{text[-kept:]}"
+    return text if len(text) <= longest else f"{text[: longest // 2 - 2]}...{text[2 - longest // 2 :]}"
 
 
 class ProvlabError(Exception):
-    """Base of all errors that a user can mend; ``str(error)`` is one complete line.
-
-    A file may name a tensor by a thousand characters: of such words, and of long lines, the middle is left out here.
-    """
+    """Base of all errors that a user can mend; ``str(error)`` is one line, the middle of long words left out."""
 
     longest = 350  # characters of a sentence, beside the paths in it
 

@@ -365,10 +365,9 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
     def size(axis: str, *keys: str, default: int | None = None) -> int:
         for key in keys:
             if (value := config.get(key)) is not None:
-                most = _MOST.get(axis, 10**9)
-                if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST.get(axis, 10**9):
                     raise InvalidWeightsError(
-                        f"{checkpoint.name}: {key} in config.json must be a positive integer to {most}, not {value!r}"
+                        f"{checkpoint.name}: {key} in config.json must be a positive integer, not {value!r}"
                     )
                 return value
         if default is None:
