@@ -3,12 +3,15 @@
 import pytest
 import tiny_models
 import torch
+import transformers
 from tiny_models import BLOCKS, MLP_WIDTH, TINY, VOCABULARY, WIDTH
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
 from provlab.models import anatomy
 from provlab.models.architectures import IN_FULL
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.experts import read as read_mlps
+from provlab.models.naming import inferred, language_part
 
 LABELS = sorted(TINY)
 
@@ -262,3 +265,87 @@ def test_block_for_a_role_outside_the_blocks(tiny):
     checkpoint, found = opened(tiny("llama"))
     with pytest.raises(InputError, match="belongs to no block"):
         read(found, checkpoint, "embedding", 0)
+
+
+def test_experts_of_one_tensor_are_those_of_the_model(tmp_path):
+    """GPT-OSS keeps all experts in one tensor, gate and up row by row."""
+    settings = dict(TINY["mixtral"][1]) | {"head_dim": 8}
+    model = transformers.GptOssForCausalLM(transformers.GptOssConfig(**settings)).eval()
+    model.save_pretrained(tmp_path)
+    checkpoint, found = opened(tmp_path)
+    assert found.mlps(1) == ("0", "1", "2")
+    experts = model.model.layers[1].mlp.experts
+    read = read_mlps(found, checkpoint, "up", 1)
+    for number in range(3):
+        both = experts.gate_up_proj[number].T  # GptOssExperts.forward takes every other column
+        torch.testing.assert_close(torch.from_numpy(read[str(number)]), both[1::2].detach())
+        assert torch.equal(torch.from_numpy(found.read(checkpoint, f"gate.{number}", 1)), both[::2].detach())
+    for part in found.parts:
+        tensor = checkpoint.tensor(part.name)
+        assert torch.equal(part.join(part.split(tensor)), tensor)
+
+
+@pytest.fixture
+def dense_first(tmp_path):
+    """As DeepSeek: one MLP in block 0; in block 1 experts, and one that is shared."""
+    numbers = dict(TINY["mixtral"][1])
+    numbers |= {"n_routed_experts": 3, "moe_intermediate_size": 16, "first_k_dense_replace": 1, "n_group": 1}
+    numbers |= {"topk_group": 1, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4}
+    transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(**numbers)).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_dense_and_shared_experts_have_their_own_widths(dense_first):
+    checkpoint, found = opened(dense_first)
+    assert (found.mlps(0), found.mlps(1)) == (("",), ("0", "1", "2", "shared"))
+    assert {name: len(rows) for name, rows in read_mlps(found, checkpoint, "up", 1).items()} == {
+        "0": 16, "1": 16, "2": 16, "shared": 16,
+    }  # fmt: skip
+    with pytest.raises(MissingRoleError, match="one for each expert"):
+        found.part("up", 1)
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ("layers.1.mlp.experts.2.up_proj", "expert 2 of block 1"),
+        ("layers.1.mlp.experts.2.down_proj", "expert 2 of block 1"),
+        ("layers.1.mlp.shared_experts.gate_proj", "shared MLP of block 1"),
+        ("layers.0.mlp.down_proj", "the MLP of block 0"),
+        ("layers.0.mlp.up_proj", "the MLP of block 0"),
+    ],
+)
+def test_a_block_that_lacks_a_part_of_its_experts_is_refused(dense_first, lost, said):
+    tiny_models.rewrite(dense_first, lambda tensors: tensors.pop(f"model.{lost}.weight"))
+    with pytest.raises(InvalidWeightsError, match=f"lacks tensors of {said}|{said}"):
+        opened(dense_first)
+
+
+def test_a_block_that_predicts_further_tokens_is_none_of_the_models(dense_first):
+    def add(tensors):
+        tensors["model.layers.2.mlp.up_proj.weight"] = torch.zeros(4, 4)
+
+    tiny_models.rewrite(dense_first, add)
+    assert opened(dense_first)[1].n_blocks == 2
+    tiny_models.edit_json(dense_first / "config.json", lambda config: config.update(num_nextn_predict_layers=0))
+    with pytest.raises(InvalidWeightsError, match="counts 2 blocks"):
+        opened(dense_first)
+
+
+def test_a_text_config_that_leaves_all_out_has_the_defaults_of_its_type():
+    text = {"model_type": "llama", "vocab_size": 32064}
+    name, config = language_part("LlavaForConditionalGeneration", {"text_config": text})
+    assert name == "LlamaForCausalLM"
+    assert {key: config[key] for key in ("hidden_size", "num_hidden_layers", "vocab_size")} == {
+        "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32064,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name"),
+    [("qwen3_moe", "Qwen3MoeForCausalLM"), ("deepseek_v3", "DeepseekV3ForCausalLM"), ("gpt_oss", "GptOssForCausalLM"),
+     ("ernie4_5", "Ernie4_5ForCausalLM"), ("gemma3_text", "Gemma3ForCausalLM")],
+)  # fmt: skip
+def test_a_config_without_architectures_is_known_by_its_type(model_type, name):
+    config = {"model_type": model_type, "tie_word_embeddings": False}
+    assert inferred(config, ["lm_head.weight"]) == name

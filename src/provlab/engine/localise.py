@@ -321,6 +321,8 @@ def _everywhere(
 
 def _kept(features: Any, limit: int) -> Any:
     """Return one block's features, in temporary files where they are large."""
+    if isinstance(features, dict):  # of experts
+        return {name: _kept(rows, limit // len(features)) for name, rows in features.items()}
     if isinstance(features, UnitRows):
         return replace(features, held=keep(features.unit, limit))
     return keep_views(features, limit)

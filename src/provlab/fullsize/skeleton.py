@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError
-from provlab.models.anatomy import axis_sizes, config_axis, instances
+from provlab.models.anatomy import axis_sizes, config_axis, for_expert, instances
 from provlab.models.described import described
 from provlab.models.formats.dtypes import DTYPES
+from provlab.models.naming import language_part
 
 # How published models are kept where the config does not say.
 _DTYPE = "bfloat16"
@@ -51,7 +52,7 @@ class Skeleton:
         named = self.config.get("architectures")
         if not isinstance(named, list) or not named:
             raise CheckpointError(f"{self.name}: the config names no architecture; add architectures to it")
-        described(str(named[0]))
+        described(language_part(str(named[0]), self.config)[0])
         return str(named[0])
 
     @cached_property
@@ -63,8 +64,8 @@ class Skeleton:
         InvalidWeightsError
             The config does not say how long an axis is.
         """
-        architecture = described(self.architecture)
-        sizes = axis_sizes(self)
+        name, config = language_part(self.architecture, self.config)
+        architecture, sizes = described(name), axis_sizes(self.name, config)
         if sizes["blocks"] * sizes.get("experts", 1) > _MOST_EXPERTS:
             raise InvalidWeightsError(
                 f"{self.name}: no model has {sizes['blocks']} blocks of {sizes['experts']} experts, as its config says"
@@ -72,10 +73,12 @@ class Skeleton:
         found = {}
         for part, block, expert in instances(architecture, sizes):
             role = part.segments[0].role
-            if part.optional and (role != "head" or self.config.get("tie_word_embeddings")):
+            left_out = role != "head" or config.get("tie_word_embeddings")
+            if part.optional and left_out and (expert is None or len(part.segments[0].axes) == 1):
                 continue
             try:
-                axes = [tuple(sizes[config_axis(axis)] for axis in segment.axes) for segment in part.segments]
+                segments = [for_expert(segment, 0 if part.stacked else expert) for segment in part.segments]
+                axes = [tuple(sizes[config_axis(axis)] for axis in segment.axes) for segment in segments]
             except KeyError as error:
                 raise InvalidWeightsError(
                     f"{self.name}: the config does not say how long the axis {error} of {role} is"
@@ -83,7 +86,8 @@ class Skeleton:
             shape = (sum(lengths[0] for lengths in axes), *axes[0][1:])
             bare = part.name.format(block=block, expert=expert)
             name = bare if part.outside else architecture.prefix + bare
-            found[name] = shape[::-1] if part.transposed else shape
+            shape = shape[::-1] if part.transposed else shape
+            found[name] = (sizes["experts"], *shape) if part.stacked else shape
         return found
 
     @property

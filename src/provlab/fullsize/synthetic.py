@@ -151,7 +151,7 @@ def kept(parent: Mapping[str, Any], child: Mapping[str, Any], *, seed: int) -> K
     InputError
         The child is larger somewhere, or differs where nothing can be pruned (vocabulary, size of a head).
     """
-    old, new = (axis_sizes(Skeleton(name, dict(config))) for name, config in (("parent", parent), ("child", child)))
+    old, new = (axis_sizes(name, config) for name, config in (("parent", parent), ("child", child)))
     for axis in ("vocab", "head"):
         if old[axis] != new[axis]:
             raise InputError(f"a pruned copy keeps the axis {axis!r} as it is, but it is {old[axis]} and {new[axis]}")

@@ -8,6 +8,7 @@ always output units.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
-from provlab.models.described import described
+from provlab.models.described import described, sees
 from provlab.models.parts import Architecture, Part, Segment
 from provlab.models.weights import wrapper
 
@@ -93,10 +94,15 @@ class TensorPart:
     transposed: bool
     interleaved: bool
     head_size: int
+    experts: int = 0
 
     def split(self, tensor: Tensor) -> dict[str, Tensor]:
         """Take the tensor apart: role -> ``(output units, input units)``, or ``(units,)``."""
         rows = tensor.mT if self.transposed else tensor
+        if self.experts:
+            from provlab.models import experts  # few models have any
+
+            return experts.split(self, rows)
         columns: tuple[int, ...] = tuple(rows.shape[1:])
         if self.interleaved and len(self.segments) > 1:
             heads = rows.reshape((-1, len(self.segments), self.head_size, *columns))
@@ -108,13 +114,17 @@ class TensorPart:
     def join(self, pieces: Mapping[str, Tensor]) -> Tensor:
         """Put together again what `split` took apart."""
         parts = [pieces[segment.role] for segment in self.segments]
-        if self.interleaved and len(parts) > 1:
+        if self.experts:
+            from provlab.models import experts
+
+            rows = experts.join(self, parts)
+        elif self.interleaved and len(parts) > 1:
             columns: tuple[int, ...] = tuple(parts[0].shape[1:])
             # (heads, 1, size of a head, ...) of each role, side by side
             parts = [part.reshape((-1, 1, self.head_size, *columns)) for part in parts]
-            rows = _concatenated(parts, axis=1).reshape((-1, *columns))
+            rows = concatenated(parts, axis=1).reshape((-1, *columns))
         else:
-            rows = _concatenated(parts, axis=0)
+            rows = concatenated(parts, axis=0)
         return rows.mT if self.transposed else rows
 
 
@@ -134,6 +144,8 @@ class Anatomy:
         Tensors that the architecture's entry does not describe.
     tied
         The head is the embedding.
+    within
+        The class of a model that does more than language, of which this is the language part; else None.
     """
 
     architecture: str
@@ -143,6 +155,7 @@ class Anatomy:
     parts: tuple[TensorPart, ...]
     unnamed: tuple[str, ...]
     tied: bool
+    within: str | None
     _mlp_width: int
     _modules: Mapping[str, str]
     _index: Mapping[tuple[str, int | None], TensorPart]
@@ -162,6 +175,10 @@ class Anatomy:
         """Whether some tensor plays this role."""
         return role in self.roles
 
+    def holds(self, role: str, block: int | None) -> bool:
+        """Whether this block has a tensor in this role."""
+        return (role, block) in self._index
+
     def part(self, role: str, block: int | None = None) -> TensorPart:
         """Return the tensor that holds `role`.
 
@@ -176,6 +193,11 @@ class Anatomy:
             return self._index[role, block]
         if role == "head" and self.tied and block is None:
             return self._index["embedding", None]
+        if self.has(f"{role}.0") and not (self.has(role) and (block is None or block >= self.n_blocks)):
+            raise MissingRoleError(
+                f"{self.architecture} has no one tensor in the role {role!r}, but one for each expert ({role}.0, ...); "
+                "experts see different tokens, and phi_u compares them one by one"
+            )
         if not self.has(role):
             raise MissingRoleError(
                 f"{self.architecture} has no tensor in the role {role!r}; it has {', '.join(self.roles)}"
@@ -193,7 +215,21 @@ class Anatomy:
         part = self.part(role, block)
         held = self._held(part, role)
         size = next(n for s, n in zip(part.segments, part.sizes, strict=True) if s.role == held)
-        return (size, *(part.shape[:-1] if part.transposed else part.shape[1:]))
+        inner = part.shape[1:] if part.experts else part.shape
+        return (size, *(inner[:-1] if part.transposed else inner[1:]))
+
+    def mlps(self, block: int | None) -> tuple[str, ...]:
+        """Names of a block's MLPs: ``""`` for the one that most have; of experts their numbers, and ``shared``."""
+        return self._mlps.get(block, ())
+
+    @cached_property
+    def _mlps(self) -> dict[int | None, tuple[str, ...]]:
+        found: dict[int | None, tuple[str, ...]] = {}
+        for role, block in self._index:
+            kind, _, name = role.partition(".")
+            if kind == "up":
+                found[block] = (*found.get(block, ()), name)
+        return found
 
     def module(self, role: str, block: int | None = None) -> str:
         """Path of the module with this role in the model that transformers makes, for hooks.
@@ -201,11 +237,16 @@ class Anatomy:
         Raises
         ------
         MissingRoleError
-            The role is an expert's: transformers keeps all experts in one module.
+            The role is an expert's: transformers keeps all experts in one module. Or it is of the language part of
+            another model.
         """
         part = self.part(role, block)
         if "." in role:
             raise MissingRoleError(f"{self.architecture} has no module of its own for the role {role!r}")
+        if self.within:
+            raise MissingRoleError(
+                f"{self.within} is compared by the weights of its language part ({self.architecture}) and not run"
+            )
         return self._modules[part.name]
 
     def read(
@@ -269,7 +310,7 @@ class Anatomy:
         return "embedding" if role == "head" and part is self._index["embedding", None] else role
 
 
-def _concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
+def concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
     if len(pieces) == 1:
         return pieces[0]
     if isinstance(pieces[0], np.ndarray):
@@ -290,59 +331,75 @@ def of(checkpoint: Tensors) -> Anatomy:
         A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
     """
     try:
-        architecture = described(checkpoint.architecture)
+        name = checkpoint.architecture
+        config: Mapping[str, Any] = checkpoint.config
+        if sees(config):
+            from provlab.models.naming import language_part  # few models see
+
+            name, config = language_part(name, config)
+        architecture = described(name)
     except UnknownArchitectureError as error:
         raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
-    sizes = axis_sizes(checkpoint)
+    sizes = axis_sizes(checkpoint.name, config)
     wrapped = wrapper(checkpoint.tensor_names)
     names = {_usual(name.removeprefix(wrapped), architecture): name for name in checkpoint.tensor_names}
     first = architecture.parts[
         0
     ].name  # the embedding: whatever stands before it in the file is the base model's prefix
     prefix = next(
-        (name.removesuffix(first) for name in sorted(names, key=len) if name.endswith(first)), architecture.prefix
+        (name.removesuffix(first) for name in sorted(names, key=len) if f".{name}".endswith(f".{first}")),
+        architecture.prefix,
     )
+    outer = prefix.removesuffix(architecture.prefix)  # a wrapper's, whose head stands beside the base model
     parts: list[TensorPart] = []
     modules: dict[str, str] = {}
     for part, block, expert in instances(architecture, sizes):
         bare = part.name.format(block=block, expert=expert)
         expected_name = bare if part.outside else prefix + bare
-        found = names.pop(expected_name, None)
+        found = names.pop(expected_name, None) or (names.pop(outer + bare, None) if part.outside else None)
         if found is None:
             if part.optional:
                 continue
             _refuse_codes(checkpoint)
             raise InvalidWeightsError(
-                f"{checkpoint.name} lacks the tensor {expected_name}, which {checkpoint.architecture} needs; "
-                "copy it again"
+                f"{checkpoint.name} lacks the tensor {expected_name}, which {name} needs; copy it again"
             )
-        segments = tuple(_for_expert(segment, expert) for segment in part.segments)
+        of_experts = range(sizes["experts"]) if part.stacked else (expert,)
+        segments = tuple(for_expert(segment, one) for one in of_experts for segment in part.segments)
         parts.append(_measured(checkpoint, found, part, segments, block, sizes))
         inside = prefix if architecture.prefix and prefix else architecture.prefix
         module = part.module or (bare if part.outside else inside + bare).rpartition(".")[0]
         modules[found] = module
     if any(checkpoint.dtype(part.name) not in _PLAIN for part in parts):
         _refuse_codes(checkpoint)
-    _check_blocks(checkpoint, architecture, names, sizes["blocks"])
+    _check_blocks(checkpoint, architecture, names, sizes["blocks"] + (config.get("num_nextn_predict_layers") or 0))
     index = {(segment.role, part.block): part for part in parts for segment in part.segments}
     has_head = any(segment.role == "head" for part in architecture.parts for segment in part.segments)
     tied = has_head and ("head", None) not in index
-    if tied and checkpoint.config.get("tie_word_embeddings") is False:
+    if tied and config.get("tie_word_embeddings") is False:
         raise InvalidWeightsError(
             f"{checkpoint.name} lacks the head, although its config says tie_word_embeddings: false"
         )
-    return Anatomy(
-        architecture=checkpoint.architecture,
+    anatomy = Anatomy(
+        architecture=name,
         n_blocks=sizes["blocks"],
         width=sizes["model"],
         vocab_size=sizes["vocab"],
         parts=tuple(parts),
         unnamed=tuple(sorted(name for usual, name in names.items() if not _BUFFERS.search(usual))),
         tied=tied,
+        within=checkpoint.architecture if sees(checkpoint.config) else None,
         _mlp_width=sizes["mlp"],
         _modules=modules,
         _index=index,
     )
+    if any("experts" in part.name for part in architecture.parts):
+        from provlab.models import experts
+
+        if lost := experts.lost(anatomy, sizes["experts"]):
+            _refuse_codes(checkpoint)
+            raise InvalidWeightsError(f"{checkpoint.name} lacks tensors of {lost}; copy it again")
+    return anatomy
 
 
 def _refuse_codes(checkpoint: Tensors) -> None:
@@ -355,24 +412,23 @@ def _refuse_codes(checkpoint: Tensors) -> None:
         raise InvalidWeightsError(f"{checkpoint.name}: {told}")
 
 
-def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
+def axis_sizes(label: str, config: Mapping[str, Any]) -> dict[str, int]:
     """Length of each symbolic axis according to the config; ``blocks`` counts the blocks.
 
-    Axes that the config does not fix (the labels of a classifier) are left out.
+    Axes that the config does not fix (the labels of a classifier) are left out. `label` is what an error names.
     """
-    config = checkpoint.config
 
     def size(axis: str, *keys: str, default: int | None = None) -> int:
         for key in keys:
             if (value := config.get(key)) is not None:
                 if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST.get(axis, 10**9):
                     raise InvalidWeightsError(
-                        f"{checkpoint.name}: {key} in config.json must be a positive integer, not {value!r}"
+                        f"{label}: {key} in config.json must be a positive integer, not {value!r}"
                     )
                 return value
         if default is None:
             raise InvalidWeightsError(
-                f"{checkpoint.name}: config.json lacks {' or '.join(keys)} (length of the axis {axis!r}); copy it again"
+                f"{label}: config.json lacks {' or '.join(keys)} (length of the axis {axis!r}); copy it again"
             )
         return default
 
@@ -383,16 +439,19 @@ def axis_sizes(checkpoint: Tensors) -> dict[str, int]:
         "blocks": size("blocks", *KEYS["blocks"]),
         "model": width,
         "vocab": size("vocab", "vocab_size"),
-        "mlp": size("mlp", *KEYS["mlp"], default=4 * width),
+        "mlp": size("mlp", "intermediate_size_mlp", *KEYS["mlp"], default=4 * width),
         "head": head,
         "query": heads * head,
         "key": size("key", "num_key_value_heads", default=heads) * head,
         "pooled": width,
+        "experts": 0,
     }
+    sizes["expert"] = size("expert", "moe_intermediate_size", "intermediate_size", default=sizes["mlp"])
     for axis, keys in {
         "positions": ("max_position_embeddings", "n_positions"),
         "types": ("type_vocab_size",),
-        "experts": ("num_local_experts",),
+        "shared": ("shared_expert_intermediate_size", "shared_intermediate_size"),
+        "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
     }.items():
         if any(config.get(key) for key in keys):  # DeBERTa counts 0 types where it has none
             sizes[axis] = size(axis, *keys)
@@ -415,7 +474,7 @@ def instances(architecture: Architecture, sizes: Mapping[str, int]) -> Iterator[
                 yield part, block, expert
 
 
-def _for_expert(segment: Segment, expert: int | None) -> Segment:
+def for_expert(segment: Segment, expert: int | None) -> Segment:
     """Name an expert's roles and hidden units apart: ``up.3`` has the axis ``mlp.3``."""
     if expert is None:
         return segment
@@ -439,19 +498,23 @@ def _measured(
             sizes.setdefault(config_axis(axis), length)
     lengths = [tuple(sizes[config_axis(axis)] for axis in segment.axes) for segment in segments]
     rows = tuple(length[0] for length in lengths)
-    expected: tuple[int, ...] = (sum(rows), *lengths[0][1:])
+    experts = sizes["experts"] if part.stacked else 0
+    expected: tuple[int, ...] = (sum(rows) // max(experts, 1), *lengths[0][1:])
     if part.transposed:
         expected = expected[::-1]
+    if experts:
+        expected = (experts, *expected)
     if found != expected:
         raise InvalidWeightsError(
             f"{checkpoint.name}: {name} has the shape {found}, and its config says {expected}; copy both again"
         )
-    return TensorPart(name, block, segments, rows, found, part.transposed, part.interleaved, head_size=sizes["head"])
+    return TensorPart(name, block, segments, rows, found, part.transposed, part.interleaved, sizes["head"], experts)
 
 
 def config_axis(axis: str) -> str:
-    """Return the axis whose length the config gives: ``mlp`` for ``mlp.3``."""
-    return axis.partition(".")[0]
+    """Return the axis whose length the config gives: ``expert`` for ``mlp.3``."""
+    axis, _, number = axis.partition(".")
+    return "expert" if number.isdigit() else number or axis
 
 
 def _check_blocks(checkpoint: Tensors, architecture: Architecture, left_over: Mapping[str, str], n_blocks: int) -> None:

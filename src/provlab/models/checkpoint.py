@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
 from provlab.models.counting import count_bytes
-from provlab.models.described import inferred
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
 
@@ -137,8 +136,11 @@ class Checkpoint:
     def architecture(self) -> str:
         """The first of the config's ``architectures``; where it has none, what its ``model_type`` and tensors say."""
         named = self.config.get("architectures")
-        if named is None and (found := inferred(self.config, self.tensor_names)):
-            return found
+        if named is None:
+            from provlab.models.naming import inferred  # few leave it out
+
+            if found := inferred(self.config, self.tensor_names):
+                return found
         if not isinstance(named, list) or not named or not isinstance(named[0], str):
             raise CheckpointError(
                 f'{self.source}: config.json names no architecture; add architectures, such as ["LlamaForCausalLM"]'

@@ -3,10 +3,11 @@
 To add one, describe its tensors once as a tuple of `Part`s and enter it at the bottom. Reading a role, checking shapes
 and hooks for activations follow from the entry. Other classes on the same base model, such as
 ``LlamaForSequenceClassification``, need none: their heads are left unnamed, and so are, in some families here, heads of
-attention that are laid out in ways of their own, and scalars beside them. No statistic reads those; transformations
-that would have to move them refuse.
+attention that are laid out in ways of their own, routers of experts, and scalars beside them. No statistic reads those;
+transformations that would have to move them refuse.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from provlab.models.architectures import (
@@ -33,7 +34,7 @@ from provlab.models.architectures import (
     UP,
     VALUE,
 )
-from provlab.models.parts import Architecture, Part, linear, norm, optional, vector
+from provlab.models.parts import Architecture, Part, linear, norm, optional, stacked, vector
 
 
 def _layer_norm(name: str, role: str) -> tuple[Part, ...]:
@@ -324,6 +325,114 @@ _T5 = Architecture(
 )
 
 
+_MLP_NAMES = ("gate_proj", "up_proj", "down_proj")
+_SHARED = (
+    ("gate.shared", "mlp.shared", "model"),
+    ("up.shared", "mlp.shared", "model"),
+    ("down.shared", "model", "mlp.shared"),
+)
+
+
+def _experts(
+    module: str, names: Sequence[str] = _MLP_NAMES, *, shared: str = "shared_expert", fused: tuple[Part, ...] = ()
+) -> tuple[Part, ...]:
+    """Describe experts, alone or all in one tensor, an MLP beside them that sees all tokens, or one in their place.
+
+    Blocks of one model differ in which of these they have; `provlab.models.anatomy` refuses a block that lacks a part.
+    """
+    in_one = stacked(f"{module}.experts.gate_up_proj", GATE, UP), stacked(f"{module}.experts.down_proj", DOWN)
+    return optional(
+        *_weights(f"{module}.experts.{{expert}}", names, (GATE, UP, DOWN)),
+        *(fused or in_one),
+        *_weights(f"{module}.{shared}", _MLP_NAMES, _SHARED),
+        *_weights(module, _MLP_NAMES, (GATE, UP, DOWN)),
+    )
+
+
+def _weights(module: str, names: Sequence[str], roles: Sequence[tuple[str, str, str]]) -> tuple[Part, ...]:
+    return tuple(linear(f"{module}.{name}", role)[0] for name, role in zip(names, roles, strict=True))
+
+
+_NOT_MLP = tuple(part for part in LLAMA.parts if part not in GATED_MLP)
+_NOT_MLP_OR_ATTENTION = tuple(part for part in _NOT_MLP if part not in ATTENTION)
+_MIXTRAL_NAMES = ("w1", "w3", "w2")
+
+
+def _moe(*experts: Part, others: tuple[Part, ...] = _NOT_MLP) -> Architecture:
+    """Describe a family of Llama's names with experts."""
+    return Architecture((*others, *experts), prefix="model.")
+
+
+_QWEN2_MOE = _moe(*_experts(f"{BLOCK}.mlp"))
+_QWEN3_MOE = _moe(*_experts(f"{BLOCK}.mlp"), *HEAD_NORMS)
+_OLMOE = _moe(
+    *_experts(f"{BLOCK}.mlp"),
+    *norm(f"{BLOCK}.self_attn.q_norm", "q_norm", "query"),
+    *norm(f"{BLOCK}.self_attn.k_norm", "k_norm", "key"),
+)
+_FLEX_OLMO = replace(OLMO2, parts=(*(part for part in OLMO2.parts if part not in GATED_MLP), *_experts(f"{BLOCK}.mlp")))
+_DEEPSEEK = _moe(*_experts(f"{BLOCK}.mlp", shared="shared_experts"), others=_NOT_MLP_OR_ATTENTION)
+_GLM4_MOE = _moe(*_experts(f"{BLOCK}.mlp", shared="shared_experts"))
+_HUNYUAN_MOE = replace(
+    _HUNYUAN,
+    parts=(
+        *(part for part in _HUNYUAN.parts if part not in GATED_MLP),
+        *_experts(f"{BLOCK}.mlp", shared="shared_mlp"),
+    ),
+)
+_GPT_OSS = _moe(
+    stacked(f"{BLOCK}.mlp.experts.gate_up_proj", GATE, UP, transposed=True, interleaved=True),
+    stacked(f"{BLOCK}.mlp.experts.gate_up_proj_bias", ("gate_bias", "mlp"), ("up_bias", "mlp"), interleaved=True),
+    stacked(f"{BLOCK}.mlp.experts.down_proj", DOWN, transposed=True),
+    stacked(f"{BLOCK}.mlp.experts.down_proj_bias", ("down_bias", "model")),
+)
+_LLAMA4 = _moe(
+    *_experts(
+        f"{BLOCK}.feed_forward",
+        fused=(
+            stacked(f"{BLOCK}.feed_forward.experts.gate_up_proj", GATE, UP, transposed=True),
+            stacked(f"{BLOCK}.feed_forward.experts.down_proj", DOWN, transposed=True),
+        ),
+    )
+)
+_PHIMOE = replace(
+    _STABLELM,
+    parts=(
+        *(part for part in _STABLELM.parts if part not in GATED_MLP),
+        *_experts(f"{BLOCK}.block_sparse_moe", _MIXTRAL_NAMES),
+    ),
+)
+_MINIMAX = _moe(*_experts(f"{BLOCK}.block_sparse_moe", _MIXTRAL_NAMES), others=_NOT_MLP_OR_ATTENTION)
+
+
+def _granite_moe(module: str, others: tuple[Part, ...]) -> Architecture:
+    return _moe(
+        stacked(f"{BLOCK}.{module}.input_linear.weight", GATE, UP),
+        stacked(f"{BLOCK}.{module}.output_linear.weight", DOWN),
+        *optional(linear(f"{BLOCK}.shared_mlp.input_linear", *_SHARED[:2])[0]),
+        *optional(linear(f"{BLOCK}.shared_mlp.output_linear", _SHARED[2])[0]),
+        others=others,
+    )
+
+
+_JAMBA = _moe(  # most of its blocks have no attention
+    *norm(f"{BLOCK}.input_layernorm", "input_norm"),
+    *norm(f"{BLOCK}.pre_ff_layernorm", "post_attention_norm"),
+    *_experts(f"{BLOCK}.feed_forward"),
+    *norm("final_layernorm", "final_norm"),
+    others=(*EMBEDDING, *HEAD),
+)
+# Every few of its blocks look at the picture in place of the text, and eight tokens stand for pictures.
+_MLLAMA = replace(
+    LLAMA,
+    parts=(
+        vector("embed_tokens.weight", "embedding", "vocab_and_8", "model"),
+        *_NOT_MLP_OR_ATTENTION[1:],
+        *optional(*ATTENTION),
+        *GATED_MLP,
+    ),
+)
+
 #: architecture as named in config.json -> its description
 FURTHER: dict[str, Architecture] = {
     **dict.fromkeys(
@@ -347,6 +456,26 @@ FURTHER: dict[str, Architecture] = {
     "Exaone4ForCausalLM": _EXAONE4,
     "HunYuanDenseV1ForCausalLM": _HUNYUAN,
     "MiniCPM3ForCausalLM": _MINICPM3,
+    "Qwen2MoeForCausalLM": _QWEN2_MOE,
+    "Qwen3MoeForCausalLM": _QWEN3_MOE,
+    "OlmoeForCausalLM": _OLMOE,
+    "FlexOlmoForCausalLM": _FLEX_OLMO,
+    **dict.fromkeys(("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"), _DEEPSEEK),
+    "Qwen3NextForCausalLM": replace(_QWEN2_MOE, parts=(*_NOT_MLP_OR_ATTENTION, *_experts(f"{BLOCK}.mlp"))),
+    **dict.fromkeys(("Glm4MoeForCausalLM", "Dots1ForCausalLM", "Ernie4_5_MoeForCausalLM"), _GLM4_MOE),
+    "HunYuanMoEV1ForCausalLM": _HUNYUAN_MOE,
+    "GptOssForCausalLM": _GPT_OSS,
+    "Llama4ForCausalLM": _LLAMA4,
+    "PhimoeForCausalLM": _PHIMOE,
+    **dict.fromkeys(("MiniMaxForCausalLM", "MiniMaxM2ForCausalLM"), _MINIMAX),
+    **dict.fromkeys(
+        ("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"), _granite_moe("block_sparse_moe", _NOT_MLP)
+    ),
+    "JetMoeForCausalLM": _granite_moe("mlp", _NOT_MLP_OR_ATTENTION),
+    "JambaForCausalLM": _JAMBA,
+    **dict.fromkeys(("Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"), LLAMA),
+    "Qwen3VLForConditionalGeneration": replace(LLAMA, parts=(*LLAMA.parts, *HEAD_NORMS)),
+    "MllamaForConditionalGeneration": _MLLAMA,
     "GlmForCausalLM": _GLM,
     "Glm4ForCausalLM": _GLM4,
     "PhiForCausalLM": _PHI,
@@ -378,3 +507,6 @@ FURTHER: dict[str, Architecture] = {
     "NomicBertModel": _NOMIC.base(),
     "T5ForConditionalGeneration": _T5,
 }
+
+#: families without hidden units in which a matching could be read, and what they have in place of MLPs
+NO_MLP: dict[str, str] = dict.fromkeys(("Mamba", "Mamba2", "FalconMamba"), "state spaces")

@@ -37,7 +37,9 @@ class Part:
     transposed
         The file keeps ``(input units, output units)``, as GPT-2's ``Conv1D`` does.
     interleaved
-        The segments alternate head by head (GPT-NeoX) instead of following each other.
+        The segments alternate head by head (GPT-NeoX), in experts row by row, instead of following each other.
+    stacked
+        The first axis of the tensor counts the experts of a block; the segments are those of one expert.
     optional
         A checkpoint may lack it (biases that the config switches off, a tied head).
     outside
@@ -50,6 +52,7 @@ class Part:
     segments: tuple[Segment, ...]
     transposed: bool = False
     interleaved: bool = False
+    stacked: bool = False
     optional: bool = False
     outside: bool = False
     module: str | None = None
@@ -124,6 +127,12 @@ def linear(
         optional=True,
     )
     return weight, bias_part
+
+
+def stacked(name: str, *segments: tuple[str, ...], transposed: bool = False, interleaved: bool = False) -> Part:
+    """Describe the matrices, or biases, of all experts of a block that lie in one tensor."""
+    held = tuple(Segment(role, tuple(axes)) for role, *axes in segments)
+    return Part(name, held, transposed=transposed, interleaved=interleaved, stacked=True)
 
 
 def outside(*parts: Part) -> tuple[Part, ...]:

@@ -96,6 +96,7 @@ class Comparison:
             *_dropped(self.records, self.models),
             *_not_verified(self.models),
             *_dequantised(self.models),
+            *_language_parts(self.models),
             *_said(self.records),
             *family.remarks(),
             *_not_run(rows),
@@ -213,6 +214,15 @@ def _dequantised(models: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name the models whose weights are stored as codes."""
     coded = [f"{model['source']} ({', '.join(model['stored'])})" for model in models if model.get("stored")]
     return [f"Weights that are stored as codes were de-quantised: those of {' and '.join(coded)}."] if coded else []
+
+
+def _language_parts(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the models that do more than language: the rest of them was not compared."""
+    return [
+        f"Of {model['name']} ({model['architecture']}) the language part was compared, as {model['language_part']}."
+        for model in models
+        if model.get("language_part")
+    ]
 
 
 def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from provlab.engine.ledger import PairRecord
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.described import sees
 from provlab.statistics.base import Outcome
 
 LONGEST_RULE = 60  # characters
@@ -23,7 +24,14 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
         "files": checkpoint.files(),
         "not_verified": checkpoint.unverified,
         "stored": checkpoint.stored,
+        "language_part": _language_part(checkpoint) if sees(checkpoint.config) else None,
     }
+
+
+def _language_part(checkpoint: Checkpoint) -> str:
+    from provlab.models.naming import language_part  # few models see
+
+    return language_part(checkpoint.architecture, checkpoint.config)[0]
 
 
 def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Iterable[int]) -> str:

@@ -177,7 +177,8 @@ class PhiL2(Statistic):
         """Every block; both models must have the same tensors in the same shapes, one MLP a block among them."""
         blocks = super().blocks(a, b)
         for model in (a, b):
-            model.anatomy.part("up", 0)  # experts have no MLP of their block whose units could be permuted
+            for block in blocks:
+                model.anatomy.part("up", block)  # experts have no MLP of their block whose units could be permuted
         parts = [
             {(part.block, roles_of(part)): part for part in model.anatomy.parts if part.block is not None}
             for model in (a, b)

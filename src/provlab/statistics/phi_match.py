@@ -112,6 +112,8 @@ class PhiMatch(Statistic):
     def require(self, a: Model, b: Model) -> None:
         """Both models must have gated MLPs."""
         for model in (a, b):
+            if model.anatomy.has("gate.0"):
+                model.anatomy.part("gate", model.anatomy.n_blocks - 1)  # refuses experts
             if not model.anatomy.has("gate"):
                 raise NotComparableError(
                     f"{self.name} needs a gated MLP, which {model.checkpoint.architecture} ({model.name}) has not"

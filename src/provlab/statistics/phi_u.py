@@ -3,6 +3,7 @@
 Match the hidden units of block l by the cosine similarity of their up-projection rows, and take Spearman's
 correlation of the matching with the identity. Were the models independent, the matching would be a uniformly random
 permutation, whatever the data (Section 3.2), so that the null distribution is known without simulation.
+`provlab.statistics.experts` says how a block of experts is compared.
 """
 
 from collections.abc import Sequence
@@ -52,6 +53,11 @@ class UpRows(UnitRows):
         return living_rows(rows, name="the up projection")[0]
 
 
+def has_experts(model: Model, block: int | None) -> bool:
+    """Whether a block has other MLPs than one that all tokens pass."""
+    return model.anatomy.mlps(block) != ("",)
+
+
 @dataclass(frozen=True)
 class UpProjections(Features):
     """Up projections, each read when its block is asked for, and normalised once for all its pairs: ``(h, d)``.
@@ -62,8 +68,12 @@ class UpProjections(Features):
     model: Model
     units: int | None = None
 
-    def block(self, block: int | None) -> UpRows:
-        """Read the up projection of one block."""
+    def block(self, block: int | None) -> UpRows | dict[str, UnitRows]:
+        """Read the up projection of one block, or those of its experts by name."""
+        if has_experts(self.model, block):
+            from provlab.statistics import experts
+
+            return experts.up_rows(self.model, block)
         up = self.model.anatomy.read(self.model.checkpoint, "up", block, units=self.units)
         (rows,) = living_rows(up, name="the up projection")
         return UpRows(**vars(rows), model=self.model, block=block)
@@ -110,11 +120,23 @@ class PhiU(Statistic):
             )
 
     def prepare(self, model: Model, options: Options) -> UpProjections:
-        """Arrange to read the up projections."""
+        """Arrange to read the up projections.
+
+        Raises
+        ------
+        NotComparableError
+            Some units of each block are asked for, and a block has several MLPs.
+        """
+        if options.units and any(has_experts(model, block) for block in range(model.anatomy.n_blocks)):
+            raise NotComparableError(f"{model.name} has experts, which are compared whole: leave units out")
         return UpProjections(model, options.units)
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """One matrix a block, or some rows of it, and the unit rows."""
+        """One matrix a block (or one an expert), or some rows of it, and the unit rows."""
+        if has_experts(model, block):
+            from provlab.statistics import experts
+
+            return experts.need(model, block)
         (there, columns), name = model.anatomy.shape("up", block), model.anatomy.tensor_name("up", block)
         n = options.units or there
         rows = {name: n} if model.anatomy.first("up", block, n) and n < there else {}
@@ -124,17 +146,24 @@ class PhiU(Statistic):
     def need_with(self, model: Model, partner: Model, block: int | None, options: Options) -> tuple[str, ...]:
         """Gate and down projection, where there are units on one side that the other has not."""
         apart = options.units is None and model.anatomy.mlp_width != partner.anatomy.mlp_width
+        apart = apart and not (has_experts(model, block) or has_experts(partner, block))
         roles = ("gate", "gate_bias", "up_bias", "down") if apart else ()
         return tuple({model.anatomy.tensor_name(role, block) for role in roles if model.anatomy.has(role)})
 
     def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
         """MATCH, and what `need_with` names."""
+        if has_experts(a, block) or has_experts(b, block):
+            from provlab.statistics import experts
+
+            return experts.comparing(a, b, block)
         (rows, columns), (others, _) = (model.anatomy.shape("up", block) for model in (a, b))
         further = [reading(one, self.need_with(one, other, block, options)) for one, other in ((a, b), (b, a))]
         sides = options.units or rows, options.units or others
         return matching_bytes(*sides, columns) + sum(need.features for need in further)
 
-    def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
+    def compare_block(
+        self, a: UnitRows | dict[str, UnitRows], b: UnitRows | dict[str, UnitRows], block: int | None, options: Options
+    ) -> BlockResult:
         """Match the rows of two up projections, if these are equally many as they stand.
 
         Else one model may have been given units that write nothing, or one unit several times: those that there really
@@ -144,10 +173,15 @@ class PhiU(Statistic):
         Of `Options.units` first rows of either model, nothing of this is asked: what a unit writes is not read. Which
         rows these are is settled before any is looked at, so they are in as random an order as all.
         """
+        seed = tie_seed(options.seed, self.name, block)
+        if isinstance(a, dict) or isinstance(b, dict):
+            from provlab.statistics import experts
+
+            return experts.best(a, b, block, seed)
         whole = [side.model.anatomy.mlp_width for side in (a, b) if isinstance(side, UpRows)]
         if options.units is None and isinstance(a, UpRows) and isinstance(b, UpRows) and whole[0] != whole[1]:
             a, b = a.really, b.really
-        found = correlation_with_identity(a, b, block, tie_seed(options.seed, self.name, block))
+        found = correlation_with_identity(a, b, block, seed)
         return found if options.units is None else replace(found, detail=found.detail | {"of_units": whole})
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:

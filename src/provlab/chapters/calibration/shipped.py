@@ -146,7 +146,9 @@ def _anatomy(hidden_units: int) -> Anatomy:
         for role, axes in shapes.items()
         for block in range(N_BLOCKS)
     }
-    return Anatomy("residual network", N_BLOCKS, WIDTH, 0, tuple(parts.values()), (), False, hidden_units, {}, parts)
+    return Anatomy(
+        "residual network", N_BLOCKS, WIDTH, 0, tuple(parts.values()), (), False, None, hidden_units, {}, parts
+    )
 
 
 def _features(networks: Networks, anatomy: Anatomy, pair: int, block: int) -> dict[str, Any]:

@@ -1,0 +1,154 @@
+"""phi_U of blocks of experts: its size whatever experts of one model share, and what it finds."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny_models
+import torch
+from safetensors.torch import save_file
+
+from provlab.api import compare
+from provlab.engine.pairs import open_models, run_pairs
+from provlab.inference.matching import unit_rows
+from provlab.inference.pvalues import fisher
+from provlab.statistics.base import Options
+from provlab.statistics.experts import best
+from provlab.statistics.phi_u import correlation_with_identity
+
+EXPERTS, UNITS, WIDTH = 4, 8, 10
+
+
+def experts(weights):
+    return {str(i): unit_rows(rows) for i, rows in enumerate(np.asarray(weights, np.float32))}
+
+
+def drawn(rng):
+    """Experts drawn each for itself."""
+    return rng.normal(size=(EXPERTS, UNITS, WIDTH))
+
+
+def upcycled(rng, noise=0.1):
+    """Experts that began as copies of one MLP."""
+    return rng.normal(size=(UNITS, WIDTH)) + noise * drawn(rng)
+
+
+def with_reordered(rng):
+    """Two models of the same units, in another order, alike in all experts: nothing but the order is independent."""
+    rows = rng.normal(size=(UNITS, WIDTH))
+    return np.stack([rows] * EXPERTS), rows[rng.permutation(UNITS)] + 0.05 * drawn(rng)
+
+
+def naive(a, b, block, seed):
+    """Fisher over experts of equal number: no p-value where these are copies."""
+    found = [correlation_with_identity(x, y, block, seed).log10_p for x, y in zip(a.values(), b.values(), strict=True)]
+    return float(fisher(np.array(found)))
+
+
+PAIRS = {
+    "drawn": lambda rng: (drawn(rng), drawn(rng)),
+    "upcycled": lambda rng: (upcycled(rng), upcycled(rng)),
+    "exact copies": lambda rng: (upcycled(rng, 0), upcycled(rng, 0)),
+    "dense": lambda rng: (drawn(rng)[:1], upcycled(rng)),
+    "reordered": with_reordered,
+}
+
+
+def rejected(make, level, n=150, test=lambda *given: best(*given).log10_p):
+    """How many of n independent pairs are rejected."""
+    rng = np.random.default_rng(0)
+    return sum(test(*map(experts, make(rng)), 0, seed) <= np.log10(level) for seed in range(n))
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_independent_pairs_are_rejected_at_most_as_often_as_said(kind):
+    # of 150 pairs, a test of size 0.01 rejects more than 6 in less than one case of 1,000
+    assert rejected(PAIRS[kind], 0.01) <= 6
+
+
+def test_fisher_over_experts_that_are_copies_would_be_seen():
+    assert rejected(PAIRS["exact copies"], 0.01, test=naive) > 6
+
+
+def test_permuted_experts_and_upcycled_ones_are_found():
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(6, 40, 24)) + 2 * rng.normal(size=24)  # what training gives all experts alike
+    order = rng.permutation(6)
+    copy = weights[order] + 0.5 * rng.normal(size=weights.shape)
+    found = best(experts(weights), experts(copy), 3, 0)
+    assert (found.block, found.detail["experts"], found.detail["n"]) == (3, 6, 240)
+    assert found.log10_p == pytest.approx(found.detail["floor"])
+    assert found.detail["agree"] > 230
+    first, second = found.detail["pair"]
+    assert order[int(second)] == int(first)
+    turned = best(experts(copy), experts(weights), 3, 0)
+    assert order[int(turned.detail["pair"][0])] == int(turned.detail["pair"][1])
+    grown = weights[0] + 0.5 * rng.normal(size=(6, 40, 24))
+    one = best(unit_rows(weights[0].astype(np.float32)), experts(grown), 0, 0)
+    assert one.detail["experts"] == 1
+    assert one.log10_p == one.detail["floor"] < -40
+    cut = best(experts(weights[0].reshape(2, 20, 24)), unit_rows(weights[0].astype(np.float32)), 0, 0)
+    assert cut.detail["agree"] == 20  # one of the two parts is paired with the whole
+    assert cut.log10_p < -17
+
+
+def test_a_dense_model_and_the_experts_grown_from_it(tmp_path):
+    dense = tiny_models.save("mistral", tmp_path / "dense")
+    config = json.loads((dense / "config.json").read_text())
+    grown = tiny_models.save("mixtral", tmp_path / "grown", seed=1)
+    of_dense = tiny_models.build("mistral").model.layers
+
+    def fill(tensors):
+        for block, layer in enumerate(of_dense):
+            for expert in range(3):
+                noise = 0.01 * torch.randn(layer.mlp.up_proj.weight.shape)
+                tensors[f"model.layers.{block}.block_sparse_moe.experts.{expert}.w3.weight"] = (
+                    layer.mlp.up_proj.weight + noise
+                ).detach()
+
+    tiny_models.rewrite(grown, fill)
+    stranger = tiny_models.save("mixtral", tmp_path / "stranger", seed=2)
+    assert config["num_hidden_layers"] == 2
+    sources = [str(dense), str(grown), str(stranger)]
+    grew, none, not_either = run_pairs(open_models(sources), ["phi_u"], Options(), progress=False)
+    assert grew.outcome.log10_p == pytest.approx(grew.outcome.floor)
+    assert none.outcome.log10_p > -3
+    assert not_either.outcome.log10_p > -3
+
+
+def test_experts_without_rows_are_left_out():
+    rng = np.random.default_rng(2)
+    weights = rng.normal(size=(3, UNITS, WIDTH))
+    some = {name: rows for name, rows in experts(weights).items() if name != "1"}
+    assert best(some, experts(weights), 0, 0).detail["experts"] == 2
+    with pytest.raises(ValueError, match="block 4 has no expert"):
+        best({}, experts(weights), 4, 0)
+
+
+def test_what_runs_a_model_says_why_it_does_not_run_experts(tmp_path):
+    sources = [str(tiny_models.save("mixtral", tmp_path / name, seed=seed)) for seed, name in enumerate("ab")]
+    names = ["phi_h", "phi_match", "phi_l2", "phi_views"]
+    for record in run_pairs(open_models(sources), names, Options(n_sequences=1, sequence_length=8), progress=False):
+        assert "one for each expert" in record.error, record
+
+
+def test_the_verdict_says_that_the_language_part_was_compared(tmp_path):
+    sources = [tiny_models.save("llama", tmp_path / name, seed=seed) for seed, name in enumerate("ab")]
+    seeing = sources[1]
+
+    def wrap(config):
+        text = dict(config)
+        config.clear()
+        config.update(
+            architectures=["LlavaForConditionalGeneration"], model_type="llava", text_config=text, vision_config={}
+        )
+
+    tiny_models.edit_json(seeing / "config.json", wrap)
+    weights = {
+        f"language_model.{name}": tensor for name, tensor in tiny_models.build("llama", seed=1).state_dict().items()
+    }
+    save_file(weights, seeing / "model.safetensors")
+    found = compare(*map(str, sources), statistics=["phi_u", "phi_h"], progress=False)
+    assert [model["language_part"] for model in found.models] == [None, "LlamaForCausalLM"]
+    assert "the language part was compared, as LlamaForCausalLM" in found.verdict()
+    assert "LlavaForConditionalGeneration is compared by the weights of its language part" in found.verdict()
