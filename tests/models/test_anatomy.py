@@ -10,8 +10,9 @@ from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, Un
 from provlab.models import anatomy
 from provlab.models.architectures import IN_FULL
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.experts import read as read_mlps
 from provlab.models.naming import inferred, language_part
+from provlab.statistics import experts as of_experts
+from provlab.statistics.base import Model
 
 LABELS = sorted(TINY)
 
@@ -275,7 +276,7 @@ def test_experts_of_one_tensor_are_those_of_the_model(tmp_path):
     checkpoint, found = opened(tmp_path)
     assert found.mlps(1) == ("0", "1", "2")
     experts = model.model.layers[1].mlp.experts
-    read = read_mlps(found, checkpoint, "up", 1)
+    read = of_experts.read(Model(checkpoint, found), "up", 1)
     for number in range(3):
         both = experts.gate_up_proj[number].T  # GptOssExperts.forward takes every other column
         torch.testing.assert_close(torch.from_numpy(read[str(number)]), both[1::2].detach())
@@ -298,7 +299,7 @@ def dense_first(tmp_path):
 def test_dense_and_shared_experts_have_their_own_widths(dense_first):
     checkpoint, found = opened(dense_first)
     assert (found.mlps(0), found.mlps(1)) == (("",), ("0", "1", "2", "shared"))
-    assert {name: len(rows) for name, rows in read_mlps(found, checkpoint, "up", 1).items()} == {
+    assert {name: len(rows) for name, rows in of_experts.read(Model(checkpoint, found), "up", 1).items()} == {
         "0": 16, "1": 16, "2": 16, "shared": 16,
     }  # fmt: skip
     with pytest.raises(MissingRoleError, match="one for each expert"):

@@ -10,10 +10,10 @@ from safetensors.torch import save_file
 
 from provlab.api import compare
 from provlab.engine.pairs import open_models, run_pairs
-from provlab.inference.matching import unit_rows
+from provlab.inference.matching import tie_seed, unit_rows
 from provlab.inference.pvalues import fisher
+from provlab.statistics import experts as of_experts
 from provlab.statistics.base import Options
-from provlab.statistics.experts import best
 from provlab.statistics.phi_u import correlation_with_identity
 
 EXPERTS, UNITS, WIDTH = 4, 8, 10
@@ -21,6 +21,11 @@ EXPERTS, UNITS, WIDTH = 4, 8, 10
 
 def experts(weights):
     return {str(i): unit_rows(rows) for i, rows in enumerate(np.asarray(weights, np.float32))}
+
+
+def best(a, b, block, seed):
+    """As phi_U compares them."""
+    return of_experts.best(a, b, lambda x, y, *names: correlation_with_identity(x, y, block, tie_seed(seed, *names)))
 
 
 def drawn(rng):
@@ -121,7 +126,7 @@ def test_experts_without_rows_are_left_out():
     weights = rng.normal(size=(3, UNITS, WIDTH))
     some = {name: rows for name, rows in experts(weights).items() if name != "1"}
     assert best(some, experts(weights), 0, 0).detail["experts"] == 2
-    with pytest.raises(ValueError, match="block 4 has no expert"):
+    with pytest.raises(ValueError, match="no expert of the block"):
         best({}, experts(weights), 4, 0)
 
 

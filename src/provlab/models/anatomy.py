@@ -102,7 +102,9 @@ class TensorPart:
         if self.experts:
             from provlab.models import experts  # few models have any
 
-            return experts.split(self, rows)
+            kinds = len(self.segments) // self.experts
+            apart = experts.split(rows, self.experts, kinds, interleaved=self.interleaved)
+            return {segment.role: apart[i] for i, segment in enumerate(self.segments)}
         columns: tuple[int, ...] = tuple(rows.shape[1:])
         if self.interleaved and len(self.segments) > 1:
             heads = rows.reshape((-1, len(self.segments), self.head_size, *columns))
@@ -117,14 +119,15 @@ class TensorPart:
         if self.experts:
             from provlab.models import experts
 
-            rows = experts.join(self, parts)
+            stacked = _concatenated([part[None] for part in parts], axis=0)
+            rows = experts.join(stacked, self.experts, interleaved=self.interleaved)
         elif self.interleaved and len(parts) > 1:
             columns: tuple[int, ...] = tuple(parts[0].shape[1:])
             # (heads, 1, size of a head, ...) of each role, side by side
             parts = [part.reshape((-1, 1, self.head_size, *columns)) for part in parts]
-            rows = concatenated(parts, axis=1).reshape((-1, *columns))
+            rows = _concatenated(parts, axis=1).reshape((-1, *columns))
         else:
-            rows = concatenated(parts, axis=0)
+            rows = _concatenated(parts, axis=0)
         return rows.mT if self.transposed else rows
 
 
@@ -174,10 +177,6 @@ class Anatomy:
     def has(self, role: str) -> bool:
         """Whether some tensor plays this role."""
         return role in self.roles
-
-    def holds(self, role: str, block: int | None) -> bool:
-        """Whether this block has a tensor in this role."""
-        return (role, block) in self._index
 
     def part(self, role: str, block: int | None = None) -> TensorPart:
         """Return the tensor that holds `role`.
@@ -310,7 +309,7 @@ class Anatomy:
         return "embedding" if role == "head" and part is self._index["embedding", None] else role
 
 
-def concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
+def _concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
     if len(pieces) == 1:
         return pieces[0]
     if isinstance(pieces[0], np.ndarray):
@@ -396,7 +395,7 @@ def of(checkpoint: Tensors) -> Anatomy:
     if any("experts" in part.name for part in architecture.parts):
         from provlab.models import experts
 
-        if lost := experts.lost(anatomy, sizes["experts"]):
+        if lost := experts.lost(index.keys(), anatomy.n_blocks, sizes["experts"]):
             _refuse_codes(checkpoint)
             raise InvalidWeightsError(f"{checkpoint.name} lacks tensors of {lost}; copy it again")
     return anatomy

@@ -1,54 +1,44 @@
 """Experts: the several MLPs of one block, apart or stacked in one tensor."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
-from provlab.models.anatomy import Anatomy, Tensor, TensorPart, concatenated
-
 if TYPE_CHECKING:
-    from provlab.models.checkpoint import Checkpoint
+    import torch
+
+#: of numpy or of torch
+Tensor = TypeVar("Tensor", NDArray[Any], "torch.Tensor")
 
 
-def split(part: TensorPart, tensor: Tensor) -> dict[str, Tensor]:
-    """Take ``(experts, rows of all kinds, ...)`` apart, as `TensorPart.split` does."""
-    kinds = len(part.segments) // part.experts
+def split(tensor: Tensor, n_experts: int, kinds: int, *, interleaved: bool) -> Tensor:
+    """Bring ``(experts, rows of all kinds, ...)`` to ``(experts times kinds, rows, ...)``."""
     inner: tuple[int, ...] = tuple(tensor.shape[2:])
-    if part.interleaved:  # (experts, units, kinds, ...)
-        tensor = tensor.reshape((part.experts, -1, kinds, *inner)).swapaxes(1, 2)
-    pieces = tensor.reshape((len(part.segments), -1, *inner))
-    return {segment.role: pieces[i] for i, segment in enumerate(part.segments)}
+    if interleaved:  # (experts, units, kinds, ...)
+        tensor = tensor.reshape((n_experts, -1, kinds, *inner)).swapaxes(1, 2)
+    return tensor.reshape((n_experts * kinds, -1, *inner))
 
 
-def join(part: TensorPart, pieces: Sequence[Tensor]) -> Tensor:
-    """Put together again what `split` took apart."""
-    kinds = len(pieces) // part.experts
-    inner: tuple[int, ...] = tuple(pieces[0].shape[1:])
-    stacked = concatenated([piece[None] for piece in pieces], axis=0).reshape((part.experts, kinds, -1, *inner))
-    return (stacked.swapaxes(1, 2) if part.interleaved else stacked).reshape((part.experts, -1, *inner))
+def join(pieces: Tensor, n_experts: int, *, interleaved: bool) -> Tensor:
+    """Bring back what `split` brought."""
+    inner: tuple[int, ...] = tuple(pieces.shape[2:])
+    stacked = pieces.reshape((n_experts, -1, pieces.shape[1], *inner))
+    return (stacked.swapaxes(1, 2) if interleaved else stacked).reshape((n_experts, -1, *inner))
 
 
-def read(anatomy: Anatomy, checkpoint: "Checkpoint", role: str, block: int | None) -> dict[str, NDArray[np.float32]]:
-    """Read a role of all MLPs of a block, each tensor once: name of the MLP -> matrix, as `Anatomy.read` gives it."""
-    names = {f"{role}.{name}" if name else role: name for name in anatomy.mlps(block)}
-    found = {}
-    for part in dict.fromkeys(anatomy.part(held, block) for held in names):
-        for held, piece in part.split(checkpoint.array(part.name)).items():
-            if held in names:
-                found[names[held]] = np.array(piece, order="C")
-    return found
+def lost(roles: Collection[tuple[str, int | None]], n_blocks: int, n_experts: int) -> str | None:
+    """Name an expert, or the one MLP in their place, of which a block lacks a part: each part alone is optional.
 
-
-def lost(anatomy: Anatomy, n_experts: int) -> str | None:
-    """Name an expert, or the one MLP in their place, of which a block lacks a part: each part alone is optional."""
+    `roles` are those that are there, each with its block.
+    """
     experts = set(map(str, range(n_experts)))
-    for block in range(anatomy.n_blocks):
-        names = set(anatomy.mlps(block))
+    gated = any(role == "gate.0" for role, _ in roles)
+    for block in range(n_blocks):
+        names = {role.partition(".")[2] for role, at in roles if at == block and role.partition(".")[0] == "up"}
         missing = (experts - names if names - {"", "shared"} else set()) if names - {"shared"} else {""}
-        for kind in ("down", *(["gate"] if anatomy.has("gate.0") else [])):
-            missing |= {name for name in names if not anatomy.holds(f"{kind}.{name}".rstrip("."), block)}
+        for kind in ("gate", "down") if gated else ("down",):
+            missing |= {name for name in names if (f"{kind}.{name}" if name else kind, block) not in roles}
         if missing:
             name = min(missing, key=lambda name: (len(name), name))
             what = f"expert {name}" if name.isdigit() else f"the {name} MLP" if name else "the MLP"

@@ -6,16 +6,15 @@ experts are paired. Those of one block may depend on each other in any way (expe
 so the block's is the smallest times their number (Bonferroni). Units of experts are taken as they stand.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from provlab.errors import InputError
-from provlab.inference.matching import UnitRows, assign, cosine_similarity, tie_seed
-from provlab.models.experts import read
+from provlab.inference.matching import UnitRows, assign, cosine_similarity
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import BlockResult, Model, Need, matching_bytes, reading, unit_rows_bytes
-from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.base import Array, BlockResult, Model, Need, matching_bytes, reading, unit_rows_bytes
 
 #: rows of the up projections of a block's experts that have any, by their names
 Experts = dict[str, UnitRows]
@@ -23,15 +22,28 @@ Experts = dict[str, UnitRows]
 
 def up_rows(model: Model, block: int | None) -> Experts:
     """Read the up projections of a block's experts; one without two rows that are not zero is left out."""
-    found = read(model.anatomy, model.checkpoint, "up", block)
+    found = read(model, "up", block)
     some = {name: rows for name, rows in found.items() if rows.any(axis=1).sum() > 1}
     return {name: living_rows(rows, name=f"expert {name}")[0] for name, rows in some.items()}
 
 
+def read(model: Model, role: str, block: int | None) -> dict[str, Array]:
+    """Read a role of all MLPs of a block, each tensor once: name of the MLP -> matrix, as `Anatomy.read` gives it."""
+    names = {f"{role}.{name}" if name else role: name for name in model.anatomy.mlps(block)}
+    found = {}
+    for part in dict.fromkeys(model.anatomy.part(held, block) for held in names):
+        for held, piece in part.split(model.checkpoint.array(part.name)).items():
+            if held in names:
+                found[names[held]] = np.array(piece, order="C")
+    return found
+
+
 def need(model: Model, block: int | None) -> Need:
     """All up projections of a block, and their unit rows."""
-    read = reading(model, list(dict.fromkeys(model.anatomy.tensor_name(role, block) for role in _roles(model, block))))
-    return Need(read.tensors, sum(unit_rows_bytes(*shape) for shape in _shapes(model, block)), read.making)
+    needed = reading(
+        model, list(dict.fromkeys(model.anatomy.tensor_name(role, block) for role in _roles(model, block)))
+    )
+    return Need(needed.tensors, sum(unit_rows_bytes(*shape) for shape in _shapes(model, block)), needed.making)
 
 
 def comparing(a: Model, b: Model, block: int | None) -> int:
@@ -48,15 +60,19 @@ def _shapes(model: Model, block: int | None) -> list[tuple[int, ...]]:
     return [model.anatomy.shape(role, block) for role in _roles(model, block)]
 
 
-def best(a: UnitRows | Experts, b: UnitRows | Experts, block: int | None, seed: int) -> BlockResult:
-    """Pair the experts of two blocks, and take the smallest p-value of `correlation_with_identity` times their number.
+def best(
+    a: UnitRows | Experts, b: UnitRows | Experts, compare: Callable[[UnitRows, UnitRows, str, str], BlockResult]
+) -> BlockResult:
+    """Pair the experts of two blocks, and take the smallest p-value of all pairs times their number.
 
     A block with one MLP is a single expert. The value is the mean correlation, and units are counted over all pairs.
 
     Parameters
     ----------
-    a, b, block, seed
-        As of `correlation_with_identity`.
+    a, b
+        Rows ``(h, m)`` of each expert, by its name, or of the one MLP.
+    compare
+        Of the rows and names of two experts: `provlab.statistics.phi_u.correlation_with_identity`.
 
     Raises
     ------
@@ -65,12 +81,12 @@ def best(a: UnitRows | Experts, b: UnitRows | Experts, block: int | None, seed: 
     """
     of_a, of_b = ({"": side} if isinstance(side, UnitRows) else side for side in (a, b))
     if not (of_a and of_b):
-        raise InputError(f"block {block} has no expert with two rows that are not zero; leave the block out")
+        raise InputError("no expert of the block has two rows that are not zero; leave the block out")
     sums = (np.stack([rows.unit.sum(axis=0) for rows in side.values()]) for side in (of_a, of_b))
     partners = assign(cosine_similarity(*sums)).indices.tolist()  # of the side with fewer experts
     numbers = enumerate(partners) if len(of_a) <= len(of_b) else zip(partners, range(len(of_b)), strict=True)
     pairs = [(list(of_a)[i], list(of_b)[j]) for i, j in numbers]
-    found = [correlation_with_identity(of_a[i], of_b[j], block, tie_seed(seed, i, j)) for i, j in pairs]
+    found = [compare(of_a[i], of_b[j], i, j) for i, j in pairs]
     tried = np.log10(len(found))
     detail: dict[str, Any] = {name: sum(one.detail[name] for one in found) for name in ("n", "agree")}
     for name in ("floor", "paper_log10_p"):
@@ -79,4 +95,4 @@ def best(a: UnitRows | Experts, b: UnitRows | Experts, block: int | None, seed: 
     best = int(np.argmin(log10_p))
     detail |= {"experts": len(found), "pair": list(pairs[best])}
     value = float(np.mean([one.value for one in found]))
-    return BlockResult(block, value, min(0.0, float(log10_p[best] + tried)), detail, found[best].matching)
+    return BlockResult(found[best].block, value, min(0.0, float(log10_p[best] + tried)), detail, found[best].matching)

@@ -177,7 +177,9 @@ class PhiU(Statistic):
         if isinstance(a, dict) or isinstance(b, dict):
             from provlab.statistics import experts
 
-            return experts.best(a, b, block, seed)
+            return experts.best(
+                a, b, lambda x, y, *names: correlation_with_identity(x, y, block, tie_seed(seed, *names))
+            )
         whole = [side.model.anatomy.mlp_width for side in (a, b) if isinstance(side, UpRows)]
         if options.units is None and isinstance(a, UpRows) and isinstance(b, UpRows) and whole[0] != whole[1]:
             a, b = a.really, b.really
