@@ -10,7 +10,7 @@ from provlab.errors import ProvlabError
 N_OPEN, N_LOAD = 500, 40
 
 
-@pytest.mark.parametrize("name", [name for name in mutations.FORMATS if name != "legacy"])
+@pytest.mark.parametrize("name", list(mutations.FORMATS))
 def test_only_our_own_refusals(name, tmp_path):
     logging.disable_progress_bar()
     for door in mutations.FORMATS[name].doors:

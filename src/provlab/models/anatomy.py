@@ -64,6 +64,10 @@ class Tensors(Protocol):
     def dtype(self, name: str) -> str:
         """Return its dtype in the file, by torch's name."""
 
+
+class Weights(Tensors, Protocol):
+    """What is read besides."""
+
     def array(self, name: str, rows: range | None = None) -> NDArray[np.float32]:
         """Read it, or some of its rows."""
 
@@ -249,7 +253,7 @@ class Anatomy:
         return self._modules[part.name]
 
     def read(
-        self, checkpoint: Tensors, role: str, block: int | None = None, *, units: int | None = None
+        self, checkpoint: Weights, role: str, block: int | None = None, *, units: int | None = None
     ) -> NDArray[np.float32]:
         """Read a role from a checkpoint.
 

@@ -33,7 +33,7 @@ _NOT_OBEYED = {"transformers_weights", "attn_implementation", "_attn_implementat
 _NOT_OBEYED |= {"quantization_config", "quantization"}
 
 
-class Loadable(anatomy.Tensors, Protocol):
+class Loadable(anatomy.Weights, Protocol):
     """The part of a `Checkpoint` that loading needs."""
 
     source: str

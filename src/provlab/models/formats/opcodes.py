@@ -6,7 +6,9 @@ which whoever reads it may know how to take, as `pickled` does tensors; all othe
 
 import io
 import pickletools
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 _MOST = 1_000_000  # opcodes: some seconds
@@ -45,7 +47,7 @@ class Call:
 
     of: Any
     given: Any = ()
-    state: Any = None
+    state: Any = field(default=None, init=False)
 
 
 @dataclass(eq=False, slots=True)
@@ -94,10 +96,13 @@ def followed(stream: io.BytesIO) -> Said:
         del stack[len(stack) - n :]
         return items
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes in texts that are no Python
+        opcodes = list(islice(pickletools.genops(stream), _MOST + 1))
+    if len(opcodes) > _MOST:
+        raise ValueError("the pickle is longer than any that holds weights")
     argument: Any
-    for n, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-        if n > _MOST:
-            raise ValueError("the pickle is longer than any that holds weights")
+    for opcode, argument, _ in opcodes:
         name = opcode.name
         if name in _LITERALS:
             stack.append(argument)
