@@ -186,7 +186,10 @@ BAD = {
         compare(lambda g: g.without("model.safetensors")),
         "bad has no weights .*; give the folder",
     ),
-    "no config": (compare(lambda g: g.without("config.json")), "bad has no config.json; give the folder"),
+    "no config": (
+        compare(lambda g: g.without("config.json")),
+        "bad has model.safetensors, but no config.json beside it",
+    ),
     "corrupt config": (compare(lambda g: g.with_file("config.json", "{")), "config.json is no valid JSON; copy it"),
     "config of another kind": (
         compare(lambda g: g.with_file("config.json", "[]")),
@@ -194,8 +197,12 @@ BAD = {
     ),
     "no architecture": (compare(lambda g: g.config(architectures=[])), "names no architecture; add architectures"),
     "unknown architecture": (
+        compare(lambda g: g.config(architectures=["RwkvForCausalLM"])),
+        "the architecture RwkvForCausalLM is not known; known are the families Albert, .*adds another",
+    ),
+    "architecture without MLPs": (
         compare(lambda g: g.config(architectures=["MambaForCausalLM"])),
-        "the architecture MambaForCausalLM is not known; known are the families Albert, .*adds another",
+        "the architecture MambaForCausalLM has no MLPs",
     ),
     "config that lacks a size": (
         compare(lambda g: g.config(hidden_size=None)),

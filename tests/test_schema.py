@@ -1,5 +1,7 @@
 """Plain data is refused by name where it has not the keys and types that it must have."""
 
+import re
+
 import pytest
 
 from provlab import schema
@@ -72,4 +74,5 @@ def test_keys(given, message):
 def test_one_line():
     assert one_line(ValueError("a\n  b")) == "a b"
     assert one_line(KeyError()) == "KeyError"
-    assert len(one_line("a" * 1000)) == 300
+    assert len(one_line("a" * 1000)) <= 240
+    assert re.fullmatch("a{100,}[.]{3}b{100,}", one_line("a" * 500 + "b" * 500))
