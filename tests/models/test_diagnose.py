@@ -56,7 +56,7 @@ def _packed(beside):
 GIVEN = {
     "an adapter": (
         _files(adapter_config__json=b'{"base_model_name_or_path": "org/base"}', adapter_model__safetensors=b"x"),
-        "is an adapter, .* added to org/base; merge both",
+        "is an adapter, .* added to org/base; name both, as BASE",
     ),
     "an adapter that says nothing": (_files(adapter_config__json=b"["), "is an adapter, .* added to its base model"),
     "GGUF": (_files(model__gguf=b"GGUF"), "no config.json, but model.gguf: GGUF, .* give the checkpoint"),

@@ -41,6 +41,38 @@ def register_scheme(scheme: str, resolver: Callable[..., Path]) -> None:
     _schemes[scheme] = resolver
 
 
+def _resolver(scheme: str) -> Callable[..., Path] | None:
+    installed = metadata.entry_points(group=SCHEMES)
+    if scheme not in _schemes and scheme in installed.names:
+        register_scheme(scheme, installed[scheme].load())
+    return _schemes.get(scheme)
+
+
+def _takes_pickle(resolver: Callable[..., Path]) -> bool:
+    return "allow_pickle" in signature(resolver).parameters
+
+
+def _located(source: str | Path) -> "tuple[str, str, Files]":
+    """Canonical form, label and files of a folder, or of a repository on the hub."""
+    text = str(source)
+    if not text:
+        raise CheckpointError("the model source is empty; give a folder, org/name or scheme:name")
+    try:
+        path = Path(text).expanduser()
+        local = isinstance(source, Path) or text[0] in "./~" or path.exists()
+    except (OSError, RuntimeError) as error:  # too long a name, or the home of an unknown user
+        why = getattr(error, "strerror", None) or one_line(error)
+        raise CheckpointError(f"{text[:80]} is no path: {why}; give a folder that exists") from error
+    if local:
+        files = LocalFiles(path)
+        return str(files.root), files.name, files
+    from provlab.models.hub import HubFiles  # the hub's client is slow to import and rarely needed
+
+    text = text.removesuffix("/")
+    repo, at, revision = text.partition("@")
+    return text, f"{repo.rpartition('/')[2]}{at}{revision}", HubFiles.resolve(text)
+
+
 class Checkpoint:
     """A model on disk or on the hub, read lazily. Make one with `Checkpoint.open`.
 
@@ -54,15 +86,17 @@ class Checkpoint:
         The content of ``config.json``.
     """
 
-    def __init__(self, source: str, name: str, files: "Files", *, allow_pickle: bool = False) -> None:
+    def __init__(
+        self, source: str, name: str, files: "Files", *, allow_pickle: bool = False, weights: WeightFiles | None = None
+    ) -> None:
         self.source = source
         self.name = name
         self._files = files
         self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
         config = read_json(files, CONFIG) if CONFIG in files.names() else None
-        self._weights = WeightFiles(files, config, allow_pickle=allow_pickle)
+        self._weights = weights or WeightFiles(files, config, allow_pickle=allow_pickle)
         self.config: dict[str, Any] = self._weights.config
-        if any(map(SCALES.search, self._weights.tensor_names)):
+        if not weights and any(map(SCALES.search, self._weights.tensor_names)):
             from provlab.models.formats.codes import CodedWeights
 
             self._weights = CodedWeights(files, config, allow_pickle=allow_pickle)
@@ -78,7 +112,8 @@ class Checkpoint:
         ----------
         source
             A folder (a path that exists, or text that begins with ``.``, ``/`` or ``~``), a hub id
-            ``org/name[@revision]`` or the address of its page, or ``scheme:name``.
+            ``org/name[@revision]`` or the address of its page, or ``scheme:name``; ``BASE+ADAPTER`` is any of these
+            with a LoRA adapter merged into it, which is a folder or on the hub.
         allow_pickle
             Accept ``.bin`` files if there is nothing else, and load tensors from them, nothing more.
 
@@ -88,46 +123,43 @@ class Checkpoint:
             Nothing is there, or what is there is incomplete, damaged or unsafe.
         """
         text = str(source)
+        match = _SCHEME.fullmatch(text) if isinstance(source, str) else None
+        # what opens checkpoints itself splits its own text: an adapter belongs to the innermost of its models
+        if "+" in text and not (match and (resolver := _resolver(match[1])) and _takes_pickle(resolver)):
+            from provlab.models.formats import adapter
+
+            if pair := adapter.split(text):
+                return cls._adapted(*pair, allow_pickle)
         if re.search(r"^hf:|huggingface\.co/|hf\.co/|models--", text):
             from provlab.models import sources  # rarely needed
 
             source = sources.plain(source)
-            text = str(source)
-        if isinstance(source, str) and (match := _SCHEME.fullmatch(text)):
+            match = _SCHEME.fullmatch(source) if isinstance(source, str) else None
+        if match:
             return cls._open_scheme(match[1], match[2], allow_pickle)
-        if not text:
-            raise CheckpointError("the model source is empty; give a folder, org/name or scheme:name")
-        try:
-            path = Path(text).expanduser()
-            local = isinstance(source, Path) or text[0] in "./~" or path.exists()
-        except (OSError, RuntimeError) as error:  # too long a name, or the home of an unknown user
-            why = getattr(error, "strerror", None) or one_line(error)
-            raise CheckpointError(f"{text[:80]} is no path: {why}; give a folder that exists") from error
-        if local:
-            files = LocalFiles(path)
-            return cls(str(files.root), files.name, files, allow_pickle=allow_pickle)
-        from provlab.models.hub import HubFiles  # the hub's client is slow to import and rarely needed
-
-        text = text.removesuffix("/")
-        repo, at, revision = text.partition("@")
-        hub = HubFiles.resolve(text)
-        return cls(text, f"{repo.rpartition('/')[2]}{at}{revision}", hub, allow_pickle=allow_pickle)
+        return cls(*_located(source), allow_pickle=allow_pickle)
 
     @classmethod
     def _open_scheme(cls, scheme: str, name: str, allow_pickle: bool) -> "Checkpoint":
-        installed = metadata.entry_points(group=SCHEMES)
-        if scheme not in _schemes and scheme in installed.names:
-            register_scheme(scheme, installed[scheme].load())
-        if scheme not in _schemes:
-            known = ", ".join(f"{known}:NAME" for known in sorted({*_schemes, *installed.names})) or "none"
-            raise CheckpointError(
-                f"{scheme}:{name}: unknown scheme {scheme!r}; known are {known}; "
-                "a hub id is written org/name, a folder ./name"
-            )
-        resolver = _schemes[scheme]
-        takes = {"allow_pickle": allow_pickle} if "allow_pickle" in signature(resolver).parameters else {}
+        resolver = _resolver(scheme)
+        if resolver is None:
+            from provlab.models import sources
+
+            raise sources.unknown(scheme, name, {*_schemes, *metadata.entry_points(group=SCHEMES).names})
+        takes = {"allow_pickle": allow_pickle} if _takes_pickle(resolver) else {}
         files = LocalFiles(Path(resolver(name, **takes)))
         return cls(f"{scheme}:{name}", name, files, allow_pickle=allow_pickle)
+
+    @classmethod
+    def _adapted(cls, base: str, adapter: str, allow_pickle: bool) -> "Checkpoint":
+        from provlab.models import sources
+        from provlab.models.formats.adapter import AdaptedWeights, Both
+
+        opened = cls.open(base, allow_pickle=allow_pickle)
+        source, name, files = _located(sources.plain(adapter))
+        both = Both(opened._files, files)
+        weights = AdaptedWeights(both, opened._weights, allow_pickle=allow_pickle)
+        return cls(f"{opened.source}+{source}", f"{opened.name}+{name}", both, weights=weights)
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.source!r})"
@@ -175,7 +207,7 @@ class Checkpoint:
 
     def bytes_to_hash(self) -> int:
         """Bytes that `digest` reads on this machine: of files whose hash is not remembered; the hub's are known."""
-        return self._files.bytes_to_hash(self._decisive) if isinstance(self._files, LocalFiles) else 0
+        return self._files.bytes_to_hash(self._decisive)
 
     def bytes_to_fetch(self) -> int:
         """Bytes of the weight files that are not on this machine: what is fetched to run the model; 0 for a folder."""

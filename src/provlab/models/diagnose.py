@@ -60,8 +60,8 @@ def unreadable(files: Named, missing: str) -> str:
     if "adapter_config.json" in names:
         base = _base_model(files)
         return (
-            f"{files.label} is an adapter, not a model: it holds what fine-tuning added to {base}; merge both "
-            "(peft: merge_and_unload, then save_pretrained) and give that folder"
+            f"{files.label} is an adapter, not a model: it holds what fine-tuning added to {base}; name both, "
+            "as BASE+ADAPTER"
         )
     found = ["model.safetensors"] if "model.safetensors" in names else others.pickles(names)
     if missing != "config.json" and len(found) > 1:

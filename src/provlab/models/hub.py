@@ -303,6 +303,10 @@ class HubFiles:
         """Hex SHA-256 of a file: of a large one as the hub lists it, without fetching it."""
         return self._listing[name].sha256 or remembered_sha256(self.path(name))
 
+    def bytes_to_hash(self, names: Iterable[str]) -> int:
+        """Bytes that would be read on this machine to hash these files: none, as the hub lists what they hash to."""
+        return 0
+
     def whole(self, weight_files: Iterable[str]) -> Path:
         """Fetch what loading needs (weights and small files, no code) and return the snapshot's folder."""
         for name in (

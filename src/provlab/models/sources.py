@@ -1,6 +1,7 @@
 """Names of models as they are found in a browser or on a disk, brought to those that `Checkpoint.open` knows."""
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
@@ -28,6 +29,14 @@ def plain(source: str | Path) -> str | Path:
         if folder.name.startswith("models--") and (folder / "snapshots").is_dir():
             return _snapshot(folder)
     return source
+
+
+def unknown(scheme: str, name: str, known: Iterable[str]) -> CheckpointError:
+    """Say that nobody resolves a scheme, and which are known."""
+    told = ", ".join(f"{one}:NAME" for one in sorted(known)) or "none"
+    return CheckpointError(
+        f"{scheme}:{name}: unknown scheme {scheme!r}; known are {told}; a hub id is written org/name, a folder ./name"
+    )
 
 
 def _snapshot(folder: Path) -> Path:

@@ -211,9 +211,12 @@ def _not_verified(models: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _dequantised(models: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name the models whose weights are stored as codes."""
-    coded = [f"{model['source']} ({', '.join(model['stored'])})" for model in models if model.get("stored")]
-    return [f"Weights that are stored as codes were de-quantised: those of {' and '.join(coded)}."] if coded else []
+    """Name the models whose weights are stored as codes, and those that an adapter was merged into."""
+    stored = [(model["source"], [one for one in model.get("stored") or () if one != "LoRA"]) for model in models]
+    coded = [f"{source} ({', '.join(codes)})" for source, codes in stored if codes]
+    told = [f"Weights that are stored as codes were de-quantised: those of {' and '.join(coded)}."] if coded else []
+    merged = " and ".join(str(model["source"]) for model in models if "LoRA" in (model.get("stored") or ()))
+    return [*told, f"A LoRA adapter was merged into its base, in float32: {merged}."] if merged else told
 
 
 def _language_parts(models: Sequence[Mapping[str, Any]]) -> list[str]:
