@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gguf_files
 import tiny_models
 import torch
 from safetensors.torch import save_file
@@ -181,6 +182,19 @@ def _spoil_legacy(content: bytes, rng: random.Random, canary: Path) -> bytes:
     return spoil_pickle(content, rng, canary) if rng.random() < 0.5 else spoil_bytes(content, rng, within=3000)
 
 
+def _spoil_gguf(content: bytes, rng: random.Random) -> bytes:
+    """Change bytes of the header, or put hostile numbers where counts, lengths, types and sizes stand."""
+    if rng.random() < 0.5:
+        return spoil_bytes(content, rng, within=2100)
+    found = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        at = rng.choice((4, 8, 16, 24)) if rng.random() < 0.2 else rng.randrange(24, 2100)
+        number = rng.choice((0, 1, 5, 8, 9, 12, 255, 2**16, 2**31, 2**32 - 1, 2**40, 2**63, 2**64 - 1))
+        width = 8 if number >= 2**32 else rng.choice((1, 4, 8))
+        found[at : at + width] = (number % 256**width).to_bytes(width, "little")
+    return bytes(found)
+
+
 @dataclass(frozen=True)
 class Format:
     """One way to store a model: which file is spoilt, how, and the doors that read it."""
@@ -249,6 +263,12 @@ FORMATS: dict[str, Format] = {
         "pytorch_model.bin",
         lambda f: _pickled(f, _use_new_zipfile_serialization=False),
         _spoil_legacy,
+        ("open", "load"),
+    ),
+    "gguf": Format(
+        "model.gguf",
+        lambda f: gguf_files.save("llama", f / "model.gguf"),
+        lambda c, rng, _: _spoil_gguf(c, rng),
         ("open", "load"),
     ),
     "adapter": Format("adapter_config.json", _adapter, _json, ("open",)),

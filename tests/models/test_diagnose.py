@@ -59,7 +59,6 @@ GIVEN = {
         "is an adapter, .* added to org/base; name both, as BASE",
     ),
     "an adapter that says nothing": (_files(adapter_config__json=b"["), "is an adapter, .* added to its base model"),
-    "GGUF": (_files(model__gguf=b"GGUF"), "no config.json, but model.gguf: GGUF, .* give the checkpoint"),
     "ONNX": (_files(config__json=b"{}", model__onnx=b"x"), "no weights .*, but model.onnx: ONNX"),
     "Meta's layout": (
         _files(params__json=b"{}", consolidated__00__pth=b"x"),
@@ -73,6 +72,7 @@ GIVEN = {
     "a pointer": (_weights_as(b"version https://git-lfs.github.com/spec/v1"), "pointer of Git LFS.*: run git lfs pull"),
     "a page": (_weights_as(b"<!DOCTYPE html>"), "it is a web page, .*: download it anew"),
     "a pickle": (_weights_as(b"PK\x03\x04" + bytes(99)), "it is a pickle under another name: convert"),
+    "GGUF under another name": (_weights_as(b"GGUF" + bytes(99)), "it is GGUF under another name: name it model.gguf"),
     "GPTQ": (
         _tensors(_packed("qweight"), quantization_config={"quant_method": "gptq"}),
         "codes of a quantised copy .gptq; .*; give the checkpoint that it was made from",

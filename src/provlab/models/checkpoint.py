@@ -65,7 +65,7 @@ def _located(source: str | Path) -> "tuple[str, str, Files]":
         raise CheckpointError(f"{text[:80]} is no path: {why}; give a folder that exists") from error
     if local:
         files = LocalFiles(path)
-        return str(files.root), files.name, files
+        return files.label, files.name, files
     from provlab.models.hub import HubFiles  # the hub's client is slow to import and rarely needed
 
     text = text.removesuffix("/")
@@ -111,7 +111,7 @@ class Checkpoint:
         Parameters
         ----------
         source
-            A folder (a path that exists, or text that begins with ``.``, ``/`` or ``~``), a hub id
+            A folder or a GGUF file (a path that exists, or text that begins with ``.``, ``/`` or ``~``), a hub id
             ``org/name[@revision]`` or the address of its page, or ``scheme:name``; ``BASE+ADAPTER`` is any of these
             with a LoRA adapter merged into it, which is a folder or on the hub.
         allow_pickle

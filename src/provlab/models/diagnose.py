@@ -22,7 +22,6 @@ class Named(Protocol):
 
 # what a file's ending stands for, and what to give in its place
 _OTHER_FORMATS = {
-    ".gguf": "GGUF, a quantised copy for llama.cpp; give the checkpoint that it was made from",
     ".onnx": "ONNX, an exported graph; give the checkpoint that it was exported from",
     ".pth": "weights in the layout of their own code; give the copy in transformers' layout (often named -hf)",
     ".h5": "TensorFlow weights; load them with from_tf=True, call save_pretrained, and give that folder",
@@ -125,8 +124,8 @@ def content(path: Path) -> str:
         return "it is a pointer of Git LFS, not the file itself: run git lfs pull"
     if begins[:1] == b"<":
         return "it is a web page, saved in place of the file (a login or an error): download it anew"
-    if begins.startswith(b"GGUF"):
-        return "it is GGUF, a quantised copy for llama.cpp: give the checkpoint that it was made from"
+    if begins.startswith(b"GGUF") and path.suffix != ".gguf":
+        return "it is GGUF under another name: name it model.gguf, alone in a folder"
     if begins.startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x04")):
         return "it is a pickle under another name: convert it to safetensors"
     return ""

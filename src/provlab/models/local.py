@@ -58,7 +58,7 @@ def _remembered(path: Path, stat: os.stat_result) -> str | None:
 
 
 class LocalFiles:
-    """The files of one folder; none of them may lie outside it."""
+    """The files of one folder, or one that says itself what it is (GGUF); none may lie outside the folder."""
 
     commit: str | None = None
 
@@ -66,17 +66,18 @@ class LocalFiles:
         try:
             if not folder.exists():
                 raise CheckpointError(f"{folder} does not exist; give a checkpoint folder that does")
-            if not folder.is_dir():
+            one = folder.name.endswith(".gguf") and folder.is_file()
+            if not one and not folder.is_dir():
                 raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
-            names = [entry.name for entry in folder.iterdir() if not entry.is_dir()]
+            names = [folder.name] if one else [entry.name for entry in folder.iterdir() if not entry.is_dir()]
         except OSError as error:
             raise CheckpointError(f"{str(folder)[:200]} cannot be read: {error.strerror}") from error
-        self.root = folder.resolve()
-        self.label = str(self.root)
+        self.root = folder.parent.resolve() if one else folder.resolve()
+        self.label = str(self.root / folder.name if one else self.root)
         self._names = frozenset(names)
         # In a snapshot of the hub's cache every file is a link into the blobs of the same repository.
         self._allowed = [self.root]
-        self.name = self.root.name
+        self.name = folder.stem if one else self.root.name
         repository = self.root.parent.parent
         if self.root.parent.name == "snapshots" and repository.name.startswith("models--"):
             self._allowed.append(repository / "blobs")

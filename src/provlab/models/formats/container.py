@@ -99,6 +99,7 @@ _SAFETENSORS, _PICKLED = "provlab.models.formats.safetensors", "provlab.models.f
 FORMATS = (
     Format(f"{_SAFETENSORS}.SafetensorsFile", "model.safetensors", "model.safetensors.index.json"),
     Format(f"{_PICKLED}.PickledFile", "pytorch_model.bin", "pytorch_model.bin.index.json", pickled=True),
+    Format("provlab.models.formats.gguf.GgufFile", "*.gguf"),
 )
 
 

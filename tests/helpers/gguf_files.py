@@ -1,0 +1,149 @@
+"""Models written as GGUF, as llama.cpp's converter writes them from a checkpoint of transformers."""
+
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tiny_models
+import torch
+from transformers import PreTrainedModel
+
+TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8, "Q4_K": 12, "BF16": 30}
+# transformers' names of modules -> llama.cpp's
+NAMES = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}  # fmt: skip
+FOUR_NORMS = {
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}  # fmt: skip
+
+
+def q8_0(weight: np.ndarray) -> bytes:
+    """Blocks of 32: a scale, and codes from -127 to 127."""
+    blocks = weight.reshape(-1, 32)
+    scale = np.abs(blocks).max(axis=1) / 127
+    codes = np.rint(blocks / np.where(scale, scale, 1)[:, None]).astype(np.int8)
+    return b"".join(s.tobytes() + c.tobytes() for s, c in zip(scale.astype(np.float16), codes, strict=True))
+
+
+def q4_0(weight: np.ndarray) -> bytes:
+    """Blocks of 32: a scale, and codes from 0 to 15 that stand for -8 to 7, the second half in the upper bits."""
+    blocks = weight.reshape(-1, 32)
+    scale = np.abs(blocks).max(axis=1) / 7
+    codes = (np.rint(blocks / np.where(scale, scale, 1)[:, None]) + 8).clip(0, 15).astype(np.uint8)
+    packed = codes[:, :16] | codes[:, 16:] << 4
+    return b"".join(s.tobytes() + c.tobytes() for s, c in zip(scale.astype(np.float16), packed, strict=True))
+
+
+def q4_k(weight: np.ndarray) -> bytes:
+    """Blocks of 256, in eight parts, each with a scale and a minimum of 6 bits in units of the whole block."""
+    found = []
+    for block in weight.reshape(-1, 8, 32):
+        low = np.minimum(block.min(axis=1), 0)
+        step = (block.max(axis=1) - low) / 15
+        of_steps, of_lows = np.float16(step.max() / 63 + 1e-7), np.float16(-low.min() / 63 + 1e-7)
+        s, m = (np.rint(v / np.float32(d)).clip(0, 63).astype(int) for v, d in ((step, of_steps), (-low, of_lows)))
+        width = np.float32(of_steps) * s[:, None]
+        codes = np.rint((block + np.float32(of_lows) * m[:, None]) / np.where(width, width, 1))
+        codes = codes.clip(0, 15).astype(np.uint8).reshape(4, 2, 32)
+        sixes = [*(s[:4] | s[4:] >> 4 << 6), *(m[:4] | m[4:] >> 4 << 6), *(s[4:] & 15 | (m[4:] & 15) << 4)]
+        found += [of_steps.tobytes(), of_lows.tobytes(), bytes(int(b) for b in sixes)]
+        found.append((codes[:, 0] | codes[:, 1] << 4).tobytes())
+    return b"".join(found)
+
+
+STORE: dict[str, Callable[[np.ndarray], bytes]] = {
+    "F32": lambda weight: weight.astype("<f4").tobytes(),
+    "F16": lambda weight: weight.astype("<f2").tobytes(),
+    "BF16": lambda weight: torch.from_numpy(weight).bfloat16().view(torch.int16).numpy().tobytes(),
+    "Q8_0": q8_0,
+    "Q4_0": q4_0,
+    "Q4_K": q4_k,
+}
+
+
+def text(value: str) -> bytes:
+    """A text, behind its length."""
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def entry(key: str, value: Any) -> bytes:
+    """One key and its value: a text, a list of texts or integers, an integer or a float."""
+    if isinstance(value, list):
+        texts = isinstance(value[0], str)
+        content = b"".join(text(one) if texts else struct.pack("<i", one) for one in value)
+        return text(key) + struct.pack("<IIQ", 9, 8 if texts else 5, len(value)) + content
+    if isinstance(value, str):
+        return text(key) + struct.pack("<I", 8) + text(value)
+    code, kind = ("f", 6) if isinstance(value, float) else ("I", 4)
+    return text(key) + struct.pack(f"<I{code}", kind, value)
+
+
+def content(
+    told: Mapping[str, Any], tensors: Mapping[str, tuple[np.ndarray, str]], version: int = 3, aligned: int = 32
+) -> bytes:
+    """Bytes of a file, from what it says of the model, and its tensors with the name of their type."""
+    header = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(told))
+    header += b"".join(entry(key, value) for key, value in told.items())
+    data = b""
+    for name, (weight, kind) in tensors.items():
+        data += b"\0" * (-len(data) % aligned)
+        shape = struct.pack(f"<I{weight.ndim}Q", weight.ndim, *weight.shape[::-1])
+        header += text(name) + shape + struct.pack("<IQ", TYPES[kind], len(data))
+        data += STORE[kind](weight)
+    return header + b"\0" * (-len(header) % aligned) + data
+
+
+def converted(model: PreTrainedModel, kind: str = "F32") -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, str]]]:
+    """What a file says of a model, and its tensors: matrices in one type of codes, vectors as they are."""
+    config = model.config
+    arch = {"mistral": "llama", "gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
+    sizes = {
+        "block_count": config.num_hidden_layers,
+        "context_length": config.max_position_embeddings,
+        "embedding_length": config.hidden_size,
+        "feed_forward_length": config.intermediate_size,
+        "attention.head_count": config.num_attention_heads,
+        "attention.head_count_kv": config.num_key_value_heads,
+        "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
+    }
+    if arch not in ("gemma", "gemma2"):
+        rotary = config.rope_parameters
+        sizes["rope.freq_base"] = float(rotary.get("full_attention", rotary)["rope_theta"])
+    if arch in ("gemma2", "gemma3"):
+        sizes |= {"attention.key_length": config.head_dim, "attention.sliding_window": config.sliding_window}
+    told = {"general.architecture": arch} | {f"{arch}.{key}": value for key, value in sizes.items()}
+    told["tokenizer.ggml.tokens"] = [f"t{i}" for i in range(config.vocab_size)]
+    names = NAMES | FOUR_NORMS if arch in ("gemma2", "gemma3", "olmo2") else NAMES
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    tensors = {}
+    for name, parameter in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        weight = parameter.float().numpy().copy()
+        module, _, ending = name.rpartition(".")
+        old = names.get(module)
+        if old is None:
+            _, _, block, part = module.split(".", 3)
+            old = f"blk.{block}.{names[part]}"
+        n = heads.get(module.rpartition(".")[2])
+        if arch == "llama" and n:  # LlamaModel.permute of convert_hf_to_gguf.py
+            weight = weight.reshape(n, 2, len(weight) // n // 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+        if arch.startswith("gemma") and name.endswith("norm.weight"):
+            weight += 1
+        tensors[f"{old}.{ending}"] = (weight, kind if weight.ndim > 1 else "F32")
+    return told, tensors
+
+
+def save(label: str, path: Path, seed: int = 0) -> Path:
+    """Write a tiny random model."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content(*converted(tiny_models.build(label, seed=seed))))
+    return path
