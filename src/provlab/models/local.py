@@ -69,12 +69,11 @@ class LocalFiles:
             one = folder.name.endswith(".gguf") and folder.is_file()
             if not one and not folder.is_dir():
                 raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
-            names = [folder.name] if one else [entry.name for entry in folder.iterdir() if not entry.is_dir()]
+            self._names = frozenset([folder.name] if one else (e.name for e in folder.iterdir() if not e.is_dir()))
         except OSError as error:
             raise CheckpointError(f"{str(folder)[:200]} cannot be read: {error.strerror}") from error
         self.root = folder.parent.resolve() if one else folder.resolve()
         self.label = str(self.root / folder.name if one else self.root)
-        self._names = frozenset(names)
         # In a snapshot of the hub's cache every file is a link into the blobs of the same repository.
         self._allowed = [self.root]
         self.name = folder.stem if one else self.root.name

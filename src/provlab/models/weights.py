@@ -114,10 +114,6 @@ class WeightFiles:
                 f"{source.label} has weights only as pickle ({found.single}); convert them to safetensors, or "
                 "pass --allow-pickle (allow_pickle=True) if you trust the source"
             )
-        if len(alone) > 1:
-            raise CheckpointError(
-                f"{source.label} holds several models, {alone[0]} and {alone[1]}; give the path of one of these files"
-            )
         # transformers, too, prefers the single file where both exist
         self._map: dict[str, str] | None = None
         if not alone:
