@@ -8,7 +8,6 @@ and adds 1 to norms of Gemmas: all this is undone. The format is described in gg
 import math
 import struct
 from collections import Counter
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -240,7 +239,7 @@ class GgufFile:
 
     def _dequantised(self, content: NDArray[np.uint8], kind: str) -> NDArray[np.float32]:
         try:
-            gguf = import_module("gguf")
+            import gguf
         except ImportError as error:
             raise CheckpointError(
                 f"{self._label} stores weights as {kind}, which the package gguf reads; pip install 'provlab[gguf]'"
