@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError
-from provlab.models.anatomy import axis_sizes, config_axis, for_expert, instances
+from provlab.models.axes import axis_sizes, config_axis, for_expert, instances
 from provlab.models.described import described
 from provlab.models.formats.dtypes import DTYPES
 from provlab.models.naming import language_part

@@ -29,7 +29,7 @@ from provlab.files import atomic_folder, write_json
 from provlab.fullsize.shapes import STANDARD_DEVIATION, truncated
 from provlab.fullsize.skeleton import Skeleton
 from provlab.models import anatomy as anatomy_module
-from provlab.models.anatomy import axis_sizes
+from provlab.models.axes import axis_sizes
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors

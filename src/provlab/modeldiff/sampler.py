@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from provlab.errors import InputError
 from provlab.files import digest

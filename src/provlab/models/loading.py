@@ -16,6 +16,7 @@ import transformers
 from provlab import machine
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError, one_line
 from provlab.models import anatomy
+from provlab.models.axes import KEYS
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.weights import wrapper
@@ -129,8 +130,8 @@ def _refuse_empty_promises(checkpoint: Loadable) -> None:
     except UnknownArchitectureError:
         names = checkpoint.tensor_names
         n_numbers = sum(math.prod(checkpoint.shape(name)) for name in names)
-        most = dict.fromkeys(("vocab_size", *anatomy.KEYS["mlp"], *anatomy.KEYS["model"]), n_numbers)
-        most |= dict.fromkeys(anatomy.KEYS["blocks"], len(names))
+        most = dict.fromkeys(("vocab_size", *KEYS["mlp"], *KEYS["model"]), n_numbers)
+        most |= dict.fromkeys(KEYS["blocks"], len(names))
         for key, value in _numbers(checkpoint.config):
             if value > most.get(key, math.inf):
                 raise InvalidWeightsError(

@@ -97,7 +97,8 @@ class Comparison:
             *_not_verified(self.models),
             *_dequantised(self.models),
             *_language_parts(self.models),
-            *_said(self.records),
+            # how blocks were chosen, where these were not simply all, each with its like
+            *(one.outcome.detail["said"] for one in self.records if one.outcome and "said" in one.outcome.detail),
             *family.remarks(),
             *_not_run(rows),
         ]
@@ -253,11 +254,6 @@ def _some_units(records: Sequence[PairRecord], options: Options) -> list[str]:
         "first, and units that are parts of one were not looked for: if it does not reject, run it without units."
         for name, whole in found.items()
     ]
-
-
-def _said(records: Sequence[PairRecord]) -> list[str]:
-    """What records say of how blocks were chosen, where these were not simply all, each with its like."""
-    return [record.outcome.detail["said"] for record in records if record.outcome and "said" in record.outcome.detail]
 
 
 def _not_run(rows: list[dict[str, Any]]) -> list[str]:

@@ -15,6 +15,7 @@ from provlab.errors import NoSuchSymmetryError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy
 from provlab.models.attacks import tokens
+from provlab.models.axes import KEYS
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.symmetry import OWN_HEAD, Weights, write
 
@@ -108,7 +109,7 @@ class State:
 
     def sized(self, axis: str, length: int) -> dict[str, Any]:
         """Entries of the config that give an axis a new length: those that are set, else the first that is there."""
-        keys = anatomy_module.KEYS[axis]
+        keys = KEYS[axis]
         there = [key for key in keys if self.config.get(key) is not None] or [key for key in keys if key in self.config]
         return dict.fromkeys(there or keys[:1], length)
 
