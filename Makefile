@@ -80,12 +80,13 @@ book: pages ## build the book of PROFILE, warnings as errors, into _build/PROFIL
 
 # book/ and the executed notebooks are put together in the build folder: the book's notebooks must lie below its root
 PAGES := $(shell find book -type f -not -path 'book/experiments/*') $(filter-out %.failed.ipynb,$(wildcard $(BUILD)/book/experiments/*.ipynb))
-$(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py requirements.lock
+$(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py tests/book/check_axe.py requirements.lock
 	@find $(BUILD)/book -mindepth 1 -maxdepth 1 -not -name experiments -exec rm -rf {} +
 	@find book -mindepth 1 -maxdepth 1 -not -name experiments -exec cp -R {} $(BUILD)/book/ \;
 	@rm -rf $(BUILD)/_build
 	@$(BIN)/jupyter-book build $(BUILD)/book --config _config.yml --path-output $(BUILD) -W -n --keep-going --all -q > $(BUILD)/build.log
 	@$(BIN)/python tests/book/check_html.py $(BUILD)/_build/html
+	@$(BIN)/python tests/book/check_axe.py $(BUILD)/_build/html
 	@rm -rf $(BUILD)/html && mv $(BUILD)/_build/html $(BUILD)/html && touch $@
 
 pictures: env ## draw the README's pictures from the records of PROFILE

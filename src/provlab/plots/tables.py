@@ -27,7 +27,10 @@ class Table:
         # rows that are merely numbered need no labels; numbers that have a name, 6, 8, ... units, do
         index = not isinstance(self.frame.index, pd.RangeIndex) or self.frame.index.name is not None
         names = [name or "" for name in self.frame.index.names] if index else []
-        head = "".join(f"<th>{escape(str(name))}</th>" for name in [*names, *self.frame.columns])
+        head = "".join(
+            f"<th scope='col'>{escape(str(name))}</th>" if str(name) else "<td></td>"  # a heading says something
+            for name in [*names, *self.frame.columns]
+        )
         # log10 p is written as everywhere; columns of it are known by their heading
         writers = [format_log10_p if holds_log10_p(str(column)) else _three_digits for column in self.frame.columns]
         rows = []

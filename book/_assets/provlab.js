@@ -1,0 +1,81 @@
+// What the book adds to its theme for readers who point, who use keys, and who listen. Without scripts all pages still
+// read: pictures stand still, and say what they show in their captions and alt texts.
+
+// A figure with an overlay of spots (provlab.plots.explore) answers: point at a spot, tap it, or step through by the slider.
+function explore(figure) {
+  const spots = [...figure.querySelectorAll(".provlab-spots path")];
+  const texts = spots.map((spot) => spot.querySelector("title").textContent);
+  const corners = spots.map((spot) => spot.getAttribute("d").match(/-?[\d.]+/g).slice(0, 2).map(Number));
+  spots.forEach((spot) => spot.replaceChildren()); // what the browser would show of itself, late and small
+
+  const panel = document.createElement("div");
+  panel.className = "provlab-readout";
+  panel.innerHTML =
+    '<input type="range" min="0" value="0" aria-label="Step through the picture"/>' +
+    "<output>Point at the picture, or move the slider (arrow keys).</output>";
+  const [slider, readout] = panel.children;
+  slider.max = spots.length - 1;
+  figure.querySelector("label").after(panel);
+
+  let shown = -1;
+  function show(at) {
+    spots[shown]?.classList.remove("here");
+    shown = at;
+    spots[at].classList.add("here");
+    slider.value = at;
+    readout.textContent = texts[at];
+    slider.setAttribute("aria-valuetext", texts[at]);
+  }
+  slider.addEventListener("input", () => show(Number(slider.value)));
+  slider.addEventListener("focus", () => show(Number(slider.value)));
+  // up and down go to the nearest spot of the same column, where there is one
+  slider.addEventListener("keydown", (event) => {
+    const way = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!way) return;
+    const [x, y] = corners[Math.max(shown, 0)];
+    const next = corners
+      .map(([left, top], at) => [way * (top - y), Math.abs(left - x), at])
+      .filter(([down, aside]) => down > 0.5 && aside < 1)
+      .sort((one, other) => one[0] - other[0])[0];
+    event.preventDefault();
+    if (next) show(next[2]);
+  });
+  const overlay = figure.querySelector(".provlab-spots");
+  overlay.addEventListener("pointerover", (event) => {
+    const at = spots.indexOf(event.target);
+    if (at >= 0) show(at);
+  });
+  // on a phone a tap enlarges the picture; once it is large, a tap on a spot only reads it
+  overlay.addEventListener("click", (event) => {
+    const box = figure.querySelector("label > input");
+    if (spots.includes(event.target) && (box.checked || !matchMedia("(max-width: 640px)").matches)) event.preventDefault();
+  });
+}
+
+// What the theme and the notebooks' pages leave undone for keys and for screen readers.
+function mend() {
+  // a button is called what is written on it
+  document.querySelectorAll('summary[aria-label="Toggle hidden content"]').forEach((one) => one.removeAttribute("aria-label"));
+  document.querySelectorAll(".search-button-field").forEach((one) => one.removeAttribute("aria-label"));
+  // entries of the bibliography are no list items, and their old role is no more
+  document.querySelectorAll(".citation-list, .citation").forEach((one) => one.removeAttribute("role"));
+  // the left column is a part of the page, logo and all
+  const column = document.querySelector(".bd-sidebar-primary");
+  column?.setAttribute("role", "complementary");
+  column?.setAttribute("aria-label", "The book");
+}
+
+// What scrolls in its own box can be reached by keys; the theme sees to code and outputs, not to the rest.
+function reachable() {
+  document.querySelectorAll(".pst-scrollable-table-container, div.math, .provlab-figure label").forEach((box) => {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  });
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  mend();
+  document.querySelectorAll("figure.provlab-figure:has(.provlab-spots)").forEach(explore);
+  reachable();
+  new ResizeObserver(reachable).observe(document.body);
+});

@@ -1,0 +1,60 @@
+"""The check in a browser is itself checked: each fault it looks for is planted once. Skipped without a Chromium."""
+
+import shutil
+import sys
+
+import check_axe
+import pytest
+
+PAGE = """<!DOCTYPE html><html lang="en" data-theme="light"><head><title>A page</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<style>[data-theme="dark"] body {{ background: #111; color: #eee }}</style></head>
+<body><main><h1>A page</h1><p>Words.</p>{}</main></body></html>"""
+PROGRAM = next(filter(None, map(shutil.which, check_axe.BROWSERS)), None)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if PROGRAM is None:
+        pytest.skip("no Chromium on this machine")
+    with check_axe.browser(PROGRAM) as started:
+        yield started
+
+
+def faults(chromium, folder, body):
+    page = folder / "index.html"
+    page.write_text(PAGE.format(body), encoding="utf-8")
+    return check_axe.check_page(page, chromium, check_axe.AXE.read_text(encoding="utf-8"))
+
+
+def test_a_sound_page_passes(tmp_path, chromium):
+    boxed = '<div style="overflow-x: auto" tabindex="0"><p style="width: 900px">wide, in its own box</p></div>'
+    assert faults(chromium, tmp_path, f'<img alt="a tree" src="data:,"/><h2>On</h2>{boxed}') == []
+
+
+def test_each_fault_is_found(tmp_path, chromium):
+    planted = {
+        "image-alt": '<img src="data:,"/>',
+        "color-contrast:": '<p style="color: #999">pale</p>',
+        "color-contrast on a phone, in the dark": '<p style="color: #333">dark on dark</p>',
+        "heading-order": "<h3>one too deep</h3>",
+        "button-name": "<button></button>",
+        "scrollable-region-focusable on a phone": f'<pre style="overflow-x: auto" tabindex="-1">{"wide " * 200}</pre>',
+        "scrolls sideways on a phone, 9": '<p style="width: 900px">wide</p>',
+        "asks for https://example.invalid/x.png": '<img alt="x" src="https://example.invalid/x.png"/>',
+    }
+    found = faults(chromium, tmp_path, "".join(planted.values()))
+    assert [fault for fault in planted if not any(line.startswith(fault) for line in found)] == []
+
+
+def test_without_a_browser_it_says_so_and_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(check_axe.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["check_axe.py", str(tmp_path)])
+    assert check_axe.main() == 0
+    assert "apt-get install chromium" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_page_is_no_book(tmp_path, chromium, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["check_axe.py", str(tmp_path)])
+    assert check_axe.main() == 1
+    assert "holds no page" in capsys.readouterr().err
