@@ -33,7 +33,7 @@ READY := .venv/.ready
 BIN := .venv/bin
 endif
 
-.PHONY: help env reproduce notebooks pages preview book pictures rehearsal lab test lint types unit bench lock clean FORCE
+.PHONY: help env reproduce notebooks pages preview book course pictures rehearsal lab test lint types unit bench lock clean FORCE
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -88,6 +88,9 @@ $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py tests/bo
 	@$(BIN)/python tests/book/check_html.py $(BUILD)/_build/html
 	@$(BIN)/python tests/book/check_axe.py $(BUILD)/_build/html
 	@rm -rf $(BUILD)/html && mv $(BUILD)/_build/html $(BUILD)/html && touch $@
+
+course: env ## what a course hands out (WEEK=3: of one week): assignments, labs, slides, solutions, into _build/course
+	@$(BIN)/python book/course/release.py $(WEEK)
 
 pictures: env ## draw the README's pictures from the records of PROFILE
 	@$(BIN)/python book/readme_pictures.py $(PROFILE)

@@ -1,0 +1,48 @@
+"""What students get back says which tests they passed, and nothing of what hidden tests are.
+
+nbgrader puts hidden tests into the notebooks that it grades and leaves them there: its feedback shows their source, and
+tracebacks and outputs quote it (jupyter/nbgrader, issues 917 and 1363). A student's own function can print or raise what a
+hidden test calls it with, and any later cell can print what ran before. So no output of the grading run is handed back,
+whoever wrote the cell: of a graded cell one bit is, whether it passed.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from nbgrader import utils
+from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
+
+
+class HideTests(NbGraderPreprocessor):
+    """Of a graded notebook, leave source without hidden tests, and of each test whether it passed.
+
+    It stands in ``GenerateFeedback.preprocessors`` behind ``GetGrades``, which reads the points.
+    """
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        """Clear one cell; markdown has nothing to clear."""
+        cell.pop("attachments", None)  # a submission's, and nbconvert would write them out as files
+        if cell.cell_type != "code":
+            return cell, resources
+        failed = utils.has_failed(cell)
+        cell.outputs = []
+        if utils.is_grade(cell):
+            hidden = cell.source
+            # only cells that grading has restored from the source: a student may write the markers anywhere
+            cell, resources = ClearHiddenTests(parent=self).preprocess_cell(cell, resources, cell_index)
+            hidden_too = " Hidden tests are part of it." if cell.source != hidden else ""
+            told = f"Not passed: run this cell in your own notebook to see more.{hidden_too}" if failed else "Passed."
+            cell.outputs.append(new_output("stream", name="stdout", text=f"{told}\n"))
+        return cell, resources
+
+
+def pages_alone(assignment: str, student: str, notebooks: list[str]) -> None:
+    """Delete from the feedback all but its pages: code that was graded may have left files with what it saw."""
+    pages = {f"{Path(notebook).stem}.html" for notebook in notebooks}
+    for path in Path("feedback").glob(f"{student}/{assignment}/**/*"):
+        if path.is_file() and (path.name not in pages or path.parent.name != assignment):
+            path.unlink()

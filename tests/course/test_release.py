@@ -1,0 +1,148 @@
+"""What ``make course`` writes, and one assignment the whole way: handed in, graded and given back by nbgrader itself."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import grading
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAME = "a1_exchangeability"
+
+# a student who gets half of it wrong and lets every cell tell what it sees
+CURIOUS = {
+    "p_value": """
+seen = []
+def p_value(observed, copies):
+    seen.append((observed, list(copies)))
+    print("CANARY", seen)
+    return float(np.mean(np.asarray(copies) >= observed))
+""",
+    "renumbered": """
+def renumbered(model, order):
+    open("stolen.html", "w").write("CANARY" + "".join(In))
+    raise ValueError("CANARY" + str(seen) + "".join(In))
+""",
+    "exchangeable": "exchangeable = {}\nprint('CANARY', In, seen)\n# BEGIN HIDDEN TESTS",
+}
+
+
+@pytest.fixture(scope="session")
+def release():
+    """The script's module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "book" / "course"))
+        import release
+
+        yield release
+
+
+@pytest.fixture(scope="session")
+def week_1(release, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("course") / "course"
+    release.build((1,), folder)
+    return folder
+
+
+def nbgrader(folder, *arguments):
+    here = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", *arguments],
+        cwd=folder,
+        env=os.environ | here,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_week_has_its_notebooks_and_all_that_a_student_needs(week_1, release):
+    chosen = release.exercises((1,))
+    assert NAME in [exercise.name for exercise in chosen]
+    with zipfile.ZipFile(week_1 / "provlab-course-student.zip") as handed_out:
+        names = set(handed_out.namelist())
+        readme = handed_out.read("student/README.md").decode()
+    notebooks = {name for name in names if name.endswith(".ipynb")}
+    assert notebooks == {f"student/week_1/{exercise.name}.ipynb" for exercise in chosen}
+    assert {"student/provlab/pyproject.toml", "student/provlab/requirements.lock"} <= names
+    assert "student/provlab/src/provlab/api.py" in names
+    assert not re.findall(r"\{\w+\}", readme)
+    assert all(exercise.name in readme for exercise in chosen)
+    with zipfile.ZipFile(week_1 / "provlab-course-instructor.zip") as kept:
+        assert f"instructor/source/{NAME}/{NAME}.ipynb" in kept.namelist()
+        assert "instructor/gradebook.db" in kept.namelist()
+
+
+def test_nbgrader_releases_what_the_other_tests_look_at(week_1):
+    there = grading.load(week_1 / "student" / "week_1" / f"{NAME}.ipynb")
+    expected = grading.released(grading.COURSE / "assignments" / f"{NAME}.ipynb")
+    assert [cell.source for cell in there.cells] == [cell.source for cell in expected.cells]
+
+
+def test_nothing_hidden_is_in_the_students_zip(week_1):
+    hidden = {line for path in grading.ASSIGNMENTS + grading.LABS for line in grading.hidden_lines(path)}
+    with zipfile.ZipFile(week_1 / "provlab-course-student.zip") as handed_out:
+        for name in handed_out.namelist():
+            if name.endswith((".ipynb", ".md", ".html")):
+                text = handed_out.read(name).decode()
+                assert not [line for line in hidden if line in text], name
+
+
+def test_every_week_has_an_assignment(release):
+    assert {exercise.week for exercise in release.exercises() if exercise.path in grading.ASSIGNMENTS} == {
+        1,
+        2,
+        3,
+        4,
+        5,
+    }
+
+
+@pytest.mark.parametrize("week", ["6", "three", "0", "-1", "1 2"])
+def test_an_unknown_week_is_one_line(release, week, capsys):
+    assert release.main(week) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert week in said
+    assert "WEEK is 1 to 5" in said
+
+
+@pytest.mark.slow
+def test_graded_by_nbgrader_nothing_hidden_comes_back(week_1):
+    folder = week_1 / "instructor"
+    submission = nbformat.read(week_1 / "student" / "week_1" / f"{NAME}.ipynb", as_version=4)
+    for cell in submission.cells:
+        cell.source = CURIOUS.get(grading.grade_id(cell), cell.source)
+    handed_in = folder / "submitted" / "curious" / NAME
+    handed_in.mkdir(parents=True)
+    nbformat.write(submission, handed_in / f"{NAME}.ipynb")
+    nbgrader(folder, "autograde", NAME)
+    nbgrader(folder, "generate_feedback", NAME)
+
+    hidden = grading.hidden_lines(grading.COURSE / "assignments" / f"{NAME}.ipynb")
+    graded = grading.load(folder / "autograded" / "curious" / NAME / f"{NAME}.ipynb")
+    taken = nbformat.writes(graded)
+    assert "AssertionError" in taken  # what there is to leak: the tests, their tracebacks, what was printed
+    assert [line for line in hidden if line in "\n".join(cell.source for cell in graded.cells)]
+
+    back = folder / "feedback" / "curious" / NAME
+    assert [path.name for path in back.rglob("*") if path.is_file()] == [f"{NAME}.html"]
+    page = grading.readable((back / f"{NAME}.html").read_text(encoding="utf-8"))
+    assert not [line for line in hidden if line in page]
+    assert "CANARY', In" in page  # the student's own source is there
+    assert page.count("CANARY") == sum(text.count("CANARY") for text in CURIOUS.values())  # and what it printed is not
+    assert "Traceback" not in page
+    assert "Not passed" in page
+
+    nbgrader(folder, "export")
+    row = (folder / "grades.csv").read_text(encoding="utf-8")
+    assert "curious" in row
+    full = grading.full_marks(grading.COURSE / "assignments" / f"{NAME}.ipynb")
+    answers = CURIOUS | {"null_p_values": "raise NotImplementedError()"}
+    points = grading.grade(grading.COURSE / "assignments" / f"{NAME}.ipynb", answers)
+    assert f",{sum(points.values()):.1f},{sum(full.values()):.1f}" in row
