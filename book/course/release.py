@@ -10,9 +10,9 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import nbformat
-from nbgrader import utils
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
@@ -58,7 +58,7 @@ def instructor(chosen: list[Exercise], folder: Path) -> None:
         shutil.copy2(COURSE / name, folder)
     settings = PyFileConfigLoader("nbgrader_config.py", path=str(folder)).load_config()
     # nbgrader asks a program of its own environment, alembic, for the gradebook's version, and finds it by the PATH
-    with utils.setenv(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"):
+    with mock.patch.dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"):
         for exercise in chosen:
             source = folder / "source" / exercise.name
             source.mkdir(parents=True)

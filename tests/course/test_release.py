@@ -1,4 +1,4 @@
-"""What ``make course`` writes, and one assignment the whole way: handed in, graded and given back by nbgrader itself."""
+"""What ``make course`` writes, and one assignment the whole way: handed in, graded and given back by nbgrader."""
 
 import os
 import re
@@ -10,6 +10,7 @@ from pathlib import Path
 import grading
 import nbformat
 import pytest
+from nbgrader.api import Gradebook
 
 ROOT = Path(__file__).parents[2]
 NAME = "a1_exchangeability"
@@ -50,14 +51,10 @@ def week_1(release, tmp_path_factory):
 
 
 def nbgrader(folder, *arguments):
-    here = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", *arguments],
-        cwd=folder,
-        env=os.environ | here,
-        capture_output=True,
-        text=True,
-    )
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    here = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "nbgrader", *arguments]
+    done = subprocess.run(command, cwd=folder, env=here, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -91,16 +88,6 @@ def test_nothing_hidden_is_in_the_students_zip(week_1):
             if name.endswith((".ipynb", ".md", ".html")):
                 text = handed_out.read(name).decode()
                 assert not [line for line in hidden if line in text], name
-
-
-def test_every_week_has_an_assignment(release):
-    assert {exercise.week for exercise in release.exercises() if exercise.path in grading.ASSIGNMENTS} == {
-        1,
-        2,
-        3,
-        4,
-        5,
-    }
 
 
 @pytest.mark.parametrize("week", ["6", "three", "0", "-1", "1 2"])
@@ -139,10 +126,8 @@ def test_graded_by_nbgrader_nothing_hidden_comes_back(week_1):
     assert "Traceback" not in page
     assert "Not passed" in page
 
-    nbgrader(folder, "export")
-    row = (folder / "grades.csv").read_text(encoding="utf-8")
-    assert "curious" in row
-    full = grading.full_marks(grading.COURSE / "assignments" / f"{NAME}.ipynb")
-    answers = CURIOUS | {"null_p_values": "raise NotImplementedError()"}
-    points = grading.grade(grading.COURSE / "assignments" / f"{NAME}.ipynb", answers)
-    assert f",{sum(points.values()):.1f},{sum(full.values()):.1f}" in row
+    path = grading.COURSE / "assignments" / f"{NAME}.ipynb"
+    points = grading.grade(path, CURIOUS | {"null_p_values": "raise NotImplementedError()"})
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
+        found = book.find_submission(NAME, "curious")
+        assert (found.score, found.max_score) == (sum(points.values()), sum(grading.full_marks(path).values()))

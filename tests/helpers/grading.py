@@ -100,4 +100,4 @@ def feedback(path):
 
 def readable(page):
     """Words of an HTML page as a reader sees them, without what a browser leaves out."""
-    return html.unescape(re.sub(r"<[^>]*>", "", page))
+    return html.unescape(re.sub(r"(?s)<style.*?</style>|<script.*?</script>|<[^>]*>", "", page))
