@@ -44,6 +44,81 @@ PLANTS = {
             {"exchangeable_hidden"},
         ),
     },
+    "a2_matching_and_pvalues": {
+        "products for cosines": ({"cosines": "def cosines(W1, W2):\n    return W1 @ W2.T"}, {"cosines_hidden"}),
+        "partners the other way round": (
+            {"recovered": "def recovered_order(shuffled, W1):\n    return matching.match(W1, shuffled).indices"},
+            {"recovered_hidden"},
+        ),
+        "two-sided": (
+            {
+                "exact_p": """
+def exact_p(found):
+    n = len(found)
+    middle = n * (n * n - 1) / 6
+    away = [abs(sum((x - k) ** 2 for k, x in enumerate(p)) - middle) for p in itertools.permutations(range(n))]
+    return np.mean(np.array(away) >= abs(sum((x - k) ** 2 for k, x in enumerate(found)) - middle))
+"""
+            },
+            {"exact_p_seen", "exact_p_hidden"},
+        ),
+        "a floor that overflows": (
+            {"floor": "def log10_floor(n):\n    return math.log10(1 / math.prod(map(float, range(1, n + 1))))"},
+            {"floor_hidden"},
+        ),
+        "the paper's form for the law": (
+            {"phi_u": "def phi_u(W1, W2):\n    return pvalues.spearman(matching.match(W1, W2).indices).paper_log10_p"},
+            {"phi_u_seen", "phi_u_hidden"},
+        ),
+    },
+    "a3_many_tests": {
+        "through doubles": (
+            {"fisher": "def fisher(log10_p):\n    return np.log10(stats.combine_pvalues(10 ** np.array(log10_p))[1])"},
+            {"fisher_hidden"},
+        ),
+        "Holm in sorted order": (
+            {
+                "holm": """
+def holm(log10_p):
+    values = np.sort(log10_p)
+    return np.minimum(np.maximum.accumulate(values + np.log10(np.arange(len(values), 0, -1))), 0.0)
+"""
+            },
+            {"holm_hidden"},
+        ),
+        "false alarms by test": (
+            {
+                "false_alarms": """
+def false_alarms(adjust, m, n_studies, level, rng):
+    studies = np.log10(rng.uniform(size=(n_studies, m)))
+    return np.mean([adjust(study) <= math.log10(level) for study in studies])
+"""
+            },
+            {"false_alarms_seen", "false_alarms_hidden"},
+        ),
+        "the smallest without a price": (
+            {
+                "sizes": """
+def sizes(log10_p, level):
+    by_fisher = pvalues.fisher(log10_p, axis=1)
+    return np.mean(by_fisher <= math.log10(level)), np.mean(np.min(log10_p, axis=1) <= math.log10(level))
+"""
+            },
+            {"sizes_seen", "sizes_hidden"},
+        ),
+        "no chains": (
+            {
+                "families": """
+def families(names, rejected):
+    found = [{name} for name in names]
+    for a, b in rejected:
+        found = [family for family in found if not family & {a, b}] + [{a, b}]
+    return sorted(found, key=len, reverse=True)
+"""
+            },
+            {"families_hidden"},
+        ),
+    },
 }
 SETTINGS = {"grade": False, "grade_id": "a", "locked": True, "schema_version": 3, "solution": False, "task": False}
 GRADED = nbformat.from_dict({"nbgrader": SETTINGS | {"grade": True, "points": 1}})

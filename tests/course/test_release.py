@@ -26,7 +26,7 @@ def p_value(observed, copies):
 """,
     "renumbered": """
 def renumbered(model, order):
-    open("stolen.html", "w").write("CANARY" + "".join(In))
+    __import__("pathlib").Path("stolen.html").write_text("CANARY" + "".join(In))
     raise ValueError("CANARY" + str(seen) + "".join(In))
 """,
     "exchangeable": "exchangeable = {}\nprint('CANARY', In, seen)\n# BEGIN HIDDEN TESTS",
