@@ -33,7 +33,7 @@ READY := .venv/.ready
 BIN := .venv/bin
 endif
 
-.PHONY: help env reproduce notebooks pages preview book course pictures rehearsal lab test lint types unit bench lock clean FORCE
+.PHONY: help env reproduce notebooks pages preview book pdf course pictures rehearsal lab test lint types unit bench lock clean FORCE
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,11 @@ $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py tests/bo
 
 course: env ## what a course hands out (WEEK=3: of one week): assignments, labs, slides, solutions, into _build/course
 	@$(BIN)/python book/course/release.py $(WEEK)
+
+pdf: env ## the book of PROFILE as one PDF, _build/PROFILE/book.pdf; needs LaTeX, and says what to install
+	@$(BIN)/python book/pdf.py --tools
+	@$(MAKE) --no-print-directory notebooks
+	@$(BIN)/python book/pdf.py $(PROFILE)
 
 pictures: env ## draw the README's pictures from the records of PROFILE
 	@$(BIN)/python book/readme_pictures.py $(PROFILE)
