@@ -17,11 +17,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+from provlab.chapters.toy_modulo30.moves import MultiSite
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import Comparison, from_enumeration
 from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.generation import join
-from provlab.modeldiff.moves import Mixture, MultiSite, SingleSite
+from provlab.modeldiff.moves import Mixture, SingleSite
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.reweighting import density_of_states, representative, reweight
 from provlab.modeldiff.sampler import replica_exchange

@@ -23,13 +23,14 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from provlab.chapters.toy_modulo30.moves import SumPreserving
 from provlab.chapters.toy_modulo30.prefix_tree import subtree_nll
 from provlab.fullsize import diff_cost
 from provlab.fullsize.rates import measure_rates
 from provlab.fullsize.skeleton import Skeleton
 from provlab.modeldiff import nll
 from provlab.modeldiff.generation import write
-from provlab.modeldiff.moves import WRITING, Mixture, Move, SingleSite, SumPreserving
+from provlab.modeldiff.moves import WRITING, Mixture, Move, SingleSite
 from provlab.modeldiff.sampler import replica_exchange
 from provlab.models import anatomy
 from provlab.statistics.base import Model

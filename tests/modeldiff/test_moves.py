@@ -13,8 +13,9 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
+from provlab.chapters.toy_modulo30.moves import MultiSite, SumPreserving
 from provlab.errors import InputError
-from provlab.modeldiff.moves import Conditional, Mixture, MultiSite, Proposal, Rewrite, SingleSite, SumPreserving
+from provlab.modeldiff.moves import Conditional, Mixture, Proposal, Rewrite, SingleSite
 from provlab.modeldiff.nll import sequence_nll
 
 V, L = 3, 3

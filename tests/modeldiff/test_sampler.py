@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from provlab.chapters.toy_modulo30.moves import MultiSite, SumPreserving
 from provlab.errors import CheckpointError, InputError
 from provlab.modeldiff import nll, reweighting, sampler
 from provlab.modeldiff.diagnostics import NotConverged
-from provlab.modeldiff.moves import WRITING, Conditional, Mixture, MultiSite, Rewrite, SingleSite, SumPreserving
+from provlab.modeldiff.moves import WRITING, Conditional, Mixture, Rewrite, SingleSite
 from provlab.modeldiff.sampler import own_temperature, replica_exchange
 
 V, L = 3, 3

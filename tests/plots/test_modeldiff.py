@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from provlab.chapters.plagiarism.figures import both_evidence
 from provlab.errors import InputError
-from provlab.plots.modeldiff import Panel, both_evidence, densities, differences
+from provlab.plots.modeldiff import Panel, densities, differences
 
 EDGES = np.linspace(-1, 1, 5)
 

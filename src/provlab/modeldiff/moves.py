@@ -10,7 +10,6 @@ to that power, the *temper*, so that what they propose at each level is nearly a
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +19,6 @@ from provlab.errors import InputError
 from provlab.modeldiff.energy import Causal, Tokens
 
 _WHOLE = 0.5  # share of rewrites from the first token on: twice the effective draws of places that are all alike
-_TABLE = 1_000_000  # most tuples that SumPreserving lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,101 +96,12 @@ class SingleSite:
         temper: NDArray[np.float64] | None = None,
     ) -> Proposal:
         """Draw; see `Move`."""
-        return _shifted(tokens, 1, vocabulary, rng)
-
-
-@dataclass(frozen=True)
-class MultiSite:
-    """Replace the tokens at `sites` positions by others, all chosen uniformly.
-
-    Two sites at once alone cannot reach all sequences of two tokens (a parity is kept), so mix it with `SingleSite`.
-    """
-
-    sites: int = 2
-    informed: bool = field(default=False, init=False)
-    reaches_all: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        if self.sites < 1:
-            raise InputError(f"sites must be at least 1, not {self.sites}")
-
-    @property
-    def name(self) -> str:
-        """Name with the number of sites."""
-        return f"{self.sites} sites"
-
-    def propose(
-        self,
-        tokens: Tokens,
-        *,
-        vocabulary: int,
-        rng: np.random.Generator,
-        model: Causal | None = None,
-        temper: NDArray[np.float64] | None = None,
-    ) -> Proposal:
-        """Draw; see `Move`."""
-        return _shifted(tokens, self.sites, vocabulary, rng)
-
-
-@dataclass(frozen=True)
-class SumPreserving:
-    """Redraw `sites` tokens so that their sum modulo `modulus` stays what it was.
-
-    The new tokens are drawn uniformly from all others with that sum: a symmetric move inside one class of sequences.
-    In a space where a model likes one class best, such as digits that sum to a multiple of 30, it goes from one likely
-    sequence to the next without a climb over unlikely ones; the other classes are left to the other moves.
-
-    Attributes
-    ----------
-    sites
-        Positions redrawn, at least 2. With all of them the proposal is uniform over the class.
-    modulus
-        At least 2.
-    """
-
-    sites: int
-    modulus: int
-    informed: bool = field(default=False, init=False)
-    reaches_all: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        if self.sites < 2:
-            raise InputError(f"sites must be at least 2 to keep a sum, not {self.sites}")
-        if self.modulus < 2:
-            raise InputError(f"modulus must be at least 2, not {self.modulus}")
-
-    @property
-    def name(self) -> str:
-        """Name with the number of sites."""
-        return f"{self.sites} sites, same sum"
-
-    def propose(
-        self,
-        tokens: Tokens,
-        *,
-        vocabulary: int,
-        rng: np.random.Generator,
-        model: Causal | None = None,
-        temper: NDArray[np.float64] | None = None,
-    ) -> Proposal:
-        """Draw; see `Move`."""
-        where = _sites(tokens, self.sites, rng)  # (n, sites)
-        old = np.take_along_axis(tokens, where, axis=1).astype(np.int64)
-        new = self._redrawn(old, vocabulary, rng)
+        site = rng.integers(tokens.shape[1], size=(len(tokens), 1))
+        # a uniform step around the circle of tokens, so that none stays as it is
+        new = (np.take_along_axis(tokens, site, axis=1) + rng.integers(1, vocabulary, size=site.shape)) % vocabulary
         result = tokens.copy()
-        np.put_along_axis(result, where, new.astype(tokens.dtype), axis=1)
+        np.put_along_axis(result, site, new.astype(tokens.dtype), axis=1)
         return Proposal(result, np.zeros(len(tokens)))
-
-    def _redrawn(self, old: NDArray[np.int64], vocabulary: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        table = _tuples(self.sites, vocabulary, self.modulus)
-        code = old @ table.powers
-        kind = table.kind[code]
-        count = table.count[kind]
-        # uniform over the members of the class without the present one: skip its place in the list
-        drawn = np.floor(rng.random(len(old)) * (count - 1)).astype(np.int64)
-        drawn += drawn >= table.place[code]
-        drawn = np.where(count > 1, drawn, 0)
-        return table.members[table.start[kind] + drawn]
 
 
 @dataclass(frozen=True)
@@ -346,58 +255,3 @@ def _asked(model: Causal | None, temper: NDArray[np.float64] | None) -> tuple[Ca
     if model is None or temper is None:
         raise InputError("an informed move needs an nll that predicts tokens; make one with sequence_nll(model)")
     return model, temper
-
-
-def _sites(tokens: Tokens, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """`k` positions for each row, ``(n, k)``, none twice, every set equally likely."""
-    n, length = tokens.shape
-    if k > length:
-        raise InputError(f"sites must be at most the length of the sequences, {length}, not {k}")
-    if k == 1:
-        return rng.integers(length, size=(n, 1))
-    return np.argsort(rng.random((n, length)), axis=1)[:, :k]
-
-
-def _shifted(tokens: Tokens, k: int, vocabulary: int, rng: np.random.Generator) -> Proposal:
-    """Other tokens at `k` positions: a uniform step around the circle of tokens, so that none stays as it is."""
-    where = _sites(tokens, k, rng)
-    old = np.take_along_axis(tokens, where, axis=1).astype(np.int64)
-    new = (old + rng.integers(1, vocabulary, size=where.shape)) % vocabulary
-    result = tokens.copy()
-    np.put_along_axis(result, where, new.astype(tokens.dtype), axis=1)
-    return Proposal(result, np.zeros(len(tokens)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Tuples:
-    """All tuples of tokens, listed by the kind of their sum.
-
-    `powers` turns a tuple into its code; a code has a kind and a place within it; a kind's members begin at `start`.
-    """
-
-    powers: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    place: NDArray[np.int64]
-    members: NDArray[np.int64]
-    start: NDArray[np.int64]
-    count: NDArray[np.int64]
-
-
-@lru_cache(maxsize=8)
-def _tuples(sites: int, vocabulary: int, modulus: int) -> _Tuples:
-    if vocabulary**sites > _TABLE:
-        raise InputError(
-            f"{sites} sites of {vocabulary} tokens are {vocabulary**sites:,} tuples; SumPreserving lists at most "
-            f"{_TABLE:,}: take fewer sites"
-        )
-    powers = vocabulary ** np.arange(sites - 1, -1, -1)
-    codes = np.arange(vocabulary**sites)
-    tuples = codes[:, None] // powers % vocabulary  # (vocabulary ** sites, sites): the digits of each code
-    total = tuples.sum(axis=1)
-    kind = total % modulus
-    order = np.argsort(kind, kind="stable")
-    count = np.bincount(kind)
-    start = np.concatenate([[0], np.cumsum(count)[:-1]])
-    place = np.empty_like(codes)
-    place[order] = codes - start[kind[order]]
-    return _Tuples(powers, kind, place, tuples[order], start, count)

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.inference.matching import cosine_similarity, match_shuffled, tie_seed
-from provlab.models.activations import mlp_activations
 from provlab.models.canonical import applied
 from provlab.statistics.alive import alive
 from provlab.statistics.base import (
@@ -32,11 +31,10 @@ from provlab.statistics.base import (
     Outcome,
     Statistic,
     reading,
-    require_positions,
 )
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_views import through_norm
-from provlab.statistics.text import encode
+from provlab.statistics.text import one_pass
 
 N_INPUTS = 2048  # random inputs
 
@@ -78,16 +76,7 @@ class MedianMax(Statistic):
 
     def prepare(self, model: Model, options: Options) -> Gates:
         """Run the model once over the text."""
-        require_positions(self, model, options)
-        tokens = encode(model.checkpoint, options)
-        kept = mlp_activations(
-            model.checkpoint,
-            tokens,
-            kinds=("gate", "units"),
-            device=options.device,
-            dtype=options.torch_dtype,
-            positions=options.kept_positions(),
-        )
+        kept, _ = one_pass(self, model, options, ("gate", "units"))
         return Gates(model, kept["gate"], kept["units"])
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:

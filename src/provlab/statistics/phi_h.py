@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference.matching import UnitRows, tie_seed
-from provlab.models.activations import mlp_activations, random_tokens
+from provlab.models.activations import random_tokens
 from provlab.models.canonical import applied
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
@@ -28,11 +28,10 @@ from provlab.statistics.base import (
     Statistic,
     fisher_over_blocks,
     matching_bytes,
-    require_positions,
     unit_rows_bytes,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
-from provlab.statistics.text import strings
+from provlab.statistics.text import one_pass, strings
 
 
 @dataclass(frozen=True)
@@ -86,16 +85,7 @@ class PhiH(Statistic):
 
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""
-        require_positions(self, model, options)
-        tokens = _inputs(model, options)
-        kept = mlp_activations(
-            model.checkpoint,
-            tokens,
-            kinds=("hidden", "units"),
-            device=options.device,
-            dtype=options.torch_dtype,
-            positions=options.kept_positions(),
-        )
+        kept, _ = one_pass(self, model, options, ("hidden", "units"), _inputs(model, options))
         return HiddenActivations(kept["hidden"], kept["units"])
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:

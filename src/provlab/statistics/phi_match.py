@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
-from provlab.models.activations import mlp_activations
 from provlab.models.canonical import applied
 from provlab.models.room import keep
 from provlab.statistics.alive import living_rows
@@ -45,10 +44,9 @@ from provlab.statistics.base import (
     left_out,
     matching_bytes,
     of_matching,
-    require_positions,
     unit_rows_bytes,
 )
-from provlab.statistics.text import encode, spellings
+from provlab.statistics.text import one_pass, spellings
 
 Views = tuple[UnitRows, UnitRows, NDArray[np.int64]]  # gate, up, and the tokens at which both were seen
 
@@ -121,16 +119,7 @@ class PhiMatch(Statistic):
 
     def prepare(self, model: Model, options: Options) -> GateAndUp:
         """Run the model once over the text."""
-        require_positions(self, model, options)
-        tokens = encode(model.checkpoint, options)
-        kept = mlp_activations(
-            model.checkpoint,
-            tokens,
-            kinds=("gate", "up", "units"),
-            device=options.device,
-            dtype=options.torch_dtype,
-            positions=options.kept_positions(),
-        )
+        kept, tokens = one_pass(self, model, options, ("gate", "up", "units"))
         spelt = spellings(model.checkpoint, model.anatomy.vocab_size)[tokens]
         return GateAndUp(kept["gate"], kept["up"], spelt, kept["units"])
 

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.models.activations import mlp_activations
 from provlab.models.canonical import applied, by_weights, read_besides
 from provlab.models.described import described
 from provlab.statistics.alive import living_rows
@@ -38,11 +37,10 @@ from provlab.statistics.base import (
     fisher_over_blocks,
     matching_bytes,
     reading,
-    require_positions,
     unit_rows_bytes,
 )
 from provlab.statistics.phi_match import PhiMatch, Views
-from provlab.statistics.text import encode
+from provlab.statistics.text import one_pass
 
 _MATCH = PhiMatch()  # two views of a unit are compared as its two are
 Matrix = NDArray[np.float64]
@@ -193,16 +191,7 @@ class PhiViewsOuter(Statistic):
 
     def prepare(self, model: Model, options: Options) -> Features:
         """Run the model once over the text."""
-        require_positions(self, model, options)
-        tokens = encode(model.checkpoint, options)
-        kept = mlp_activations(
-            model.checkpoint,
-            tokens,
-            kinds=("up", "units"),
-            device=options.device,
-            dtype=options.torch_dtype,
-            positions=options.kept_positions(),
-        )
+        kept, tokens = one_pass(self, model, options, ("up", "units"))
         return EndsFromOutside(model, kept["up"], tokens, kept["units"])
 
     def need(self, model: Model, block: int | None, options: Options) -> Need:

@@ -6,13 +6,14 @@ models were given is compared by the strings, of which a 64-bit hash is kept, an
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, NotComparableError, ParameterError
 from provlab.models.checkpoint import Checkpoint
-from provlab.statistics.base import Model, Options
+from provlab.statistics.base import Model, Options, Statistic, require_positions
 
 Columns = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -47,6 +48,30 @@ def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
             "lower n_sequences or sequence_length"
         )
     return np.asarray(ids, dtype=np.int64).reshape(options.n_sequences, options.sequence_length)
+
+
+def one_pass(
+    statistic: Statistic,
+    model: Model,
+    options: Options,
+    kinds: tuple[str, ...],
+    tokens: NDArray[np.int64] | None = None,
+) -> tuple[dict[str, list[NDArray[Any]]], NDArray[np.int64]]:
+    """Run a model once over the held-out text, or over `tokens`: activations per kind and block, and the tokens.
+
+    Raises
+    ------
+    NotComparableError
+        If the model has too few positions for the inputs.
+    """
+    from provlab.models.activations import mlp_activations  # who compares weights needs no torch
+
+    require_positions(statistic, model, options)
+    tokens = encode(model.checkpoint, options) if tokens is None else tokens
+    positions = options.kept_positions()
+    return mlp_activations(
+        model.checkpoint, tokens, kinds=kinds, device=options.device, dtype=options.torch_dtype, positions=positions
+    ), tokens
 
 
 def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:

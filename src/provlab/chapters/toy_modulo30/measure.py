@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 from provlab.chapters.toy_modulo30 import annotation
 from provlab.chapters.toy_modulo30.enumeration import Enumeration, TableNll
 from provlab.chapters.toy_modulo30.joint import WIDTH, on_grid
+from provlab.chapters.toy_modulo30.moves import MultiSite, SumPreserving
 from provlab.chapters.toy_modulo30.records import (
     BiasRecord,
     GenerationRecord,
@@ -31,7 +32,7 @@ from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff.comparison import Comparison, Ratio, from_enumeration, total_variation
 from provlab.modeldiff.diagnostics import Convergence, NotConverged, converged
 from provlab.modeldiff.ladder import Ladder, tune_ladder
-from provlab.modeldiff.moves import Mixture, MultiSite, SingleSite, SumPreserving
+from provlab.modeldiff.moves import Mixture, SingleSite
 from provlab.modeldiff.representative import Direction, Draws, Side, within
 from provlab.modeldiff.sampler import Samples, replica_exchange
 from provlab.zoo.toy import LENGTH, MODULUS, is_valid
