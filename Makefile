@@ -83,6 +83,7 @@ PAGES := $(shell find book -type f -not -path 'book/experiments/*') $(filter-out
 $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py tests/book/check_axe.py requirements.lock
 	@find $(BUILD)/book -mindepth 1 -maxdepth 1 -not -name experiments -exec rm -rf {} +
 	@find book -mindepth 1 -maxdepth 1 -not -name experiments -exec cp -R {} $(BUILD)/book/ \;
+	@mkdir -p $(BUILD)/book/records && find "$${PROVLAB_RESULTS:-_results}/$(PROFILE)/experiments" -name '*.json' -exec cp {} $(BUILD)/book/records/ \; 2>/dev/null || true
 	@rm -rf $(BUILD)/_build
 	@$(BIN)/jupyter-book build $(BUILD)/book --config _config.yml --path-output $(BUILD) -W -n --keep-going --all -q > $(BUILD)/build.log
 	@$(BIN)/python tests/book/check_html.py $(BUILD)/_build/html

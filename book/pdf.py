@@ -123,7 +123,7 @@ def configuration(folder: Path) -> Path:
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     config["sphinx"]["config"] |= LATEX
     config["sphinx"]["config"]["extensions"].append("printed")
-    config["sphinx"]["local_extensions"] = {"printed": str(BOOK)}
+    config["sphinx"]["local_extensions"] = {"page_links": str(BOOK), "printed": str(BOOK)}
     config["latex"] = {"latex_engine": "xelatex", "use_jupyterbook_latex": False}
     config["latex"]["latex_documents"] = {"targetname": "book.tex"}
     path = folder / "_config.yml"
