@@ -441,6 +441,27 @@ def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tm
     assert ran[1] == ("tree", {"profile": "mine"}, Path("x.ipynb"))
 
 
+def test_run_takes_what_a_profile_gives_a_notebook(run, monkeypatch, tmp_path):
+    from provlab.publishing import runner
+
+    ran = []
+    monkeypatch.setattr(runner, "run", lambda path, given, output, **_: ran.append(given))
+    profiles = Path("notebooks") / "profiles"
+    profiles.mkdir()
+    (profiles / "small.yml").write_text(
+        "profile: small\nexperiments:\n  - {notebook: tree, parameters: {models: [a], seed: 3}}\n"
+    )
+    assert run("run", "tree", "--profile", "small", "-p", "seed=4")[0] == 0
+    assert ran == [{"models": ["a"], "seed": 4, "profile": "own"}]
+    status, _, err = run("run", "tree", "--profile", "large")
+    assert status == 2
+    assert re.search(r"there is no plan .*large.yml; beside it there are: small\n$", err)
+    (profiles / "none.yml").write_text("profile: none\nexperiments: []\n")
+    status, _, err = run("run", "tree", "--profile", "none")
+    assert status == 2
+    assert "the profile none does not run tree; give parameters by -p" in err
+
+
 def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
     from provlab.publishing import plan as plan_module
 

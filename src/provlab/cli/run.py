@@ -17,6 +17,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="a parameter; may be repeated; values are YAML, lists may be a,b",
     )
     parser.add_argument(
+        "--profile", metavar="NAME", help="with what notebooks/profiles/NAME.yml gives it; -p stands above that"
+    )
+    parser.add_argument(
         "-o", "--output", metavar="FILE", help="where the executed notebook goes (default: below _results/)"
     )
     parser.set_defaults(command=_run)
@@ -26,9 +29,13 @@ def _run(arguments: argparse.Namespace) -> int:
     from provlab import provenance
     from provlab.publishing import runner
     from provlab.publishing.experiment import checked_profile
+    from provlab.publishing.plan import Plan
 
     path = runner.find_notebook(arguments.notebook)
     given = runner.as_lists(path, runner.parse_assignments(arguments.parameter))
+    if arguments.profile is not None:
+        plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{arguments.profile}.yml")
+        given = plan.parameters_of(path.stem) | given
     if "profile" in runner.parameters_of(path):
         given.setdefault("profile", "own")  # so that own runs never mix with a reproduction
     default = provenance.results_root() / checked_profile(str(given.get("profile", "own"))) / path.name

@@ -112,6 +112,19 @@ class Plan:
             raise ParameterError(f"{path} offers to fetch for {strange[0]}, which is none of its notebooks")
         return cls(**content)
 
+    def parameters_of(self, name: str) -> dict[str, Any]:
+        """Return what the plan gives the notebook of this name.
+
+        Raises
+        ------
+        ParameterError
+            If the plan does not run it.
+        """
+        for experiment in self.experiments:
+            if experiment["notebook"] == name:
+                return dict(experiment.get("parameters", {}))
+        raise ParameterError(f"the profile {self.profile} does not run {name}; give parameters by -p NAME=VALUE")
+
 
 def offer(name: str) -> Any:
     """Return the module of a notebook's chapter that can say what is ``missing()`` and ``obtain(fetch=True)`` it."""
