@@ -1,0 +1,148 @@
+"""The course: ten sessions of 90 minutes, whose links, figures, commands and minutes are held against what there is."""
+
+import json
+import re
+import runpy
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+COURSE = ROOT / "book" / "course"
+PAGES = sorted(COURSE.glob("*.md"))
+SESSIONS = [COURSE / f"session_{number:02d}.md" for number in range(1, 11)]
+GUIDE = (COURSE / "guide.md").read_text(encoding="utf-8")
+ASSIGNMENTS = {
+    "a1_exchangeability",
+    "a2_matching_and_pvalues",
+    "a3_many_tests",
+    "a4_robust_matching",
+    "a5_density_of_states",
+    "a6_audit_report",
+}
+
+
+def part(text: str, title: str) -> str:
+    """What stands under a ``##`` heading."""
+    return re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
+
+
+def planned(session: Path) -> list[int]:
+    """Minutes of each row of a session's plan."""
+    return [int(m) for m in re.findall(r"^\| (\d+) \|", part(session.read_text(), "Plan"), re.MULTILINE)]
+
+
+def guided(number: int) -> list[tuple[int, int, str]]:
+    """Rows of the guide's plan of a session: from, to, what to do."""
+    rows = re.findall(r"^\| (\d+) to (\d+) \| (.*) \|$", part(GUIDE, f"Session {number}"), re.MULTILINE)
+    return [(int(a), int(b), words) for a, b, words in rows]
+
+
+def notebook(name: str) -> dict:
+    return json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+
+
+def test_the_contents_list_every_page_of_the_course():
+    toc = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text())
+    listed = [c["file"] for p in toc["parts"] if p["caption"] == "Teach it" for c in p["chapters"]]
+    assert listed[:11] == ["course/index", *(f"course/{session.stem}" for session in SESSIONS)]
+    assert sorted(listed) == sorted(f"course/{page.stem}" for page in PAGES)
+
+
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda s: s.stem)
+def test_a_session_has_its_parts_and_takes_90_minutes(session):
+    text = session.read_text()
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Plan", "Lecture", "Lab", "Discussion", "After the session"]
+    assert "### By the end of this session you can\n\n- " in text
+    assert "**Before the session**" in text
+    assert sum(planned(session)) == 90
+    assert "Compute on two cores" in part(text, "Lab")
+
+
+@pytest.mark.parametrize("number", range(1, 11))
+def test_the_guide_plans_each_minute_along_the_session(number):
+    rows = guided(number)
+    assert rows[0][0] == 0
+    assert rows[-1][1] == 90
+    assert all(a[1] == b[0] and a[0] < a[1] for a, b in pairwise(rows))
+    ends, at = {row[1] for row in rows}, 0
+    for minutes in planned(SESSIONS[number - 1]):
+        at += minutes
+        assert at in ends  # a block of the session's plan ends where a row of the guide's does
+    headings = " | ".join(re.findall(r"^### (.*)$", SESSIONS[number - 1].read_text(), re.MULTILINE))
+    for named in re.findall(r"\*(\S[^*]*)\*", " ".join(row[2] for row in rows)):
+        assert named in headings  # slides are named as they are
+    for piece in ("**Misconceptions**", "**Questions, and what a good answer contains**"):
+        assert piece in part(GUIDE, f"Session {number}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_links_lead_somewhere(page):
+    text = page.read_text()
+    targets = [m[1] or m[0] for m in re.findall(r"\{doc\}`([^`<]*?)(?:\s*<([^>]+)>)?`", text)]
+    targets += [t for t in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in t]
+    targets += re.findall(r"^:file: (.*)$", text, re.MULTILINE) + re.findall(r"\{image\} (.*)$", text, re.MULTILINE)
+    assert targets or page.stem == "flaws"
+    for target in targets:
+        path = (page.parent / target).resolve()
+        if path.parent.name == "experiments":
+            path = ROOT / "notebooks" / path.name
+        assert any(path.with_name(path.name + end).is_file() for end in ("", ".md", ".ipynb")), target
+    keys = {key for found in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in found.split(",")}
+    assert all(f"{{{key.strip()}," in (ROOT / "book" / "references.bib").read_text() for key in keys)
+
+
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda s: s.stem)
+def test_figures_are_of_cells_that_there_are(session):
+    for name, cell in re.findall(r"^% figure: (\w+) ([\w-]+)", session.read_text(), re.MULTILINE):
+        assert cell in {found["id"] for found in notebook(name)["cells"]}, (name, cell)
+
+
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda s: s.stem)
+def test_labs_run_what_the_smoke_profile_has(session):
+    plan = yaml.safe_load((ROOT / "notebooks" / "profiles" / "smoke.yml").read_text())
+    runs = re.findall(r"provlab run (\w+) --profile smoke", session.read_text())
+    assert set(runs) <= {experiment["notebook"] for experiment in plan["experiments"]}
+    assert runs or session.stem in ("session_09", "session_10")
+    quoted = re.findall(r"exercise \*([^*]+)\*", session.read_text())
+    titles = {
+        title
+        for name in runs
+        for found in notebook(name)["cells"]
+        for title in re.findall(r"\{exercise\} (.*)", "".join(found["source"]))
+    }
+    assert set(quoted) <= titles
+
+
+def test_homework_is_the_same_in_the_plan_and_in_the_sessions():
+    index = (COURSE / "index.md").read_text()
+    week_by_week = set(re.findall(r"`(\w+_\w+)`", part(index, "The plan")))
+    said = set().union(*(re.findall(r"`([a-z]\w*_\w+)`", part(s.read_text(), "After the session")) for s in SESSIONS))
+    labs = set().union(*(re.findall(r"`([a-z]+_\w+)`", s.read_text()) for s in SESSIONS))
+    assert week_by_week >= ASSIGNMENTS
+    assert said >= ASSIGNMENTS
+    flaws = week_by_week - ASSIGNMENTS
+    assert len(flaws) == 10
+    assert flaws <= labs
+    made = {path.stem for path in (ROOT / "notebooks" / "course").glob("*/*.ipynb")}
+    assert not made or made == week_by_week
+
+
+def test_labs_take_at_most_15_minutes_of_compute():
+    index = (COURSE / "index.md").read_text()
+    minutes = [(int(a), int(b)) for a, b in re.findall(r"\| (\d+), (\d+) \|", part(index, "The plan"))]
+    assert len(minutes) == 10
+    assert all(again <= first <= 15 for first, again in minutes)
+
+
+def test_the_map_is_drawn_as_its_script_says_and_shows_every_chapter():
+    script = runpy.run_path(str(COURSE / "map.py"))
+    drawn = script["DRAWN"].read_text(encoding="utf-8")
+    assert drawn == script["drawn"](), "run: python book/course/map.py"
+    linked = re.findall(r'href="\.\./experiments/(\w+)\.html"', drawn)
+    chapters = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {"scoreboard", "status"}
+    assert sorted(linked) == sorted(chapters)
+    assert {f"{session.stem}.html" for session in SESSIONS} == set(re.findall(r'href="(session_\d+\.html)"', drawn))
+    assert {end for arrow in script["ARROWS"] for end in arrow} <= chapters | {"further"}

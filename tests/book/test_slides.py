@@ -1,0 +1,138 @@
+"""Slides are made from the pages of the sessions, hold what these say, and load nothing."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+from check_html import Page
+
+COURSE = Path(__file__).resolve().parents[2] / "book" / "course"
+PNG = "iVBORw0KGgo="
+
+TINY = r"""# Session 1: A title with $\theta$
+
+What it is about.
+
+## Plan
+
+| Minutes | What |
+|---|---|
+| 90 | not shown |
+
+### First, in {cite}`zhu2025independence`
+
+A formula $a < b$, and
+
+$$
+\sum_i x_i^2
+$$
+
+% figure: llama_tree cell-09 2
+
+- see {doc}`../experiments/llama_tree` and [the plan](index.md), or [the web](https://example.org)
+
+:::{dropdown} Answer
+Because of $p$.
+:::
+
+## Lab
+
+Not shown either.
+
+### Second
+
+% figure: evasion cell-14
+
+```bash
+provlab compare A B
+```
+
+:::{note}
+A box.
+:::
+"""
+
+
+@pytest.fixture
+def slides(tmp_path, monkeypatch):
+    """The script's functions; the only executed chapter is a page with two figures in one cell."""
+    monkeypatch.delenv("PROFILE", raising=False)
+    script = runpy.run_path(str(COURSE / "slides.py"))
+    drawn = [
+        {"data": {"image/png": png}, "metadata": {"image/png": {"alt": alt}}}
+        for png, alt in (("xx", ""), (PNG, "a tree"))
+    ]
+    page = tmp_path / "smoke" / "book" / "experiments" / "llama_tree.ipynb"
+    page.parent.mkdir(parents=True)
+    page.write_text(json.dumps({"cells": [{"id": "cell-09", "outputs": [{"text": ""}, *drawn]}, {"id": "cell-14"}]}))
+    script["build"].__globals__["BUILD"] = tmp_path
+    return script
+
+
+def deck(slides, tmp_path, text):
+    pages = tmp_path / "book" / "course"
+    pages.mkdir(parents=True, exist_ok=True)
+    for number in (1, 2):
+        (pages / f"session_{number:02d}.md").write_text(text)
+    first, second = slides["build"]([1], pages, tmp_path / "out")
+    assert (first.name, second.name) == ("session_01.html", "session_02.html")
+    return first
+
+
+def test_a_tiny_page_becomes_its_slides(slides, tmp_path):
+    made = deck(slides, tmp_path, TINY)
+    text = made.read_text()
+    shown = re.findall(r"<section.*?</section>", text, re.DOTALL)
+    assert len(shown) == 3
+    assert "not shown" not in text.lower()
+    assert r"\(\theta\)" in shown[0]
+    assert "What it is about." in shown[0]
+    assert "Zhu et al. 2025" in shown[1]
+    assert r"\(a &lt; b\)" in shown[1]
+    assert re.search(r"\\\[\s*\\sum_i x_i\^2\s*\\\]", shown[1])
+    assert f'src="data:image/png;base64,{PNG}" alt="a tree"' in shown[1]
+    assert '<cite>The Llama tree</cite> and the plan, or <a href="https://example.org">the web</a>' in shown[1]
+    assert re.search(r'<aside class="notes">.*Answer.*Because of \\\(p\\\)', shown[1], re.DOTALL)
+    assert "A figure of <cite>Evasion</cite> stands here once" in shown[2]
+    assert "make notebooks" in shown[2]
+    assert "<pre><code>provlab compare A B" in shown[2]
+    assert '<div class="box"><p>A box.</p>' in shown[2]
+    assert Page(made).faults == []
+
+
+def test_the_check_sees_what_a_deck_would_load(slides, tmp_path):
+    made = deck(slides, tmp_path, TINY)
+    made.write_text(made.read_text().replace("</head>", '<script src="https://cdn.example.org/x.js"></script></head>'))
+    assert Page(made).faults
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("no title", "does not begin with a title"),
+        ("# T\n\n### S\n\n:::{video} x\n:::\n", r"do not know the directive \{video\}"),
+        ("# T\n\n### S\n\n{video}`x`\n", r"do not know the role \{video\}"),
+        ("# T\n\n### S\n\n{cite}`nobody2020`\n", "no entry nobody2020"),
+    ],
+)
+def test_what_slides_cannot_show_is_named(slides, tmp_path, text, said):
+    with pytest.raises(ValueError, match=said):
+        deck(slides, tmp_path, text)
+
+
+def test_all_sessions_have_their_slides_and_load_nothing(slides, tmp_path):
+    made = slides["build"](range(1, 6), COURSE, tmp_path / "out")
+    assert [path.stem for path in made] == [f"session_{number:02d}" for number in range(1, 11)]
+    for path in made:
+        page, text = Page(path), path.read_text()
+        assert page.faults == []
+        sections = (COURSE / f"{path.stem}.md").read_text().count("\n### ")
+        assert text.count("<section") == sections + 1 >= 10
+        assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="(?!data:)\w', text)  # one file, all inside
+
+
+def test_what_is_vendored_comes_with_its_licence():
+    for name in ("reveal", "mathjax"):
+        assert "copyright" in (COURSE.parent / "_assets" / name / "LICENSE").read_text().lower()
