@@ -62,7 +62,7 @@ def slides(tmp_path, monkeypatch):
     script = runpy.run_path(str(COURSE / "slides.py"))
     drawn = [
         {"data": {"image/png": png}, "metadata": {"image/png": {"alt": alt}}}
-        for png, alt in (("xx", ""), (PNG, "a tree"))
+        for png, alt in (("xx", "another"), (PNG, "a tree"))
     ]
     page = tmp_path / "smoke" / "book" / "experiments" / "llama_tree.ipynb"
     page.parent.mkdir(parents=True)
