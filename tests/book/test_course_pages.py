@@ -127,7 +127,7 @@ def test_homework_is_the_same_in_the_plan_and_in_the_sessions():
     assert len(flaws) == 10
     assert flaws <= labs
     made = {path.stem for path in (ROOT / "notebooks" / "course").glob("*/*.ipynb")}
-    assert not made or made == week_by_week
+    assert made <= week_by_week
 
 
 def test_labs_take_at_most_15_minutes_of_compute():
