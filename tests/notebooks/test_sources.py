@@ -125,7 +125,7 @@ def bad_end(notebook, name):
 
 
 def bad_exercises(notebook, name):
-    """At least three exercises with their difficulty and minutes, each with a hidden solution of its own."""
+    """At least three exercises with difficulty, importance and minutes, each with a hidden solution of its own."""
     text = words(notebook)
     found = []
     exercises = re.findall(r"(?m)^`{3,}\{exercise\}[^\n]*\n:label: (\S+)\n(.*?)^`{3,}", text, flags=re.DOTALL)
@@ -137,8 +137,8 @@ def bad_exercises(notebook, name):
     for label, body in exercises:
         if not label.startswith(f"{name}-"):
             found.append(f"the label {label} may clash with that of another page")
-        if not re.search(r"[Dd]ifficulty \d of 3", body) or not re.search(r"\d+ minutes", body):
-            found.append(f"{label} says neither how hard nor how long")
+        if not re.search(r"\*Difficulty [123] of 3, importance [123] of 3, [1-9]\d* minutes\.\*", body):
+            found.append(f"{label} does not say how hard, how important and how long it is")
     return found + [
         f"the solution of {label} is not hidden" for label, options in solutions if "dropdown" not in options
     ]
@@ -267,6 +267,7 @@ PLANTED = [
     ("exercises", replace(":class: dropdown", "")),
     ("exercises", replace("{exercise}", "{note}")),
     ("exercises", replace("minutes.*", "long.*")),
+    ("exercises", replace("importance", "worth")),
     ("skeleton", replace("## What this does not show", "## Limits")),
 ]
 
