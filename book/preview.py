@@ -4,6 +4,7 @@ What is not there yet is referred to all the same, so warnings are no errors her
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import nbformat
 import yaml
 
 BOOK = Path(__file__).parent
+GLUED = re.compile(r"```\{glue\} \S+\n:doc: experiments/(\w+)\.ipynb\n```")  # what a page shows of a computed one
 
 
 def assemble(experiments: Path, folder: Path) -> tuple[int, int]:
@@ -34,6 +36,10 @@ def assemble(experiments: Path, folder: Path) -> tuple[int, int]:
             f"{title}\n\n*Still being computed: {len(there)} of {len(names)} pages are there. Load this one again.*\n"
         )
         (folder / "experiments" / f"{name}.md").write_text(text, encoding="utf-8")
+    for page in folder.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        kept = GLUED.sub(lambda glued: glued[0] if glued[1] in there else "*Still being computed.*", text)
+        page.write_text(kept, encoding="utf-8")
     return len(there), len(names)
 
 

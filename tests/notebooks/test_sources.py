@@ -13,6 +13,7 @@ import yaml
 
 from provlab import schema
 from provlab.publishing import claims, runner
+from provlab.publishing.page import OPENING
 from provlab.publishing.plan import Plan
 
 PROJECT = Path(__file__).parents[2]
@@ -116,6 +117,14 @@ def bad_opening(notebook, name):
     return [f"{heading} is missing" for heading in needed if heading not in first.source]
 
 
+def bad_picture(notebook, name):
+    """One cell draws the picture that opens the page."""
+    tagged = [cell for cell in notebook.cells if OPENING in cell.metadata.get("tags", [])]
+    if len(tagged) != 1:
+        return [f"{len(tagged)} cells are tagged {OPENING}"]
+    return [] if tagged[0].cell_type == "code" else [f"a cell of words is tagged {OPENING}"]
+
+
 def bad_end(notebook, name):
     """An experiment ends by binding its records."""
     last = notebook.cells[-1]
@@ -155,6 +164,7 @@ CHECKS = {
     "parameters": (bad_parameters, list(NOTEBOOKS)),
     "begin": (bad_begin, list(NOTEBOOKS)),
     "opening": (bad_opening, list(NOTEBOOKS)),
+    "picture": (bad_picture, CHAPTERS),
     "end": (bad_end, CHAPTERS),
     "exercises": (bad_exercises, CHAPTERS),
     "skeleton": (bad_skeleton, CHAPTERS),
@@ -234,6 +244,18 @@ def tag_another(notebook):
     notebook.cells[4].metadata["tags"] = ["parameters"]
 
 
+def open_with(*texts):
+    """Tag the cells that hold these texts, and no other, as what opens the page."""
+
+    def spoil(notebook):
+        for cell in notebook.cells:
+            cell.metadata["tags"] = [tag for tag in cell.metadata.get("tags", []) if tag != OPENING]
+        for text in texts:
+            cell_of(notebook, text).metadata["tags"] = [OPENING]
+
+    return spoil
+
+
 def output(notebook):
     cell_of(notebook, "provlab.begin").outputs = [nbformat.v4.new_output("stream", text="x")]
 
@@ -262,6 +284,9 @@ PLANTED = [
     ("begin", begin_later),
     ("opening", replace("# Audit your own models\n\n", "# Audit your own models\n\n**Needs.** x\n\n")),
     ("opening", replace("**Needs.**", "Needs:")),
+    ("picture", open_with()),
+    ("picture", open_with("suspected = ", "controlled = ")),
+    ("picture", open_with("## The control")),
     ("end", lambda notebook: notebook.cells.append(nbformat.v4.new_code_cell("1"))),
     ("end", add_to("provlab.begin", "\nrun.finish()")),
     ("exercises", replace(":class: dropdown", "")),

@@ -5,6 +5,7 @@ Expected counts are written down from the small data below, by hand.
 
 import base64
 import itertools
+import html
 import re
 
 import matplotlib as mpl
@@ -20,7 +21,7 @@ from provlab.chapters.llama_tree import figures
 from provlab.chapters.shared import curves, nulls
 from provlab.errors import InputError
 from provlab.plots import style
-from provlab.publishing.scoreboard import made_by, scoreboard, scoreboard_table
+from provlab.publishing.scoreboard import claims_in_short, made_by, scoreboard, scoreboard_table, tiles
 
 NAMES = ["oak", "oak-chat", "elm", "elm-chat", "fir"]
 FAMILIES = {"oak": "oak", "oak-chat": "oak", "elm": "elm", "elm-chat": "elm", "fir": "fir"}
@@ -338,6 +339,22 @@ def test_scoreboard_table_is_safe_html_with_labels():
         "in 3 of 5 replicates",
     ):
         assert part in table
+
+
+def test_claims_in_short_fold_out_to_all_that_is_said():
+    claims = [{**CLAIMS[0], "ours": "69 of 69 < 70; and more"}, *CLAIMS[1:]]
+    table = claims_in_short(claims)
+    assert "<details><summary>69 of 69 &lt; 70</summary><dl>" in table
+    assert "<dd>69 of 69 &lt; 70; and more</dd>" in table
+    assert "a &lt; b" in table
+    assert re.findall(r'<tr class="[a-z-]+" id="([^"]+)"', table) == [f"claim-I{i}" for i in range(1, 6)]
+    for claim in CLAIMS:
+        for what in ("published", "ours", "margin", "why"):
+            if claim.get(what):
+                assert f"<dd>{html.escape(str(claim[what]))}</dd>" in claims_in_short([claim])
+    strip = tiles(claims)
+    assert re.findall(r'href="#([^"]+)"', strip) == [f"claim-I{i}" for i in range(1, 6)]
+    assert 'aria-label="I1: ' in strip
 
 
 def test_every_figure_has_words(log10_p, truth):

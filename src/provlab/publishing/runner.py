@@ -22,6 +22,7 @@ from nbclient.exceptions import DeadKernelError
 from provlab import provenance, schema
 from provlab.errors import ParameterError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
+from provlab.publishing.page import arrange
 from provlab.publishing.reach import reached
 
 # what an annotation in a parameters cell may be; no expression is ever evaluated
@@ -188,6 +189,7 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
                 f"notebook {path.stem}: the kernel died, for lack of memory perhaps; see {failed} for how far it came"
             ) from error
         notebook = nbformat.read(temporary, as_version=4)
+        arrange(notebook)
         notebook.metadata["provlab"] = {"stamp": made_from}
         nbformat.write(notebook, temporary)
 

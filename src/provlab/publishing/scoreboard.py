@@ -124,7 +124,7 @@ def _table_row(claim: Mapping[str, Any]) -> str:
     once = f"trained once: {claim['trained_once']}" if claim.get("trained_once") else ""
     margin = f"margin: {claim['margin']}" if claim.get("margin") else ""
     return (
-        f'<tr class="{words(status).replace(" ", "-")}" id="claim-{anchor}"><th scope="row">{name}</th>'
+        f'<tr class="{_class(status)}" id="claim-{anchor}"><th scope="row">{name}</th>'
         f'<td data-label="Status"><span class="status">{SIGNS[status][0]} {words(status)}</span>'
         f"{_note(replicates)}{_note(once)}</td>"
         f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}{_note(claim.get("why"))}'
@@ -132,6 +132,60 @@ def _table_row(claim: Mapping[str, Any]) -> str:
         f'<td data-label="Published">{html.escape(_text(claim.get("published")))}</td>'
         f'<td data-label="Ours">{html.escape(_text(claim.get("ours")))}{_note(margin)}</td></tr>'
     )
+
+
+def claims_in_short(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Return the claims as a table of short rows, of which each folds out to all that `scoreboard_table` says.
+
+    A row holds status and statement, and the first part of our value, up to its first semicolon; of a claim that was
+    not run, the reason.
+
+    Raises
+    ------
+    InputError
+        If a status is unknown.
+    """
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Claim", "Status", "What it says, and what we found"))
+    body = "".join(_short_row(claim) for claim in claims)
+    return f'<table class="provlab-scoreboard short"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _short_row(claim: Mapping[str, Any]) -> str:
+    status, name = _known(claim), html.escape(str(claim["id"]))
+    ours = _text(claim.get("ours") or claim.get("why"))
+    told = {
+        "Published": claim.get("published"),
+        "Ours": claim.get("ours"),
+        "Margin": claim.get("margin"),
+        "Replicates": claim.get("replicates"),
+        "Trained once": claim.get("trained_once"),
+        "Why": claim.get("why"),
+        "Records": same_records(claim),
+    }
+    more = "".join(f"<dt>{what}</dt><dd>{html.escape(str(text))}</dd>" for what, text in told.items() if text)
+    link = f'<p><a href="{html.escape(str(claim["link"]))}">where it is shown</a></p>' if claim.get("link") else ""
+    return (
+        f'<tr class="{_class(status)}" id="claim-{name}"><th scope="row">{name}</th>'
+        f'<td data-label="Status"><span class="status">{SIGNS[status][0]} {words(status)}</span></td>'
+        f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}'
+        f"<details><summary>{html.escape(ours.split('; ')[0])}</summary><dl>{more}</dl>{link}</details></td></tr>"
+    )
+
+
+def tiles(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Return the claims as a strip of tiles, number and sign, each a link to the claim's row on the same page."""
+    items = "".join(
+        f'<li class="{_class(status := _known(claim))}"><a href="#claim-{(name := html.escape(str(claim["id"])))}" '
+        f'title="{html.escape(_text(claim.get("statement")))}: {words(status)}" '
+        f'aria-label="{name}: {words(status)}">{name} <span class="status">{SIGNS[status][0]}</span></a></li>'
+        for claim in claims
+    )
+    return f'<ul class="provlab-tiles">{items}</ul>'
+
+
+def _class(status: str) -> str:
+    """A status as the book's style names it."""
+    return words(status).replace(" ", "-")
 
 
 def _note(text: object) -> str:

@@ -1,0 +1,63 @@
+"""What a run found, in the three sentences with which the book opens."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from provlab.engine.store import Store
+from provlab.inference import pvalues
+from provlab.publishing.evidence import Evidence
+
+LEVEL = 0.01
+
+
+def found(store: Store) -> list[str]:
+    """A sentence each on pairs of known origin, on an adversary, and on counted disagreement, from a run's records.
+
+    What the run has not come to says so in place of its sentence.
+    """
+    said: dict[str, Callable[[Evidence], str]] = {"llama_tree": _origin, "evasion": _adversary, "toy_modulo30": _counted}
+    experiments = {name: store.experiment(name) for name in said}
+    return [
+        say(Evidence(experiment, store)) if (experiment := experiments[name]) else f"Not run here: {name}."
+        for name, say in said.items()
+    ]
+
+
+def _rejected(evidence: Evidence, statistic: str) -> tuple[int, int, int, int]:
+    """Dependent pairs found, all of them, independent pairs accused, all of them, by Holm at `LEVEL`."""
+    dependent, independent, _ = evidence.of(statistic)
+    log10_p = np.concatenate([dependent["log10_p"], independent["log10_p"]]).astype(float)
+    below = pvalues.holm(log10_p) <= np.log10(LEVEL) if len(log10_p) else np.zeros(0, dtype=bool)
+    n = len(dependent)
+    return int(below[:n].sum()), n, int(below[n:].sum()), len(independent)
+
+
+def _origin(evidence: Evidence) -> str:
+    hit, n, accused, others = _rejected(evidence, "phi_u")
+    return (
+        f"Of {n + others} pairs of language models whose descent is known, a test that reads nothing but weights finds "
+        f"{hit} of the {n} with a common origin, and accuses {accused} of the {others} without one."
+    )
+
+
+def _adversary(evidence: Evidence) -> str:
+    plain, n, *_ = _rejected(evidence, "phi_u")
+    robust = _rejected(evidence, "phi_match")[0]
+    turned = np.asarray(evidence.measurement("negative"), dtype=float)
+    return (
+        f"If somebody disguises the second model of each pair without changing what it says, the same test finds {plain} "
+        f"of {n}; one that is made for this finds {robust}, and {int((turned < np.log10(LEVEL)).sum())} of {len(turned)} "
+        "where the disguise turns signs as well."
+    )
+
+
+def _counted(evidence: Evidence) -> str:
+    inputs = evidence.measurement("space")["inputs"]
+    sampling = evidence.measurement("sampling")
+    ratios = np.array([run["ratio"] for run in sampling["runs"]])  # (runs, 4)
+    off = float(np.abs(ratios / np.array(sampling["exact"]) - 1).max())
+    return (
+        f"Where two models disagree can be counted: of two toy models all {inputs:,} inputs were judged, and the numbers "
+        f"on which they agree and disagree, estimated from samples, are at most {off:.1%} off."
+    )

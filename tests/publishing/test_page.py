@@ -1,0 +1,95 @@
+"""An executed notebook as a page: the opening picture moves once, what is folded stays, a page without it is whole."""
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from small_notebooks import write
+
+from provlab.publishing import runner
+from provlab.publishing.page import arrange
+
+TITLE = "# A tree\n\nEvery pair is\nfound.\n\n**What the paper claims.** Much.\n\n## Parameters"
+FIGURE = '<figure class="provlab-figure"><img alt="x"/><figcaption>What to see.</figcaption></figure>'
+
+
+def shown(html):
+    return new_output("display_data", data={"text/html": html, "text/plain": "x"})
+
+
+def notebook(*outputs, title=TITLE):
+    return new_notebook(
+        cells=[
+            new_markdown_cell(title),
+            new_code_cell("seed: int = 0", metadata={"tags": ["parameters"]}),
+            new_code_cell("seed = 1", metadata={"tags": ["injected-parameters"]}),
+            new_code_cell('run = provlab.begin("tree", globals())'),
+            new_markdown_cell("## Result"),
+            new_code_cell("draw()", metadata={"tags": ["hide-input", "opening"]}, outputs=list(outputs)),
+            new_code_cell("run.finish()"),
+        ]
+    )
+
+
+def outputs_of(page):
+    return [o.data["text/html"] for cell in page.cells for o in cell.get("outputs", []) if "data" in o]
+
+
+def test_the_picture_stands_under_the_finding_and_nowhere_else():
+    page = notebook(shown("<table>1</table>"), shown(FIGURE), shown(FIGURE.replace("What", "And what")))
+    arrange(page)
+    nbformat.validate(page)
+    title, picture, rest = page.cells[:3]
+    assert title.source == "# A tree\n\nEvery pair is\nfound."
+    assert picture.outputs[0].data["text/html"] == f'<div id="opening">{FIGURE}</div>'
+    assert "remove-input" in picture.metadata.tags
+    assert rest.source == "**What the paper claims.** Much.\n\n## Parameters"
+    assert sum(FIGURE in html for html in outputs_of(page)) == 1
+    # in its place a link, and the cell's other outputs in their order
+    (drawn,) = (cell for cell in page.cells if cell.source == "draw()")
+    assert drawn.outputs[0].data["text/html"] == "<table>1</table>"
+    assert 'href="#opening"' in drawn.outputs[1].data["text/html"]
+    assert "And what" in drawn.outputs[2].data["text/html"]
+
+
+@pytest.mark.parametrize("outputs", [[], [new_output("stream", text="too few models")], [shown("<table>1</table>")]])
+def test_a_page_without_its_picture_stays_whole(outputs):
+    page = notebook(*outputs)
+    arrange(page)
+    assert [cell.source for cell in page.cells] == [cell.source for cell in notebook().cells]
+    assert len(outputs_of(page)) == sum("data" in output for output in outputs)
+
+
+def test_a_glued_picture_is_not_the_one_that_is_shown():
+    glued = new_output("display_data", data={"application/papermill.record/text/html": FIGURE})
+    page = notebook(glued, shown(FIGURE))
+    arrange(page)
+    (drawn,) = (cell for cell in page.cells if cell.source == "draw()")
+    assert drawn.outputs[0] == glued
+    assert FIGURE in page.cells[1].outputs[0].data["text/html"]
+
+
+def test_a_short_title_keeps_all_its_words():
+    page = notebook(shown(FIGURE), title="# A tree")
+    arrange(page)
+    assert page.cells[0].source == "# A tree"
+    assert page.cells[1].id == "opening-picture"
+    assert page.cells[2].source.startswith("seed")
+
+
+def test_parameters_and_set_up_are_folded():
+    page = notebook()
+    arrange(page)
+    folded = {cell.source: (cell.metadata.tags, cell.metadata.mystnb.code_prompt_show) for cell in page.cells[1:4]}
+    assert folded == {
+        "seed: int = 0": (["parameters", "hide-input"], "Show the parameters"),
+        "seed = 1": (["injected-parameters", "hide-input"], "Show the parameters of this run"),
+        'run = provlab.begin("tree", globals())': (["hide-cell"], "Show the set-up"),
+    }
+
+
+def test_a_notebook_that_ran_is_a_page(tmp_path):
+    path = write(tmp_path / "tree.ipynb", "1 + 1")
+    runner.run(path, {"seed": 3}, tmp_path / "page.ipynb", progress=False)
+    page = nbformat.read(tmp_path / "page.ipynb", as_version=4)
+    assert [cell.metadata.tags[-1] for cell in page.cells[:2]] == ["hide-input"] * 2
+    assert page.cells[1].source.startswith("# Parameters\nseed = 3")
