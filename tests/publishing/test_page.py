@@ -1,7 +1,10 @@
 """An executed notebook as a page: the opening picture moves once, what is folded stays, a page without it is whole."""
 
+from copy import deepcopy
+
 import nbformat
 import pytest
+from myst_nb.ext.glue import extract_glue_data_cell
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from small_notebooks import write
 
@@ -30,6 +33,12 @@ def notebook(*outputs, title=TITLE):
     )
 
 
+def glued(page):
+    """What the book finds under the name, by its own reader."""
+    cells = (cell for cell in deepcopy(page.cells) if cell.cell_type == "code")
+    return dict(pair for cell in cells for pair in extract_glue_data_cell(cell))["opening"].data
+
+
 def outputs_of(page):
     return [o.data["text/html"] for cell in page.cells for o in cell.get("outputs", []) if "data" in o]
 
@@ -42,6 +51,8 @@ def test_the_picture_stands_under_the_finding_and_nowhere_else():
     assert title.source == "# A tree\n\nEvery pair is\nfound."
     assert picture.outputs[0].data["text/html"] == f'<div id="opening">{FIGURE}</div>'
     assert "remove-input" in picture.metadata.tags
+    assert FIGURE in glued(page)["text/html"]  # other pages can show it
+    assert len(picture.outputs) == 1
     assert rest.source == "**What the paper claims.** Much.\n\n## Parameters"
     assert sum(FIGURE in html for html in outputs_of(page)) == 1
     # in its place a link, and the cell's other outputs in their order
@@ -55,16 +66,20 @@ def test_the_picture_stands_under_the_finding_and_nowhere_else():
 def test_a_page_without_its_picture_stays_whole(outputs):
     page = notebook(*outputs)
     arrange(page)
+    nbformat.validate(page)
     assert [cell.source for cell in page.cells] == [cell.source for cell in notebook().cells]
-    assert len(outputs_of(page)) == sum("data" in output for output in outputs)
+    *kept, named = page.cells[5].outputs
+    assert kept == outputs
+    assert all(kind.startswith("application/papermill.record/") for kind in named.data)  # for other pages alone
+    assert glued(page)["text/markdown"] == "*No picture could be drawn of these models.*"
 
 
 def test_a_glued_picture_is_not_the_one_that_is_shown():
-    glued = new_output("display_data", data={"application/papermill.record/text/html": FIGURE})
-    page = notebook(glued, shown(FIGURE))
+    kept = new_output("display_data", data={"application/papermill.record/text/html": FIGURE})
+    page = notebook(kept, shown(FIGURE))
     arrange(page)
     (drawn,) = (cell for cell in page.cells if cell.source == "draw()")
-    assert drawn.outputs[0] == glued
+    assert drawn.outputs[0] == kept
     assert FIGURE in page.cells[1].outputs[0].data["text/html"]
 
 

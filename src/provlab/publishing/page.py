@@ -8,8 +8,9 @@ import re
 import nbformat
 from nbformat import NotebookNode
 
-OPENING = "opening"  # the tag of the cell whose picture opens the page
+OPENING = "opening"  # the tag of the cell whose picture opens the page, and the name under which other pages show it
 PICTURE = "provlab-figure"  # the class of a picture's HTML
+RECORD = "application/papermill.record/"  # what myst_nb keeps under a name and does not show
 # what folded cells offer, by tag or, for the one that begins the experiment, by what it calls
 PROMPTS = {
     "parameters": "the parameters",
@@ -22,20 +23,37 @@ def arrange(notebook: NotebookNode) -> None:
     """Move the opening picture under the finding and fold parameters and set-up, in place."""
     for cell in notebook.cells:
         _fold(cell)
-    picture = _taken(notebook)
-    if picture is None:  # the models given may be too few for it
+    drawing = next((cell for cell in notebook.cells if OPENING in cell.metadata.get("tags", [])), None)
+    if drawing is None:
         return
+    i = next((i for i, output in enumerate(drawing.outputs) if _is_picture(output)), None)
+    if i is None:  # the models given may be too few for it; pages that show it say so
+        drawing.outputs.append(_named({f"{RECORD}text/markdown": "*No picture could be drawn of these models.*"}, RECORD))
+        return
+    picture = drawing.outputs[i]
+    link = f'<p class="provlab-note">Shown at the <a href="#{OPENING}">top of this page</a>.</p>'
+    note = {"text/html": link, "text/plain": "Shown at the top of this page."}
+    drawing.outputs[i] = nbformat.v4.new_output("display_data", data=note)
+    html = f'<div id="{OPENING}">{picture.data["text/html"]}</div>'
+    shown = _named({**picture.data, "text/html": html})
+    shown.metadata.update(picture.metadata)
+    opening = nbformat.v4.new_code_cell("", id="opening-picture", outputs=[shown], metadata={"tags": ["remove-input"]})
     # the first cell is the title, the finding, and what the paper claims: the picture goes behind the finding
     first = notebook.cells[0]
     parts = re.split(r"\n\s*\n", first.source, maxsplit=2) if first.cell_type == "markdown" else []
-    opening = nbformat.v4.new_code_cell("", outputs=[picture], metadata={"tags": ["remove-input"]})
-    opening["id"] = "opening-picture"
-    notebook.cells.insert(len(parts[:1]), opening)
-    if len(parts) == 3:
-        first.source = "\n\n".join(parts[:2])
-        rest = nbformat.v4.new_markdown_cell(parts[2])
-        rest["id"] = "behind-opening"
-        notebook.cells.insert(2, rest)
+    first.source = "\n\n".join(parts[:2]) if parts else first.source
+    rest = [nbformat.v4.new_markdown_cell(text, id="behind-opening") for text in parts[2:]]
+    notebook.cells[len(parts[:1]) : len(parts[:1])] = [opening, *rest]
+
+
+def _is_picture(output: NotebookNode) -> bool:
+    return PICTURE in output.get("data", {}).get("text/html", "")
+
+
+def _named(data: dict[str, str], prefix: str = "") -> NotebookNode:
+    """An output that other pages can show, as ``{glue} opening``."""
+    name = {"name": OPENING, "mime_prefix": prefix}
+    return nbformat.v4.new_output("display_data", data=data, metadata={"scrapbook": name})
 
 
 def _fold(cell: NotebookNode) -> None:
@@ -48,19 +66,3 @@ def _fold(cell: NotebookNode) -> None:
             tags += [kind] * (not {"hide-cell", "hide-input", "remove-cell"} & set(tags))
             cell.metadata["mystnb"] = {"code_prompt_show": f"Show {what}", "code_prompt_hide": f"Hide {what}"}
             return
-
-
-def _taken(notebook: NotebookNode) -> NotebookNode | None:
-    """Take the first picture out of the cell tagged `OPENING`; a note with a link to it stays in its place."""
-    for cell in notebook.cells:
-        if OPENING in cell.metadata.get("tags", []):
-            for i, output in enumerate(cell.get("outputs", [])):
-                if PICTURE in output.get("data", {}).get("text/html", ""):
-                    note = "Shown at the top of this page."
-                    link = f'<p class="provlab-note">Shown at the <a href="#{OPENING}">top of this page</a>.</p>'
-                    cell.outputs[i] = nbformat.v4.new_output(
-                        "display_data", data={"text/html": link, "text/plain": note}
-                    )
-                    output.data["text/html"] = f'<div id="{OPENING}">{output.data["text/html"]}</div>'
-                    return output
-    return None

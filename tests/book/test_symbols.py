@@ -1,0 +1,48 @@
+"""The index of symbols names code that exists, and a chapter for each symbol."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+BOOK = Path(__file__).parents[2] / "book"
+LINES = [
+    line
+    for line in (BOOK / "symbols.md").read_text().splitlines()
+    if line.startswith("|") and not line.startswith(("| symbol", "|---"))
+]
+NAMES = sorted(set(re.findall(r"`(provlab\.[\w.]+)`", "\n".join(LINES))))
+
+
+def named(name: str) -> object:
+    """What a dotted name stands for: the longest part of it that is a module, and attributes of that."""
+    parts = name.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            found: object = import_module(".".join(parts[:n]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[n:]:
+            found = getattr(found, part)
+        return found
+    raise ModuleNotFoundError(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_code_of_a_symbol_exists(name):
+    assert named(name).__doc__
+
+
+@pytest.mark.parametrize("name", ["provlab.inference.pvalues.no_such", "provlab.no_such.pvalues"])
+def test_a_name_that_is_gone_is_seen(name):
+    with pytest.raises((AttributeError, ModuleNotFoundError)):
+        named(name)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_each_symbol_has_its_chapter_and_its_code(line):
+    cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+    assert len(cells) == 4
+    assert re.fullmatch(r"\[[^]]+\]\(experiments/\w+\.ipynb\)", cells[2])
+    assert re.fullmatch(r"`provlab\.[\w.]+`", cells[3])
