@@ -4,8 +4,8 @@ Expected counts are written down from the small data below, by hand.
 """
 
 import base64
-import itertools
 import html
+import itertools
 import re
 
 import matplotlib as mpl

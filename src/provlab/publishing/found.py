@@ -11,16 +11,24 @@ from provlab.publishing.evidence import Evidence
 LEVEL = 0.01
 
 
-def found(store: Store) -> list[str]:
+def found(store: Store, *, origin: str, adversary: str, counted: str) -> list[str]:
     """A sentence each on pairs of known origin, on an adversary, and on counted disagreement, from a run's records.
 
-    What the run has not come to says so in place of its sentence.
+    Parameters
+    ----------
+    store
+        Of the run.
+    origin, adversary, counted
+        Names of the experiments that left the records. What the run has not come to says so in place of its sentence.
     """
-    said: dict[str, Callable[[Evidence], str]] = {"llama_tree": _origin, "evasion": _adversary, "toy_modulo30": _counted}
-    experiments = {name: store.experiment(name) for name in said}
+    said: list[tuple[str, Callable[[Evidence], str]]] = [
+        (origin, _origin),
+        (adversary, _adversary),
+        (counted, _counted),
+    ]
     return [
-        say(Evidence(experiment, store)) if (experiment := experiments[name]) else f"Not run here: {name}."
-        for name, say in said.items()
+        say(Evidence(experiment, store)) if (experiment := store.experiment(name)) else f"Not run here: {name}."
+        for name, say in said
     ]
 
 
@@ -28,7 +36,7 @@ def _rejected(evidence: Evidence, statistic: str) -> tuple[int, int, int, int]:
     """Dependent pairs found, all of them, independent pairs accused, all of them, by Holm at `LEVEL`."""
     dependent, independent, _ = evidence.of(statistic)
     log10_p = np.concatenate([dependent["log10_p"], independent["log10_p"]]).astype(float)
-    below = pvalues.holm(log10_p) <= np.log10(LEVEL) if len(log10_p) else np.zeros(0, dtype=bool)
+    below = pvalues.holm(log10_p) <= np.log10(LEVEL)
     n = len(dependent)
     return int(below[:n].sum()), n, int(below[n:].sum()), len(independent)
 
@@ -45,10 +53,11 @@ def _adversary(evidence: Evidence) -> str:
     plain, n, *_ = _rejected(evidence, "phi_u")
     robust = _rejected(evidence, "phi_match")[0]
     turned = np.asarray(evidence.measurement("negative"), dtype=float)
+    still = int((turned < np.log10(LEVEL)).sum())
     return (
-        f"If somebody disguises the second model of each pair without changing what it says, the same test finds {plain} "
-        f"of {n}; one that is made for this finds {robust}, and {int((turned < np.log10(LEVEL)).sum())} of {len(turned)} "
-        "where the disguise turns signs as well."
+        f"If somebody disguises the second model of each pair without changing what it says, the same test finds "
+        f"{plain} of {n}; one that is made for this finds {robust}, and {still} of {len(turned)} where the disguise "
+        "turns signs as well."
     )
 
 
@@ -58,6 +67,6 @@ def _counted(evidence: Evidence) -> str:
     ratios = np.array([run["ratio"] for run in sampling["runs"]])  # (runs, 4)
     off = float(np.abs(ratios / np.array(sampling["exact"]) - 1).max())
     return (
-        f"Where two models disagree can be counted: of two toy models all {inputs:,} inputs were judged, and the numbers "
-        f"on which they agree and disagree, estimated from samples, are at most {off:.1%} off."
+        f"Where two models disagree can be counted: two toy models judged all their {inputs:,} inputs, and how many "
+        f"they agree and disagree on is estimated from samples to within {off:.1%}."
     )

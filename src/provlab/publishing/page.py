@@ -28,7 +28,9 @@ def arrange(notebook: NotebookNode) -> None:
         return
     i = next((i for i, output in enumerate(drawing.outputs) if _is_picture(output)), None)
     if i is None:  # the models given may be too few for it; pages that show it say so
-        drawing.outputs.append(_named({f"{RECORD}text/markdown": "*No picture could be drawn of these models.*"}, RECORD))
+        drawing.outputs.append(
+            _named({f"{RECORD}text/markdown": "*No picture could be drawn of these models.*"}, RECORD)
+        )
         return
     picture = drawing.outputs[i]
     link = f'<p class="provlab-note">Shown at the <a href="#{OPENING}">top of this page</a>.</p>'
@@ -37,7 +39,9 @@ def arrange(notebook: NotebookNode) -> None:
     html = f'<div id="{OPENING}">{picture.data["text/html"]}</div>'
     shown = _named({**picture.data, "text/html": html})
     shown.metadata.update(picture.metadata)
-    opening = nbformat.v4.new_code_cell("", id="opening-picture", outputs=[shown], metadata={"tags": ["remove-input"]})
+    # a cell without any source would be left out of the book
+    opening = nbformat.v4.new_code_cell("# drawn below", id="opening-picture", outputs=[shown])
+    opening.metadata["tags"] = ["remove-input"]
     # the first cell is the title, the finding, and what the paper claims: the picture goes behind the finding
     first = notebook.cells[0]
     parts = re.split(r"\n\s*\n", first.source, maxsplit=2) if first.cell_type == "markdown" else []
