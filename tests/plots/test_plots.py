@@ -378,7 +378,7 @@ def test_a_table_writes_numbers_as_everywhere():
     )
     shown = plots.table(frame, caption="What & why")._repr_html_()
     rows = re.findall(r"<tr>(.*?)</tr>", shown)
-    assert re.findall(r"<th>(.*?)</th>", rows[0]) == list(frame.columns)  # a plain numbering is left out
+    assert re.findall(r"<th scope='col'>(.*?)</th>", rows[0]) == list(frame.columns)  # a plain numbering is left out
     cells = [re.findall(r"<td(.*?)>(.*?)</td>", row) for row in rows[1:]]
     number, text = " class=number", ""
     assert cells[0] == [(text, "oak"), (text, "–"), (number, "900"), (number, "-7,520.2"), (number, "3.00")]
@@ -389,7 +389,7 @@ def test_a_table_writes_numbers_as_everywhere():
 def test_a_table_keeps_named_rows():
     frame = pd.DataFrame({"p": [0.5]}, index=pd.Index(["phi_u"], name="statistic"))
     shown = plots.table(frame)._repr_html_()
-    assert "<th>statistic</th><th>p</th>" in shown
+    assert "<th scope='col'>statistic</th><th scope='col'>p</th>" in shown
     assert "<th scope='row'>phi_u</th>" in shown
 
 

@@ -11,9 +11,8 @@ from matplotlib.figure import Figure as Canvas
 
 from provlab.errors import InputError
 from provlab.files import atomic_file
+from provlab.plots.explore import PIXELS_PER_INCH, Spot, overlay
 from provlab.plots.style import DPI
-
-PIXELS_PER_INCH = 96  # of CSS
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,10 @@ class Figure:
         First what to see, then how it was made. Plain text.
     alt
         What a reader who cannot see the picture needs to know.
+    spots
+        Places that say in words what they show.
+    narrow
+        HTML that stands in the picture's place on the screen of a phone.
 
     Raises
     ------
@@ -38,6 +41,8 @@ class Figure:
     figure: Canvas = field(repr=False)
     caption: str
     alt: str
+    spots: tuple[Spot, ...] = field(default=(), repr=False)
+    narrow: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         for name in ("alt", "caption"):
@@ -68,11 +73,19 @@ class Figure:
     def _html(self, png: bytes) -> str:
         width = round(self.figure.get_figwidth() * PIXELS_PER_INCH)
         data = base64.b64encode(png).decode()
+        picture = (
+            f'<img alt="{html.escape(self.alt)}" style="width:{width}px;max-width:100%;height:auto" '
+            f'src="data:image/png;base64,{data}"/>'
+        )
+        if self.spots:
+            picture = (
+                '<span style="position:relative;display:inline-block;line-height:0">'
+                f"{picture}{overlay(self.figure, self.spots)}</span>"
+            )
+        narrow = f'<div class="provlab-narrow">{self.narrow}</div>' if self.narrow else ""
         return (
             # the hidden box lets the book's style enlarge the picture on a tap, without a script
-            f'<figure class="provlab-figure"><label><input type="checkbox" hidden/>'
-            f'<img alt="{html.escape(self.alt)}" style="width:{width}px;max-width:100%;height:auto" '
-            f'src="data:image/png;base64,{data}"/></label>'
+            f'<figure class="provlab-figure"><label><input type="checkbox" hidden/>{picture}</label>{narrow}'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )
 

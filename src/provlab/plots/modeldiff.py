@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from provlab.plots import style
+from provlab.plots.explore import Spot
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
 
@@ -123,4 +125,22 @@ def densities(
     axes.set(xlabel=xlabel, ylabel=r"$\log_{10}$ of the number of inputs")
     axes.legend(loc="lower right")
     style.value_grid(axes)
-    return Figure(figure, caption, f"Density of states. {caption} {'; '.join(told)}.")
+    alt = f"Density of states. {caption} {'; '.join(told)}."
+    return Figure(figure, caption, alt, _columns(axes, series, xlabel))
+
+
+def _columns(axes: Axes, series: Mapping[str, pd.DataFrame], xlabel: str) -> tuple[Spot, ...]:
+    """One for each value of x, as high as the axes: what every model has there."""
+    at = np.unique(np.concatenate([frame["x"].to_numpy(dtype=float) for frame in series.values()]))
+    half = np.diff(at).min() / 2 if at.size > 1 else 0.5
+    bottom, top = axes.get_ylim()
+    spots = []
+    for x in at:
+        said = [
+            f"{name} 10^{row.y:.1f} (10^{row.low:.1f} to 10^{row.high:.1f})"
+            for name, frame in series.items()
+            for row in frame[(frame["x"] == x) & np.isfinite(frame["y"])].itertuples()
+        ]
+        text = f"{xlabel} {x:.2f}: {'; '.join(said) or 'no draw'}"
+        spots.append(Spot(axes, ((x - half, x + half, bottom, top),), text))
+    return tuple(spots)

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
 from provlab.plots import style
+from provlab.plots.explore import Spot
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
 from provlab.plots.style import require, styled
@@ -84,7 +85,36 @@ def pair_heatmap(
     at_floor = floor is not None and bool((low <= floor * (1 - 1e-9)).any())
     _legend(figure, truth is not None, bool(wrong), floor if at_floor else None)
     text, alt = _words(statistic, names, low, calls, truth, wrong, level, floor)
-    return Figure(figure, f"{caption} {text}".strip(), alt)
+    spots = _spots(axes, statistic, names, low, calls, truth, level)
+    return Figure(figure, f"{caption} {text}".strip(), alt, spots)
+
+
+def _spots(
+    axes: Axes,
+    statistic: str,
+    names: list[str],
+    low: np.ndarray,
+    calls: np.ndarray,
+    truth: pd.DataFrame | None,
+    level: float,
+) -> tuple[Spot, ...]:
+    """One for each pair, over its measurement and over the truth about it."""
+    known = None if truth is None else truth.loc[names, names].to_numpy(dtype=bool)
+    spots = []
+    for row, column in np.argwhere(np.tri(len(names), k=-1, dtype=bool)):
+        text = f"{names[row]} and {names[column]}: "
+        if np.isfinite(low[row, column]):
+            call = "dependent" if calls[row, column] else "not called dependent"
+            text += f"{style.word(statistic)}, log10 p = {format_log10_p(low[row, column])}, {call} at {level:g}"
+        else:
+            text += "not compared"
+        if known is not None:
+            text += f"; by lineage {'dependent' if known[row, column] or known[column, row] else 'independent'}"
+        boxes = [(column - 0.5, column + 0.5, row - 0.5, row + 0.5)]
+        if known is not None:
+            boxes.append((row - 0.5, row + 0.5, column - 0.5, column + 0.5))
+        spots.append(Spot(axes, tuple(boxes), text))
+    return tuple(spots)
 
 
 def _names(frame: pd.DataFrame, families: Mapping[str, str]) -> list[str]:

@@ -7,6 +7,7 @@ from matplotlib.patches import Rectangle
 
 from provlab.chapters.attack_lab.measure import Cell
 from provlab.plots import style
+from provlab.plots.explore import Spot
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
 
@@ -54,8 +55,10 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
         write(style.WIDTH - (1.5 - column) * COST, -0.55, name, ha="center")
     for group, at in headings.items():
         write(0, at - 0.15, group, fontweight="bold")
+    spots = []
     for attack, top in places.items():
         write(0.08, top + 0.5, attack or "nothing", ha="left")
+        growth, loss = (float(costs.loc[attack, name]) for name in ("growth", "loss"))
         for column, statistic in enumerate(statistics):
             one = by_place[attack, statistic]
             face, hatch = _FACES[one.verdict]
@@ -71,7 +74,8 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
                 fontweight="bold" if one.verdict == "caught" else "normal",
                 bbox={"facecolor": face, "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
-        growth, loss = (float(costs.loc[attack, name]) for name in ("growth", "loss"))
+            box = (corner[0], corner[0] + wide * 0.96, top + 0.96, top + 0.04)
+            spots.append(Spot(axes, (box,), _told(one, growth, loss)))
         write(style.WIDTH - 1.5 * COST, top + 0.5, f"{growth:.2f}x" if growth > 1.004 else "", ha="center")
         write(style.WIDTH - 0.5 * COST, top + 0.5, f"{loss:+.2f}" if abs(loss) >= 0.005 else "", ha="center")
     attacked = [attack for attack in groups if attack]
@@ -88,4 +92,13 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
         f"Cells in which a stranger is accused (framed, with !): {accused}. "
         f"Caught by none: {', '.join(unbeaten) or 'no attack'}."
     )
-    return Figure(figure, f"{caption} {text}".strip(), f"A table of attacks by statistics. {text}")
+    return Figure(figure, f"{caption} {text}".strip(), f"A table of attacks by statistics. {text}", tuple(spots))
+
+
+def _told(one: Cell, growth: float, loss: float) -> str:
+    """One cell in words, with what the attack costs."""
+    text = f"{one.attack or 'no attack'}, {style.word(one.statistic)}: "
+    text += f"{one.caught} of {one.n} descendants caught" if one.n else "the statistic refuses"
+    text += f", {one.refused} refused" if one.n and one.refused else ""
+    text += f"; {one.accused} of {one.n_strangers} strangers accused" if one.n_strangers else ""
+    return text + (f"; the attack: {growth:.2f} times the parameters, {loss:+.3f} nats a token" if one.attack else "")

@@ -1,6 +1,7 @@
 """The family tree of models, drawn from parent relations."""
 
 from collections.abc import Mapping
+from html import escape
 
 from matplotlib.axes import Axes
 
@@ -18,7 +19,7 @@ def lineage_tree(
     families: Mapping[str, str],
     edge_labels: Mapping[str, str],
 ) -> Figure:
-    """Draw who was made from whom: bases on the left, each edge labelled by what was done.
+    """Draw who was made from whom: bases on the left, each edge labelled by what was done; on a phone, a nested list.
 
     Parameters
     ----------
@@ -65,10 +66,22 @@ def lineage_tree(
     axes.set_ylim(len(order) - 0.4, -0.6)
     n_bases = sum(parent is None for parent in parents.values())
     text = (
-        f"{len(order)} models descend from {n_bases} bases (squares); "
-        "a circle is a model made from the one its line comes from, the line says how."
+        f"{len(order)} models descend from {n_bases} bases (in bold); "
+        "each of the others was made from the one its line comes from, and beside it stands how."
     )
-    return Figure(figure, text, _alt(order, parents, edge_labels))
+    roots = [name for name, parent in parents.items() if parent is None]
+    return Figure(figure, text, _alt(order, parents, edge_labels), narrow=_list(roots, parents, edge_labels))
+
+
+def _list(names: list[str], parents: Mapping[str, str | None], labels: Mapping[str, str]) -> str:
+    """Models, each with its descendants below it, as text of the page's own size."""
+    rows = []
+    for name in names:
+        how = f" <span>{escape(labels[name])}</span>" if labels.get(name) else ""
+        called = escape(name) if parents[name] else f"<strong>{escape(name)}</strong>"
+        children = [child for child, parent in parents.items() if parent == name]
+        rows.append(f"<li>{called}{how}{_list(children, parents, labels)}</li>")
+    return f"<ul>{''.join(rows)}</ul>" if rows else ""
 
 
 def _depth(name: str, parents: Mapping[str, str | None]) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from provlab.plots import style
+from provlab.plots.explore import Spot
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
 
@@ -21,7 +22,7 @@ def partners(matchings: Mapping[str, ArrayLike], *, caption: str) -> Figure:
     """
     require(matchings, "matchings: there is nothing to draw")
     figure = style.canvas(style.HALF_WIDTH)
-    words = []
+    words, spots = [], []
     for i, (name, indices) in enumerate(matchings.items()):
         partner = np.asarray(indices)
         units = np.arange(len(partner))
@@ -34,6 +35,13 @@ def partners(matchings: Mapping[str, ArrayLike], *, caption: str) -> Figure:
         axes.set_title(name)
         if i == 0:
             axes.set_ylabel("its partner in the other")
+        reach = max(0.5, 0.01 * len(partner))  # as large as its mark
+        for unit, other in enumerate(partner):
+            box = (unit - reach, unit + reach, other - reach, other + reach)
+            text = f"{name}: unit {unit} is matched with unit {other}{', its own place' if unit == other else ''}"
+            spots.append(Spot(axes, (box,), text))
         words.append(f"{name}: {int(kept.sum())} of {len(partner)} units have their own place")
     text = "; ".join(words) + " (diamonds; circles: another place)."
-    return Figure(figure, f"{caption} {text}", f"Dots, a hidden unit each, against the place of its partner. {text}")
+    return Figure(
+        figure, f"{caption} {text}", f"Dots, a hidden unit each, against the place of its partner. {text}", tuple(spots)
+    )

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.chapters.toy_modulo30.measure import SIDES, LongRun, Truth
 from provlab.plots import style
+from provlab.plots.explore import Spot
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
 
@@ -68,6 +70,7 @@ def differences_against_truth(
         require(len(one.truth) == len(edges) - 1, f"{one.label}: needs one value for each of {len(edges) - 1} bins")
     figure = style.canvas(4.2)
     panels = figure.subplots(2, 1, sharex=True)
+    spots = []
     for axes, one, color in zip(panels, directions, style.DIRECTIONS, strict=True):
         axes.stairs(one.high, edges, baseline=one.low, fill=True, color=color, alpha=0.3, linewidth=0)
         axes.stairs(one.sampled, edges, color=color, linewidth=1.6, label="sampled, with 95% bands")
@@ -77,6 +80,13 @@ def differences_against_truth(
         axes.axvline(0, color=style.MUTED, linewidth=0.8, linestyle=":", zorder=0)
         axes.set(ylabel=one.label, ylim=(0, None))
         style.value_grid(axes, "y")
+        for k, (left, right) in enumerate(pairwise(edges)):
+            text = (
+                f"{one.label}, D from {left:.2f} to {right:.2f}: enumerated {one.truth[k]:.4f}, "
+                f"sampled {one.sampled[k]:.4f} ({one.low[k]:.4f} to {one.high[k]:.4f})"
+            )
+            text += "" if one.naive is None else f", without weights {one.naive[k]:.4f}"
+            spots.append(Spot(axes, ((float(left), float(right), *axes.get_ylim()),), text))
     panels[0].legend(loc="upper left" if _mass_right(directions[0], edges) else "upper right")
     panels[1].set_xlabel(xlabel)
     off = max(0.5 * np.abs(one.sampled / one.sampled.sum() - one.truth / one.truth.sum()).sum() for one in directions)
@@ -84,7 +94,7 @@ def differences_against_truth(
         f"Two histograms of D from {edges[0]:.2f} to {edges[-1]:.2f}. The total variation distance between "
         f"sampled steps and enumerated line is at most {off:.3f}. {caption}"
     )
-    return Figure(figure, caption, alt)
+    return Figure(figure, caption, alt, tuple(spots))
 
 
 def _mass_right(one: Differences, edges: NDArray[np.float64]) -> bool:
