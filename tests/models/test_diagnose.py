@@ -59,7 +59,7 @@ GIVEN = {
         "is an adapter, .* added to org/base; name both, as BASE",
     ),
     "an adapter that says nothing": (_files(adapter_config__json=b"["), "is an adapter, .* added to its base model"),
-    "ONNX": (_files(config__json=b"{}", model__onnx=b"x"), "no weights .*, but model.onnx: ONNX"),
+    "ONNX without its config": (_files(model__onnx=b"x"), "model.onnx is truncated or corrupt"),
     "Meta's layout": (
         _files(params__json=b"{}", consolidated__00__pth=b"x"),
         "but consolidated.00.pth: .*often named -hf",

@@ -111,9 +111,9 @@ class Checkpoint:
         Parameters
         ----------
         source
-            A folder or a GGUF file (a path that exists, or text that begins with ``.``, ``/`` or ``~``), a hub id
-            ``org/name[@revision]`` or the address of its page, or ``scheme:name``; ``BASE+ADAPTER`` is any of these
-            with a LoRA adapter merged into it, which is a folder or on the hub.
+            A folder, or a GGUF or ONNX file in one (a path that exists, or text that begins with ``.``, ``/`` or
+            ``~``), a hub id ``org/name[@revision]`` or the address of its page, or ``scheme:name``; ``BASE+ADAPTER`` is
+            any of these with a LoRA adapter merged into it, which is a folder or on the hub.
         allow_pickle
             Accept ``.bin`` files if there is nothing else, and load tensors from them, nothing more.
 
@@ -203,7 +203,7 @@ class Checkpoint:
     @cached_property
     def _decisive(self) -> list[str]:
         """Names of the files that decide which model this is: the weights, and the config where there is one."""
-        return sorted({CONFIG, *self._weights.files} & self._files.names())
+        return sorted({CONFIG, *self._weights.files, *self._weights.beside} & self._files.names())
 
     def bytes_to_hash(self) -> int:
         """Bytes that `digest` reads on this machine: of files whose hash is not remembered; the hub's are known."""
@@ -211,12 +211,12 @@ class Checkpoint:
 
     def bytes_to_fetch(self) -> int:
         """Bytes of the weight files that are not on this machine: what is fetched to run the model; 0 for a folder."""
-        return sum(self._files.size(file) for file in self._weights.files if not self._files.here(file))
+        return sum(self._files.size(file) for file in self._decisive if not self._files.here(file))
 
     @cached_property
     def unverified(self) -> list[str]:
         """Weight files that were read in part when this was first asked: not held against their SHA-256."""
-        return [file for file in self._weights.files if self._files.in_part(file)]
+        return [file for file in self._decisive if self._files.in_part(file)]
 
     @property
     def stored(self) -> list[str]:
@@ -266,7 +266,7 @@ class Checkpoint:
 
     def folder(self) -> Path:
         """Folder with everything that loading needs; for a hub id the missing files are fetched."""
-        return self._files.whole(self._weights.files)
+        return self._files.whole(self._decisive)
 
     def weight_paths(self) -> dict[str, Path]:
         """Return the files that hold the weights, and their index, by name; for a hub id missing ones are fetched."""

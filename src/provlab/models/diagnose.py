@@ -22,7 +22,6 @@ class Named(Protocol):
 
 # what a file's ending stands for, and what to give in its place
 _OTHER_FORMATS = {
-    ".onnx": "ONNX, an exported graph; give the checkpoint that it was exported from",
     ".pth": "weights in the layout of their own code; give the copy in transformers' layout (often named -hf)",
     ".h5": "TensorFlow weights; load them with from_tf=True, call save_pretrained, and give that folder",
     ".msgpack": "Flax weights; load them with from_flax=True, call save_pretrained, and give that folder",
@@ -46,7 +45,7 @@ _CODES = {
 
 
 def unreadable(files: Named, missing: str) -> str:
-    """Say of a folder without `missing` (a file, or weights of any name) what it holds instead.
+    """Say of a folder without `missing` (a file, or weights of any name) or with too many of them what it holds.
 
     Returns
     -------
@@ -56,13 +55,17 @@ def unreadable(files: Named, missing: str) -> str:
     if told := getattr(files, "partial", ""):  # a copy in the cache that others began
         return str(told)
     names = files.names()
+    if missing in names:
+        first = min(name for name in names if name.endswith(missing[missing.rindex(".") :]))
+        return f"{files.label} holds several models, {first} and {missing}; give the path of one of these files"
     if "adapter_config.json" in names:
         base = _base_model(files)
         return (
             f"{files.label} is an adapter, not a model: it holds what fine-tuning added to {base}; name both, "
             "as BASE+ADAPTER"
         )
-    found = ["model.safetensors"] if "model.safetensors" in names else others.pickles(names)
+    graphs = sorted(name for name in names if name.endswith(".onnx"))
+    found = ["model.safetensors"] if "model.safetensors" in names else others.pickles(names) or graphs
     if missing != "config.json" and len(found) > 1:
         return f"{files.label} has {found[0]} and {found[1]}; give a folder with one model, the weights and config.json"
     if missing == "config.json" and found:

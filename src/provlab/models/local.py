@@ -58,7 +58,7 @@ def _remembered(path: Path, stat: os.stat_result) -> str | None:
 
 
 class LocalFiles:
-    """The files of one folder, or one that says itself what it is (GGUF); none may lie outside the folder."""
+    """The files of one folder, or one model in it: a GGUF file, an ONNX graph; none may lie outside the folder."""
 
     commit: str | None = None
 
@@ -66,12 +66,17 @@ class LocalFiles:
         try:
             if not folder.exists():
                 raise CheckpointError(f"{folder} does not exist; give a checkpoint folder that does")
-            one = folder.name.endswith(".gguf") and folder.is_file()
+            one = folder.name.endswith((".gguf", ".onnx")) and folder.is_file()
             if not one and not folder.is_dir():
                 raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
-            self._names = frozenset([folder.name] if one else (e.name for e in folder.iterdir() if not e.is_dir()))
+            entries = (folder.parent if one else folder).iterdir()
+            self._names = frozenset(entry.name for entry in entries if not entry.is_dir())
         except OSError as error:
             raise CheckpointError(f"{str(folder)[:200]} cannot be read: {error.strerror}") from error
+        if one:
+            from provlab.models.formats import others  # rarely needed
+
+            self._names = others.beside(folder.name, self._names)
         self.root = folder.parent.resolve() if one else folder.resolve()
         self.label = str(self.root / folder.name if one else self.root)
         # In a snapshot of the hub's cache every file is a link into the blobs of the same repository.

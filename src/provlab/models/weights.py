@@ -88,8 +88,8 @@ class WeightFiles:
 
     Attributes
     ----------
-    files
-        Names of the weight files, sorted.
+    files, beside
+        Names of the weight files, sorted, and of those in which further tensors of a single one lie.
     index
         Names of the tables of shards: one, or none.
     format
@@ -114,6 +114,8 @@ class WeightFiles:
                 f"{source.label} has weights only as pickle ({found.single}); convert them to safetensors, or "
                 "pass --allow-pickle (allow_pickle=True) if you trust the source"
             )
+        if len(alone) > 1:
+            raise _unreadable(source, alone[1])
         # transformers, too, prefers the single file where both exist
         self._map: dict[str, str] | None = None
         if not alone:
@@ -128,6 +130,7 @@ class WeightFiles:
         if config is None and (config := self._container(self.files[0]).config) is None:
             raise _unreadable(source, CONFIG)
         self.config = config
+        self.beside = self._container(self.files[0]).beside if self._map is None else ()
 
     @property
     def tensor_names(self) -> tuple[str, ...]:

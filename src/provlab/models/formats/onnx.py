@@ -2,7 +2,8 @@
 
 An export keeps the names of biases, norms and embeddings. A matrix that multiplies from the right stands in the graph
 transposed, under a number (``onnx::MatMul_470``), and as codes with scales if the graph was quantised: which weight it
-is says the bias that is added to the product, or else the path of the node.
+is says the bias that is added to the product, or else the path of the node. Of protobuf this reads the few fields that
+say so (onnx.proto: ModelProto, GraphProto, NodeProto, TensorProto).
 """
 
 import math
@@ -10,13 +11,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import one_line
+from provlab.errors import CheckpointError, one_line
 from provlab.models.formats.container import TensorInfo, damaged
 from provlab.models.formats.dtypes import itemsize, values
 from provlab.models.formats.source import Files
@@ -25,6 +25,9 @@ from provlab.models.formats.source import Files
 _DTYPES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 10: "float16", 11: "float64", 16: "bfloat16"}
 _KEPT = re.compile(r".+\.(weight|bias|gamma|beta)$")
 _OF_CODES = re.compile(r"_(quantized|dequantized|q|DequantizeLinear_Output)$")
+_UNREAD = {"MatMulNBits", "MatMulBnb4", "GatherBlockQuantized"}  # products with codes of 4 bits, in blocks
+# what is made of a file that was never written by anybody
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, MemoryError)
 
 
 class _Product(NamedTuple):
@@ -45,8 +48,10 @@ _PRODUCTS = {
     "DynamicQuantizeMatMul": _Product(1, 2, 3, 4),
     "MatMulIntegerToFloat": _Product(1, 3, 5, 6),
 }
-# between a product and its bias
-_PASSED = {"Cast", "Mul", "DequantizeLinear", "Identity"}
+# between a product and its bias, and what adds that
+_PASSED, _ADDED = {"Cast", "Mul", "DequantizeLinear", "Identity"}, {"Add", "BiasGelu", "FastGelu"}
+#: what transformers itself puts before the names of a model's body, where it has a head
+_BASES = ("model", "transformer", "bert", "roberta", "distilbert", "electra", "mpnet", "gpt_neox", "decoder", "encoder")
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,35 @@ class _Matrix:
     transposed: bool = False
 
 
+class _Node(NamedTuple):
+    """An operation of the graph; of its attributes those that are integers."""
+
+    name: str
+    kind: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, list[int]]
+
+
+class _Initialiser(NamedTuple):
+    """A stored tensor: where its bytes are, in the graph or in a file beside it.
+
+    Attributes
+    ----------
+    file
+        Empty where its numbers are stored in no way that is read here.
+    one_by_one
+        Its numbers stand there as protobuf's, which take as many bytes as they need.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    file: str
+    start: int
+    nbytes: int
+    one_by_one: bool = False
+
+
 class OnnxFile:
     """One graph, see `provlab.models.formats.container.Container`."""
 
@@ -75,45 +109,76 @@ class OnnxFile:
 
     def __init__(self, source: Files, file: str) -> None:
         """Read the graph, and find out which weight each initialiser is."""
-        self._source, self._file = source, file
+        self._source, self._file, self._label = source, file, f"{source.label}: {file}"
         try:
-            (content,) = _message(memoryview(source.read(file, 0, source.size(file))), {7: "graph"})["graph"]
-            graph = _graph(content)
-            self._stored = {one.name: _Initialiser(one, source) for one in graph.initializer}
-            self._matrices = _named(graph.node, self._stored)
+            nodes, self._stored = _graph(np.memmap(source.path(file), np.uint8, "r").data, file)
+            self._matrices = _named(nodes, self._stored)
             self.header = {name: self._info(name, matrix) for name, matrix in self._matrices.items()}
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        except _DAMAGE as error:
             raise damaged(source, file, error) from error
+        if codes := next((node for node in nodes if node.kind in _UNREAD), None):
+            raise CheckpointError(
+                f"{self._label} stores weights as codes of 4 bits in blocks ({codes.kind}), which are not read from "
+                "ONNX; give the checkpoint that it was made from"
+            )
+        parts = {part for matrix in self._matrices.values() for part in (matrix.stored, matrix.scale, matrix.zero)}
+        self.beside = tuple(sorted({self._stored[part].file for part in parts - {""}} - {file}))
 
     def _info(self, name: str, matrix: _Matrix) -> TensorInfo:
-        stored = self._stored[matrix.stored]
-        shape, dtype = stored.shape, stored.dtype
+        for part in filter(None, (matrix.stored, matrix.scale, matrix.zero)):
+            self._check(part)
+        shape, dtype = self._stored[matrix.stored].shape, self._stored[matrix.stored].dtype
         if not matrix.scale and "float" not in dtype:
-            raise ValueError(f"{one_line(name)[:100]} is stored as codes without a scale")
+            raise CheckpointError(
+                f"{self._label}: {name} is stored as codes, and which scale is theirs is not known; give the "
+                "checkpoint that it was made from"
+            )
         for part in filter(None, (matrix.scale, matrix.zero)):
             if np.broadcast_shapes(shape, _along(self._stored[part].shape, matrix, len(shape))) != shape:
                 raise ValueError(f"{one_line(name)[:100]} has a scale of another shape")
         shape = shape[::-1] if matrix.transposed else shape
         return TensorInfo(shape, "float32", stored=dtype) if matrix.scale else TensorInfo(shape, dtype)
 
+    def _check(self, name: str) -> None:
+        """Hold an initialiser against the file in which it stands."""
+        one, label = self._stored[name], one_line(name)[:100]
+        if not one.dtype or not one.file or min(one.shape, default=0) < 0:
+            raise ValueError(f"{label} is stored in a way that is not known")
+        if one.file not in self._source.names():
+            raise ValueError(f"it needs {one_line(one.file)[:100]}, which is not in the folder")
+        needed = one.nbytes if one.one_by_one else math.prod(one.shape) * itemsize(one.dtype)
+        if one.nbytes not in (-1, needed) or not 0 <= one.start <= self._source.size(one.file) - needed:
+            raise ValueError(f"{label} is not all there")
+
     def read(self, name: str, rows: range | None) -> NDArray[np.uint8]:
         """Bytes of one tensor, or of some rows of it, for which the whole is read."""
         matrix = self._matrices[name]
-        if matrix.scale:
-            found = self._array(matrix.stored, matrix)
-            if matrix.zero:
-                found = found - self._array(matrix.zero, matrix)
-            found = found * self._array(matrix.scale, matrix)
-        else:
-            stored = self._stored[matrix.stored]
-            found = stored.read().view(f"V{itemsize(stored.dtype)}").reshape(stored.shape)
+        try:
+            if matrix.scale:
+                found: NDArray[Any] = self._floats(matrix.stored, matrix)
+                if matrix.zero:
+                    found = found - self._floats(matrix.zero, matrix)
+                found = found * self._floats(matrix.scale, matrix)
+            else:
+                one = self._stored[matrix.stored]
+                found = self._bytes(one).view(f"V{itemsize(one.dtype)}").reshape(one.shape)
+        except _DAMAGE as error:  # cut off since its header was read
+            raise damaged(self._source, self._file, error) from error
         found = found.T if matrix.transposed else found
         return np.ascontiguousarray(found if rows is None else found[rows.start : rows.stop]).reshape(-1).view(np.uint8)
 
-    def _array(self, stored: str, matrix: _Matrix) -> NDArray[np.float32]:
+    def _floats(self, stored: str, matrix: _Matrix) -> NDArray[np.float32]:
         one = self._stored[stored]
-        found = values(one.read(), one.dtype).astype(np.float32)
+        with np.errstate(all="ignore"):  # of NaN and Inf whoever asked will hear
+            found = values(self._bytes(one), one.dtype).astype(np.float32)
         return found.reshape(_along(one.shape, matrix, len(self._stored[matrix.stored].shape)))
+
+    def _bytes(self, one: _Initialiser) -> NDArray[np.uint8]:
+        size = itemsize(one.dtype)
+        if not one.one_by_one:
+            return self._source.read(one.file, one.start, math.prod(one.shape) * size)
+        content = self._source.read(one.file, one.start, one.nbytes)
+        return np.array(_ints(content.data, [range(content.size)]), np.int64).astype(f"i{size}").view(np.uint8)
 
 
 def _along(shape: tuple[int, ...], matrix: _Matrix, n_axes: int) -> tuple[int, ...]:
@@ -123,47 +188,16 @@ def _along(shape: tuple[int, ...], matrix: _Matrix, n_axes: int) -> tuple[int, .
     return tuple(shape[0] if axis == matrix.axis % n_axes else 1 for axis in range(n_axes))
 
 
-class _Initialiser:
-    """A stored tensor, in the graph or in a file beside it."""
-
-    def __init__(self, proto: Any, source: Files) -> None:
-        self.shape = tuple(int(n) for n in proto.dims)
-        self.dtype = _DTYPES.get(proto.data_type, "")
-        self._proto, self._source = proto, source
-        self._outside = {entry.key: entry.value for entry in proto.external_data} if proto.data_location == 1 else {}
-        if not self.dtype or min(self.shape, default=0) < 0:
-            return  # text, complex numbers, codes of four bits: an error only if a weight is among them
-        nbytes = math.prod(self.shape) * itemsize(self.dtype)
-        if self._outside:
-            location, start = self._outside["location"], int(self._outside.get("offset", 0))
-            if location not in source.names():
-                raise ValueError(f"it needs {one_line(location)[:100]}, which is not in the folder")
-            if start < 0 or start + nbytes > source.size(location):
-                raise ValueError(f"{one_line(location)[:100]} is not all there")
-            self._place = location, start, nbytes
-        elif len(proto.raw_data) != nbytes:
-            raise ValueError(f"{one_line(proto.name)[:100]} is not all there")
-
-    def read(self) -> NDArray[np.uint8]:
-        """Bytes."""
-        if not self.dtype:
-            raise ValueError(f"{one_line(self._proto.name)[:100]} has an unsupported dtype")
-        if self._outside:
-            return self._source.read(*self._place)
-        return np.frombuffer(self._proto.raw_data, np.uint8)
-
-
-def _named(nodes: Iterable[Any], stored: Mapping[str, _Initialiser]) -> dict[str, _Matrix]:
+def _named(nodes: list[_Node], stored: Mapping[str, _Initialiser]) -> dict[str, _Matrix]:
     """Find the weights in a graph, by the names that they had in the model."""
-    nodes = list(nodes)
-    known = {name: _Matrix(name) for name in stored}  # values that are made of initialisers alone
-    used: dict[str, list[Any]] = defaultdict(list)  # value -> nodes that take it
+    known = {name: _Matrix(name, **_beside(name, stored)) for name in stored}  # what is made of initialisers alone
+    used: dict[str, list[_Node]] = defaultdict(list)  # value -> nodes that take it
     found: dict[str, _Matrix] = {}
     for node in nodes:
-        for given in node.input:
+        for given in node.inputs:
             used[given].append(node)
-        if (made := _folded(node, known)) and node.output:
-            known[node.output[0]] = made
+        if (made := _folded(node, known)) and node.outputs:
+            known[node.outputs[0]] = made
     for value, matrix in known.items():
         name = _OF_CODES.sub("", value)
         if _KEPT.fullmatch(name) and (matrix.scale or "float" in stored[matrix.stored].dtype):
@@ -175,23 +209,28 @@ def _named(nodes: Iterable[Any], stored: Mapping[str, _Initialiser]) -> dict[str
     return {name.removeprefix(within): matrix for name, matrix in found.items()}
 
 
-def _folded(node: Any, known: Mapping[str, _Matrix]) -> _Matrix | None:
+def _beside(name: str, stored: Mapping[str, _Initialiser]) -> dict[str, str]:
+    """Scale and zero of codes by their names: ``W_quantized`` goes with ``W_scale`` and ``W_zero_point``."""
+    module = name.removesuffix("_quantized")
+    if module == name or f"{module}_scale" not in stored:
+        return {}
+    return {"scale": f"{module}_scale", "zero": f"{module}_zero_point" if f"{module}_zero_point" in stored else ""}
+
+
+def _folded(node: _Node, known: Mapping[str, _Matrix]) -> _Matrix | None:
     """Return what a node makes of initialisers: numbers from codes, or a transposed matrix; None if anything else."""
-    given = [known.get(name) for name in node.input]
-    if not given or given[0] is None:
+    first, *others = (known.get(name) for name in node.inputs or [""])
+    if first is None:
         return None
-    first, *others = given
     second = others[0] if others else None
-    attributes = {one.name: one for one in node.attribute}
-    match node.op_type:
+    match node.kind:
         case "Cast" | "Identity":
             return first
-        case "Transpose" if list(attributes["perm"].ints if "perm" in attributes else [1, 0]) == [1, 0]:
+        case "Transpose" if node.attributes.get("perm", [1, 0]) == [1, 0]:
             return replace(first, transposed=not first.transposed)
-        case "DequantizeLinear" if second and not first.scale and "block_size" not in attributes:
-            axis = attributes["axis"].i if "axis" in attributes else 1
+        case "DequantizeLinear" if second and not first.transposed and not any(node.attributes.get("block_size", [])):
             zero = others[1].stored if len(others) > 1 and others[1] else ""
-            return replace(first, scale=second.stored, zero=zero, axis=axis)
+            return _Matrix(first.stored, second.stored, zero, sum(node.attributes.get("axis", [1])))
         case "Sub" if second and not first.zero and not first.scale:
             return replace(first, zero=second.stored)
         case "Mul" if second and not first.scale and not first.transposed:
@@ -199,39 +238,34 @@ def _folded(node: Any, known: Mapping[str, _Matrix]) -> _Matrix | None:
     return None
 
 
-def _product(node: Any, known: Mapping[str, _Matrix], stored: Mapping[str, _Initialiser]) -> _Matrix | None:
+def _product(node: _Node, known: Mapping[str, _Matrix], stored: Mapping[str, _Initialiser]) -> _Matrix | None:
     """Return the weight that a node multiplies by, as its layer has it, rows being outputs; None if there is none."""
-    if node.op_type not in _PRODUCTS:
+    if node.kind not in _PRODUCTS:
         return None
-    places = _PRODUCTS[node.op_type]
-    given = dict(enumerate(node.input))
+    places, given = _PRODUCTS[node.kind], dict(enumerate(node.inputs))
     matrix = known.get(given.get(places.weight, ""))
     if matrix is None or len(stored[matrix.stored].shape) != 2:
         return None
-    if node.op_type not in ("MatMul", "Gemm"):  # codes
-        scale = given.get(places.scale, "") if places.scale else f"{_OF_CODES.sub('', matrix.stored)}_scale"
-        zero = given.get(places.zero, "") if places.zero else ""
-        if scale not in stored:
-            return None
-        matrix = replace(matrix, scale=scale, zero=zero if zero in stored else "", axis=1)
-    on_the_right = not any(one.name == "transB" and one.i for one in node.attribute)
-    return replace(matrix, transposed=matrix.transposed != on_the_right)
+    matrix = replace(matrix, transposed=matrix.transposed == any(node.attributes.get("transB", [])))
+    for part, place in (("scale", places.scale), ("zero", places.zero)):
+        if place and given.get(place) in stored:  # one for each output
+            matrix = replace(matrix, **{part: given[place]}, axis=int(matrix.transposed))
+    return matrix
 
 
-def _name(node: Any, used: Mapping[str, list[Any]], stored: Mapping[str, _Initialiser]) -> str:
+def _name(node: _Node, used: Mapping[str, list[_Node]], stored: Mapping[str, _Initialiser]) -> str:
     """Name the weight of a product: after the bias that is added to it, or else after the node's path."""
-    places = _PRODUCTS[node.op_type]
-    biases = list(node.input)[places.bias : places.bias + 1] if places.bias else []
+    place = _PRODUCTS[node.kind].bias
+    biases = node.inputs[place : place + 1] if place else []
     at = node
     for _ in range(4):
-        after = used.get(at.output[0], []) if at.output else []
-        if not after or after[0].op_type not in _PASSED:
-            biases += [name for one in after[:1] if one.op_type == "Add" for name in one.input if name in stored]
+        after = used.get(at.outputs[0], []) if at.outputs else []
+        if not after or after[0].kind not in _PASSED:
+            biases += [name for one in after[:1] if one.kind in _ADDED for name in one.inputs]
             break
         at = after[0]
-    for bias in biases:
-        if bias.endswith(".bias"):
-            return bias.removesuffix(".bias") + ".weight"
+    if bias := next((bias for bias in biases if bias in stored and bias.endswith(".bias")), ""):
+        return bias.removesuffix(".bias") + ".weight"
     *path, last = node.name.split("/")
     parts: list[str] = []
     for part in path[1:]:
@@ -254,27 +288,23 @@ def _wrapper(names: Iterable[str]) -> str:
     return "".join(f"{part}." for part in shared[: len(shared) - len(kept)])
 
 
-#: what transformers itself puts before the names of a model's body, where it has a head
-_BASES = ("model", "transformer", "bert", "roberta", "distilbert", "electra", "mpnet", "gpt_neox", "decoder", "encoder")
-
-
-def _message(content: memoryview, names: Mapping[int, str]) -> dict[str, list[Any]]:
-    """Read the fields of a protobuf message that have a name here: ints, or bytes."""
-    found: dict[str, list[Any]] = {name: [] for name in names.values()}
-    place = 0
-    while place < len(content):
+def _fields(content: memoryview, within: range, *numbers: int) -> list[list[Any]]:
+    """Read those fields of a protobuf message that have these numbers: ints, or where in the file their bytes are."""
+    found: dict[int, list[Any]] = {number: [] for number in numbers}
+    place = within.start
+    while place < within.stop:
         key, place = _varint(content, place)
-        number, kind = key >> 3, key & 7
-        if kind == 0:
+        value: Any
+        if key & 7 == 0:
             value, place = _varint(content, place)
         else:
-            nbytes, place = _varint(content, place) if kind == 2 else ({1: 8, 5: 4}[kind], place)
-            if place + nbytes > len(content):
+            nbytes, place = _varint(content, place) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], place)
+            if not 0 <= nbytes <= within.stop - place:
                 raise ValueError("it ends before its last field")
-            value, place = content[place : place + nbytes], place + nbytes
-        if number in names:
-            found[names[number]].append(value)
-    return found
+            value = range(place, place := place + nbytes)
+        if key >> 3 in found:
+            found[key >> 3].append(value)
+    return list(found.values())
 
 
 def _varint(content: memoryview, place: int) -> tuple[int, int]:
@@ -287,55 +317,58 @@ def _varint(content: memoryview, place: int) -> tuple[int, int]:
     raise ValueError("no number is as long")
 
 
-def _ints(values: Iterable[Any]) -> list[int]:
+def _ints(content: memoryview, values: Iterable[Any]) -> list[int]:
     """Repeated integers, packed or one by one."""
     found = []
     for value in values:
         if isinstance(value, int):
             found.append(value)
             continue
-        place = 0
-        while place < len(value):
-            one, place = _varint(value, place)
+        place = value.start
+        while place < value.stop:
+            one, place = _varint(content, place)
             found.append(one)
     return found
 
 
-def _text(values: Iterable[Any]) -> list[str]:
-    return [bytes(value).decode() for value in values]
+def _texts(content: memoryview, values: Iterable[range]) -> list[str]:
+    return [bytes(content[value.start : value.stop]).decode() for value in values]
 
 
-def _graph(content: memoryview) -> SimpleNamespace:
-    """Read of GraphProto, NodeProto, AttributeProto and TensorProto (onnx.proto) what says which weight is which."""
-    graph = _message(content, {1: "node", 5: "initializer"})
-    return SimpleNamespace(
-        node=[_node(one) for one in graph["node"]], initializer=[_tensor(one) for one in graph["initializer"]]
+def _text(content: memoryview, values: Iterable[range]) -> str:
+    return "".join(_texts(content, values))
+
+
+def _graph(content: memoryview, file: str) -> tuple[list[_Node], dict[str, _Initialiser]]:
+    """Read what says which weight is which: the nodes, and the initialisers by name."""
+    ((graph,),) = _fields(content, range(len(content)), 7)
+    nodes, stored = _fields(content, graph, 1, 5)
+    return [_node(content, one) for one in nodes], dict(_tensor(content, one, file) for one in stored)
+
+
+def _node(content: memoryview, within: range) -> _Node:
+    inputs, outputs, name, kind, told = _fields(content, within, 1, 2, 3, 4, 5)
+    attributes = {}
+    for one in told:
+        key, number, numbers = _fields(content, one, 1, 3, 8)
+        attributes[_text(content, key)] = _ints(content, [*number, *numbers])
+    return _Node(
+        _text(content, name), _text(content, kind), _texts(content, inputs), _texts(content, outputs), attributes
     )
 
 
-def _node(content: memoryview) -> SimpleNamespace:
-    told = _message(content, {1: "input", 2: "output", 3: "name", 4: "op_type", 5: "attribute"})
-    attributes = []
-    for one in told["attribute"]:
-        said = _message(one, {1: "name", 3: "i", 8: "ints"})
-        attributes.append(
-            SimpleNamespace(name="".join(_text(said["name"])), i=sum(said["i"]), ints=_ints(said["ints"]))
-        )
-    name, kind = ("".join(_text(told[key])) for key in ("name", "op_type"))
-    inputs, outputs = _text(told["input"]), _text(told["output"])
-    return SimpleNamespace(name=name, op_type=kind, input=inputs, output=outputs, attribute=attributes)
-
-
-def _tensor(content: memoryview) -> SimpleNamespace:
-    told = _message(content, {1: "dims", 2: "type", 8: "name", 9: "raw", 13: "outside", 14: "location"})
-    outside = [_message(one, {1: "key", 2: "value"}) for one in told["outside"]]
-    return SimpleNamespace(
-        dims=_ints(told["dims"]),
-        data_type=sum(told["type"]),
-        name="".join(_text(told["name"])),
-        raw_data=b"".join(told["raw"]) if len(told["raw"]) != 1 else told["raw"][0],
-        external_data=[
-            SimpleNamespace(key="".join(_text(one["key"])), value="".join(_text(one["value"]))) for one in outside
-        ],
-        data_location=sum(told["location"]),
+def _tensor(content: memoryview, within: range, file: str) -> tuple[str, _Initialiser]:
+    dims, kind, floats, ints, names, raw, doubles, outside, location = _fields(
+        content, within, 1, 2, 4, 5, 8, 9, 10, 13, 14
     )
+    shape, dtype = tuple(_ints(content, dims)), _DTYPES.get(sum(kind), "")
+    name = _text(content, names)
+    if sum(location) == 1:
+        entries = [_fields(content, one, 1, 2) for one in outside]
+        told = {_text(content, key): _text(content, value) for key, value in entries}
+        return name, _Initialiser(shape, dtype, told["location"], int(told.get("offset", 0)), -1)
+    plain = raw or {"float32": floats, "float64": doubles}.get(dtype, [])
+    for places, one_by_one in ((plain, False), (ints, True)):
+        if len(places) == 1:
+            return name, _Initialiser(shape, dtype, file, places[0].start, len(places[0]), one_by_one)
+    return name, _Initialiser(shape, dtype, "" if math.prod(shape) else file, 0, 0)

@@ -75,7 +75,7 @@ class _Place(NamedTuple):
 class PickledFile:
     """One file, see `provlab.models.formats.container.Container`."""
 
-    config = None
+    config, beside = None, ()
 
     def __init__(self, source: Files, file: str) -> None:
         """Find the tensors, without reading them."""
