@@ -190,7 +190,7 @@ def _along(shape: tuple[int, ...], matrix: _Matrix, n_axes: int) -> tuple[int, .
 
 def _named(nodes: list[_Node], stored: Mapping[str, _Initialiser]) -> dict[str, _Matrix]:
     """Find the weights in a graph, by the names that they had in the model."""
-    known = {name: _Matrix(name, **_beside(name, stored)) for name in stored}  # what is made of initialisers alone
+    known = {name: _Matrix(name, *_beside(name, stored)) for name in stored}  # what is made of initialisers alone
     used: dict[str, list[_Node]] = defaultdict(list)  # value -> nodes that take it
     found: dict[str, _Matrix] = {}
     for node in nodes:
@@ -209,12 +209,12 @@ def _named(nodes: list[_Node], stored: Mapping[str, _Initialiser]) -> dict[str, 
     return {name.removeprefix(within): matrix for name, matrix in found.items()}
 
 
-def _beside(name: str, stored: Mapping[str, _Initialiser]) -> dict[str, str]:
+def _beside(name: str, stored: Mapping[str, _Initialiser]) -> tuple[str, str]:
     """Scale and zero of codes by their names: ``W_quantized`` goes with ``W_scale`` and ``W_zero_point``."""
     module = name.removesuffix("_quantized")
     if module == name or f"{module}_scale" not in stored:
-        return {}
-    return {"scale": f"{module}_scale", "zero": f"{module}_zero_point" if f"{module}_zero_point" in stored else ""}
+        return "", ""
+    return f"{module}_scale", f"{module}_zero_point" if f"{module}_zero_point" in stored else ""
 
 
 def _folded(node: _Node, known: Mapping[str, _Matrix]) -> _Matrix | None:
@@ -247,10 +247,12 @@ def _product(node: _Node, known: Mapping[str, _Matrix], stored: Mapping[str, _In
     if matrix is None or len(stored[matrix.stored].shape) != 2:
         return None
     matrix = replace(matrix, transposed=matrix.transposed == any(node.attributes.get("transB", [])))
-    for part, place in (("scale", places.scale), ("zero", places.zero)):
-        if place and given.get(place) in stored:  # one for each output
-            matrix = replace(matrix, **{part: given[place]}, axis=int(matrix.transposed))
-    return matrix
+    told = (given.get(place or -1, "") for place in (places.scale, places.zero))
+    scale, zero = (name if name in stored else "" for name in told)
+    if not scale and not zero:
+        return matrix
+    axis = int(matrix.transposed)  # one for all, or one for each output
+    return replace(matrix, scale=scale or matrix.scale, zero=zero or matrix.zero, axis=axis)
 
 
 def _name(node: _Node, used: Mapping[str, list[_Node]], stored: Mapping[str, _Initialiser]) -> str:
