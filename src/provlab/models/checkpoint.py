@@ -129,7 +129,10 @@ class Checkpoint:
             from provlab.models.formats import adapter
 
             if pair := adapter.split(text):
-                return cls._adapted(*pair, allow_pickle)
+                base, (source, name, files) = cls.open(pair[0], allow_pickle=allow_pickle), _located(pair[1])
+                both = adapter.Both(base._files, files)
+                weights = adapter.AdaptedWeights(both, base._weights, allow_pickle=allow_pickle)
+                return cls(f"{base.source}+{source}", f"{base.name}+{name}", both, weights=weights)
         if re.search(r"^hf:|huggingface\.co/|hf\.co/|models--", text):
             from provlab.models import sources  # rarely needed
 
@@ -147,19 +150,7 @@ class Checkpoint:
 
             raise sources.unknown(scheme, name, {*_schemes, *metadata.entry_points(group=SCHEMES).names})
         takes = {"allow_pickle": allow_pickle} if _takes_pickle(resolver) else {}
-        files = LocalFiles(Path(resolver(name, **takes)))
-        return cls(f"{scheme}:{name}", name, files, allow_pickle=allow_pickle)
-
-    @classmethod
-    def _adapted(cls, base: str, adapter: str, allow_pickle: bool) -> "Checkpoint":
-        from provlab.models import sources
-        from provlab.models.formats.adapter import AdaptedWeights, Both
-
-        opened = cls.open(base, allow_pickle=allow_pickle)
-        source, name, files = _located(sources.plain(adapter))
-        both = Both(opened._files, files)
-        weights = AdaptedWeights(both, opened._weights, allow_pickle=allow_pickle)
-        return cls(f"{opened.source}+{source}", f"{opened.name}+{name}", both, weights=weights)
+        return cls(f"{scheme}:{name}", name, LocalFiles(Path(resolver(name, **takes))), allow_pickle=allow_pickle)
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.source!r})"

@@ -69,8 +69,7 @@ class LocalFiles:
             one = folder.name.endswith((".gguf", ".onnx")) and folder.is_file()
             if not one and not folder.is_dir():
                 raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
-            entries = (folder.parent if one else folder).iterdir()
-            self._names = frozenset(entry.name for entry in entries if not entry.is_dir())
+            self._names = frozenset(e.name for e in (folder.parent if one else folder).iterdir() if not e.is_dir())
         except OSError as error:
             raise CheckpointError(f"{str(folder)[:200]} cannot be read: {error.strerror}") from error
         if one:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
+from provlab.models import sources
 from provlab.models.formats.container import FORMATS, Container, TensorInfo
 from provlab.models.formats.dtypes import values
 from provlab.models.formats.source import Files
@@ -46,12 +47,11 @@ def split(text: str) -> tuple[str, str] | None:
         return None
     found = [(text[:place], text[place + 1 :]) for place, letter in enumerate(text) if letter == "+"][::-1]
     found = [pair for pair in found if all(pair)]
-    for pair in found:
-        if _exists(Path(pair[1]) / CONFIG):
-            return pair
-    if not found or (found[0][0][0] in "./~" and not _exists(Path(found[0][0]))):
+    here = next((pair for pair in found if _exists(Path(pair[1]) / CONFIG)), None)
+    if not here and (not found or (found[0][0][0] in "./~" and not _exists(Path(found[0][0])))):
         return None
-    return found[0]
+    base, adapter = here or found[0]
+    return base, str(sources.plain(adapter))
 
 
 def _exists(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Weights in files that go by any name, as packages and trainers call them: the only such file, or one given by path."""
+"""Weights in files that go by any name, as packages and trainers call them: the only such file, or one by its path."""
 
 from collections.abc import Iterable
 
