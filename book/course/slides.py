@@ -1,7 +1,7 @@
 """Turn the session pages of the course into slides: one HTML file a session, which needs no network and no other file.
 
 What is shown: the title with the paragraph below it, and every ``###`` section, each a slide. What stands right below
-a ``##`` is for the book's page alone. A dropdown becomes a speaker note (key S). The comment
+a ``##``, or in a ``{seealso}``, is for the book's page alone. A dropdown becomes a speaker note (key S). The comment
 
     % figure: llama_tree cell-09
 
@@ -221,6 +221,8 @@ class Slides:
         body = re.sub(r"\A(:[\w-]+:.*\n)+", "", tokens[at].content)
         if name == "dropdown":
             return f'<aside class="notes"><p><strong>{html.escape(title)}</strong></p>{self._text(body)}</aside>'
+        if name == "seealso":
+            return ""
         if name in _BOXES:
             heading = f"<p><strong>{html.escape(title)}</strong></p>" if title else ""
             return f'<div class="box">{heading}{self._text(body)}</div>'

@@ -31,6 +31,10 @@ $$
 
 % figure: llama_tree cell-09 2
 
+:::{seealso}
+Not shown: where the picture is.
+:::
+
 - see {doc}`../experiments/llama_tree` and [the plan](index.md), or [the web](https://example.org)
 
 :::{dropdown} Answer
