@@ -201,7 +201,11 @@ class Slides:
         """The figure that a cell of an executed page shows, or the command that makes it."""
         if page := executed(name):
             cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
-            outputs = [output for found in cells if found.get("id") == cell for output in found.get("outputs", ())]
+            named = [found for found in cells if found.get("id") == cell]
+            if any("opening" in found.get("metadata", {}).get("tags", ()) for found in named):
+                # the picture that opens its page stands under the finding there
+                named = [found for found in cells if found.get("id") == "opening-picture"] + named
+            outputs = [output for found in named for output in found.get("outputs", ())]
             drawn = [output for output in outputs if "image/png" in output.get("data", {})]
             if drawn:
                 shown = drawn[int(number or 1) - 1]

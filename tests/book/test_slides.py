@@ -29,6 +29,8 @@ $$
 \sum_i x_i^2
 $$
 
+% figure: llama_tree cell-09
+
 % figure: llama_tree cell-09 2
 
 :::{seealso}
@@ -70,7 +72,12 @@ def slides(tmp_path, monkeypatch):
     ]
     page = tmp_path / "smoke" / "book" / "experiments" / "llama_tree.ipynb"
     page.parent.mkdir(parents=True)
-    page.write_text(json.dumps({"cells": [{"id": "cell-09", "outputs": [{"text": ""}, *drawn]}, {"id": "cell-14"}]}))
+    cells = [
+        {"id": "opening-picture", "outputs": drawn[:1]},
+        {"id": "cell-09", "metadata": {"tags": ["opening"]}, "outputs": [{"text": ""}, *drawn[1:]]},
+        {"id": "cell-14"},
+    ]
+    page.write_text(json.dumps({"cells": cells}))
     script["build"].__globals__["BUILD"] = tmp_path
     return script
 
@@ -96,7 +103,10 @@ def test_a_tiny_page_becomes_its_slides(slides, tmp_path):
     assert "Zhu et al. 2025" in shown[1]
     assert r"\(a &lt; b\)" in shown[1]
     assert re.search(r"\\\[\s*\\sum_i x_i\^2\s*\\\]", shown[1])
-    assert f'src="data:image/png;base64,{PNG}" alt="a tree"' in shown[1]
+    assert re.findall(r'src="data:image/png;base64,(\S+)" alt="(.*?)"', shown[1]) == [
+        ("xx", "another"),
+        (PNG, "a tree"),
+    ]
     assert '<cite>The Llama tree</cite> and the plan, or <a href="https://example.org">the web</a>' in shown[1]
     assert re.search(r'<aside class="notes">.*Answer.*Because of \\\(p\\\)', shown[1], re.DOTALL)
     assert "A figure of <cite>Evasion</cite> stands here once" in shown[2]
