@@ -15,6 +15,7 @@ import yaml
 
 BOOK = Path(__file__).parent
 GLUED = re.compile(r"```\{glue\} \S+\n:doc: experiments/(\w+)\.ipynb\n```")  # what a page shows of a computed one
+WAITING = "*Still being computed.*"
 
 
 def assemble(experiments: Path, folder: Path) -> tuple[int, int]:
@@ -38,8 +39,8 @@ def assemble(experiments: Path, folder: Path) -> tuple[int, int]:
         (folder / "experiments" / f"{name}.md").write_text(text, encoding="utf-8")
     for page in folder.glob("*.md"):
         text = page.read_text(encoding="utf-8")
-        kept = GLUED.sub(lambda glued: glued[0] if glued[1] in there else "*Still being computed.*", text)
-        page.write_text(kept, encoding="utf-8")
+        kept = GLUED.sub(lambda glued: glued[0] if glued[1] in there else WAITING, text)
+        page.write_text(re.sub(f"({re.escape(WAITING)}\\n\\n)+", f"{WAITING}\n\n", kept), encoding="utf-8")
     return len(there), len(names)
 
 

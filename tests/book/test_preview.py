@@ -33,6 +33,11 @@ def test_pages_that_are_not_there_yet_say_so(preview, tmp_path):
     assert waiting.startswith("# A toy with a known answer\n")
     assert f"1 of {pages} pages are there" in waiting
     assert (folder / "_toc.yml").is_file()
+    front = (folder / "index.md").read_text()
+    assert "experiments/llama_tree.ipynb\n```" in front  # what there is is shown
+    assert ":doc: experiments/scoreboard.ipynb" not in front  # and what is not there yet leaves a line, once
+    assert "*Still being computed.*\n\nTwo language models" in front
+    assert "computed.*\n\n*Still" not in (folder / "reading_a_verdict.md").read_text() + front
 
 
 def test_a_book_that_is_newer_than_its_pages_stays(preview, tmp_path, monkeypatch):
