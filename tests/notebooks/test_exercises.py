@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 BOX = re.compile(r"(?ms)^(`{3,})\{(exercise|solution)\} ?([^\n]*)\n(.*?)^\1$")
 PYTHON = re.compile(r"(?ms)^```python\n(.*?)^```$")
 BASH = re.compile(r"(?ms)^```bash\n(.*?)^```$")
-BY_HAND = re.compile(r"(?ms)^\*\*By hand\.\*\*.*?(?=\n\n(?!```python)|\Z)")
+BY_HAND = re.compile(r"(?ms)^\*\*By hand\.\*\*(?:(?!\n\n).)*(?:\n\n```python\n.*?^```$)?")
 FOUND_BY_READERS = ("scoreboard", "status")  # pages that only show what the others left
 
 
@@ -158,6 +158,10 @@ ELSEWHERE: dict[str, dict[str, float]] = {
 def test_there_are_enough_exercises():
     assert len(SOLUTIONS) >= 60
     assert {text.page for text in SOLUTIONS.values()} == set(PAGES)
+
+
+def test_every_chapter_has_a_number_worked_by_hand():
+    assert {text.page for text in EXAMPLES.values()} == set(PAGES)
 
 
 @pytest.mark.parametrize("name", list(SOLUTIONS))
