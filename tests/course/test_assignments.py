@@ -119,6 +119,152 @@ def families(names, rejected):
             {"families_hidden"},
         ),
     },
+    "a4_robust_matching": {
+        "down multiplied too": (
+            {
+                "disguised": """
+def disguised(model, order, scale):
+    rows = {name: model[name][order] for name in ("gate", "up")}
+    return {"gate": rows["gate"], "up": rows["up"] * scale[:, None], "down": model["down"][:, order] * scale}
+"""
+            },
+            {"disguised_seen", "disguised_hidden"},
+        ),
+        "the scale of the old unit": (
+            {
+                "disguised": """
+def disguised(model, order, scale):
+    scaled = {"gate": model["gate"], "up": model["up"] * scale[:, None], "down": model["down"] / scale}
+    return {name: weights[:, order] if name == "down" else weights[order] for name, weights in scaled.items()}
+"""
+            },
+            {"disguised_hidden"},
+        ),
+        "up against the identity twice": (
+            {
+                "tests": """
+def phi_u(first, second):
+    return pvalues.spearman(matching.match(first["up"], second["up"]).indices).log10_p
+phi_match = phi_u
+"""
+            },
+            {"tests_hidden"},
+        ),
+        "up against itself": (
+            {
+                "tests": """
+def phi_u(first, second):
+    return pvalues.spearman(matching.match(first["up"], second["up"]).indices).log10_p
+def phi_match(first, second):
+    ups = matching.match(first["up"], second["up"]).indices
+    return pvalues.spearman(ups, ups).log10_p
+"""
+            },
+            {"tests_seen", "tests_hidden"},
+        ),
+        "all survives": (
+            {"survives": "survives = {name: True for name in range(6)}"},
+            {"survives_hidden"},
+        ),
+        "no allowance": (
+            {
+                "allowed": """
+def allowed(a, b, allowance, rng):
+    return pvalues.spearman(a, b).log10_p
+def size(allowance, level, n_pairs, rng):
+    return float(np.mean([allowed(*common_units(rng), 0, rng) <= np.log10(level) for _ in range(n_pairs)]))
+"""
+            },
+            {"allowed_hidden"},
+        ),
+    },
+    "a5_density_of_states": {
+        "the sum for the mean": (
+            {
+                "nll": """
+def nll(model, tokens):
+    start, following = model
+    return -np.log(start)[tokens[:, 0]] - np.log(following)[tokens[:, :-1], tokens[:, 1:]].sum(axis=1)
+"""
+            },
+            {"nll_seen", "nll_hidden"},
+        ),
+        "rows and columns exchanged": (
+            {
+                "nll": """
+def nll(model, tokens):
+    start, following = model
+    logs = np.log(start)[tokens[:, 0]] + np.log(following)[tokens[:, 1:], tokens[:, :-1]].sum(axis=1)
+    return -logs / tokens.shape[1]
+"""
+            },
+            {"nll_seen", "nll_hidden"},
+        ),
+        "one more in each bin": (
+            {"density": "def density(losses, edges):\n    return np.log10(np.histogram(losses, edges)[0] + 1)"},
+            {"density_seen", "density_hidden"},
+        ),
+        "an empty bin is a warning": (
+            {"density": "def density(losses, edges):\n    return np.log10(np.histogram(losses, edges)[0])"},
+            {"density_hidden"},
+        ),
+        "the length of this space for every length": (
+            {"log_weight": "def log_weight(losses, length):\n    return 6 * np.asarray(losses) - np.log(len(losses))"},
+            {"log_weight_hidden"},
+        ),
+        "ties counted as agreement": (
+            {
+                "terms": """
+def terms(nll_a, nll_b, z):
+    d = nll_a - nll_b
+    own_a, own_b = ((z[0] <= nll) & (nll <= z[1]) for nll in (nll_a, nll_b))
+    return np.array([k.sum() for k in (own_a & (d < 0), own_a & (d >= 0), own_b & (d <= 0), own_b & (d > 0))]) / own_a.sum()
+"""
+            },
+            {"terms_hidden"},
+        ),
+        "weights that overflow": (
+            {
+                "effective": "def effective(log_weights):\n"
+                "    w = np.exp(log_weights)\n"
+                "    return float(w.sum() ** 2 / (w**2).sum())"
+            },
+            {"effective_hidden"},
+        ),
+    },
+    "a6_audit_report": {
+        "a test that renumbering blinds": (
+            {"plan": 'plan = {"primary": "phi_u", "level": 0.01, "control": (BASE, "zoo:elm@smoke")}'},
+            {"plan_hidden"},
+        ),
+        "a control that is none": (
+            {"plan": 'plan = {"primary": "phi_match", "level": 0.01, "control": (BASE, "zoo:oak-chat@smoke")}'},
+            {"plan_hidden"},
+        ),
+        "judged by everything": (
+            {
+                "study": "frame = provlab.study(\n"
+                '    [BASE, *SUSPECTS], statistics=["phi_u", "phi_match"], text=TEXT, progress=False\n'
+                ").to_frame()"
+            },
+            {"study_hidden"},
+        ),
+        "not corrected": (
+            {
+                "verdicts": """
+def verdicts(frame, base, primary, level):
+    rows = frame[(frame["statistic"] == primary) & ((frame["a"] == base) | (frame["b"] == base))]
+    words = {True: "not independent", False: "no evidence"}
+    return {r.b if r.a == base else r.a: words[r.log10_p <= math.log10(level)] for r in rows.itertuples()}
+"""
+            },
+            {"verdicts_hidden"},
+        ),
+        "a proof of independence": (
+            {"sentences": "sentences = {k: k != 1 and k not in (5, 7) for k in range(8)}"},
+            {"sentences_hidden"},
+        ),
+    },
 }
 SETTINGS = {"grade": False, "grade_id": "a", "locked": True, "schema_version": 3, "solution": False, "task": False}
 GRADED = nbformat.from_dict({"nbgrader": SETTINGS | {"grade": True, "points": 1}})

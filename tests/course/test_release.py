@@ -90,6 +90,11 @@ def test_nothing_hidden_is_in_the_students_zip(week_1):
                 assert not [line for line in hidden if line in text], name
 
 
+def test_every_week_has_an_assignment(release):
+    weeks = {exercise.week for exercise in release.exercises() if exercise.path in grading.ASSIGNMENTS}
+    assert weeks == set(release.WEEKS)
+
+
 @pytest.mark.parametrize("week", ["6", "three", "0", "-1", "1 2"])
 def test_an_unknown_week_is_one_line(release, week, capsys):
     assert release.main(week) == 2
