@@ -166,13 +166,14 @@ def phi_match(first, second):
             {"survives": "survives = {name: True for name in range(6)}"},
             {"survives_hidden"},
         ),
-        "no allowance": (
+        "an allowance for each side": (
             {
                 "allowed": """
 def allowed(a, b, allowance, rng):
-    return pvalues.spearman(a, b).log10_p
+    return pvalues.log10_p_allowing(a, b, 2 * int(allowance * len(a)) % len(a), rng=rng)
 def size(allowance, level, n_pairs, rng):
-    return float(np.mean([allowed(*common_units(rng), 0, rng) <= np.log10(level) for _ in range(n_pairs)]))
+    found = [allowed(*common_units(rng), allowance, rng) for _ in range(n_pairs)]
+    return float(np.mean(np.array(found) <= np.log10(level)))
 """
             },
             {"allowed_hidden"},
@@ -218,7 +219,8 @@ def nll(model, tokens):
 def terms(nll_a, nll_b, z):
     d = nll_a - nll_b
     own_a, own_b = ((z[0] <= nll) & (nll <= z[1]) for nll in (nll_a, nll_b))
-    return np.array([k.sum() for k in (own_a & (d < 0), own_a & (d >= 0), own_b & (d <= 0), own_b & (d > 0))]) / own_a.sum()
+    kinds = [own_a & (d < 0), own_a & (d >= 0), own_b & (d <= 0), own_b & (d > 0)]
+    return np.array([kind.sum() for kind in kinds]) / own_a.sum()
 """
             },
             {"terms_hidden"},
