@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 import nbformat
+import slides
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
@@ -81,33 +82,26 @@ def student(chosen: list[Exercise], released: Path, folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / "provlab")
 
 
-def readme(name: str, chosen: list[Exercise], folder: Path, *, slides: bool) -> None:
+def readme(name: str, chosen: list[Exercise], folder: Path) -> None:
     """Write the README of one of the two folders."""
     rows = [f"| {e.week} | `{e.name}` | {e.title} | {e.points} |" for e in chosen]
     table = "\n".join(["| week | notebook | title | points |", "|---|---|---|---|", *rows])
-    told = "\nThe slides of each session are in `slides/`; open them in a browser.\n" if slides else ""
-    text = (COURSE / name).read_text(encoding="utf-8").replace("{contents}", table).replace("{slides}", told)
-    (folder / "README.md").write_text(text.rstrip() + "\n", encoding="utf-8")
+    text = (COURSE / name).read_text(encoding="utf-8").replace("{contents}", table)
+    (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 def build(weeks: tuple[int, ...], folder: Path) -> list[Path]:
-    """Write both versions and their zips into `folder`, which is made anew; return the zips."""
+    """Write both versions, each with the slides, and their zips into `folder`, which is made anew; return the zips."""
     shutil.rmtree(folder, ignore_errors=True)
     chosen = exercises(weeks)
     instructor(chosen, folder / "instructor")
     student(chosen, folder / "instructor" / "release", folder / "student")
-    slides = (ROOT / "book" / "course" / "slides.py").is_file()
-    if slides:
-        import slides as decks
-
-        decks.build(weeks, ROOT / "book" / "course", folder / "slides")
+    slides.build(weeks, Path(__file__).parent, folder / "slides")
     zips = []
     for name in ("student", "instructor"):
-        if slides:
-            shutil.copytree(folder / "slides", folder / name / "slides")
-        readme(f"{name}_readme.md", chosen, folder / name, slides=slides)
-        whole = f"provlab-course-{name}"
-        zips.append(Path(shutil.make_archive(str(folder / whole), "zip", folder, name)))
+        shutil.copytree(folder / "slides", folder / name / "slides")
+        readme(f"{name}_readme.md", chosen, folder / name)
+        zips.append(Path(shutil.make_archive(str(folder / f"provlab-course-{name}"), "zip", folder, name)))
     return zips
 
 

@@ -67,7 +67,7 @@ def test_a_week_has_its_notebooks_and_all_that_a_student_needs(week_1, release):
     notebooks = {name for name in names if name.endswith(".ipynb")}
     assert notebooks == {f"student/week_1/{exercise.name}.ipynb" for exercise in chosen}
     assert {"student/provlab/pyproject.toml", "student/provlab/requirements.lock"} <= names
-    assert "student/provlab/src/provlab/api.py" in names
+    assert {"student/provlab/src/provlab/api.py", "student/slides/session_01.html"} <= names
     assert not re.findall(r"\{\w+\}", readme)
     assert all(exercise.name in readme for exercise in chosen)
     with zipfile.ZipFile(week_1 / "provlab-course-instructor.zip") as kept:
