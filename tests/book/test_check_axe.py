@@ -54,6 +54,13 @@ def test_without_a_browser_it_says_so_and_goes_on(tmp_path, monkeypatch, capsys)
     assert "apt-get install chromium" in capsys.readouterr().out
 
 
+def test_a_browser_that_does_not_start_is_no_fault_of_the_book(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(check_axe.shutil, "which", lambda name: "/bin/false")
+    monkeypatch.setattr(sys, "argv", ["check_axe.py", str(tmp_path)])
+    assert check_axe.main() == 0
+    assert "/bin/false does not work here" in capsys.readouterr().out
+
+
 def test_a_folder_without_a_page_is_no_book(tmp_path, chromium, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["check_axe.py", str(tmp_path)])
     assert check_axe.main() == 1
