@@ -69,11 +69,11 @@ def test_spots_follow_a_scatter_of_points():
 
 
 def test_densities_say_every_model_of_a_bin():
-    rows = {"x": [1.0, 2.0], "y": [3.0, 9.0], "low": [2.5, 8.5], "high": [3.5, 9.5]}
+    rows = {"x": [1.0, 2.0], "y": [3.0, 9.0], "low": [-np.inf, 8.5], "high": [3.5, 9.5]}
     other = {**rows, "y": [np.nan, 8.0]}
     figure = densities({"oak": pd.DataFrame(rows), "elm": pd.DataFrame(other)}, xlabel="NLL", caption="Two models.")
     assert [spot.text for spot in figure.spots] == [
-        "NLL 1.00: oak 10^3.0 (10^2.5 to 10^3.5)",
+        "NLL 1.00: oak 10^3.0 (up to 10^3.5)",
         "NLL 2.00: oak 10^9.0 (10^8.5 to 10^9.5); elm 10^8.0 (10^8.5 to 10^9.5)",
     ]
 

@@ -137,7 +137,7 @@ def _columns(axes: Axes, series: Mapping[str, pd.DataFrame], xlabel: str) -> tup
     spots = []
     for x in at:
         said = [
-            f"{name} 10^{row.y:.1f} (10^{row.low:.1f} to 10^{row.high:.1f})"
+            f"{name} 10^{row.y:.1f} ({f'10^{row.low:.1f} to' if np.isfinite(row.low) else 'up to'} 10^{row.high:.1f})"
             for name, frame in series.items()
             for row in frame[(frame["x"] == x) & np.isfinite(frame["y"])].itertuples()
         ]
