@@ -8,6 +8,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 # characters of FreeSerif on a line of the page at each type size, a little fewer than were counted
 SIZES = {"small": 100, "footnotesize": 112, "scriptsize": 128, "tiny": 172}
 BETWEEN = 2.5  # characters that the space between two columns takes
-LONG = 30  # rows, from which Sphinx lets a table run over pages
-MOST_ROWS = 25  # of a table that is kept on one page
-MOST_LINES = 15  # of a cell, before the type is made smaller
+ONE_PAGE = 32  # lines of a table that is not broken
+FOLDED = 2.5  # lines a row, before the type is made smaller, though not below
+LEGIBLE = "scriptsize"
 LEFT, RIGHT = "\\raggedright", "\\raggedleft"
 BREAK = "\u200b"  # where a long word may go on in the next line; see `pdf.PREAMBLE`
 # a name, a path or a hash may be broken after these, or anywhere once it is this long
@@ -111,7 +112,7 @@ def _table(tag: Tag) -> Iterator[nodes.Node]:
         return
     cells = [[_text(cell) for cell in _cells(row)] for row in rows]
     n_columns = max(map(len, cells))
-    size, spec = columns(cells, _numbers(body, n_columns))
+    size, spec, lines = columns(cells, _numbers(body, n_columns))
     group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in range(n_columns)), cols=n_columns)
     if heads:
         group += nodes.thead("", *(_row(row, n_columns) for row in heads))
@@ -119,7 +120,7 @@ def _table(tag: Tag) -> Iterator[nodes.Node]:
     table = nodes.table("", group)
     if caption := tag.find("caption"):
         table.insert(0, nodes.title("", "", *_inline(caption)))
-    if len(rows) > MOST_ROWS or sum(map(len, (word for row in cells for word in row))) > 2500:
+    if lines > ONE_PAGE:
         table["classes"].append("longtable")
     yield nodes.raw("", f"\\begingroup\\{size}", format="latex")
     yield addnodes.tabular_col_spec(spec=spec)
@@ -128,16 +129,25 @@ def _table(tag: Tag) -> Iterator[nodes.Node]:
 
 
 def _fold(table: nodes.table) -> None:
-    """Give a long table of a page's own text columns that fold; Sphinx gives it such as never do."""
-    rows = [[entry.astext() for entry in row.findall(nodes.entry)] for row in table.findall(nodes.row)]
-    before = table.previous_sibling()
-    if len(rows) <= LONG or isinstance(before, addnodes.tabular_col_spec):
+    """Give a table of a page's own text columns measured as the others' are."""
+    entries = list(table.findall(nodes.entry))
+    plain = all(len(entry) <= 1 and isinstance(entry.next_node(), nodes.paragraph | None) for entry in entries)
+    if not plain or isinstance(table.previous_sibling(), addnodes.tabular_col_spec):
         return
     for text in list(table.findall(nodes.Text)):
-        text.parent.replace(text, nodes.Text(broken_up(text.astext())))
-    size, spec = columns(rows, [False] * max(map(len, rows)))
+        if not isinstance(text.parent, nodes.math):
+            text.parent.replace(text, nodes.Text(broken_up(text.astext())))
+    rows = [[_seen(entry) for entry in row.findall(nodes.entry)] for row in table.findall(nodes.row)]
+    size, spec, lines = columns(rows, [False] * max(map(len, rows)))
+    if lines > ONE_PAGE:
+        table["classes"].append("longtable")
     start, end = (nodes.raw("", f"\\{which}", format="latex") for which in (f"begingroup\\{size}", "endgroup"))
     table.parent.replace(table, [start, addnodes.tabular_col_spec(spec=spec), table, end])
+
+
+def _seen(entry: nodes.entry) -> str:
+    """Text of a cell, with a letter for each command of its mathematics."""
+    return re.sub(r"\\[A-Za-z]+|[{}^_]", lambda found: "x" if found[0][0] == "\\" else "", entry.astext())
 
 
 def _cells(row: Tag) -> list[Tag]:
@@ -191,8 +201,8 @@ def broken_up(text: str) -> str:
     return re.sub(rf"\S{{{LONGEST_WORD // 2},}}", word, text)
 
 
-def columns(cells: list[list[str]], right: list[bool]) -> tuple[str, str]:
-    """Type size of a table and LaTeX's description of its columns.
+def columns(cells: list[list[str]], right: list[bool]) -> tuple[str, str, int]:
+    """Type size of a table, LaTeX's description of its columns, and how many lines it will take.
 
     Parameters
     ----------
@@ -212,23 +222,24 @@ def columns(cells: list[list[str]], right: list[bool]) -> tuple[str, str]:
     for size, fits in SIZES.items():
         room = fits - BETWEEN * n
         if sum(natural) <= room:
-            return size, "".join("r" if number else "l" for number in right)
+            return size, "".join("r" if number else "l" for number in right), len(cells)
         # what is left goes to the columns with most to say, less than in proportion
         more = [max(most - width, 0) ** 0.7 for width, most in zip(wanted, natural, strict=True)]
         spare = max(room - sum(wanted), 0) / (sum(more) or 1)
         widths = [width + spare * share for width, share in zip(wanted, more, strict=True)]
-        tallest = max(len(text) / width for row in cells for text, width in zip(row, widths, strict=False))
-        if sum(wanted) <= room and tallest <= MOST_LINES:
+        lines = sum(max(ceil(len(text) / width) for text, width in zip(row, widths, strict=False)) for row in cells)
+        if sum(wanted) <= room and (lines <= FOLDED * len(cells) or size == LEGIBLE):
             break
     whole = max(sum(widths) + BETWEEN * n, fits)
-    return size, "".join(
+    spec = "".join(
         f">{{{RIGHT if number else LEFT}\\arraybackslash}}\\X{{{round(1000 * (width + BETWEEN) / whole)}}}{{1000}}"
         for number, width in zip(right, widths, strict=True)
     )
+    return size, spec, lines
 
 
 class HtmlAsNodes(SphinxPostTransform):
-    """Put nodes in the place of HTML, after each cell's outputs have been chosen (priority 4); fold long tables."""
+    """Put nodes in the place of HTML and measure the other tables, after outputs have been chosen (priority 4)."""
 
     default_priority = 20
     formats = ("latex",)

@@ -51,10 +51,13 @@ def test_a_table_keeps_every_cell_its_caption_and_the_side_of_its_numbers(printe
 
 def test_a_wide_table_is_set_smaller_and_folds_within_the_page(printed):
     text = "a sentence that says what was found and why " * 20
-    size, spec = printed.columns([["name"] * 6, ["a_long_name_of_a_model/with_a_path", *[text] * 5]], [False] * 6)
+    size, spec, lines = printed.columns(
+        [["name"] * 6, ["a_long_name_of_a_model/with_a_path", *[text] * 5]], [False] * 6
+    )
     parts = [int(part) for part in re.findall(r"X\{(\d+)\}\{1000\}", spec)]
     assert size in list(printed.SIZES)[1:]
     assert len(parts) == 6
+    assert 20 < lines < 100
     assert sum(parts) <= 1003
 
 
