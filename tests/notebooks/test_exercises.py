@@ -8,6 +8,7 @@ small stand-ins for what the page has made by then.
 
 import ast
 import re
+import runpy
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
+COURSE = FOLDER.parent / "book" / "course"
 BOX = re.compile(r"(?ms)^(`{3,})\{(exercise|solution)\} ?([^\n]*)\n(.*?)^\1$")
 PYTHON = re.compile(r"(?ms)^```python\n(.*?)^```$")
 BASH = re.compile(r"(?ms)^```bash\n(.*?)^```$")
@@ -64,7 +66,7 @@ def solutions() -> Iterator[Text]:
     for page, words in WORDS.items():
         found = BOX.findall(words)
         asked = {
-            re.search(r"(?m)^:label: (\S+)", body)[1]: title + body
+            re.search(r"(?m)^:label: (\S+)", body)[1]: f"{title}\n{body}"
             for _, kind, title, body in found
             if kind == "exercise"
         }
@@ -158,6 +160,20 @@ ELSEWHERE: dict[str, dict[str, float]] = {
 def test_there_are_enough_exercises():
     assert len(SOLUTIONS) >= 60
     assert {text.page for text in SOLUTIONS.values()} == set(PAGES)
+
+
+def test_the_overview_lists_every_exercise():
+    script = runpy.run_path(str(COURSE / "exercises.py"))
+    page = script["PAGE"].read_text(encoding="utf-8")
+    assert page == script["drawn"](), "run: python book/course/exercises.py"
+    assert page.count("| {doc}") == len(SOLUTIONS)
+
+
+def test_the_course_sets_exercises_that_there_are():
+    titles = {text.given.partition("\n")[0] for text in SOLUTIONS.values()}
+    set_in = [title for page in COURSE.glob("*.md") for title in re.findall(r"exercise \*([^*]+)\*", page.read_text())]
+    assert set_in
+    assert set(set_in) <= titles
 
 
 def test_every_chapter_has_a_number_worked_by_hand():
