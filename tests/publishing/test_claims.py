@@ -15,7 +15,7 @@ from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.publishing import claims
 from provlab.publishing.evidence import Evidence
-from provlab.publishing.found import found
+from provlab.publishing.found import UNKNOWN, found
 from provlab.publishing.scoreboard import scoreboard_table
 
 ROWS = claims.load_claims()
@@ -531,3 +531,6 @@ def test_the_front_pages_sentences_are_counted_in_the_records(tmp_path, monkeypa
     assert "the same test finds 1 of 2; one that is made for this finds 2, and 1 of 3 where" in adversary
     assert "all their 1,000 inputs" in counted
     assert "to within 2.0%." in counted
+    rows["phi_u"] = ([], [])  # a reader's own models, of which nothing is known
+    store.put_experiment("hidden", {"name": "hidden", "profile": "smoke", "measurements": {}, "pairs": []})
+    assert found(store, origin="tree", adversary="hidden", counted="toy")[:2] == [UNKNOWN, UNKNOWN]

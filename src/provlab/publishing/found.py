@@ -9,6 +9,7 @@ from provlab.inference import pvalues
 from provlab.publishing.evidence import Evidence
 
 LEVEL = 0.01
+UNKNOWN = "Of no pair of models that was compared here is the descent known."
 
 
 def found(store: Store, *, origin: str, adversary: str, counted: str) -> list[str]:
@@ -43,6 +44,8 @@ def _rejected(evidence: Evidence, statistic: str) -> tuple[int, int, int, int]:
 
 def _origin(evidence: Evidence) -> str:
     hit, n, accused, others = _rejected(evidence, "phi_u")
+    if not n + others:
+        return UNKNOWN
     return (
         f"Of {n + others} pairs of language models whose descent is known, a test that reads nothing but weights finds "
         f"{hit} of the {n} with a common origin, and accuses {accused} of the {others} without one."
@@ -51,6 +54,8 @@ def _origin(evidence: Evidence) -> str:
 
 def _adversary(evidence: Evidence) -> str:
     plain, n, *_ = _rejected(evidence, "phi_u")
+    if not n:
+        return UNKNOWN
     robust = _rejected(evidence, "phi_match")[0]
     turned = np.asarray(evidence.measurement("negative"), dtype=float)
     still = int((turned < np.log10(LEVEL)).sum())
