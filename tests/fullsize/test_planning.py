@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import tiny_models
 
 from provlab import cli, zoo
 from provlab.errors import CheckpointError, InputError
@@ -47,6 +48,18 @@ def test_210_pairs_at_7b_by_hand():
     assert found.products == pytest.approx(210 * 32 * 2 * 11_008 * matrix / 1e11)
     assert found.assignments == pytest.approx((210 * 32 * 11.008**2, 2100 * 32 * 11.008**2))
     assert found.hashing == found.passes == 0.0
+
+
+def test_every_expert_is_matched(tmp_path):
+    sources = [str(tiny_models.save("mixtral", tmp_path / name)) for name in "ab"]
+    anatomy = shapes_of(sources).models[sources[0]].anatomy
+    (units, width), experts, blocks = anatomy.shape("up.0", 0), len(anatomy.mlps(0)), anatomy.n_blocks
+    found = planned(*sources)
+    assert experts > 1
+    assert found.products == pytest.approx(blocks * experts * 2 * units**2 * width / 1e11)
+    assert found.assignments[0] == pytest.approx(blocks * experts * (units / 1000) ** 2)
+    numbers = 2 * blocks * experts * units * width
+    assert found.reading == pytest.approx(found.schedule.bytes_to_read / 1e9 + numbers / 1e8)
 
 
 def test_the_clock_counts_threads_or_workers():

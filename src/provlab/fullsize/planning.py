@@ -5,6 +5,7 @@ that `schedule.plan` lays out and the machine's `rates` together. Hours are an i
 rows that share no direction and on rows that share strong ones, between which trained models lie.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -170,7 +171,7 @@ def estimate(
     for unit in laid.units:
         reading += unit.bytes_read / rates.read
         met = {source for pair in unit.pairs for source in pair}
-        reading += sum(_rows(unit.statistic, models[source], options) for source in met) / rates.prepared
+        reading += sum(_rows(unit.statistic, models[source], unit.block, options) for source in met) / rates.prepared
         for a, b in unit.pairs:
             work = _matchings(unit.statistic, models[a], models[b], options)
             if work is None:
@@ -178,8 +179,10 @@ def estimate(
                 others += seconds or 0.0
                 left_out |= {} if seconds else {unit.statistic: None}
                 continue
-            n_matchings, columns = work
-            similarities = float(_units(models[a], options)) * _units(models[b], options)
+            columns = work[1]
+            sides = [_mlps(unit.statistic, models[source], unit.block, options) for source in (a, b)]
+            n_matchings = work[0] * min(n for n, _ in sides)
+            similarities = float(sides[0][1] * sides[1][1])
             products += n_matchings * (2.0 * similarities * columns / rates.product + rates.call)
             size = similarities**0.5
             easy += n_matchings * rates.easy(size)
@@ -212,7 +215,7 @@ def _matchings(statistic: str, a: Model, b: Model, options: Options) -> tuple[in
 def _comparison(statistic: str, model: Model, options: Options, rates: Rates) -> float | None:
     """CPU seconds of comparing a block (or all) of two models without matching; None if nothing is known of it."""
     if statistic == "phi_l2":
-        size = sum(_size(part.shape) for part in model.anatomy.parts if part.block == 0)
+        size = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block == 0)
         return size * (options.n_permutations + 1) / rates.permuted
     if statistic == "phi_l2_blocks":  # the Gram matrix of the MLPs' units, in float64
         numbers = 3 * model.anatomy.mlp_width * model.anatomy.width
@@ -227,10 +230,10 @@ def _comparison(statistic: str, model: Model, options: Options, rates: Rates) ->
     return None
 
 
-def _rows(statistic: str, model: Model, options: Options) -> float:
+def _rows(statistic: str, model: Model, block: int | None, options: Options) -> float:
     """Numbers that are made into unit rows for one block of one model."""
     work = _matchings(statistic, model, model, options)
-    return 0.0 if work is None else float(work[0] * work[1] * _units(model, options))
+    return 0.0 if work is None else float(math.prod((*work, *_mlps(statistic, model, block, options))))
 
 
 def to_fetch(sketch: Sketch, laid: Schedule, options: Options) -> dict[str, int]:
@@ -251,26 +254,22 @@ def to_fetch(sketch: Sketch, laid: Schedule, options: Options) -> dict[str, int]
     }
 
 
-def _units(model: Model, options: Options) -> int:
-    """Hidden units of one block that are compared."""
-    return options.units or model.anatomy.mlp_width
+def _mlps(statistic: str, model: Model, block: int | None, options: Options) -> tuple[int, int]:
+    """How many MLPs of a block are compared, and how many hidden units of each, of the widest if they differ."""
+    experts = [model.anatomy.shape(f"up.{name}", block)[0] for name in model.anatomy.mlps(block) if name]
+    if statistic == "phi_u" and experts:
+        return len(experts), max(experts)
+    return 1, options.units or model.anatomy.mlp_width
 
 
 def _pass(model: Model, options: Options, rates: Rates) -> float:
     """CPU seconds of loading a model and running it over the inputs, tables of tokens not multiplied."""
     parts = model.anatomy.parts
-    sizes = [_size(part.shape) for part in parts]
+    sizes = [math.prod(part.shape) for part in parts]
     inside = sum(size for size, part in zip(sizes, parts, strict=True) if part.block is not None)
     tokens = options.n_sequences * options.sequence_length
     load = sum(sizes) * (_LOAD / rates.prepared + itemsize(model.checkpoint.dtype(parts[0].name)) / rates.read)
     return load + _FORWARD * 2.0 * inside * tokens / rates.product
-
-
-def _size(shape: Sequence[int]) -> float:
-    total = 1.0
-    for length in shape:
-        total *= length
-    return total
 
 
 def _expanded(source: str) -> Iterator[str]:

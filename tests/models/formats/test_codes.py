@@ -17,6 +17,8 @@ from provlab import compare
 from provlab.errors import CheckpointError
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.formats.codes import found
+from provlab.models.formats.container import TensorInfo
 
 GROUP = 8
 NF4 = [-1, -0.6962, -0.5251, -0.3949, -0.2844, -0.1848, -0.0911, 0, 0.0796, 0.1609, 0.2461, 0.3379, 0.4407, 0.5626]
@@ -150,6 +152,30 @@ def quantise(folder, store, config):
     tiny_models.rewrite(folder, change)
     tiny_models.edit_json(folder / "config.json", lambda told: told.update(config))
     return folder
+
+
+def test_codes_that_run_over_the_ends_of_words():
+    """Two rows of forty codes of 3 bits, as the package compressed-tensors 0.20.0 packs them."""
+    codes = (np.arange(2)[:, None] * 3 + np.arange(40) * 5) % 8 - 4
+    stored = [
+        [-1468477784, -827819826, 2026809464, 7917224],
+        [1137079619, 1967375989, -965393466, 13006147],
+    ]
+    tensors = {
+        "m.weight_packed": np.array(stored, np.int32),
+        "m.weight_scale": np.float32([[1], [0.5]]),
+        "m.weight_shape": np.array([2, 40]),
+    }
+
+    def coded():
+        info = {name: TensorInfo(array.shape, str(array.dtype)) for name, array in tensors.items()}
+        return found(tensors, {}, info.__getitem__, tensors.__getitem__)["m.weight"]
+
+    assert np.array_equal(coded().read(), codes * [[1], [0.5]])
+    tensors["m.weight_packed"] = np.zeros((2, 20), np.int32)  # with gaps, as no such package writes them any more
+    tensors["m.weight_shape"] = np.array([2, 200])
+    with pytest.raises(ValueError, match="20 words for 200 codes of 3 bits"):
+        coded().read()
 
 
 @pytest.mark.parametrize("label", FORMATS)

@@ -202,7 +202,9 @@ def _compressed(parts: Parts) -> Floats:
     """Words of neighbouring inputs, their codes shifted so that none is negative."""
     rows, inputs = _packed_shape(parts)
     words = parts.codes(".weight_packed")
-    bits = 32 // -(-inputs // words.shape[1])
+    bits = 32 * words.shape[1] // inputs  # one code behind the other, over the ends of words
+    if words.shape[1] != -(-inputs * bits // 32):
+        raise ValueError(f"{words.shape[1]} words for {inputs} codes of {bits} bits")
     codes = unpacked(words, bits)[:, :inputs].astype(np.float32) - 2 ** (bits - 1)
     scales = parts.floats(".weight_scale").reshape(rows, -1)
     if ".weight_zero_point" in parts.names:
