@@ -91,7 +91,7 @@ $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py tests/bo
 	@rm -rf $(BUILD)/html && mv $(BUILD)/_build/html $(BUILD)/html && touch $@
 
 course: env ## what a course hands out (WEEK=3: of one week): assignments, labs, slides, solutions, into _build/course
-	@$(BIN)/python book/course/release.py $(WEEK)
+	@$(BIN)/python book/course/release.py "$(WEEK)"
 
 pdf: env ## the book of PROFILE as one PDF, _build/PROFILE/book.pdf; needs LaTeX, and says what to install
 	@$(BIN)/python book/pdf.py --tools
