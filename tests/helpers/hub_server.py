@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +31,15 @@ class Repo:
     token: str | None = None  # what a reader of a gated repository must show
     corrupt: set[str] = field(default_factory=set)  # files whose bytes differ from what is listed
     ignores_range: bool = False
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """Say nothing of a client that was killed."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class HubServer:
@@ -62,8 +72,7 @@ class HubServer:
             def log_message(self, *args):
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self):
