@@ -39,6 +39,7 @@ PREAMBLE = r"""
 \setlength{\emergencystretch}{3em}
 \hypersetup{bookmarksdepth=2}
 """
+GLUED = "application/papermill.record/"
 LATEX: dict[str, Any] = {
     "latex_engine": "xelatex",
     "latex_use_xindy": False,
@@ -112,10 +113,12 @@ def printed(cell: nbformat.NotebookNode) -> None:
     cell.metadata["tags"] = [removed.get(tag, tag) for tag in tags]
     for output in cell.get("outputs", []):
         data = output.get("data", {})
-        if "image/png" in data and "text/html" in data:
-            caption = BeautifulSoup(data["text/html"], "html.parser").find("figcaption")
-            image = "".join(data["image/png"].split())
-            data["text/html"] = f'<figure><img src="data:image/png;base64,{image}"/>{caption or ""}</figure>'
+        for glued in ("", GLUED):  # as a cell shows it, and as another page takes it over
+            if not {f"{glued}image/png", f"{glued}text/html"} <= data.keys():
+                continue
+            caption = BeautifulSoup(data[f"{glued}text/html"], "html.parser").find("figcaption")
+            image = "".join(data[f"{glued}image/png"].split())
+            data[f"{glued}text/html"] = f'<figure><img src="data:image/png;base64,{image}"/>{caption or ""}</figure>'
 
 
 def configuration(folder: Path) -> Path:

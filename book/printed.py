@@ -25,6 +25,7 @@ ONE_PAGE = 32  # lines of a table that is not broken
 FOLDED = 2.5  # lines a row, before the type is made smaller, though not below
 LEGIBLE = "scriptsize"
 LEFT, RIGHT = "\\raggedright", "\\raggedleft"
+SHORT = 12  # letters of the items of a list that is printed as one line
 BREAK = "\u200b"  # where a long word may go on in the next line; see `pdf.PREAMBLE`
 # a name, a path or a hash may be broken after these, or anywhere once it is this long
 _BREAKABLE = re.compile(r"(?<=[/_:;=+])(?=\w)|(?<=[.,])(?=[A-Za-z])|(?<=\w-)(?=\w)")
@@ -78,7 +79,12 @@ def _block(tag: Tag) -> Iterator[nodes.Node]:
         # the hashes of all models stand once, in the page Status
         yield nodes.paragraph("", f"{tag.find('summary').get_text()}: see Status.")
     elif tag.name in ("ul", "ol"):
-        items = [nodes.list_item("", *_blocks(item)) for item in tag.find_all("li", recursive=False)]
+        found = tag.find_all("li", recursive=False)
+        if all(len(item.get_text()) <= SHORT for item in found):
+            # tiles on the screen, a line in print
+            yield nodes.paragraph("", " · ".join(" ".join(item.get_text(" ").split()) for item in found))
+            return
+        items = [nodes.list_item("", *_blocks(item)) for item in found]
         yield nodes.bullet_list("", *items) if tag.name == "ul" else nodes.enumerated_list("", *items)
     else:
         yield from _blocks(tag)

@@ -85,14 +85,20 @@ def test_details_pictures_and_lists_are_shown_and_what_a_browser_runs_is_not(pri
     assert len(found(made, nodes.image)) == 1
 
 
-def test_a_figure_is_printed_as_its_still_picture_with_its_caption_and_folded_code_is_left_out(pdf):
+def test_tiles_are_printed_as_one_line(printed):
+    made = printed.blocks("<ul><li><a href='#d1'>D1<span>holds</span></a></li><li>D2</li></ul>")
+    assert [node.astext() for node in made] == ["D1 holds · D2"]
+
+
+@pytest.mark.parametrize("glued", ["", "application/papermill.record/"])
+def test_a_figure_is_printed_as_its_still_picture_with_its_caption_and_folded_code_is_left_out(pdf, glued):
     explorable = (
         "<figure><script>slide()</script><input type=range><figcaption>As the width grows</figcaption></figure>"
     )
-    output = nbformat.v4.new_output("display_data", {"image/png": PNG, "text/html": explorable})
+    output = nbformat.v4.new_output("display_data", {f"{glued}image/png": PNG, f"{glued}text/html": explorable})
     cell = nbformat.v4.new_code_cell("draw()", outputs=[output], metadata={"tags": ["hide-input"]})
     pdf.printed(cell)
-    html = cell.outputs[0].data["text/html"]
+    html = cell.outputs[0].data[f"{glued}text/html"]
     assert PNG in html
     assert "As the width grows" in html
     assert "slide()" not in html
