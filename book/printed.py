@@ -31,7 +31,7 @@ BREAK = "\u200b"  # where a long word may go on in the next line; see `pdf.PREAM
 _BREAKABLE = re.compile(r"(?<=[/_:;=+])(?=\w)|(?<=[.,])(?=[A-Za-z])|(?<=\w-)(?=\w)")
 LONGEST_WORD = 18
 
-BLOCKS = {"div", "p", "table", "details", "ul", "ol", "figure", "label", "summary", "section"}
+BLOCKS = {"div", "p", "table", "details", "ul", "ol", "li", "dl", "dt", "dd", "figure", "label", "summary", "section"}
 SKIPPED = {"style", "script", "input", "button", "template", "svg", "canvas", "noscript"}
 INLINE: dict[str, type[nodes.TextElement]] = {
     "b": nodes.strong,

@@ -85,6 +85,12 @@ def test_details_pictures_and_lists_are_shown_and_what_a_browser_runs_is_not(pri
     assert len(found(made, nodes.image)) == 1
 
 
+def test_parts_of_a_cell_that_a_screen_sets_apart_do_not_run_together(printed):
+    cell = "<details><summary>It holds</summary><dl><dt>Published</dt><dd>97</dd></dl></details>"
+    made = printed.blocks(f"<table><tr><td>{cell}</td></tr></table>")
+    assert found(made, nodes.entry)[0].astext().split() == ["It", "holds", "Published", "97"]
+
+
 def test_tiles_are_printed_as_one_line(printed):
     made = printed.blocks("<ul><li><a href='#d1'>D1<span>holds</span></a></li><li>D2</li></ul>")
     assert [node.astext() for node in made] == ["D1 holds · D2"]
