@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -78,7 +79,9 @@ def test_python_is_the_same_everywhere(files):
 
 
 def test_what_is_installed_is_what_the_lock_says(files):
-    installed = {canonicalize_name(d.name): Version(d.version) for d in metadata.distributions()}
+    # not all of sys.path: who imports setuptools puts its own copies of some packages there
+    where = list({sysconfig.get_path(kind) for kind in ("purelib", "platlib")})
+    installed = {canonicalize_name(d.name): Version(d.version) for d in metadata.distributions(path=where)}
     wrong = {
         name: (str(version), str(installed.get(name)))
         for name, version in read_lock(files[1]).items()
