@@ -294,13 +294,13 @@ FORMATS: dict[str, Format] = {
         ("open", "load"),
     ),
     "onnx": Format("model.onnx", onnx_files.tiny, lambda c, rng, _: _spoil_onnx(c, rng), ("open", "load")),
-    "adapter": Format("adapter_config.json", _adapter, _json, ("open",)),
+    "adapter": Format("adapter_config.json", _adapter, _json, ("merged",)),
 }
 
 
-def _open(folder: Path) -> None:
+def _open(source: Path | str) -> None:
     """Open, read all headers, find the roles, and read one matrix."""
-    checkpoint = Checkpoint.open(folder, allow_pickle=True)
+    checkpoint = Checkpoint.open(source, allow_pickle=True)
     for name in checkpoint.tensor_names:
         checkpoint.shape(name), checkpoint.dtype(name)
     found = anatomy.of(checkpoint)
@@ -316,6 +316,7 @@ def _skeleton(folder: Path) -> None:
 
 DOORS: dict[str, Callable[[Path], object]] = {
     "open": _open,
+    "merged": lambda folder: _open(f"{folder / 'base'}+{folder}"),
     "load": lambda folder: Checkpoint.open(folder, allow_pickle=True).load_model(),
     "skeleton": _skeleton,
     "tokenizer": lambda folder: Checkpoint.open(folder).vocabulary(),
@@ -380,7 +381,7 @@ def fuzz(name: str, seeds: range, folder: Path, doors: tuple[str, ...] | None = 
     canary, path = folder / CANARY, made / format_.file
     good = path.read_bytes()
     for door in doors or format_.doors:
-        DOORS[door](made) if name != "adapter" else None  # so that a refusal is due to what is spoilt
+        DOORS[door](made)  # so that a refusal is due to what is spoilt
     tried = Tried(0, 0, 0, Counter(), {}, Counter())
     for seed in seeds:
         path.write_bytes(format_.spoil(good, random.Random(seed), canary))

@@ -271,12 +271,12 @@ class Adapter:
     def _alpha(self, module: str) -> Any:
         """Return the alpha of a module: of a pattern that its name ends in (or is, after ``^``), else that of all."""
         patterns = self._told.get("alpha_pattern") or {}
-        for pattern in patterns if isinstance(patterns, dict) else [str(patterns)]:
+        for pattern, alpha in (patterns if isinstance(patterns, dict) else {str(patterns): None}).items():
             if not re.fullmatch(r"\^?(\\\.|[\w.-])+", pattern):
                 said = one_line(pattern)[:60]
                 raise CheckpointError(f"{self._label}: {CONFIG} has a pattern that is not read here: {said}")
             if re.match(rf"(.*\.)?({pattern})$", module):
-                return patterns[pattern]
+                return alpha
         return self._told.get("lora_alpha")
 
     def _found(self, name: str) -> str:
