@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sphinx.util.matching import Matcher
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
@@ -59,6 +60,12 @@ def test_the_book_reads_without_a_network():
     assert SPHINX["html_static_path"] == ["_assets"]
     assert "sphinx_thebe" not in SPHINX["extensions"]
     assert "sphinx.ext.intersphinx" not in SPHINX["extensions"]
+
+
+def test_what_a_killed_run_left_is_no_page():
+    left = Matcher(CONFIG["exclude_patterns"])
+    assert all(left(f"experiments/.tree.ipynb.{end}") for end in ("k3v9", "k3v9.ipynb"))
+    assert not left("experiments/tree.ipynb")
 
 
 def test_notebooks_are_not_run_by_the_build():

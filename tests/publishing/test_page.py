@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from small_notebooks import write
 
 from provlab.publishing import runner
-from provlab.publishing.page import arrange
+from provlab.publishing.page import WIDGET, arrange
 
 TITLE = "# A tree\n\nEvery pair is\nfound.\n\n**What the paper claims.** Much.\n\n## Parameters"
 FIGURE = '<figure class="provlab-figure"><img alt="x"/><figcaption>What to see.</figcaption></figure>'
@@ -81,6 +81,16 @@ def test_a_glued_picture_is_not_the_one_that_is_shown():
     (drawn,) = (cell for cell in page.cells if cell.source == "draw()")
     assert drawn.outputs[0] == kept
     assert FIGURE in page.cells[1].outputs[0].data["text/html"]
+
+
+def test_no_widget_is_left():
+    """A page would fetch scripts from a network to show one."""
+    bar = new_output("display_data", data={WIDGET: {"model_id": "1"}})
+    page = notebook(bar, shown(FIGURE))
+    page.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+    arrange(page)
+    assert "widget" not in nbformat.writes(page)
+    assert FIGURE in "".join(outputs_of(page))
 
 
 def test_a_short_title_keeps_all_its_words():

@@ -1,4 +1,4 @@
-"""An executed notebook as a reader meets it: one picture right under the finding, parameters and set-up folded.
+"""An executed notebook as a reader meets it: a picture under the finding, set-up folded, and nothing that needs a network.
 
 In the notebook itself, and in JupyterLab, everything stands where it is computed.
 """
@@ -10,6 +10,7 @@ from nbformat import NotebookNode
 
 OPENING = "opening"  # the tag of the cell whose picture opens the page, and the name under which other pages show it
 PICTURE = "provlab-figure"  # the class of a picture's HTML
+WIDGET = "application/vnd.jupyter.widget-view+json"  # of progress bars; a page would fetch scripts to show them
 RECORD = "application/papermill.record/"  # what myst_nb keeps under a name and does not show
 # what folded cells offer, by tag or, for the one that begins the experiment, by what it calls
 PROMPTS = {
@@ -20,9 +21,12 @@ PROMPTS = {
 
 
 def arrange(notebook: NotebookNode) -> None:
-    """Move the opening picture under the finding and fold parameters and set-up, in place."""
+    """Move the opening picture under the finding, fold parameters and set-up, and drop widgets, in place."""
+    notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         _fold(cell)
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
     drawing = next((cell for cell in notebook.cells if OPENING in cell.metadata.get("tags", [])), None)
     if drawing is None:
         return
