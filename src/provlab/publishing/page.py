@@ -1,4 +1,4 @@
-"""An executed notebook as a reader meets it: a picture under the finding, set-up folded, and nothing that needs a network.
+"""An executed notebook as a reader meets it: a picture under the finding, set-up folded, nothing from a network.
 
 In the notebook itself, and in JupyterLab, everything stands where it is computed.
 """
