@@ -96,12 +96,7 @@ class SingleSite:
         temper: NDArray[np.float64] | None = None,
     ) -> Proposal:
         """Draw; see `Move`."""
-        site = rng.integers(tokens.shape[1], size=(len(tokens), 1))
-        # a uniform step around the circle of tokens, so that none stays as it is
-        new = (np.take_along_axis(tokens, site, axis=1) + rng.integers(1, vocabulary, size=site.shape)) % vocabulary
-        result = tokens.copy()
-        np.put_along_axis(result, site, new.astype(tokens.dtype), axis=1)
-        return Proposal(result, np.zeros(len(tokens)))
+        return stepped(tokens, rng.integers(tokens.shape[1], size=(len(tokens), 1)), vocabulary, rng)
 
 
 @dataclass(frozen=True)
@@ -255,3 +250,16 @@ def _asked(model: Causal | None, temper: NDArray[np.float64] | None) -> tuple[Ca
     if model is None or temper is None:
         raise InputError("an informed move needs an nll that predicts tokens; make one with sequence_nll(model)")
     return model, temper
+
+
+def stepped(tokens: Tokens, where: NDArray[np.int64], vocabulary: int, rng: np.random.Generator) -> Proposal:
+    """Propose other tokens at places ``(n, k)``: a uniform step around the circle of tokens, so that none stays."""
+    old = np.take_along_axis(tokens, where, axis=1).astype(np.int64)
+    return replaced(tokens, where, (old + rng.integers(1, vocabulary, size=where.shape)) % vocabulary)
+
+
+def replaced(tokens: Tokens, where: NDArray[np.int64], new: NDArray[np.int64]) -> Proposal:
+    """Propose `new` tokens at places ``(n, k)``, drawn such that the way back is as likely."""
+    result = tokens.copy()
+    np.put_along_axis(result, where, new.astype(tokens.dtype), axis=1)
+    return Proposal(result, np.zeros(len(tokens)))

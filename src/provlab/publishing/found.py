@@ -58,7 +58,7 @@ def _adversary(evidence: Evidence) -> str:
         return UNKNOWN
     robust = _rejected(evidence, "phi_match")[0]
     turned = np.asarray(evidence.measurement("negative"), dtype=float)
-    still = int((turned < np.log10(LEVEL)).sum())
+    still = int((pvalues.holm(turned) <= np.log10(LEVEL)).sum())
     return (
         f"If somebody disguises the second model of each pair without changing what it says, the same test finds "
         f"{plain} of {n}; one that is made for this finds {robust}, and {still} of {len(turned)} where the disguise "

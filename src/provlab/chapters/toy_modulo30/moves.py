@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import InputError
 from provlab.modeldiff.energy import Causal, Tokens
-from provlab.modeldiff.moves import Proposal
+from provlab.modeldiff.moves import Proposal, replaced, stepped
 
 _TABLE = 1_000_000  # most tuples that SumPreserving lists
 
@@ -43,13 +43,7 @@ class MultiSite:
         temper: NDArray[np.float64] | None = None,
     ) -> Proposal:
         """Draw; see `Move`."""
-        where = _sites(tokens, self.sites, rng)
-        old = np.take_along_axis(tokens, where, axis=1).astype(np.int64)
-        # a uniform step around the circle of tokens, so that none stays as it is
-        new = (old + rng.integers(1, vocabulary, size=where.shape)) % vocabulary
-        result = tokens.copy()
-        np.put_along_axis(result, where, new.astype(tokens.dtype), axis=1)
-        return Proposal(result, np.zeros(len(tokens)))
+        return stepped(tokens, _sites(tokens, self.sites, rng), vocabulary, rng)
 
 
 @dataclass(frozen=True)
@@ -96,10 +90,7 @@ class SumPreserving:
         """Draw; see `Move`."""
         where = _sites(tokens, self.sites, rng)  # (n, sites)
         old = np.take_along_axis(tokens, where, axis=1).astype(np.int64)
-        new = self._redrawn(old, vocabulary, rng)
-        result = tokens.copy()
-        np.put_along_axis(result, where, new.astype(tokens.dtype), axis=1)
-        return Proposal(result, np.zeros(len(tokens)))
+        return replaced(tokens, where, self._redrawn(old, vocabulary, rng))
 
     def _redrawn(self, old: NDArray[np.int64], vocabulary: int, rng: np.random.Generator) -> NDArray[np.int64]:
         table = _tuples(self.sites, vocabulary, self.modulus)
