@@ -7,7 +7,7 @@ shapes of models that are not here.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from provlab.errors import InvalidWeightsError
+from provlab.errors import InvalidWeightsError, one_line
 from provlab.models.parts import Architecture, Part, Segment
 
 #: symbolic axis -> entries of a config that may give its length
@@ -29,9 +29,8 @@ def axis_sizes(label: str, config: Mapping[str, Any]) -> dict[str, int]:
         for key in keys:
             if (value := config.get(key)) is not None:
                 if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST.get(axis, 10**9):
-                    raise InvalidWeightsError(
-                        f"{label}: {key} in config.json must be a positive integer, not {value!r}"
-                    )
+                    shown = one_line(repr(value), 60)
+                    raise InvalidWeightsError(f"{label}: {key} in config.json must be a positive integer, not {shown}")
                 return value
         if default is None:
             raise InvalidWeightsError(
