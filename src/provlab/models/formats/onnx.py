@@ -2,8 +2,7 @@
 
 An export keeps the names of biases, norms and embeddings. A matrix that multiplies from the right stands in the graph
 transposed, under a number (``onnx::MatMul_470``), and as codes with scales if the graph was quantised: which weight it
-is says the bias that is added to the product, or else the path of the node. Of protobuf this reads the few fields that
-say so (onnx.proto: ModelProto, GraphProto, NodeProto, TensorProto).
+is says the bias that is added to the product, or else the path of the node.
 """
 
 import math
@@ -19,10 +18,9 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError, one_line
 from provlab.models.formats.container import TensorInfo, damaged
 from provlab.models.formats.dtypes import itemsize, values
+from provlab.models.formats.onnx_graph import Initialiser, Node, graph, ints
 from provlab.models.formats.source import Files
 
-# the format's number of a dtype -> torch's name
-_DTYPES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 10: "float16", 11: "float64", 16: "bfloat16"}
 _KEPT = re.compile(r".+\.(weight|bias|gamma|beta)$")
 _OF_CODES = re.compile(r"_(quantized|dequantized|q|DequantizeLinear_Output)$")
 _UNREAD = {"MatMulNBits", "MatMulBnb4", "GatherBlockQuantized"}  # products with codes of 4 bits, in blocks
@@ -73,35 +71,6 @@ class _Matrix:
     transposed: bool = False
 
 
-class _Node(NamedTuple):
-    """An operation of the graph; of its attributes those that are integers."""
-
-    name: str
-    kind: str
-    inputs: list[str]
-    outputs: list[str]
-    attributes: dict[str, list[int]]
-
-
-class _Initialiser(NamedTuple):
-    """A stored tensor: where its bytes are, in the graph or in a file beside it.
-
-    Attributes
-    ----------
-    file
-        Empty where its numbers are stored in no way that is read here.
-    one_by_one
-        Its numbers stand there as protobuf's, which take as many bytes as they need.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    file: str
-    start: int
-    nbytes: int
-    one_by_one: bool = False
-
-
 class OnnxFile:
     """One graph, see `provlab.models.formats.container.Container`."""
 
@@ -111,7 +80,7 @@ class OnnxFile:
         """Read the graph, and find out which weight each initialiser is."""
         self._source, self._file, self._label = source, file, f"{source.label}: {file}"
         try:
-            nodes, self._stored = _graph(np.memmap(source.path(file), np.uint8, "r").data, file)
+            nodes, self._stored = graph(np.memmap(source.path(file), np.uint8, "r").data, file)
             self._matrices = _named(nodes, self._stored)
             self.header = {name: self._info(name, matrix) for name, matrix in self._matrices.items()}
         except _DAMAGE as error:
@@ -173,12 +142,12 @@ class OnnxFile:
             found = values(self._bytes(one), one.dtype).astype(np.float32)
         return found.reshape(_along(one.shape, matrix, len(self._stored[matrix.stored].shape)))
 
-    def _bytes(self, one: _Initialiser) -> NDArray[np.uint8]:
+    def _bytes(self, one: Initialiser) -> NDArray[np.uint8]:
         size = itemsize(one.dtype)
         if not one.one_by_one:
             return self._source.read(one.file, one.start, math.prod(one.shape) * size)
         content = self._source.read(one.file, one.start, one.nbytes)
-        return np.array(_ints(content.data, [range(content.size)]), np.int64).astype(f"i{size}").view(np.uint8)
+        return np.array(ints(content.data, [range(content.size)]), np.int64).astype(f"i{size}").view(np.uint8)
 
 
 def _along(shape: tuple[int, ...], matrix: _Matrix, n_axes: int) -> tuple[int, ...]:
@@ -188,10 +157,10 @@ def _along(shape: tuple[int, ...], matrix: _Matrix, n_axes: int) -> tuple[int, .
     return tuple(shape[0] if axis == matrix.axis % n_axes else 1 for axis in range(n_axes))
 
 
-def _named(nodes: list[_Node], stored: Mapping[str, _Initialiser]) -> dict[str, _Matrix]:
+def _named(nodes: list[Node], stored: Mapping[str, Initialiser]) -> dict[str, _Matrix]:
     """Find the weights in a graph, by the names that they had in the model."""
     known = {name: _Matrix(name, *_beside(name, stored)) for name in stored}  # what is made of initialisers alone
-    used: dict[str, list[_Node]] = defaultdict(list)  # value -> nodes that take it
+    used: dict[str, list[Node]] = defaultdict(list)  # value -> nodes that take it
     found: dict[str, _Matrix] = {}
     for node in nodes:
         for given in node.inputs:
@@ -209,7 +178,7 @@ def _named(nodes: list[_Node], stored: Mapping[str, _Initialiser]) -> dict[str, 
     return {name.removeprefix(within): matrix for name, matrix in found.items()}
 
 
-def _beside(name: str, stored: Mapping[str, _Initialiser]) -> tuple[str, str]:
+def _beside(name: str, stored: Mapping[str, Initialiser]) -> tuple[str, str]:
     """Scale and zero of codes by their names: ``W_quantized`` goes with ``W_scale`` and ``W_zero_point``."""
     module = name.removesuffix("_quantized")
     if module == name or f"{module}_scale" not in stored:
@@ -217,7 +186,7 @@ def _beside(name: str, stored: Mapping[str, _Initialiser]) -> tuple[str, str]:
     return f"{module}_scale", f"{module}_zero_point" if f"{module}_zero_point" in stored else ""
 
 
-def _folded(node: _Node, known: Mapping[str, _Matrix]) -> _Matrix | None:
+def _folded(node: Node, known: Mapping[str, _Matrix]) -> _Matrix | None:
     """Return what a node makes of initialisers: numbers from codes, or a transposed matrix; None if anything else."""
     first, *others = (known.get(name) for name in node.inputs or [""])
     if first is None:
@@ -238,7 +207,7 @@ def _folded(node: _Node, known: Mapping[str, _Matrix]) -> _Matrix | None:
     return None
 
 
-def _product(node: _Node, known: Mapping[str, _Matrix], stored: Mapping[str, _Initialiser]) -> _Matrix | None:
+def _product(node: Node, known: Mapping[str, _Matrix], stored: Mapping[str, Initialiser]) -> _Matrix | None:
     """Return the weight that a node multiplies by, as its layer has it, rows being outputs; None if there is none."""
     if node.kind not in _PRODUCTS:
         return None
@@ -255,7 +224,7 @@ def _product(node: _Node, known: Mapping[str, _Matrix], stored: Mapping[str, _In
     return replace(matrix, scale=scale or matrix.scale, zero=zero or matrix.zero, axis=axis)
 
 
-def _name(node: _Node, used: Mapping[str, list[_Node]], stored: Mapping[str, _Initialiser]) -> str:
+def _name(node: Node, used: Mapping[str, list[Node]], stored: Mapping[str, Initialiser]) -> str:
     """Name the weight of a product: after the bias that is added to it, or else after the node's path."""
     place = _PRODUCTS[node.kind].bias
     biases = node.inputs[place : place + 1] if place else []
@@ -288,89 +257,3 @@ def _wrapper(names: Iterable[str]) -> str:
     of_bert = any(parts[0] in ("embeddings", "encoder") for parts in rest)
     kept = shared[-1:] if shared and shared[-1] in _BASES and not (shared[-1] == "model" and of_bert) else []
     return "".join(f"{part}." for part in shared[: len(shared) - len(kept)])
-
-
-def _fields(content: memoryview, within: range, *numbers: int) -> list[list[Any]]:
-    """Read those fields of a protobuf message that have these numbers: ints, or where in the file their bytes are."""
-    found: dict[int, list[Any]] = {number: [] for number in numbers}
-    place = within.start
-    while place < within.stop:
-        key, place = _varint(content, place)
-        value: Any
-        if key & 7 == 0:
-            value, place = _varint(content, place)
-        else:
-            nbytes, place = _varint(content, place) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], place)
-            if not 0 <= nbytes <= within.stop - place:
-                raise ValueError("it ends before its last field")
-            value = range(place, place := place + nbytes)
-        if key >> 3 in found:
-            found[key >> 3].append(value)
-    return list(found.values())
-
-
-def _varint(content: memoryview, place: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = content[place + shift // 7]
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value - (value >> 63 << 64), place + shift // 7 + 1  # negative ones take 64 bits
-    raise ValueError("no number is as long")
-
-
-def _ints(content: memoryview, values: Iterable[Any]) -> list[int]:
-    """Repeated integers, packed or one by one."""
-    found = []
-    for value in values:
-        if isinstance(value, int):
-            found.append(value)
-            continue
-        place = value.start
-        while place < value.stop:
-            one, place = _varint(content, place)
-            found.append(one)
-    return found
-
-
-def _texts(content: memoryview, values: Iterable[range]) -> list[str]:
-    return [bytes(content[value.start : value.stop]).decode() for value in values]
-
-
-def _text(content: memoryview, values: Iterable[range]) -> str:
-    return "".join(_texts(content, values))
-
-
-def _graph(content: memoryview, file: str) -> tuple[list[_Node], dict[str, _Initialiser]]:
-    """Read what says which weight is which: the nodes, and the initialisers by name."""
-    ((graph,),) = _fields(content, range(len(content)), 7)
-    nodes, stored = _fields(content, graph, 1, 5)
-    return [_node(content, one) for one in nodes], dict(_tensor(content, one, file) for one in stored)
-
-
-def _node(content: memoryview, within: range) -> _Node:
-    inputs, outputs, name, kind, told = _fields(content, within, 1, 2, 3, 4, 5)
-    attributes = {}
-    for one in told:
-        key, number, numbers = _fields(content, one, 1, 3, 8)
-        attributes[_text(content, key)] = _ints(content, [*number, *numbers])
-    return _Node(
-        _text(content, name), _text(content, kind), _texts(content, inputs), _texts(content, outputs), attributes
-    )
-
-
-def _tensor(content: memoryview, within: range, file: str) -> tuple[str, _Initialiser]:
-    dims, kind, floats, ints, names, raw, doubles, outside, location = _fields(
-        content, within, 1, 2, 4, 5, 8, 9, 10, 13, 14
-    )
-    shape, dtype = tuple(_ints(content, dims)), _DTYPES.get(sum(kind), "")
-    name = _text(content, names)
-    if sum(location) == 1:
-        entries = [_fields(content, one, 1, 2) for one in outside]
-        told = {_text(content, key): _text(content, value) for key, value in entries}
-        return name, _Initialiser(shape, dtype, told["location"], int(told.get("offset", 0)), -1)
-    plain = raw or {"float32": floats, "float64": doubles}.get(dtype, [])
-    for places, one_by_one in ((plain, False), (ints, True)):
-        if len(places) == 1:
-            return name, _Initialiser(shape, dtype, file, places[0].start, len(places[0]), one_by_one)
-    return name, _Initialiser(shape, dtype, "" if math.prod(shape) else file, 0, 0)
