@@ -115,9 +115,11 @@ def hops() -> list[tuple[str, str, bool]]:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
             sys.setprofile(watch)
             try:
-                cli.main(["compare", *pair, "--statistic", "phi_u"])
+                failed = cli.main(["compare", *pair, "--statistic", "phi_u"])
             finally:
                 sys.setprofile(None)
+        if failed:
+            sys.exit(failed)
     return [(*name, hop) for name, hop in watch.called.items() if name in watch.on_the_way]
 
 
