@@ -43,6 +43,7 @@ help: ## list these targets
 
 env: $(READY) ## make .venv from requirements.lock (a conda environment named provlab is used as it is)
 
+# Modules are compiled when they are first imported: pip would compile all of them, for a minute.
 # .installing marks a set-up that has begun: found at the start, it was interrupted and is begun again from nothing.
 .venv/.ready: requirements.lock pyproject.toml
 	@python=$$(for name in python3.11 python3; do \
@@ -54,7 +55,7 @@ env: $(READY) ## make .venv from requirements.lock (a conda environment named pr
 	    echo "the last set-up of .venv was interrupted; beginning again"; clear=--clear; fi; \
 	if [ -n "$$clear" ] || [ ! -e .venv ]; then mkdir -p .venv; touch .venv/.installing; $$python -m venv $$clear .venv; fi; \
 	touch .venv/.installing; echo "installing into .venv what requirements.lock names: minutes the first time"; \
-	.venv/bin/python -m pip install --quiet --no-input -r requirements.lock; \
+	.venv/bin/python -m pip install --quiet --no-input --no-compile -r requirements.lock; \
 	.venv/bin/python -m pip install --quiet --no-input --no-deps -e .; \
 	rm -f .venv/.installing; touch $@
 
