@@ -17,6 +17,7 @@ So the units that are left are in as random an order as all were, and the p-valu
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,9 @@ def merged(gate: Array | None, up: Array, down: Array, activity: Array | None = 
     some = np.flatnonzero(writes)
     rng = np.random.default_rng([*hashlib.sha256(np.ascontiguousarray(up).tobytes()).digest()])
     lines = []
-    for group in _of_one_gate(key[some], writes[some], rng):
-        units = some[group]
-        written, of_up, of_down = (_one if gate is None else _few)(up[units].astype(float), down[units].astype(float))
+    groups = [some[group] for group in _of_one_gate(key[some], writes[some], rng)]
+    sums = (_one if gate is None else _few)(groups, up, down)
+    for units, (written, of_up, of_down) in zip(groups, sums, strict=True):
         places = units[np.lexsort((rng.random(len(units)), -strength[units]))][: len(written)]
         writes[units] = 0
         writes[places] = written * rate[units].mean()
@@ -102,8 +103,14 @@ def applied(units: Float64, rows: NDArray[Any], role: str) -> NDArray[Any]:
     found = np.array(rows)
     found[unit] = 0
     enter = place >= 0
+    place, unit = place[enter], unit[enter]
     factors = units[enter, 2 + ("up", "gate", "down").index(role)].astype(found.dtype)
-    np.add.at(found, place[enter], factors[:, None] * rows[unit[enter]])
+    order = np.argsort(place, kind="stable")
+    _, starts, counts = np.unique(place[order], return_index=True, return_counts=True)
+    turn = np.arange(len(order)) - np.repeat(starts, counts)
+    for nth in range(counts.max(initial=0)):  # the nth of what enters each place: np.add.at takes many times as long
+        some = order[turn == nth]
+        found[place[some]] += factors[some, None] * rows[unit[some]]
     return found
 
 
@@ -169,20 +176,29 @@ def _of_one_gate(gates: Array, writes: Float64, rng: np.random.Generator) -> Ite
             yield np.sort(group)
 
 
-def _few(up: Float64, down: Float64) -> tuple[Float64, Float64, Float64]:
-    """Units ``(r,)`` of M = down^T up: what they write, and the factors of `up` and of `down` in them, ``(r, k)``.
+def _few(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tuple[Float64, Float64, Float64]]:
+    """Units ``(r,)`` of M = down^T up of each group: what they write, the factors of `up` and of `down`, ``(r, k)``.
 
-    Of a singular vector and its opposite that is taken which has more of the rows of `up` on its side.
+    Of a singular vector and its opposite that is taken which has more of the rows of `up` on its side. Groups of one
+    size are solved together: there are hundreds.
     """
-    (left, of_left), (right, of_right) = np.linalg.qr(down.T), np.linalg.qr(up.T)
-    outer, written, inner = np.linalg.svd(of_left @ of_right.T)
-    n = int((written > NEGLIGIBLE * written[0]).sum())
-    written = written[:n]
-    columns, rows = down @ left @ outer[:, :n], up @ right @ inner.T[:, :n]  # (k, r)
-    signs = np.where(rows.sum(axis=0) < 0, -1, 1)
-    return written, (signs * columns / written).T, (signs * rows).T
+    for _, alike in groupby(groups, key=len):
+        units = np.stack(list(alike))  # (groups, k)
+        ups, downs = up[units].astype(float), down[units].astype(float)
+        (lefts, of_left), (rights, of_right) = np.linalg.qr(downs.mT), np.linalg.qr(ups.mT)
+        solved = np.linalg.svd(of_left @ of_right.mT)
+        for wrote, left, read, right, outer, written, inner in zip(downs, lefts, ups, rights, *solved, strict=True):
+            n = int((written > NEGLIGIBLE * written[0]).sum())
+            columns, rows = wrote @ left @ outer[:, :n], read @ right @ inner.T[:, :n]  # (k, r)
+            signs = np.where(rows.sum(axis=0) < 0, -1, 1)
+            yield written[:n], (signs * columns / written[:n]).T, (signs * rows).T
 
 
-def _one(up: Float64, down: Float64) -> tuple[Float64, Float64, Float64]:
+def _one(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tuple[Float64, Float64, Float64]]:
     """As `_few`, of units without a gate."""
-    return _lengths(down.sum(axis=0)[None]), np.full((1, len(up)), 1 / len(up)), np.ones((1, len(up)))
+    for units in groups:
+        yield (
+            _lengths(down[units].astype(float).sum(axis=0)[None]),
+            np.full((1, len(units)), 1 / len(units)),
+            np.ones((1, len(units))),
+        )

@@ -161,12 +161,11 @@ class _MeanOver:
 
     def __init__(self, of_sum: NDArray[np.float64]) -> None:
         self._length = fft.next_fast_len(of_sum.size, real=True)  # enough: what wraps round is cut off
-        self._transform = fft.rfft(of_sum, self._length)
+        self._transform = np.fft.rfft(of_sum, self._length)
 
     def __call__(self, cdf: NDArray[np.float64]) -> NDArray[np.float64]:
-        masses = fft.rfft(_masses(cdf)[::-1], self._length)
-        mean: NDArray[np.float64] = fft.irfft(self._transform * masses, self._length)[cdf.size - 1 : 2 * cdf.size - 1]
-        return mean
+        masses = np.fft.rfft(_masses(cdf)[::-1], self._length)
+        return np.fft.irfft(self._transform * masses, self._length)[cdf.size - 1 : 2 * cdf.size - 1]
 
 
 def _masses(cdf: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -175,5 +174,7 @@ def _masses(cdf: NDArray[np.float64]) -> NDArray[np.float64]:
     Where partners stand out from every stranger, X has no limit: it wanders off to the end of the grid, and Z to the
     other, which is as good as infinity.
     """
-    middles = np.concatenate([[0.0], (cdf[1:] + cdf[:-1]) / 2, [1.0]])
-    return np.diff(middles)
+    masses = np.empty_like(cdf)
+    masses[1:-1] = (cdf[2:] - cdf[:-2]) / 2
+    masses[0], masses[-1] = (cdf[0] + cdf[1]) / 2, 1.0 - (cdf[-1] + cdf[-2]) / 2
+    return masses
