@@ -149,7 +149,8 @@ def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:
     """
     first = np.asarray(a)
     second = np.arange(first.shape[-1], dtype=first.dtype) if b is None else np.asarray(b)
-    return np.asarray(np.square(first - second, dtype=np.int64).sum(axis=-1))  # in 64 bits: n^2 may pass 2^31
+    apart = np.subtract(first, second, dtype=np.int64)  # in 64 bits: n^2 may pass 2^31
+    return np.asarray(np.einsum("...i,...i->...", apart, apart))
 
 
 @overload

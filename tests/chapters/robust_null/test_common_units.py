@@ -18,7 +18,7 @@ from provlab.chapters.robust_null.common_units import (
     renumbered,
 )
 from provlab.chapters.shared.calibration import jackknife
-from provlab.chapters.shared.joint_null import joint_ks
+from provlab.chapters.shared.joint_null import joint_null
 from provlab.errors import InputError
 from provlab.inference import pvalues
 
@@ -56,7 +56,9 @@ def test_renumbered_law_is_that_of_all_orders():
 def test_each_renumbering_is_a_pvalue_of_the_statistic():
     rng = np.random.default_rng(3)
     matchings = two_matchings(rng, 5)
-    order = np.random.default_rng(9).permuted(np.arange(H, dtype=np.int32)[None], axis=1)[0]
+    orders = np.random.default_rng(9)  # the block's own, and the one behind it
+    own, behind = (orders.permuted(np.arange(H)[None], axis=1)[0] for _ in range(2))
+    order = behind[own]
     drawn = renumbered(matchings[None], 1, rng=np.random.default_rng(9))[0, 0]
     assert drawn == pytest.approx(pvalues.spearman(order[matchings[0]], order[matchings[1]]).paper_log10_p, abs=1e-9)
 
@@ -114,13 +116,12 @@ def test_joint_copies_know_shared_models():
     trees = {name: name[0] for pair in repeated for name in pair}
     values = [10 ** pvalues.spearman(*blocks[0]).paper_log10_p for blocks in repeated.values()]
     naive = stats.kstest(values, "uniform").pvalue
-    joint = joint_ks(repeated, trees, n_draws=199, seed=0, law=pvalues.log10_p_t)
+    joint = joint_null(repeated, trees, n_draws=199, seed=0).ks(law=pvalues.log10_p_t)
     assert naive < 1e-6
     assert joint.p > 0.01
     own = table_of(8, 2, None, 3)
-    per_block = joint_ks(
-        own, {m: m for pair in own for m in pair}, n_draws=99, seed=0, law=pvalues.log10_p_t, aggregated=False
-    )
+    copies = joint_null(own, {m: m for pair in own for m in pair}, n_draws=99, seed=0)
+    per_block = copies.ks(law=pvalues.log10_p_t, aggregated=False)
     values = [10 ** pvalues.spearman(*b).paper_log10_p for blocks in own.values() for b in blocks]
     assert per_block.statistic == pytest.approx(stats.kstest(values, "uniform").statistic, abs=1e-9)
 

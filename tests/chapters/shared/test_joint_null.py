@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from provlab.chapters.shared.joint_null import joint_ks, of_all_units
+from provlab.chapters.shared.joint_null import joint_ks, joint_null, of_all_units
 from provlab.errors import InputError
 from provlab.inference import pvalues
 
@@ -48,7 +48,7 @@ def test_the_distance_is_that_of_scipy():
     rng = np.random.default_rng(0)
     matchings = clustered(rng)
     expected = stats.kstest(fisher_by_scipy(matchings), "uniform").statistic
-    assert joint_ks(matchings, TREES, n_draws=3, seed=0, law=pvalues.log10_p_t).statistic == pytest.approx(
+    assert joint_null(matchings, TREES, n_draws=3, seed=0).ks(law=pvalues.log10_p_t).statistic == pytest.approx(
         expected, rel=1e-9
     )
 
@@ -63,7 +63,7 @@ def test_the_naive_test_rejects_far_too_often_and_the_joint_one_keeps_its_level(
     naive, joint = [], []
     for seed in range(100):
         matchings = clustered(rng)
-        result = joint_ks(matchings, TREES, n_draws=49, seed=seed, law=pvalues.log10_p_t)
+        result = joint_null(matchings, TREES, n_draws=49, seed=seed).ks(law=pvalues.log10_p_t)
         joint.append(result.p)
         naive.append(stats.kstest(fisher_by_scipy(matchings), "uniform").pvalue if seed < 40 else np.nan)
     assert np.mean(np.array(naive[:40]) <= 0.05) > 0.3
@@ -86,14 +86,14 @@ def near_identity(matchings, trees, rng):
 def test_matchings_near_the_identity_are_rejected():
     rng = np.random.default_rng(2)
     matchings = near_identity(clustered(rng), "ABCD", rng)
-    assert joint_ks(matchings, TREES, n_draws=199, seed=0, law=pvalues.log10_p_t).p == 1 / 200
+    assert joint_null(matchings, TREES, n_draws=199, seed=0).ks(law=pvalues.log10_p_t).p == 1 / 200
 
 
 def test_one_hidden_link_may_escape_the_distance_and_not_holm():
     """Of a table that clusters like this one, ten small p-values of 42 are no large distance: Holm is for those."""
     rng = np.random.default_rng(2)
     matchings = near_identity(clustered(rng), "AB", rng)
-    assert joint_ks(matchings, TREES, n_draws=199, seed=0, law=pvalues.log10_p_t).p > 0.05
+    assert joint_null(matchings, TREES, n_draws=199, seed=0).ks(law=pvalues.log10_p_t).p > 0.05
     assert min(fisher_by_scipy(matchings)) * len(matchings) < 0.01
 
 
@@ -111,7 +111,7 @@ def test_a_single_pair_is_as_good_as_a_table():
     """With one pair the distance is max(p, 1 - p) of its aggregate, and the copies are those of random matchings."""
     rng = np.random.default_rng(4)
     matchings = {("A0", "B0"): [rng.permutation(H) for _ in range(BLOCKS)]}
-    result = joint_ks(matchings, TREES, n_draws=9, seed=0, law=pvalues.log10_p_t)
+    result = joint_null(matchings, TREES, n_draws=9, seed=0).ks(law=pvalues.log10_p_t)
     (p,) = fisher_by_scipy(matchings)
     assert result.statistic == pytest.approx(max(p, 1 - p), rel=1e-9)
     assert ((result.copies >= 0.5) & (result.copies <= 1)).all()

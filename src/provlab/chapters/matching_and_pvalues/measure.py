@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from provlab.chapters.shared import calibration
-from provlab.chapters.shared.joint_null import joint_ks
+from provlab.chapters.shared.joint_null import joint_null
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.inference.matching import assign, match
@@ -348,10 +348,10 @@ def uniform_by_symmetry(
     rows = []
     for statistic, found in matchings.items():
         independent = {(a, b): blocks for (a, b), blocks in found.items() if trees[a] != trees[b]}
+        copies = joint_null(independent, trees, n_draws=n_copies, seed=seed)
         for aggregated in (False, True):
             by_t, by_law = (
-                joint_ks(independent, trees, n_draws=n_copies, seed=seed, aggregated=aggregated, law=law).p
-                for law in (pvalues.log10_p_t, pvalues.log10_p_spearman)
+                copies.ks(aggregated=aggregated, law=law).p for law in (pvalues.log10_p_t, pvalues.log10_p_spearman)
             )
             over = f"all pairs, {'aggregated' if aggregated else 'per block'}"
             rows.append(Uniform(statistic, over, len(independent), by_t, by_law, n_copies))

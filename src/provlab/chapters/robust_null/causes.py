@@ -15,7 +15,7 @@ from provlab.chapters.robust_null.common_units import Matchings
 from provlab.chapters.robust_null.measure import Floats, Pair
 from provlab.chapters.shared import calibration
 from provlab.engine.lineage import short_name
-from provlab.inference.matching import tie_seed
+from provlab.inference.matching import tie_seed, unit_rows
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import GateAndUp
@@ -98,12 +98,13 @@ def ablations(features: Mapping[str, GateAndUp], *, seed: int) -> dict[str, ByBl
     for name, ablate in tqdm(common_units.ABLATIONS.items(), desc="ablations"):
         found[name] = []
         for block in range(len(next(iter(features.values())).gate)):
-            views = {
+            left = {
                 source: ablate(
                     f.gate[block].astype(float), f.up[block].astype(float), np.random.default_rng([seed, block, i])
                 )
                 for i, (source, f) in enumerate(features.items())
             }
+            views = {source: (unit_rows(gate), unit_rows(up)) for source, (gate, up) in left.items()}
             ties = tie_seed(seed, block)
             common = {
                 (a, b): float(common_units.common_units(*common_units.pair_matchings(views[a], views[b], seed=ties)))

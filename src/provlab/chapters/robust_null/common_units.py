@@ -24,6 +24,7 @@ from provlab.chapters.shared.calibration import jackknife
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
+from provlab.inference.matching.cosine import Rows
 
 Floats = NDArray[np.float64]
 Activations = NDArray[np.floating[Any]]  # (units, tokens)
@@ -105,11 +106,12 @@ def _redrawn_distances(table: NDArray[np.int64], n_draws: int, rng: np.random.Ge
     """Spearman's distance of both matchings, from ``(n, 2, h)``, in so many orders of units: ``(n, n_draws)``."""
     n, _, h = table.shape
     distances = np.empty((n, n_draws), dtype=np.int64)
-    orders = np.tile(np.arange(h, dtype=np.int32), (n, 1))
-    for draw in range(n_draws):
-        rng.permuted(orders, axis=1, out=orders)
-        gate, up = (np.take_along_axis(orders, table[:, side], axis=1) for side in (0, 1))
-        distances[:, draw] = pvalues.distances(gate, up)
+    # Each block has an order of its own, and all share those behind it, one a draw: what they compose to is uniform,
+    # independent between the blocks of one draw and between any two draws, and a block is shuffled only once.
+    own = rng.permuted(np.tile(np.arange(h), (n, 1)), axis=1)
+    orders = rng.permuted(np.tile(np.arange(h), (n_draws, 1)), axis=1)
+    for i, (gate, up) in enumerate(table):
+        distances[i] = pvalues.distances(orders.take(own[i, gate], axis=1), orders.take(own[i, up], axis=1))
     return distances
 
 
@@ -205,14 +207,14 @@ def fisher_draws(common: ArrayLike, width: int, n_blocks: int, n_draws: int, *, 
 
 
 def pair_matchings(
-    a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike], *, seed: int, unsigned: bool = False
+    a: tuple[Rows, Rows], b: tuple[Rows, Rows], *, seed: int, unsigned: bool = False
 ) -> NDArray[np.int64]:
     """Match the units of two blocks by gate and by up activations, ``(2, h)``.
 
     Parameters
     ----------
     a, b
-        Gate and up activations of a block, ``(h, tokens)`` each.
+        Gate and up activations of a block, ``(h, tokens)`` each, or the `unit_rows` of either.
     seed
         Of the orders in which ties are broken; another one for each block.
     unsigned

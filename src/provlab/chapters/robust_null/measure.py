@@ -16,7 +16,7 @@ from provlab import zoo
 from provlab.chapters.robust_null import common_units
 from provlab.chapters.robust_null.common_units import Matchings
 from provlab.chapters.shared import calibration
-from provlab.chapters.shared.joint_null import joint_ks
+from provlab.chapters.shared.joint_null import joint_null
 from provlab.engine.lineage import Lineage
 from provlab.engine.localise import BlockMap, block_map
 from provlab.engine.store import Store
@@ -186,11 +186,10 @@ def uniformity(
     rows: list[Uniformity] = []
     for (text, kind), one in tables.items():
         origins = collections[kind].origins
+        copies = joint_null(one.matchings, origins, n_draws=n_copies, seed=seed)
         for per, values in (("block", one.blocks), ("pair", one.aggregated)):
             aggregated = per == "pair"
-            joint = joint_ks(
-                one.matchings, origins, n_draws=n_copies, seed=seed, aggregated=aggregated, law=pvalues.log10_p_t
-            )
+            joint = copies.ks(aggregated=aggregated, law=pvalues.log10_p_t)
             rng = np.random.default_rng([seed, len(rows)])
             sizes = common_units.actual_sizes(
                 one.matchings, LEVELS, n_draws=n_draws, rng=rng, aggregated=aggregated, trees=origins

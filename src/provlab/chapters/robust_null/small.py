@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from provlab.chapters.robust_null.allowance import SIGNED, UNSIGNED, Independent
 from provlab.chapters.robust_null.common_units import pair_matchings
 from provlab.chapters.shared.small_networks import Parameters, Task, train
-from provlab.inference.matching import tie_seed
+from provlab.inference.matching import tie_seed, unit_rows
 
 _INPUTS, _EXAMPLES, _FEATURES = 8, 64, 6  # of each network, of each task, and units of each teacher
 
@@ -63,7 +63,8 @@ def trained_pairs(n_pairs: int, *, seed: int, hidden_units: int = 64, steps: int
     trained = train(network, n_pairs, "independent", steps=steps, learning_rate=0.03, generator=generator)
     inputs = torch.randn(n_pairs, _INPUTS, _EXAMPLES, generator=generator)  # not those of training
     views = [
-        [kind.numpy() for kind in network.activations(theta, inputs)] for theta in (trained.first, trained.second)
+        [[unit_rows(one) for one in kind.numpy()] for kind in network.activations(theta, inputs)]
+        for theta in (trained.first, trained.second)
     ]  # network -> gate, up
     names = [(f"small-{i}a", f"small-{i}b") for i in range(n_pairs)]
 

@@ -25,6 +25,7 @@ from provlab.inference.permtest import p_value
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+_TESTS = 256  # matchings relabelled at a time, which a processor's cache holds
 #: from Spearman's distances and the number of units to log10 p
 Law = Callable[[Integers, int], Floats]
 
@@ -106,16 +107,55 @@ class JointKS:
     copies: NDArray[np.float64]
 
 
+@dataclass(frozen=True, eq=False)
+class JointNull:
+    """Spearman's distances of a table of pairs, and of its joint copies.
+
+    Attributes
+    ----------
+    seen, drawn
+        int64, ``(pairs, blocks)`` and ``(n_draws, pairs, blocks)``.
+    units
+        Hidden units of a block.
+    """
+
+    seen: Integers
+    drawn: Integers
+    units: int
+
+    def ks(self, *, aggregated: bool = True, law: Law = pvalues.log10_p_spearman) -> JointKS:
+        """Test that p-values are uniform over all pairs at once.
+
+        Parameters
+        ----------
+        aggregated
+            Fisher's aggregate of each pair; else the p-values of all blocks of all pairs.
+        law
+            From Spearman's distances and the number of units to log10 p; by default one-sided, by the law itself.
+        """
+        observed, copies = (_ks(law(one, self.units), aggregated) for one in (self.seen[None], self.drawn))
+        return JointKS(float(observed[0]), float(p_value(observed[0], copies)), len(self.seen), len(self.drawn), copies)
+
+
 def joint_ks(
     matchings: Mapping[tuple[str, str], Sequence[NDArray[np.int64]]],
     trees: Mapping[str, str],
     *,
     n_draws: int = 999,
     seed: int,
-    aggregated: bool = True,
-    law: Law = pvalues.log10_p_spearman,
 ) -> JointKS:
-    """Test that p-values are uniform over all pairs at once.
+    """Test that the aggregates of all pairs are uniform: `joint_null`, where one question is asked of it."""
+    return joint_null(matchings, trees, n_draws=n_draws, seed=seed).ks()
+
+
+def joint_null(
+    matchings: Mapping[tuple[str, str], Sequence[NDArray[np.int64]]],
+    trees: Mapping[str, str],
+    *,
+    n_draws: int,
+    seed: int,
+) -> JointNull:
+    """Draw joint copies of a table of pairs.
 
     A copy relabels each block of each tree by a permutation of its own. Of phi_MATCH, which has two matchings a block,
     it relabels the units by gate and the units by up, independently: no theorem says that the two are unrelated, so
@@ -132,10 +172,6 @@ def joint_ks(
         Joint copies of the table.
     seed
         Of the permutations.
-    aggregated
-        Fisher's aggregate of each pair; else the p-values of all blocks of all pairs.
-    law
-        From Spearman's distances and the number of units to log10 p; by default one-sided, by the law itself.
 
     Raises
     ------
@@ -165,10 +201,7 @@ def joint_ks(
     sides = np.moveaxis(table.reshape(len(pairs) * n_blocks, -1, h), 1, 0)  # (1 or 2, tests, h)
     seen = pvalues.distances(sides[-1], None if len(sides) == 1 else sides[0])
     drawn = _relabelled_distances(sides, axes, n_draws, np.random.default_rng(seed))
-    observed, copies = (
-        _ks(np.asarray(law(distance, h)).reshape(-1, len(pairs), n_blocks), aggregated) for distance in (seen, drawn)
-    )
-    return JointKS(float(observed[0]), float(p_value(observed[0], copies)), len(pairs), n_draws, copies)
+    return JointNull(seen.reshape(len(pairs), n_blocks), drawn.reshape(n_draws, len(pairs), n_blocks), h)
 
 
 def _relabelled_distances(sides: Integers, axes: Integers, n_draws: int, rng: np.random.Generator) -> Integers:
@@ -177,16 +210,20 @@ def _relabelled_distances(sides: Integers, axes: Integers, n_draws: int, rng: np
     first, second = axes
     n_axes = int(axes.max()) + 1
     distances = np.empty((n_draws, tests), dtype=np.int64)
+    partners = sides + h * second[:, None]  # where a partner's label stands in the labels of all axes, laid end to end
+    rows = h * np.arange(min(tests, _TESTS))[:, None]
     for draw in range(n_draws):
         # unit i of an axis is now labels[side, axis, i]; a matching m from axis a to b is labels[b] o m o labels[a]^-1
         labels = rng.permuted(np.broadcast_to(np.arange(h, dtype=np.int32), (n_sides, n_axes, h)), axis=-1)
-        to = labels[0].take(sides[0] + h * second[:, None])  # (tests, h), by the units' old numbers
-        if n_sides == 1:
-            distances[draw] = pvalues.distances(labels[0][first], to)
-        else:  # the old number by up of the unit that has the label of unit i by gate
-            by_up = np.take_along_axis(np.argsort(labels[1], axis=1), labels[0], axis=1)[first]
-            partners = np.take_along_axis(sides[1], by_up, axis=1)
-            distances[draw] = pvalues.distances(to, labels[1].take(partners + h * second[:, None]))
+        if n_sides == 2:  # the old number by up of the unit that has the label of unit i by gate
+            by_up = np.take_along_axis(np.argsort(labels[1], axis=1), labels[0], axis=1)
+        for start in range(0, tests, _TESTS):
+            some = slice(start, start + _TESTS)
+            own, to = labels[0][first[some]], labels[0].take(partners[0, some])  # (some, h), by the units' old numbers
+            if n_sides == 2:
+                order = by_up[first[some]]
+                own = labels[1].take(partners[1, some].take(order + rows[: len(order)]))
+            distances[draw, some] = pvalues.distances(own, to)
     return distances
 
 
