@@ -25,7 +25,7 @@ _CHUNK = 2**22  # entries of random permutations held at a time
 _FIFTH = math.log10(0.2)  # from level to level of splitting
 _RUNS = 8  # independent populations
 _PARTICLES = 1000  # permutations in each
-_SWEEPS = 2  # of n proposals for each permutation, at every level
+_SWEEPS = 1  # of n proposals for each permutation, at every level
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def relabelled_distances(matching: ArrayLike, n_draws: int, *, seed: int) -> NDA
     rows = max(1, _CHUNK // n)
     narrow = order.astype(np.int32)
     for start in range(0, n_draws, rows):
-        copies = rng.permuted(np.broadcast_to(narrow, (min(rows, n_draws - start), n)), axis=1)
+        copies = rng.permuted(np.tile(narrow, (min(rows, n_draws - start), 1)), axis=1)
         found[start : start + rows] = pvalues.distances(copies)
     return found
 
@@ -122,7 +122,7 @@ def tail_by_splitting(n: int, targets: Sequence[int], *, seed: int) -> list[Tail
     if n < 3 or not targets or min(targets) < 0 or max(targets) >= middle:
         raise InputError(f"targets are {list(targets)}; for n = {n} each must lie from 0 to below the middle, {middle}")
     rng = np.random.default_rng(seed)
-    states = rng.permuted(np.broadcast_to(np.arange(n, dtype=np.int32), (_RUNS * _PARTICLES, n)), axis=1)
+    states = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (_RUNS * _PARTICLES, 1)), axis=1)
     d = pvalues.distances(states)
     ln_share = np.zeros(_RUNS)  # ln P(D <= level) by each run; -inf once none of its permutations is there
     found: dict[int, NDArray[np.float64]] = {}
@@ -160,18 +160,20 @@ def _transpose(
     Half of the proposals take two places at random, half two near each other: far out only these are accepted.
     """
     count, n = states.shape
-    row = np.arange(count)
-    for step in range(steps):
-        i: NDArray[np.int64] = rng.integers(n, size=(count,))
-        # every other proposal is near: the offset n^u, u uniform, is as often of one size as of another
-        offset = rng.integers(1, n, size=(count,)) if step % 2 else (n ** rng.random(count)).astype(np.int64)
-        j = i + offset
-        j[j >= n] -= n
-        x, y = states[row, i].astype(np.int64), states[row, j].astype(np.int64)
+    far = np.tile(np.arange(1, n), 16)
+    # near ones are n^u apart, u uniform: as often of one size as of another
+    near = (n ** ((np.arange(far.size) + 0.5) / far.size)).astype(np.int64)
+    offsets = np.concatenate([far, near])
+    flat, rows = states.reshape(-1), n * np.arange(count)  # one index finds an entry much faster than two
+    for _ in range(steps):
+        i = rng.integers(n, size=count)
+        j = (i + offsets.take(rng.integers(offsets.size, size=count))) % n
+        x, y = flat.take(rows + i), flat.take(rows + j)
         change = 2 * (x - y) * (i - j)  # (y-i)^2 + (x-j)^2 - (x-i)^2 - (y-j)^2
         accept = np.flatnonzero(d + change <= level)
-        states[accept, i[accept]] = y[accept]
-        states[accept, j[accept]] = x[accept]
+        row = rows[accept]
+        flat[row + i[accept]] = y[accept]
+        flat[row + j[accept]] = x[accept]
         d[accept] += change[accept]
 
 

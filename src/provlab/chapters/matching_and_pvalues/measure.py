@@ -154,7 +154,7 @@ def gap_of_twenty(draws: int, *, seed: int) -> dict[str, pd.DataFrame]:
     n = 20
     middle = (n**3 - n) // 6
     rng = np.random.default_rng(seed)
-    drawn = rng.permuted(np.broadcast_to(np.arange(n, dtype=np.int16), (draws, n)), axis=1).astype(np.int32)
+    drawn = rng.permuted(np.tile(np.arange(n, dtype=np.int16), (draws, 1)), axis=1).astype(np.int32)
     off_middle = np.abs(pvalues.distances(drawn) - middle)
     rows = []
     for rho in np.arange(0.2, 0.81, 0.05):
@@ -236,7 +236,7 @@ def tails(matchings: Mapping[str, Matchings], pairs: Sequence[Pair], n_permutati
     for statistic, found in matchings.items():
         for a, b in pairs:
             for block, matching in enumerate(found[a, b]):
-                copies = rng.permuted(np.broadcast_to(matching, (n_permutations, matching.size)), axis=1)
+                copies = rng.permuted(np.tile(matching, (n_permutations, 1)), axis=1)
                 rows.append(
                     Tail(
                         a,

@@ -171,7 +171,7 @@ def permtest_phi_l2(pairs: NetworkPairs, *, n_permutations: int = 99, seed: int)
     permuted = np.empty((n_pairs, n_permutations))
     for start in range(0, n_permutations, _CHUNK):
         copies = min(_CHUNK, n_permutations - start)
-        permutations = rng.permuted(np.broadcast_to(identity, (n_pairs, copies, hidden_units)), axis=2)
+        permutations = rng.permuted(np.tile(identity, (1, copies, 1)), axis=2)
         permuted[:, start : start + copies] = _phi_l2(squared, permutations)
     return PairTests(p=p_value(observed, permuted), observed=observed, permuted=permuted)
 

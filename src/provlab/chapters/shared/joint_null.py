@@ -214,7 +214,7 @@ def _relabelled_distances(sides: Integers, axes: Integers, n_draws: int, rng: np
     rows = h * np.arange(min(tests, _TESTS))[:, None]
     for draw in range(n_draws):
         # unit i of an axis is now labels[side, axis, i]; a matching m from axis a to b is labels[b] o m o labels[a]^-1
-        labels = rng.permuted(np.broadcast_to(np.arange(h, dtype=np.int32), (n_sides, n_axes, h)), axis=-1)
+        labels = rng.permuted(np.tile(np.arange(h, dtype=np.int32), (n_sides, n_axes, 1)), axis=-1)
         if n_sides == 2:  # the old number by up of the unit that has the label of unit i by gate
             by_up = np.take_along_axis(np.argsort(labels[1], axis=1), labels[0], axis=1)
         for start in range(0, tests, _TESTS):
