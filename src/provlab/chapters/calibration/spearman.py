@@ -25,7 +25,7 @@ _CHUNK = 2**22  # entries of random permutations held at a time
 _FIFTH = math.log10(0.2)  # from level to level of splitting
 _RUNS = 8  # independent populations
 _PARTICLES = 1000  # permutations in each
-_SWEEPS = 1  # of n proposals for each permutation, at every level
+_SWEEPS = 2  # of n proposals for each permutation, at every level
 
 
 @dataclass(frozen=True)
