@@ -166,7 +166,7 @@ def _transpose(
     offsets = np.concatenate([far, near])
     flat, rows = states.reshape(-1), n * np.arange(count)  # one index finds an entry much faster than two
     for _ in range(steps):
-        i = rng.integers(n, size=count)
+        i: NDArray[np.int64] = rng.integers(n, size=(count,))
         j = (i + offsets.take(rng.integers(offsets.size, size=count))) % n
         x, y = flat.take(rows + i), flat.take(rows + j)
         change = 2 * (x - y) * (i - j)  # (y-i)^2 + (x-j)^2 - (x-i)^2 - (y-j)^2
