@@ -60,7 +60,7 @@ env: $(READY) ## make .venv from requirements.lock (a conda environment named pr
 	rm -f .venv/.installing; touch $@
 
 reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html; its first chapters in minutes
-	@$(MAKE) --no-print-directory pages BETWEEN="$(MAKE) --no-print-directory preview"
+	@$(MAKE) --no-print-directory pages BETWEEN="$(BIN)/python book/preview.py $(BUILD) _build/html"
 	@rm -rf _build/.html && cp -R $(BUILD)/html _build/.html && rm -rf _build/html && mv _build/.html _build/html
 	@$(BIN)/provlab claims
 	@echo; echo "the book: $(CURDIR)/_build/html/index.html"

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -479,6 +480,34 @@ def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
     assert done == [(["oak"], {"edition": "smoke"}), {"profile": "small", "seed": 2, "models": ["zoo:oak"]}]
     assert "1 of 1 notebooks ran" in out
     assert Store(tmp_path / "results").current().root == tmp_path / "results" / "small"
+
+
+def test_what_comes_between_stages_runs_beside_the_study_and_ends_with_it(run, monkeypatch, tmp_path):
+    from provlab.publishing import plan as plan_module
+
+    seen, stops = tmp_path / "seen", False
+
+    def study(*_, between, **__):
+        between()  # waits for a file that is there only once the study has gone on
+        (tmp_path / "later").touch()
+        between()
+        if stops:
+            raise KeyboardInterrupt
+        return 0
+
+    monkeypatch.setattr(plan_module, "run_plan", study)
+    plan = tmp_path / "small.yml"
+    plan.write_text(PLAN)
+    waits = f"while [ ! -e {tmp_path}/later ]; do sleep 0.05; done; echo once >> {seen}"
+    assert run("reproduce", plan, "-o", tmp_path / "book", "--between", waits)[0] == 0
+    assert seen.read_text() == "once\nonce\n"
+    stops = True
+    started = time.monotonic()
+    status, _, err = run(
+        "reproduce", plan, "-o", tmp_path / "book", "--between", f"[ -e {seen}3 ] && sleep 60; touch {seen}3"
+    )
+    assert (status, err) == (130, "provlab: stopped; what was finished is kept, the same command goes on from there\n")
+    assert time.monotonic() - started < 30
 
 
 def test_nothing_is_fetched_without_a_yes(run, monkeypatch, tmp_path):

@@ -82,6 +82,17 @@ def test_several_run_at_a_time_each_in_a_process(project):
     assert run_plan(plan, project / "book", say=said.append) == 0
 
 
+def test_of_several_the_longest_is_begun_first(project):
+    for name in ("tree", "board", "status"):
+        write(project / "notebooks" / f"{name}.ipynb", f"open('begun', 'a').write('{name} ')")
+    given = [{"notebook": "tree"}, {"notebook": "board", "minutes": 1.0}, {"notebook": "status", "minutes": 9.0}]
+    said = []
+    run_plan(Plan("smoke", given, jobs=2), project / "book", say=said.append)
+    begun = next(project.rglob("begun")).read_text().split()
+    assert set(begun[:2]) == {"status", "board"}  # two at a time
+    assert begun[2] == "tree"
+
+
 def test_one_of_several_that_fails_is_named_and_the_others_stay(project):
     write(project / "notebooks" / "board.ipynb", "raise ValueError('no')")
     plan = Plan("smoke", [{"notebook": "tree"}, {"notebook": "board"}], jobs=2)

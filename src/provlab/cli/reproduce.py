@@ -2,9 +2,11 @@
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", help="a YAML file, see notebooks/profiles/")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where executed notebooks go")
     parser.add_argument("--force", action="store_true", help="run all of them again")
-    parser.add_argument("--between", metavar="COMMAND", help="what the shell is to run after each stage of the plan")
+    parser.add_argument(
+        "--between", metavar="COMMAND", help="what the shell is to run after each stage, beside the next"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask before models are fetched")
     parser.set_defaults(command=_reproduce)
 
@@ -49,15 +53,37 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         if missing and _offered(name, missing, consent):
             for model, why in chapter.obtain(fetch=True).items():
                 print(f"{name}: {model} is not shown: {why}")
-    between = partial(subprocess.run, arguments.between, shell=True) if arguments.between else None
     say = partial(print, flush=True)
-    ran = plans.run_plan(plan, Path(arguments.output), force=arguments.force, say=say, between=between)
+    with _beside(arguments.between) if arguments.between else nullcontext() as between:
+        ran = plans.run_plan(plan, Path(arguments.output), force=arguments.force, say=say, between=between)
     Store(provenance.results_root()).mark_current(plan.profile)
     print(
         f"{ran} of {len(plan.experiments)} notebooks ran"
         + (", the others were up to date" if ran < len(plan.experiments) else "")
     )
     return 0
+
+
+@contextmanager
+def _beside(command: str) -> Iterator[Callable[[], None]]:
+    """Give what starts a command of the shell, one at a time; it is waited for, or ended where the study stops."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        for earlier in started:
+            earlier.wait()
+        # its own session: a Ctrl-C at the terminal is this process's to answer, and ends all that the shell began
+        started.append(subprocess.Popen(command, shell=True, start_new_session=True))
+
+    try:
+        yield start
+        for process in started:
+            process.wait()
+    finally:
+        for process in started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
 
 
 def _show(models: Sequence[Mapping[str, Any]], what: str, needs: str) -> None:

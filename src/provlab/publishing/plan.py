@@ -149,7 +149,7 @@ def run_plan(
     """Run every notebook of a plan that is not up to date; return how many ran.
 
     Several at a time if the plan says so. When one fails, those that run are waited for, their pages stay, and no
-    further one is begun. What is to happen `between` stages does so after each in which a notebook ran.
+    further one is begun. What is to happen `between` stages is begun after each in which a notebook ran.
 
     Raises
     ------
@@ -236,13 +236,14 @@ class _Task:
 
 
 def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
-    """Run notebooks, at most `jobs` at a time, each from a process of its own if there are several."""
+    """Run notebooks, at most `jobs` at a time; if there are several, the longest first, each from its own process."""
     if jobs == 1 or len(tasks) < 2:
         for task in tasks:
             say(f"{task.path.stem}: running")
             say(f"{task.path.stem}: done in {task.run(progress=sys.stderr.isatty()):,.0f} s")
         return
     jobs = min(jobs, len(tasks))
+    tasks = sorted(tasks, key=lambda task: -task.minutes)
     say(f"{len(tasks)} notebooks to run, {jobs} at a time")
     bar = tqdm(total=len(tasks), desc="notebooks", unit="notebook", leave=False, disable=not sys.stderr.isatty())
     with bar, ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:

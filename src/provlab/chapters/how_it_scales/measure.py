@@ -28,18 +28,14 @@ from provlab.statistics.base import Model, Options
 # name of a way -> the field of a Timing that holds its CPU seconds
 WAYS = {"provlab": "ours", "reference": "reference"}
 _TIMED = 200  # sequences that are judged and written to time them: as many as a chain of Model-diff's
-# rows that share directions are slow the reference way, and have sizes of their own
-SLOW = "shared directions"
 
 
-def assignments(
-    kinds: Sequence[str], sizes: Sequence[int], slow_sizes: Sequence[int], columns: int, *, seed: int
-) -> list[Timing]:
+def assignments(kinds: Sequence[str], sizes: Sequence[int], columns: int, *, seed: int) -> list[Timing]:
     """Time the assignment alone, both ways, on each kind of rows and each size."""
     return [
         speed.time_assignment(kind, n, n, columns, seed=seed)
         for kind in tqdm(kinds, desc="kinds of rows")
-        for n in (slow_sizes if kind == SLOW else sizes)
+        for n in sizes
     ]
 
 
@@ -103,7 +99,9 @@ def rehearsals(shape: str, pruned_shape: str, blocks: int, *, seed: int) -> dict
         kind: rehearse(shape, kind, blocks=blocks, noise=0.5, seed=seed) for kind in tqdm(kinds, desc=shape)
     }
     if pruned_shape:
-        done["pruned"] = rehearse(pruned_shape, "pruned", statistic="phi_match", blocks=blocks, noise=0.5, seed=seed)
+        done["pruned"] = rehearse(
+            pruned_shape, "pruned", statistic="phi_match", blocks=blocks, noise=0.5, n_sequences=16, seed=seed
+        )
     return done
 
 
@@ -240,7 +238,7 @@ def diff_costs(
 
 
 def _speeds(source: str, length: int, seed: int) -> dict[str, float]:
-    """Tokens a CPU second of one model: the quickest of three rounds that take turns."""
+    """Tokens a CPU second of one model: the quicker of two rounds that take turns."""
     (reader,) = (model.nll for model in open_readers([source], progress=False).values())
     tokens = np.random.default_rng(seed).integers(0, reader.vocabulary, (_TIMED, length))
 
@@ -255,7 +253,7 @@ def _speeds(source: str, length: int, seed: int) -> dict[str, float]:
         "bare": bare,
     }
     best = dict.fromkeys(ways, float("inf"))
-    for _ in range(3):
+    for _ in range(2):
         for name, way in ways.items():
             _, cost = measure(way)
             best[name] = min(best[name], cost.cpu_seconds)
