@@ -176,8 +176,10 @@ def check(folder: Path, program: str) -> tuple[int, list[str]]:
     pages = [path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts]
     axe = AXE.read_text(encoding="utf-8")
 
-    def several(share: list[Path], chromium: Browser) -> list[str]:
-        return [f"{page.relative_to(folder)}: {fault}" for page in share for fault in check_page(page, chromium, axe)]
+    left = iter(sorted(pages, key=lambda page: -page.stat().st_size))  # each browser takes the next, the longest first
+
+    def several(chromium: Browser) -> list[str]:
+        return [f"{page.relative_to(folder)}: {fault}" for page in left for fault in check_page(page, chromium, axe)]
 
     n = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, 4)
     with ExitStack() as stack, ThreadPoolExecutor(n) as pool:
@@ -185,7 +187,7 @@ def check(folder: Path, program: str) -> tuple[int, list[str]]:
         for one, page in zip(browsers, pages, strict=False):
             one.open(page)
         try:
-            found = list(pool.map(several, [pages[i::n] for i in range(n)], browsers))
+            found = list(pool.map(several, browsers))
         except OSError as error:  # it did start
             raise RuntimeError(f"Chromium stopped: {error}") from error
         return len(pages), sorted(chain.from_iterable(found))
