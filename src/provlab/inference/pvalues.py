@@ -346,7 +346,7 @@ def _ln_finite_sum(y: NDArray[np.float64] | np.float64, L: int) -> NDArray[np.fl
     """Ln of exp(-y) sum_{j<L} y^j / j!, each y > 0."""
     j = np.arange(L)
     terms = np.multiply.outer(np.log(y), j) - special.gammaln(j + 1.0)  # (..., L)
-    return np.asarray(-y + special.logsumexp(terms, axis=-1))
+    return np.asarray(-y + np.logaddexp.reduce(terms, axis=-1))
 
 
 def holm(log10_p: ArrayLike) -> NDArray[np.float64]:
