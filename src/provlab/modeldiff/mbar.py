@@ -78,8 +78,11 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
     for _ in range(_NEWTON_STEPS):
         log_share = np.log(n) + free - betas * flat[:, None]  # (n, level), not yet normalised
         # the mixture of all levels' laws at each draw is the denominator, and its inverse the weight of the draw
-        log_weight = -logsumexp(log_share, axis=1)
-        share = np.exp(log_share + log_weight[:, None])  # (n, level), rows sum to 1
+        largest = log_share.max(axis=1, keepdims=True)
+        share = np.exp(log_share - largest)
+        total = share.sum(axis=1, keepdims=True)
+        share /= total  # (n, level), rows sum to 1
+        log_weight = -(np.log(total) + largest)[:, 0]
         of_chain, derivative = _equations(share, multiplicity, chain, n / chains)
         residual = of_chain.sum(axis=0)
         solved = bool(np.abs(residual / n).max() < _SOLVED)

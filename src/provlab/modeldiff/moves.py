@@ -239,7 +239,7 @@ class Mixture:
         All chains make it together, and at one place. They stay independent for what is asked of them: each move leaves
         the law as it is, so which moves were drawn does not bias any chain, and chains differ by all the rest.
         """
-        return int(rng.choice(len(self.moves), p=np.array(self.weights) / sum(self.weights)))
+        return int(np.searchsorted(np.cumsum(self.weights) / sum(self.weights), rng.random(), side="right"))
 
 
 #: moves for a causal language model
@@ -254,12 +254,12 @@ def _asked(model: Causal | None, temper: NDArray[np.float64] | None) -> tuple[Ca
 
 def stepped(tokens: Tokens, where: NDArray[np.int64], vocabulary: int, rng: np.random.Generator) -> Proposal:
     """Propose other tokens at places ``(n, k)``: a uniform step around the circle of tokens, so that none stays."""
-    old = np.take_along_axis(tokens, where, axis=1).astype(np.int64)
+    old = tokens[np.arange(len(tokens))[:, None], where].astype(np.int64)
     return replaced(tokens, where, (old + rng.integers(1, vocabulary, size=where.shape)) % vocabulary)
 
 
 def replaced(tokens: Tokens, where: NDArray[np.int64], new: NDArray[np.int64]) -> Proposal:
     """Propose `new` tokens at places ``(n, k)``, drawn such that the way back is as likely."""
     result = tokens.copy()
-    np.put_along_axis(result, where, new.astype(tokens.dtype), axis=1)
+    result[np.arange(len(tokens))[:, None], where] = new
     return Proposal(result, np.zeros(len(tokens)))

@@ -69,7 +69,7 @@ def test_samples_come_out_as_the_enumeration(truth, runs):
     weighted, naive = (np.mean(truth.distances(one)) for one in (run.weighted, run.naive))
     assert weighted < 0.1
     assert naive > weighted  # the fault that weights mend
-    assert truth.distances(truth.compared) == [0, 0]
+    assert truth.distances(truth.compared) == pytest.approx([0, 0], abs=1e-12)
 
 
 def test_the_exact_bias_is_what_draws_without_weights_come_to(truth, runs):
@@ -95,7 +95,7 @@ def test_the_error_falls_with_draws_if_they_are_weighted(truth, sampler, runs):
 
 def test_precision_and_recall_come_out_as_enumerated(found, sampler, z, runs):
     wide = (z[0], round(z[1] + 0.2, 2))
-    rows = measure.oracle_records(found, sampler, runs[0], [z, wide], seed=0)
+    rows = measure.oracle_records(found, sampler, runs[0], [z, wide])
     assert [tuple(row.z) for row in rows] == [z] * 4 + [wide] * 4
     for row in rows:
         assert row.precision == pytest.approx(row.exact_precision, abs=0.02)

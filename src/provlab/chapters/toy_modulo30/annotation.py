@@ -12,10 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError
-from provlab.modeldiff.bootstrap import LEVEL
 from provlab.modeldiff.representative import Direction, bin_of, checked_edges
-
-_RESAMPLES = 2000  # of the bootstrap over scores
 
 
 def oracle(
@@ -41,28 +38,20 @@ class Agreement:
     Attributes
     ----------
     precision
-        Share of good inputs among those in the range, with `precision_low` and `precision_high`.
+        Share of good inputs among those in the range.
     recall
         Good inputs in the range for each good input of the model over all of `edges`; proportional to Equation 9, whose
-        denominator is the constant number of good inputs in X. With `recall_low` and `recall_high`.
+        denominator is the constant number of good inputs in X.
     n
         Scored inputs in the range.
-
-    The intervals are of 95%, by bootstrap over the scored inputs of each bin.
     """
 
     precision: float
-    precision_low: float
-    precision_high: float
     recall: float
-    recall_low: float
-    recall_high: float
     n: int
 
 
-def agreement(
-    direction: Direction, edges: ArrayLike, scores: ArrayLike, where: tuple[float, float], *, seed: int = 0
-) -> Agreement:
+def agreement(direction: Direction, edges: ArrayLike, scores: ArrayLike, where: tuple[float, float]) -> Agreement:
     """Compute precision and recall of the inputs with D in a range, from scores bin by bin.
 
     Parameters
@@ -76,8 +65,6 @@ def agreement(
         ``(n,)`` score of each input, NaN where it was not scored. Which are scored must not depend on their weights.
     where
         The range of D that is summed over; bins whose middle lies in it count. D < 0 on A's inputs is PD_A->B.
-    seed
-        Of the bootstrap: scored inputs are drawn with replacement within each bin; what a bin weighs stays.
 
     Raises
     ------
@@ -93,33 +80,22 @@ def agreement(
     place = bin_of(direction.difference, edges)
     mass = np.bincount(place[place >= 0], direction.weight[place >= 0], minlength=n_bins)
     own = place[scored]
-    by_bin = [scored[own == k] for k in range(n_bins)]
-    for k, rows in enumerate(by_bin):
-        if mass[k] > 0 and not len(rows):
-            raise InputError(
-                f"no input with D in [{edges[k]:g}, {edges[k + 1]:g}] is scored; score some, or take wider bins"
-            )
     middle = (edges[1:] + edges[:-1]) / 2
     inside = (middle >= where[0]) & (middle <= where[1]) & (mass > 0)
     if not inside.any():
         raise InputError(f"no input lies in a bin of D between {where[0]:g} and {where[1]:g}; take another range")
-    rng = np.random.default_rng(seed)
-    means = np.zeros((_RESAMPLES + 1, n_bins))  # row 0 as scored, the others resampled
-    for k, rows in enumerate(by_bin):
+    means = np.zeros(n_bins)
+    for k in range(n_bins):
+        rows = scored[own == k]
         if len(rows):
             weight = direction.weight[rows]
-            weighted = given[rows] * weight
-            means[0, k] = weighted.sum() / weight.sum()
-            for again in range(1, _RESAMPLES + 1):  # one at a time: together they would not fit into memory
-                some = rng.integers(len(rows), size=len(rows))
-                means[again, k] = weighted[some].sum() / weight[some].sum()
+            means[k] = (given[rows] * weight).sum() / weight.sum()
+        elif mass[k] > 0:
+            raise InputError(
+                f"no input with D in [{edges[k]:g}, {edges[k + 1]:g}] is scored; score some, or take wider bins"
+            )
     good = means * mass
-    precision = good[:, inside].sum(axis=1) / mass[inside].sum()
-    total = good.sum(axis=1)
-    recall = np.divide(good[:, inside].sum(axis=1), total, out=np.zeros(len(total)), where=total > 0)
-    tail = (1 - LEVEL) / 2
-    low, high = (np.quantile([precision[1:], recall[1:]], q, axis=1) for q in (tail, 1 - tail))
+    total = good.sum()
+    recall = good[inside].sum() / total if total > 0 else 0.0
     n = int(np.isin(own, np.flatnonzero(inside)).sum())
-    return Agreement(
-        float(precision[0]), float(low[0]), float(high[0]), float(recall[0]), float(low[1]), float(high[1]), n
-    )
+    return Agreement(float(good[inside].sum() / mass[inside].sum()), float(recall), n)

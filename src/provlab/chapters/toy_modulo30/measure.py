@@ -33,7 +33,7 @@ from provlab.modeldiff.comparison import Comparison, Ratio, from_enumeration, to
 from provlab.modeldiff.diagnostics import Convergence, NotConverged, converged
 from provlab.modeldiff.ladder import Ladder, tune_ladder
 from provlab.modeldiff.moves import Mixture, SingleSite
-from provlab.modeldiff.representative import Direction, Draws, Side, within
+from provlab.modeldiff.representative import Direction, Draws, Side, bin_of, within
 from provlab.modeldiff.sampler import Samples, replica_exchange
 from provlab.zoo.toy import LENGTH, MODULUS, is_valid
 
@@ -135,7 +135,16 @@ class Truth:
 
     def distances(self, other: Comparison) -> list[float]:
         """Total variation distance of another comparison's rho(D) to this one's, for A's inputs and for B's."""
-        return [total_variation(other.rho(side, self.edges)[0], self.rho[side]) for side in SIDES]
+        return [
+            total_variation(_weights(bin_of(one.difference, self.edges), one.weight, self.edges), self.rho[side])
+            for side, one in zip(SIDES, (other.a, other.b), strict=True)
+        ]
+
+
+def _weights(place: NDArray[np.int64], weight: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum of the weights ``(n,)`` in each bin, ``(k,)``; `place` is the bin of each, -1 outside."""
+    inside = place >= 0
+    return np.bincount(place[inside], weight[inside], minlength=len(edges) - 1)
 
 
 # Samples ----------------------------------------------------------------------------------------------------
@@ -325,12 +334,16 @@ def _first(samples: Samples, n: int) -> Samples:
 
 def biases(truth: Truth, temperature: float) -> list[BiasRecord]:
     """Distance to the truth of the law that draws without weights follow: Equation 4 in Z, at several temperatures."""
-    z = truth.compared.z
+    z, compared = truth.compared.z, truth.compared
+    # of each side's inputs in Z: their losses, and their bins of D
+    of = {
+        side: (own[within(own, z)], bin_of(one.difference, truth.edges))
+        for side, own, one in zip(SIDES, truth.losses, (compared.a, compared.b), strict=True)
+    }
 
     def distance(side: Side, t: float) -> float:
-        own = truth.losses[SIDES.index(side)]
-        drawn = from_enumeration(*truth.losses, z, np.exp((z[0] - own) / t))
-        return total_variation(drawn.rho(side, truth.edges)[0], truth.rho[side])
+        own, place = of[side]
+        return total_variation(_weights(place, np.exp((z[0] - own) / t), truth.edges), truth.rho[side])
 
     return [BiasRecord(t, distance("A", t), distance("B", t)) for t in sorted((*_TEMPERATURES, temperature))]
 
@@ -436,9 +449,7 @@ def half_valid(found: Enumeration, z: Range) -> Range:
     return z[0], max(z[1], on_grid(edges[1:][inside][ends[-1]]) if len(ends) else z[1])
 
 
-def oracle_records(
-    found: Enumeration, sampler: Sampler, run: LongRun, ranges: Sequence[Range], *, seed: int
-) -> list[OracleRecord]:
+def oracle_records(found: Enumeration, sampler: Sampler, run: LongRun, ranges: Sequence[Range]) -> list[OracleRecord]:
     """Precision and recall of each term by the rule that makes an input valid, from one run and by enumeration.
 
     Parameters
@@ -449,8 +460,6 @@ def oracle_records(
         Who drew, and the draws.
     ranges
         Z, on the grid: the terms are asked for in each.
-    seed
-        Of the bootstrap.
     """
     joint, head = found.joint(A, B), np.array(found.space.head, dtype=int)
     below, above = (-np.inf, 0.0), (0.0, np.inf)
@@ -474,7 +483,7 @@ def oracle_records(
             scores = annotation.oracle(np.concatenate([np.tile(head, (len(free), 1)), free], axis=1), is_valid)
             reach = WIDTH * np.ceil(np.abs(drawn.difference).max() / WIDTH)
             weighted, plain = (
-                annotation.agreement(one, [-reach, 0.0, reach], scores, where, seed=seed)
+                annotation.agreement(one, [-reach, 0.0, reach], scores, where)
                 for one in (drawn, replace(drawn, weight=np.ones(len(drawn.weight))))
             )
             in_all, in_valid = ((one.difference > where[0]) & (one.difference < where[1]) for one in (known, valid))

@@ -89,7 +89,7 @@ class SumPreserving:
     ) -> Proposal:
         """Draw; see `Move`."""
         where = _sites(tokens, self.sites, rng)  # (n, sites)
-        old = np.take_along_axis(tokens, where, axis=1).astype(np.int64)
+        old = tokens[np.arange(len(tokens))[:, None], where].astype(np.int64)
         return replaced(tokens, where, self._redrawn(old, vocabulary, rng))
 
     def _redrawn(self, old: NDArray[np.int64], vocabulary: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -259,7 +259,9 @@ def _attend(
     to_ancestors = query @ old_keys
     # a row's largest score is taken off only where exp needs it: rows are short, and their maxima slow
     if not all(_small(scores) for scores in (to_itself, to_ancestors)):
-        largest = torch.cat([to_ancestors, to_itself], dim=3).amax(dim=3, keepdim=True)
+        largest = to_itself
+        if to_ancestors.shape[3]:
+            largest = torch.maximum(to_itself, to_ancestors.amax(dim=3, keepdim=True))
         to_itself, to_ancestors = to_itself - largest, to_ancestors - largest
     weight = to_itself.exp()
     gathered = to_ancestors.exp() @ old_values
@@ -293,8 +295,14 @@ def _affine(module: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _activation(network: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The MLP's activation; GPT-2's own formula in one kernel in place of eight."""
-    if network.config.activation_function == "gelu_new":
-        return lambda h: F.gelu(h, approximate="tanh")
+    """The MLP's activation; GPT-2's own by a sigmoid, in a third of the time of the tanh that it is written with."""
+    if network.config.activation_function in ("gelu_new", "gelu_pytorch_tanh"):
+        return _gelu
     act: Callable[[torch.Tensor], torch.Tensor] = network.transformer.h[0].mlp.act
     return act
+
+
+def _gelu(h: torch.Tensor) -> torch.Tensor:
+    """H (1 + tanh(u)) / 2 = h sigmoid(2 u), with u = sqrt(2 / pi) (h + 0.044715 h^3)."""
+    slope = 2 * math.sqrt(2 / math.pi)
+    return (h * h).mul_(0.044715 * slope).add_(slope).mul_(h).sigmoid_().mul_(h)
