@@ -144,7 +144,7 @@ class Truth:
 def _weights(place: NDArray[np.int64], weight: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sum of the weights ``(n,)`` in each bin, ``(k,)``; `place` is the bin of each, -1 outside."""
     inside = place >= 0
-    return np.bincount(place[inside], weight[inside], minlength=len(edges) - 1)
+    return np.asarray(np.bincount(place[inside], weight[inside], minlength=len(edges) - 1), dtype=np.float64)
 
 
 # Samples ----------------------------------------------------------------------------------------------------
