@@ -302,8 +302,8 @@ def published_shares_table(shares: NDArray[np.float64]) -> pd.DataFrame:
 # Errors and cost --------------------------------------------------------------------------------------------
 
 
-def frontier(trial: Trial, students: Sequence[Student]) -> list[dict[str, Any]]:
-    """Judge each student at its snapshots and at its end, with its error and what it costs the whole model.
+def frontier(trial: Trial, students: Sequence[Student], judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Judge each student at its snapshots, with its error and what it costs the whole model; its end is `judged`.
 
     Returns
     -------
@@ -313,11 +313,11 @@ def frontier(trial: Trial, students: Sequence[Student]) -> list[dict[str, Any]]:
         phi_match_unsigned, and of "a stranger" and "a stranger, unsigned".
     """
     points, intact = [], trial.model.loss()
-    for block, student in enumerate(students):
+    for block, (student, at_end) in enumerate(zip(students, judged, strict=True)):
         worth = trial.model.loss(block, lambda rows: 0 * rows) - intact  # the MLP left out
         for step in (*sorted(student.kept), student.curve[-1].step):
             then = student.at(step)
-            judged = trial.judge(block, then)
+            found = at_end if then is student else trial.judge(block, then)
             points.append(
                 {
                     "block": block,
@@ -325,9 +325,9 @@ def frontier(trial: Trial, students: Sequence[Student]) -> list[dict[str, Any]]:
                     "relative": then.relative,
                     "worth": worth,
                     "harm": trial.model.loss(block, then) - intact,
-                    **{name: result.log10_p for name, result in judged.own.items()},
-                    "a stranger": judged.strange["phi_match"].log10_p,
-                    "a stranger, unsigned": judged.strange["phi_match_unsigned"].log10_p,
+                    **{name: result.log10_p for name, result in found.own.items()},
+                    "a stranger": found.strange["phi_match"].log10_p,
+                    "a stranger, unsigned": found.strange["phi_match_unsigned"].log10_p,
                 }
             )
     return points
@@ -358,7 +358,6 @@ def shorter(trial: Trial, student: Student, settings: Settings, device: str) -> 
     """Train the first block for fewer steps and less wide, and judge each student as the `student` of `settings`."""
     full, intact = settings.steps, trial.model.loss()
     ways: dict[str, dict[str, Any]] = {
-        f"{full // 4:,} steps": {"steps": full // 4},
         f"{full // 2:,} steps": {"steps": full // 2},
         f"{full:,} steps": {},
         f"{full:,} steps, as wide as the original": {"width_factor": 1.0},
