@@ -187,9 +187,9 @@ def _few(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tu
         ups, downs = up[units].astype(float), down[units].astype(float)
         (lefts, of_left), (rights, of_right) = np.linalg.qr(downs.mT), np.linalg.qr(ups.mT)
         solved = np.linalg.svd(of_left @ of_right.mT)
-        for wrote, left, read, right, outer, written, inner in zip(downs, lefts, ups, rights, *solved, strict=True):
+        for d, left, u, right, outer, written, inner in zip(downs, lefts, ups, rights, *solved, strict=True):
             n = int((written > NEGLIGIBLE * written[0]).sum())
-            columns, rows = wrote @ left @ outer[:, :n], read @ right @ inner.T[:, :n]  # (k, r)
+            columns, rows = d @ left @ outer[:, :n], u @ right @ inner.T[:, :n]  # (k, r)
             signs = np.where(rows.sum(axis=0) < 0, -1, 1)
             yield written[:n], (signs * columns / written[:n]).T, (signs * rows).T
 

@@ -42,10 +42,8 @@ def register_scheme(scheme: str, resolver: Callable[..., Path]) -> None:
 
 
 def _resolver(scheme: str) -> Callable[..., Path] | None:
-    if scheme not in _schemes:  # all that is installed is looked through
-        installed = metadata.entry_points(group=SCHEMES)
-        if scheme in installed.names:
-            register_scheme(scheme, installed[scheme].load())
+    if scheme not in _schemes and scheme in (installed := metadata.entry_points(group=SCHEMES)).names:
+        register_scheme(scheme, installed[scheme].load())
     return _schemes.get(scheme)
 
 
