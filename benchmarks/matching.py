@@ -1,7 +1,8 @@
 """MATCH against the reference way: float64 similarities and scipy's assignment, on the same matrices in the same run.
 
 Times are CPU seconds of this process; what can be compared between machines is the ratio. Sizes may be given, the rest
-is left as it is: ``python benchmarks/matching.py 1024 4096``; ``--memory`` and ``--match`` choose the parts.
+is left as it is: ``python benchmarks/matching.py 1024 4096``; ``--memory``, ``--match`` and
+``--threads`` choose the parts.
 """
 
 import os
@@ -10,6 +11,7 @@ import sys
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy starts its threads
 
 from provlab.fullsize import matching_speed as speed
+from provlab.fullsize.rates import with_threads
 
 SIZES = [2048, 4096, 8192]
 COLUMNS = 1024  # of the rows whose similarities are assigned; the assignment does not see them
@@ -61,6 +63,12 @@ def main() -> None:
             ours, theirs = (speed.peak_memory(way, *shape) for way in speed.MEMORY_WAYS)
             print(f"peak memory above the inputs: {ours / 2**20:,.0f} MiB, scipy {theirs / 2**20:,.0f} MiB", end="; ")
             print(f"{ours / theirs:.2f} of it")
+    if not options or "--threads" in options:
+        for n, _, columns in shapes:
+            for count, cost in with_threads([1, 2], n, columns).items():
+                print(
+                    f"{n:,} independent rows, threads: {count}; clock {cost.seconds:.2f}s, CPU {cost.cpu_seconds:.2f}s"
+                )
 
 
 if __name__ == "__main__":

@@ -101,8 +101,8 @@ def test_one_of_several_that_fails_is_named_and_the_others_stay(project):
     assert sorted(page.name for page in (project / "book").iterdir()) == ["board.failed.ipynb", "tree.ipynb"]
 
 
-def test_what_reads_or_measures_times_runs_alone():
-    assert waves({}, {"alone": True}, {}, {"reads": True}) == [["a"], ["b"], ["c"], ["d"]]
+def test_what_reads_runs_after_what_it_reads():
+    assert waves({}, {"reads": True}, {}, {"reads": True}) == [["a"], ["b"], ["c"], ["d"]]
     assert waves({}, {}, {}, {"reads": True}) == [["a", "b", "c"], ["d"]]
 
 
@@ -218,7 +218,7 @@ def test_a_plan_that_is_not_there_or_no_text(project):
 
 def test_a_stage_waits_for_the_one_before_it():
     assert waves({"ends_stage": True}, {}, {"ends_stage": True}, {}) == [["a"], ["b", "c"], ["d"]]
-    assert waves({}, {"alone": True, "ends_stage": True}, {}) == [["a"], ["b"], ["c"]]
+    assert waves({}, {"reads": True, "ends_stage": True}, {}) == [["a"], ["b"], ["c"]]
 
 
 def test_between_stages_the_book_can_be_built(plan, project, executed):

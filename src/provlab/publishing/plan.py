@@ -53,8 +53,8 @@ class Plan:
         Label handed to every notebook.
     experiments : list
         Each with ``notebook``, ``parameters``, ``ends_stage`` (those after it wait until it is done, and the book can
-        be built as far as it has come), ``minutes`` that it takes on one core, ``reads`` (whether it reads what the
-        notebooks before it left) and ``alone``.
+        be built as far as it has come), ``minutes`` that it takes on one core, and ``reads`` (whether it reads what the
+        notebooks before it left).
     fetches : list of dict
         Hub models that the plan needs, each with ``id`` and ``gigabytes``; asked about before anything is fetched.
     offers : list of str
@@ -64,8 +64,7 @@ class Plan:
     zoo : dict
         ``edition`` of the zoo whose models the notebooks name, if any.
     jobs : int
-        How many notebooks of a stage run at a time. One that ``reads``, or is to run ``alone`` since it measures
-        times, has the machine to itself.
+        How many notebooks of a stage run at a time; one that ``reads`` runs by itself.
     """
 
     profile: str
@@ -133,7 +132,7 @@ def offer(name: str) -> Any:
 
 # keys of a plan and of what stands in it, each with the type of its value
 _PLAN = {"profile": str, "experiments": list, "fetches": list, "offers": list, "needs": str, "zoo": dict, "jobs": int}
-_EXPERIMENT = {"notebook": str, "parameters": dict, "ends_stage": bool, "minutes": float, "reads": bool, "alone": bool}
+_EXPERIMENT = {"notebook": str, "parameters": dict, "ends_stage": bool, "minutes": float, "reads": bool}
 _FETCH = {"id": str, "gigabytes": float}
 _ZOO = {"edition": str}
 
@@ -206,12 +205,11 @@ def _waves(experiments: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[st
     """Cut experiments, in their order, into those that may run beside each other."""
     wave: list[Mapping[str, Any]] = []
     for experiment in experiments:
-        alone = experiment.get("reads") or experiment.get("alone")
-        if alone and wave:
+        if experiment.get("reads") and wave:
             yield wave
             wave = []
         wave.append(experiment)
-        if alone or experiment.get("ends_stage"):
+        if experiment.get("reads") or experiment.get("ends_stage"):
             yield wave
             wave = []
     if wave:

@@ -7,7 +7,6 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from provlab.chapters.how_it_scales.measure import WAYS, Bill, BytesRead, DiffCost, Estimated
-from provlab.fullsize.cost import Cost
 from provlab.fullsize.matching_speed import Timing
 from provlab.fullsize.rehearsal import duration
 from provlab.plots import style
@@ -89,20 +88,6 @@ def timing_table(timings: Sequence[Timing], *, caption: str) -> Table:
             "gap per row": f"{timing.error:.0e}".replace("-", "\N{NON-BREAKING HYPHEN}"),
         }
         for timing in timings
-    ]
-    return table(pd.DataFrame(rows), caption=caption)
-
-
-def thread_table(threads: Mapping[int, Cost], *, caption: str) -> Table:
-    """What the same matching costs by number of threads, one of them among the numbers."""
-    rows = [
-        {
-            "threads": count,
-            "by the clock": f"{cost.seconds:.2f} s",
-            "CPU": f"{cost.cpu_seconds:.2f} s",
-            "as fast as one thread": format_ratio(threads[1].seconds / cost.seconds),
-        }
-        for count, cost in threads.items()
     ]
     return table(pd.DataFrame(rows), caption=caption)
 
