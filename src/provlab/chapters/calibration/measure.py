@@ -306,7 +306,9 @@ def planted_faults(
         Of ties; further networks are trained from the seeds above it.
     """
     shared = residual_pairs(len(networks.pairs) // 8, seed=seed + 7, shared=True)
-    compared = shipped.compare(shared, seed=seed, statistics=["phi_u"], solvers=[shipped.COMPILED])
+    compared = shipped.compare(
+        shared, seed=seed, statistics=["phi_u"], weights=[shipped.AS_TRAINED], solvers=[shipped.COMPILED]
+    )
     signs = [np.sign(theta[..., :-1]) for theta in (networks.pairs.theta1, networks.pairs.theta2)]
     # scipy's solver as it is breaks ties by the order of the rows, on both sides alike
     in_order = [linear_sum_assignment(cosine_similarity(a, b), maximize=True)[1] for a, b in zip(*signs, strict=True)]

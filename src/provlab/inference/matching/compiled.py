@@ -54,8 +54,8 @@ def over_rows(work: Callable[[int, int], Any], n_rows: int, cost: int) -> list[A
     cost : int
         Entries that are read for all rows.
     """
-    n_threads = min(machine.threads(), n_rows, 1 + cost // ENTRIES)
-    if n_threads == 1:
+    n_threads = min(n_rows, 1 + cost // ENTRIES)
+    if n_threads == 1 or (n_threads := min(n_threads, machine.threads())) == 1:
         return [work(0, n_rows)]
     bounds = [n_rows * part // n_threads for part in range(n_threads + 1)]
     with ThreadPoolExecutor(n_threads) as pool:
