@@ -353,7 +353,9 @@ def fault(door: str, folder: Path) -> tuple[str, str]:
         if len(" ".join(word for word in text.split() if "/" not in word)) > error.longest:
             return f"a line of more than {error.longest} characters: {text[:60]}", text
         return ("several lines" if "\n" in text else "" if text else "no words"), text
-    except (Exception, SystemExit, Late) as error:  # noqa: BLE001
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  a panic in a library's Rust is no Exception
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "/provlab/" in f.filename]
         place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
         return f"{type(error).__name__} at {place}: {str(error)[:80]}", str(error)

@@ -21,6 +21,13 @@ def test_only_our_own_refusals(name, tmp_path):
         assert tried.opened > 0  # a door that refuses whatever it is given tests nothing
 
 
+@pytest.mark.parametrize("seed", [9514, 12501])
+def test_a_panic_in_the_tokenizers_library_is_a_refusal(seed, tmp_path):
+    """Rust's panic comes to Python as an exception that is none of `Exception`."""
+    tried = mutations.fuzz("tokenizer", [seed], tmp_path)
+    assert (tried.refused, dict(tried.faults)) == (1, {})
+
+
 def _refuse(folder):
     raise ProvlabError("x" * 20_000 + "\n" + "and so on " * 900)
 

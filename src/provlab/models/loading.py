@@ -90,7 +90,9 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
             return transformers.AutoTokenizer.from_pretrained(
                 checkpoint.folder(), local_files_only=True, trust_remote_code=False
             )
-    except Exception as error:  # the tokenizers library raises plain ones
+    except BaseException as error:  # the tokenizers library raises plain ones, and its Rust panics beside all of them
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise CheckpointError(f"{checkpoint.source} has no usable tokenizer: {one_line(error)}") from error
 
 
