@@ -107,6 +107,19 @@ def test_a_config_without_activation_function_is_refused(tiny):
 # Training -------------------------------------------------------------------------------------------------
 
 
+def test_gradients_by_hand_are_those_of_autograd():
+    rng = torch.Generator().manual_seed(0)
+    weights = [torch.randn(shape, generator=rng, requires_grad=True) for shape in ((7, 5), (7, 5), (4, 7))]
+    gradients = distill._Gradients(weights, 9)
+    for _ in range(2):  # the second time in memory that holds the first's
+        inputs, wanted = torch.randn(9, 5, generator=rng), torch.randn(9, 4, generator=rng)
+        with torch.no_grad():
+            gradients.of_error(inputs, wanted)
+        expected = torch.autograd.grad(functional.mse_loss(distill._glu(inputs, *weights), wanted), weights)
+        for weight, gradient in zip(weights, expected, strict=True):
+            torch.testing.assert_close(weight.grad, gradient)
+
+
 def test_a_good_imitation_contains_the_planted_units(tmp_path):
     teacher = planted(width=16, hidden=8)
     student = trained(teacher, Settings(steps=1500, width_factor=4.0), tmp_path)
