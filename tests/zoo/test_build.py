@@ -16,6 +16,7 @@ import pytest
 
 from provlab import zoo
 from provlab.errors import ParameterError, ZooError
+from provlab.files import sha256_file
 from provlab.zoo import card, make, worker
 from provlab.zoo.recipes import Recipe
 
@@ -119,9 +120,9 @@ def test_two_makers_at_once_make_a_model_once(cache: Path, tiny: Recipes, monkey
     made: list[str] = []
     real = make.make
 
-    def counted(recipe: Recipe, *rest: object) -> make.Made:
-        made.append(recipe.name)
-        return real(recipe, *rest)  # type: ignore[arg-type]
+    def counted(run: list[Recipe], *rest: object) -> list[make.Made]:
+        made.extend(recipe.name for recipe in run)
+        return real(run, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(make, "make", counted)
     waited: list[int] = []
@@ -203,3 +204,43 @@ def test_the_zoo_opens_like_any_checkpoint(
     zoo.register()
     opened = Checkpoint.open("zoo:root@default")
     assert opened.shape("model.layers.1.mlp.up_proj.weight") == (24, 16)
+
+
+def test_snapshots_of_a_run_are_trained_once_and_have_the_bytes_of_runs_of_their_own(
+    cache: Path, new_cache: Callable[[], Path], tiny: Recipes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = {f"at-{stop}": replace(tiny["root"], name=f"at-{stop}", stop_after=stop) for stop in (30, 4, 12)}
+    again = {
+        f"again-{one}": replace(recipe, name=f"again-{one}", kind="rerun", parent=one, order_seed=9)
+        for one, recipe in run.items()
+    }
+    recipes = {**tiny, **run, **again}
+    assert build._runs(recipes) == {
+        **{name: [] for name in tiny},
+        "at-30": ["at-4", "at-12"],
+        "again-at-30": ["again-at-4", "again-at-12"],
+    }
+    worker.make_model("at-4", recipes, lambda _: None)  # what is there is not made again
+    at_4 = card.read(worker.folder_of("at-4", recipes))
+    steps: list[int] = []
+    worker.make_model("at-30", recipes, steps.append, ["at-4", "at-12"])
+    assert steps == list(range(1, 31))
+    assert card.read(worker.folder_of("at-4", recipes)) == at_4
+    folders = [worker.folder_of(name, recipes) for name in run]
+    together = [sha256_file(folder / "model.safetensors") for folder in folders]
+    about = [card.read(folder) for folder in folders]
+    new_cache()
+    for name, digest, card_of in zip(run, together, about, strict=True):
+        alone = worker.make_model(name, recipes, lambda _: None)
+        assert sha256_file(alone / "model.safetensors") == digest
+        measured = card.read(alone)
+        same = ("address", "tokens", "initial_loss", "final_loss", "relative_change")
+        assert [measured[key] for key in same] == [card_of[key] for key in same]
+    assert len(set(together)) == 3
+
+
+def test_a_build_makes_all_snapshots_of_a_run(cache: Path, tiny: Recipes, capfd: pytest.CaptureFixture[str]) -> None:
+    recipes = {f"at-{stop}": replace(tiny["root"], name=f"at-{stop}", stop_after=stop) for stop in (20, 4)}
+    made = zoo.build(recipes=recipes)
+    assert all(worker.is_made(folder) for folder in made.values())
+    assert "2 of 2 models to train" in capfd.readouterr().err

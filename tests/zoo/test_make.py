@@ -97,7 +97,7 @@ def test_a_quantised_model_is_its_parent_in_few_bits(cache: Path, tiny: Recipes)
 
 def test_a_base_starts_near_the_loss_of_guessing_and_learns(cache: Path, tiny: Recipes) -> None:
     # an untrained model guesses among 512 tokens: ln 512 = 6.24 nats
-    made = make.make(tiny["root"], None, quiet)
+    (made,) = make.make([tiny["root"]], None, quiet)
     assert made.initial_loss == pytest.approx(math.log(512), abs=0.05)
     assert made.final_loss < 0.9 * made.initial_loss
     assert made.curve[0][1] > made.curve[-1][1]

@@ -130,6 +130,7 @@ CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
         ("kind: base, seed: 5", "kind: base, shape: null, seed: 5", "'other': kind base has a shape"),
         ("seed: 2,", "seed: 2, stop_after: 7,", "'child': stop_after must be from 1 to the 6 steps, not 7"),
         ("seed: 2,", "seed: 2, stop_after: 0,", "'child': stop_after must be from 1 to the 6 steps, not 0"),
+        ("seed: 3,", "seed: 3, stop_after: 2,", "'merged': stop_after is for models whose own weights"),
         ("seed: 2,", "seed: 2, architecture: rwkv,", "'child': architecture must be one of olmo, phi3, gpt2, bert"),
         ("seed: 2,", "seed: 2, objective: all,", "'child': objective must be one of masked, classify, not 'all'"),
         ("seed: 2,", "seed: 2, count: 0,", "'child': count must be a whole number from 1 to 99, not 0"),

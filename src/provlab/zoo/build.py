@@ -29,6 +29,7 @@ from provlab.zoo.recipes import (
     lineage,
     named,
     plain,
+    run_of,
     tokens,
 )
 from provlab.zoo.worker import folder_of, is_made
@@ -111,10 +112,11 @@ class _Worker:
                 self.said.put((self, json.loads(line)))
         self.said.put((self, {"ended": self.process.wait()}))
 
-    def start(self, name: str, recipes: Mapping[str, Recipe]) -> None:
+    def start(self, name: str, earlier: list[str], recipes: Mapping[str, Recipe]) -> None:
         self.name = name
         assert self.process.stdin is not None
-        job = {"name": name, "recipes": [plain(recipes[one]) for one in lineage(name, recipes)]}
+        needed = dict.fromkeys(one for made in (*earlier, name) for one in lineage(made, recipes))
+        job = {"name": name, "earlier": earlier, "recipes": [plain(recipes[one]) for one in needed]}
         with contextlib.suppress(BrokenPipeError):  # it ended: `_listen` says so
             self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
@@ -132,6 +134,15 @@ class _Worker:
             self.process.wait()
 
 
+def _runs(recipes: Mapping[str, Recipe]) -> dict[str, list[str]]:
+    """Return the runs to train, by their last snapshot (most have no other), each with its earlier ones in order."""
+    together: dict[str, list[str]] = {}
+    for name, recipe in recipes.items():
+        together.setdefault(run_of(recipe), []).append(name)
+    ordered = (sorted(names, key=lambda name: recipes[name].own_steps) for names in together.values())
+    return {last: earlier for *earlier, last in ordered}
+
+
 def _longest_below(recipes: Mapping[str, Recipe]) -> dict[str, int]:
     """Return the steps on the longest chain from each model down to a leaf, its own included."""
     longest: dict[str, int] = {}
@@ -144,26 +155,30 @@ def _longest_below(recipes: Mapping[str, Recipe]) -> dict[str, int]:
 def _run(missing: Mapping[str, Recipe], recipes: Mapping[str, Recipe], jobs: int, progress: Progress) -> None:
     """Train the missing models on `jobs` processes; the model with the longest chain below it first."""
     urgency = _longest_below(missing)
-    waiting = sorted(missing, key=lambda name: -urgency[name])
+    runs = _runs(missing)
+    waiting = sorted(runs, key=lambda name: -urgency[name])
     pending = set(missing)
     said: queue.Queue[tuple[_Worker, dict[str, Any]]] = queue.Queue()
     workers: list[_Worker] = []
     try:
-        workers += [_Worker(said) for _ in range(min(jobs, len(missing)))]
+        workers += [_Worker(said) for _ in range(min(jobs, len(runs)))]
         while pending:
             for worker in workers:
-                ready = [name for name in waiting if recipes[name].parent not in pending]
+                ready = [
+                    name for name in waiting if pending.isdisjoint(recipes[one].parent for one in (*runs[name], name))
+                ]
                 if worker.name is None and ready:
                     waiting.remove(ready[0])
-                    worker.start(ready[0], recipes)
+                    worker.start(ready[0], runs[ready[0]], recipes)
             worker, message = said.get()
             name = worker.name or "?"
             if "steps" in message:
                 progress.at(name, message["steps"])
             elif "done" in message:
-                pending.remove(name)
                 worker.name = None
-                progress.done(name, recipes[name].own_steps, folder_of(name, recipes))
+                for one in (*runs[name], name):
+                    pending.remove(one)
+                    progress.done(one, recipes[one].own_steps, folder_of(one, recipes))
             elif "failed" in message:
                 raise ZooError(message["failed"])
             else:

@@ -216,6 +216,10 @@ def _checks(recipe: Recipe) -> list[tuple[bool, str]]:
             stop is None or 0 < stop <= recipe.steps,
             f"stop_after must be from 1 to the {recipe.steps} steps, not {stop}",
         ),
+        (
+            stop is None or (recipe.adapter is None and kind.corpus),
+            "stop_after is for models whose own weights are trained in place",
+        ),
         (recipe.learning_rate > 0, "learning_rate must be positive"),
         (0 <= recipe.warmup < 1, "warmup must be a share of the steps, from 0 to below 1"),
         (min(recipe.mixture.values(), default=0) > 0, "mixture must give positive shares of at least one domain"),
@@ -257,6 +261,18 @@ def named(name: str, recipes: Mapping[str, Recipe]) -> Recipe:
     near = difflib.get_close_matches(name, recipes, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise ZooError(f"there is no zoo model {name!r}; {hint}`provlab zoo list` names all {len(recipes)}")
+
+
+def run_of(recipe: Recipe) -> str:
+    """Name the training that gives the model: one for all snapshots that differ only in where they stop.
+
+    Where a kind begins with weights of its own, as a rerun does, the parent has no part in it.
+    """
+    if recipe.stop_after is None:
+        return recipe.name
+    apart = ["name", "family", "collection", "mirrors", "about", "stop_after"]
+    apart += ["parent"] if KINDS[recipe.kind].shape else []
+    return digest({key: value for key, value in plain(recipe).items() if key not in apart})
 
 
 # Lineage --------------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from filelock import FileLock, Timeout
 
@@ -24,6 +25,9 @@ from provlab.files import atomic_folder, cache_dir
 from provlab.zoo import card, corpus
 from provlab.zoo.kinds import KINDS
 from provlab.zoo.recipes import Recipe, address, parse
+
+if TYPE_CHECKING:  # a made model needs no torch
+    from provlab.zoo.make import Made
 
 _SECONDS_BETWEEN_REPORTS = 0.3
 
@@ -42,7 +46,9 @@ def is_made(folder: Path) -> bool:
     return (folder / card.CARD).is_file() and (folder / "model.safetensors").is_file()
 
 
-def make_model(name: str, recipes: Mapping[str, Recipe], report: Callable[[int], None]) -> Path:
+def make_model(
+    name: str, recipes: Mapping[str, Recipe], report: Callable[[int], None], earlier: Sequence[str] = ()
+) -> Path:
     """Train one model, whose parent must be made, into its folder; do nothing where it is made already.
 
     Parameters
@@ -52,31 +58,40 @@ def make_model(name: str, recipes: Mapping[str, Recipe], report: Callable[[int],
     report
         Called with the number of steps done, also with 0 while another process makes the same model; what it
         raises ends the work.
+    earlier
+        Snapshots of the model's run to make on the way, the shortest first.
 
     Raises
     ------
     ZooError
         If the training failed; nothing is left in place then.
     """
-    folder = folder_of(name, recipes)
-    with _sole_maker(folder, report):
-        if is_made(folder):
-            return folder
-        for stale in folder.parent.glob(f".{folder.name}.*"):  # a killed process left it; its lock is free
-            shutil.rmtree(stale, ignore_errors=True)
-        from provlab.zoo.make import make  # here, so that a made model needs no torch
+    folders = {one: folder_of(one, recipes) for one in (*earlier, name)}
+    with ExitStack() as locks:
+        for folder in folders.values():  # in one order in all processes
+            locks.enter_context(_sole_maker(folder, report))
+        if missing := [one for one, folder in folders.items() if not is_made(folder)]:
+            from provlab.zoo.make import make  # here, so that a made model needs no torch
 
-        parent = recipes[name].parent
-        begun = time.monotonic()
-        made = make(recipes[name], folder_of(parent, recipes) if parent else None, report)
-        with atomic_folder(folder) as temporary:
-            made.model.save_pretrained(temporary)
-            if KINDS[recipes[name].kind].corpus:
-                shutil.copytree(corpus.load().tokenizer_folder, temporary, dirs_exist_ok=True)
-            for file in temporary.iterdir():
-                file.chmod(0o644)  # safetensors makes its files private
-            card.write(temporary, card.describe(recipes[name], recipes, made, time.monotonic() - begun))
-    return folder
+            parent = recipes[name].parent
+            begun = time.monotonic()
+            run = make([recipes[one] for one in missing], folder_of(parent, recipes) if parent else None, report)
+            for one, made in zip(missing, run, strict=True):
+                _save(folders[one], recipes[one], recipes, made, time.monotonic() - begun)
+    return folders[name]
+
+
+def _save(folder: Path, recipe: Recipe, recipes: Mapping[str, Recipe], made: "Made", seconds: float) -> None:
+    """Write a model into its folder, which appears whole; the folder's lock is held."""
+    for stale in folder.parent.glob(f".{folder.name}.*"):  # a killed process left it
+        shutil.rmtree(stale, ignore_errors=True)
+    with atomic_folder(folder) as temporary:
+        made.model.save_pretrained(temporary)
+        if KINDS[recipe.kind].corpus:
+            shutil.copytree(corpus.load().tokenizer_folder, temporary, dirs_exist_ok=True)
+        for file in temporary.iterdir():
+            file.chmod(0o644)  # safetensors makes its files private
+        card.write(temporary, card.describe(recipe, recipes, made, seconds))
 
 
 def _sole_maker(folder: Path, report: Callable[[int], None]) -> FileLock:
@@ -129,7 +144,7 @@ def main() -> None:
                 _answer(answers, steps=steps)
 
         try:
-            make_model(job["name"], recipes, report)
+            make_model(job["name"], recipes, report, job["earlier"])
         except Stopped:
             return
         except ProvlabError as error:
