@@ -22,7 +22,7 @@ BOOK = Path(__file__).parent
 ROOT = BOOK.parent
 TOOLS = ("latexmk", "xelatex", "makeindex", "kpsewhich")
 # files of the Debian packages beyond the programs' own
-FILES = ("fncychap.sty", "tabulary.sty", "polyglossia.sty", "FreeSerif.otf")
+FILES = ("fncychap.sty", "tabulary.sty", "pdflscape.sty", "polyglossia.sty", "FreeSerif.otf")
 PACKAGES = "latexmk texlive-xetex texlive-latex-recommended texlive-latex-extra fonts-freefont-otf"
 PREAMBLE = r"""
 % where a long word in a table may be broken
@@ -33,6 +33,7 @@ PREAMBLE = r"""
 \protected\def^^^^2717{{\mdseries\char"2717\relax}}
 % a picture stays where it is spoken of, with room for its caption
 \usepackage{float}
+\usepackage{pdflscape}
 \makeatletter
 \AtBeginDocument{\spx@image@maxheight0.78\textheight}
 \makeatother
@@ -53,6 +54,7 @@ LATEX: dict[str, Any] = {
         "extraclassoptions": "openany,oneside",
         "figure_align": "H",
         "preamble": PREAMBLE,
+        "fvset": r"\fvset{fontsize=\scriptsize}",  # what commands print is up to 110 characters wide
         "tableofcontents": r"\setcounter{tocdepth}{0}\sphinxtableofcontents",
     },
 }

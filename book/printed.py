@@ -1,14 +1,13 @@
 """What a printed page needs that a browser does not: tables and pictures that cells gave as HTML, made LaTeX's own.
 
 A Sphinx extension that `pdf.py` loads, and only for the PDF. Columns get widths from what stands in them, and a table
-the largest of four type sizes at which its longest words fit the page.
+the largest of three type sizes at which its longest words fit the page; one that fits none of them is turned.
 """
 
 import base64
 import hashlib
 import re
 from collections.abc import Iterator
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 # characters of FreeSerif on a line of the page at each type size, a little fewer than were counted
-SIZES = {"small": 100, "footnotesize": 112, "scriptsize": 128, "tiny": 172}
+SIZES = {"small": 100, "footnotesize": 112, "scriptsize": 128, "turned": 186}
 BETWEEN = 2.5  # characters that the space between two columns takes
 ONE_PAGE = 32  # lines of a table that is not broken
+TURNED = ("\\begin{landscape}\\begingroup\\scriptsize", "\\endgroup\\end{landscape}")
 FOLDED = 2.5  # lines a row, before the type is made smaller, though not below
 LEGIBLE = "scriptsize"
 LEFT, RIGHT = "\\raggedright", "\\raggedleft"
@@ -128,10 +128,7 @@ def _table(tag: Tag) -> Iterator[nodes.Node]:
         table.insert(0, nodes.title("", "", *_inline(caption)))
     if lines > ONE_PAGE:
         table["classes"].append("longtable")
-    yield nodes.raw("", f"\\begingroup\\{size}", format="latex")
-    yield addnodes.tabular_col_spec(spec=spec)
-    yield table
-    yield nodes.raw("", "\\endgroup", format="latex")
+    yield from _set(table, size, spec)
 
 
 def _fold(table: nodes.table) -> None:
@@ -147,8 +144,16 @@ def _fold(table: nodes.table) -> None:
     size, spec, lines = columns(rows, [False] * max(map(len, rows)))
     if lines > ONE_PAGE:
         table["classes"].append("longtable")
-    start, end = (nodes.raw("", f"\\{which}", format="latex") for which in (f"begingroup\\{size}", "endgroup"))
-    table.parent.replace(table, [start, addnodes.tabular_col_spec(spec=spec), table, end])
+    place = nodes.container()
+    table.replace_self(place)
+    place.replace_self(_set(table, size, spec))
+
+
+def _set(table: nodes.table, size: str, spec: str) -> list[nodes.Node]:
+    """Stand a table between the commands of its type size, with the description of its columns."""
+    start, end = TURNED if size == "turned" else (f"\\begingroup\\{size}", "\\endgroup")
+    around = [nodes.raw("", command, format="latex") for command in (start, end)]
+    return [around[0], addnodes.tabular_col_spec(spec=spec), table, around[1]]
 
 
 def _seen(entry: nodes.entry) -> str:
@@ -233,7 +238,7 @@ def columns(cells: list[list[str]], right: list[bool]) -> tuple[str, str, int]:
         more = [max(most - width, 0) ** 0.7 for width, most in zip(wanted, natural, strict=True)]
         spare = max(room - sum(wanted), 0) / (sum(more) or 1)
         widths = [width + spare * share for width, share in zip(wanted, more, strict=True)]
-        lines = sum(max(ceil(len(text) / width) for text, width in zip(row, widths, strict=False)) for row in cells)
+        lines = sum(max(_folded(text, width) for text, width in zip(row, widths, strict=False)) for row in cells)
         if sum(wanted) <= room and (lines <= FOLDED * len(cells) or size == LEGIBLE):
             break
     whole = max(sum(widths) + BETWEEN * n, fits)
@@ -242,6 +247,16 @@ def columns(cells: list[list[str]], right: list[bool]) -> tuple[str, str, int]:
         for number, width in zip(right, widths, strict=True)
     )
     return size, spec, lines
+
+
+def _folded(text: str, width: float) -> int:
+    """Lines that a text takes, which is broken between words or where `broken_up` lets it be."""
+    lines, used = 1, 0
+    for part in re.split(rf"(?<=\s)|{BREAK}", broken_up(text)):
+        if used and used + len(part.rstrip()) > width:
+            lines, used = lines + 1, 0
+        used += len(part)
+    return lines
 
 
 class HtmlAsNodes(SphinxPostTransform):

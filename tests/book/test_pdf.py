@@ -61,6 +61,22 @@ def test_a_wide_table_is_set_smaller_and_folds_within_the_page(printed):
     assert sum(parts) <= 1003
 
 
+def test_a_table_too_wide_for_any_size_is_turned_and_not_made_illegible(printed):
+    cells = "".join("<td>77/77 (0.99 to 1.00); 0/7 (0.00 to 0.41)</td>" for _ in range(8))
+    made = printed.blocks(f"<table><tr><td>identity=1+T1+T2</td>{cells}</tr></table>")
+    assert [node.astext() for node in made if isinstance(node, nodes.raw)] == list(printed.TURNED)
+    assert "tiny" not in printed.SIZES
+
+
+def test_a_narrow_column_is_counted_in_the_words_that_fit_its_lines(printed):
+    assert printed._folded("configuration and tokenizer, cosine", 13) == 4  # 35 letters, but words are not cut
+    others = ["minilm-l6 and e5-pruned", "-25,353.5", "9,216 of 9,216", "-827.3", "384 of 384", "dependent"]
+    accused = "7 of 7: configuration and tokenizer, cosine of norm weights, spread of all projections, sketches"
+    size, _, lines = printed.columns([[*others, accused]] * 12, [False] * 7)
+    assert size != "small"
+    assert lines > printed.ONE_PAGE
+
+
 def test_long_words_can_be_broken_and_numbers_cannot(printed):
     assert printed.broken_up("models/llama_tree").split(printed.BREAK) == ["models/", "llama_", "tree"]
     assert printed.broken_up("0123456789abcdef" * 4).count(printed.BREAK) == 3
