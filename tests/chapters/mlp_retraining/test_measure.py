@@ -10,7 +10,7 @@ import torch
 
 from provlab.chapters.mlp_retraining import measure
 from provlab.chapters.mlp_retraining.measure import BlockRecord, Trial
-from provlab.chapters.shared.retraining import as_views
+from provlab.chapters.shared.retraining import as_views, compare
 from provlab.chapters.shared.students import Point, Settings, Student
 from provlab.inference import pvalues
 from provlab.statistics.base import Options
@@ -35,6 +35,8 @@ class Model:
 
     options = Options()
     model = SimpleNamespace(anatomy=SimpleNamespace(n_blocks=2, mlp_width=N_UNITS))
+    inputs = (INPUTS, INPUTS)
+    spelt = TOKENS
 
     def views(self, block, student):
         return as_views(student.activations(INPUTS), TOKENS)
@@ -56,6 +58,17 @@ def test_a_block_is_judged_against_its_own_and_a_stranger(trial):
     assert found["log10_p"] == found["log10_p_unsigned"] == pvalues.log10_floor(N_UNITS - int(0.05 * N_UNITS))
     assert min(found["log10_p_stranger"], found["log10_p_stranger_unsigned"]) > -3
     assert trial.judge(0, student(1)).log10_p()["log10_p"] > -3
+
+
+def test_the_short_way_to_cosines_changes_no_matching(trial):
+    """Against all positions: of a partner, and of one whose inputs have other directions."""
+    beside = np.random.default_rng(1).standard_normal((2, N_UNITS, len(INPUTS))).astype(np.float32)
+    for other in (trial.base, GateAndUp([beside[0]], [beside[1]], TOKENS)):
+        found = trial.compare(other, 0, 0, student(0, turned=9))
+        whole = compare(other.block(0), trial.model.views(0, student(0, turned=9)), 0, trial.model.options)
+        for name, one in whole.items():
+            assert np.array_equal(found[name].matching, one.matching)
+            assert found[name].log10_p == one.log10_p
 
 
 def test_units_of_the_opposite_sign_are_counted(trial):
@@ -143,7 +156,7 @@ def test_recipes_for_narrow_models_change_one_thing_each():
     plain = Settings(steps=30)
     recipes = measure.narrow_recipes(plain)
     assert list(recipes.values()) == [
-        plain, replace(plain, steps=120), replace(plain, width_factor=4.0), replace(plain, inputs="matched")
+        plain, replace(plain, steps=60), replace(plain, width_factor=4.0), replace(plain, inputs="matched")
     ]  # fmt: skip
 
 

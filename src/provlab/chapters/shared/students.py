@@ -51,7 +51,7 @@ SCHEDULES = ("cosine", "constant")
 INPUTS = ("gaussian", "matched", "sample")
 #: rows of held-out input that the learning curve is measured on
 _N_HELD_OUT = 1024
-_CURVE_POINTS = 30
+_CURVE_POINTS = 12
 _ROLES = ("gate", "up", "down")
 _DOWN_SCALE = 0.3  # a smaller first output projection: the student begins near zero, and not beside its target
 
