@@ -6,6 +6,7 @@ with a base that it has nothing to do with (size). All tests of one statistic ar
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -142,34 +143,28 @@ def usable(family: Family, n_tests: int, options: Mapping[str, Any], store: Stor
 
 
 def made(
-    row: Row, family: Family, folder: Path, options: Options, effort: Effort, *, stranger: bool = False
-) -> Instance:
-    """Attack the descendant of a family, or the stranger in its place, and write it to `folder`.
+    row: Row, family: Family, checkpoint: Checkpoint, before: float | None, folder: Path, options: Options,
+    effort: Effort,
+) -> Instance:  # fmt: skip
+    """Attack a descendant, or a stranger in its place, whose loss is `before`, and write it to `folder`.
 
     Raises
     ------
     ProvlabError
         The attack cannot be made.
     """
-    checkpoint = Checkpoint.open(family.stranger if stranger else family.tune)
     others = [Checkpoint.open(getattr(family, place)) for place in row.places]
-    source, before = checkpoint, None
+    source, growth = checkpoint, 1.0
     if row.trained:
         made_of = folder.with_name(f"{folder.name}-trained") if row.kinds else folder
         if row.trained == "retrained":
             training.retrained(checkpoint, made_of, options, effort.retrain_steps)
         else:
             training.distilled(checkpoint, made_of, options.seed, effort.distil_steps)
-        source, before = Checkpoint.open(str(made_of)), loss(checkpoint, options.text)
-    growth, after = 1.0, None
+        source = Checkpoint.open(str(made_of))
     if row.kinds:
-        found = disguise(
-            source, folder, seed=options.seed, kinds=row.kinds, others=others, text="" if row.exact else options.text
-        )
-        growth, after = found.growth, found.loss
-        before = found.loss_before if before is None else before
-    elif row.trained:
-        after = loss(source, options.text)
+        growth = disguise(source, folder, seed=options.seed, kinds=row.kinds, others=others).growth
+    after = before if row.exact else loss(Checkpoint.open(str(folder)), options.text)
     lost = after - before if after is not None and before is not None else 0.0
     return Instance(row.label, row.group, family.origin, growth, lost, None)
 
@@ -187,7 +182,12 @@ def run(
     tested: list[Tested] = []
     bar = tqdm(total=len(families) * (len(rows) + len(framing)), desc="attacks", unit="model")
     for index, family in enumerate(families):
-        with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
+        with ExitStack() as stack:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="provlab-"))
+            victims = [Checkpoint.open(source) for source in (family.tune, family.stranger)[: 1 + bool(framing)]]
+            for victim in victims:  # loaded once for all rows
+                stack.enter_context(victim.loaded_once())
+            losses = [loss(victim, options.text) for victim in victims]
             asked: list[tuple[Row, str, tuple[str, str]]] = []
             for row in (*rows, *framing):
                 bar.update()
@@ -199,7 +199,7 @@ def run(
                 folder = Path(scratch) / f"{len(asked)}"
                 try:
                     instances.append(
-                        made(row, family, folder, options, effort, stranger=framed)
+                        made(row, family, victims[framed], losses[framed], folder, options, effort)
                         if row.label
                         else _plain(row, family)
                     )
