@@ -24,8 +24,8 @@ from provlab.modeldiff.nll import SequenceNll
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_NODES = 1024  # tokens sent through the network at once: their activations about fill a core's cache
-_EXPONENT = 60.0  # attention scores below this in size need no shift before exp, in float32
+_NODES = 4096  # tokens sent through the network at once: fewer, and calls cost; more, and memory does
+_EXPONENT = 60.0  # attention scores up to this need no shift before exp, in float32
 
 
 class Tree(Protocol):
@@ -194,7 +194,7 @@ class Gpt2Tree:
         self.blocks = [
             _Block(
                 _affine(block.ln_1),
-                _affine(block.attn.c_attn),
+                self._scaled(*_affine(block.attn.c_attn)),
                 _affine(block.attn.c_proj),
                 _affine(block.ln_2),
                 _affine(block.mlp.c_fc),
@@ -230,63 +230,64 @@ class Gpt2Tree:
         """See `Tree.extend`."""
         prefixes, children = len(state.keys[0]), len(tokens)
         width = self.heads * self.size
-        own = self.embedding[tokens] + self.positions[state.depth]
-        x = own.expand(prefixes, children, width).reshape(-1, width)
+        x = self.embedding[tokens] + self.positions[state.depth]  # (c, width), one for all prefixes up to the attention
         new_keys, new_values = [], []
         for block, old_keys, old_values in zip(self.blocks, state.keys, state.values, strict=True):
             h = F.layer_norm(x, (width,), *block.norm_1, self.epsilon)
             mixed = torch.addmm(block.attention[1], h, block.attention[0])
-            query, key, value = mixed.view(prefixes, children, 3, self.heads, self.size).permute(2, 0, 3, 1, 4)
-            query = query * (1 / math.sqrt(self.size))
+            # (p, heads, c, size) each; p is 1 in the first block
+            query, key, value = mixed.view(-1, children, 3, self.heads, self.size).permute(2, 0, 3, 1, 4)
             seen = _attend(query, key, value, old_keys, old_values)
             seen = seen.transpose(1, 2).reshape(-1, width)
-            x = x + torch.addmm(block.projection[1], seen, block.projection[0])
+            x = x.view(-1, children, width) + torch.addmm(block.projection[1], seen, block.projection[0]).view(
+                prefixes, children, width
+            )
+            x = x.view(-1, width)
             h = F.layer_norm(x, (width,), *block.norm_2, self.epsilon)
             h = self.activation(torch.addmm(block.up[1], h, block.up[0]))
-            x = x + torch.addmm(block.down[1], h, block.down[0])
+            x += torch.addmm(block.down[1], h, block.down[0])
             if grow:
                 new_keys.append(_grown_keys(old_keys, key))
                 new_values.append(_grown_values(old_values, value))
         logits = F.layer_norm(x, (width,), *self.norm, self.epsilon) @ self.head
         return logits, _State(tuple(new_keys), tuple(new_values), state.depth + 1) if grow else None
 
+    def _scaled(self, weight: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Divide the queries by the root of a head's size beforehand."""
+        scale = torch.ones_like(bias)
+        scale[: self.heads * self.size] = 1 / math.sqrt(self.size)
+        return weight * scale, bias * scale
+
 
 def _attend(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, old_keys: torch.Tensor, old_values: torch.Tensor
 ) -> torch.Tensor:
     """Attention of children ``(p, heads, c, size)`` to their ancestors and to themselves."""
-    to_itself = (query * key).sum(dim=3, keepdim=True)
-    to_ancestors = query @ old_keys
+    # less the child's score of itself, which then has weight 1: no sum of weights is 0
+    scores = query @ old_keys - (query * key).sum(dim=3, keepdim=True)
+    own: torch.Tensor | float = 1.0
     # a row's largest score is taken off only where exp needs it: rows are short, and their maxima slow
-    if not all(_small(scores) for scores in (to_itself, to_ancestors)):
-        largest = to_itself
-        if to_ancestors.shape[3]:
-            largest = torch.maximum(to_itself, to_ancestors.amax(dim=3, keepdim=True))
-        to_itself, to_ancestors = to_itself - largest, to_ancestors - largest
-    weight = to_itself.exp()
-    gathered = to_ancestors.exp() @ old_values
-    return (gathered[..., :-1] + weight * value) / (gathered[..., -1:] + weight)
-
-
-def _small(scores: torch.Tensor) -> bool:
-    if scores.numel() == 0:
-        return True
-    low, high = scores.aminmax()
-    return bool(low > -_EXPONENT) and bool(high < _EXPONENT)
+    if scores.numel() and scores.max() > _EXPONENT:
+        largest = scores.amax(dim=3, keepdim=True).clamp_(min=0)
+        scores, own = scores - largest, torch.exp(-largest)
+    gathered = scores.exp_() @ old_values
+    return (gathered[..., :-1] + own * value) / (gathered[..., -1:] + own)
 
 
 def _grown_keys(old: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     """Each child's keys: its ancestors' and its own, ``(p * c, heads, size, n + 1)``."""
-    prefixes, heads, children, size = key.shape
+    prefixes, (_, heads, children, size) = len(old), key.shape
     ancestors = old[:, None].expand(prefixes, children, *old.shape[1:])
-    return torch.cat([ancestors, key.transpose(1, 2)[..., None]], dim=4).view(-1, heads, size, old.shape[3] + 1)
+    return torch.cat([ancestors, key.transpose(1, 2)[..., None].expand(prefixes, -1, -1, -1, -1)], dim=4).view(
+        -1, heads, size, old.shape[3] + 1
+    )
 
 
 def _grown_values(old: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Each child's values with the column of ones, ``(p * c, heads, n + 1, size + 1)``."""
-    prefixes, heads, children, size = value.shape
+    prefixes, (_, heads, children, size) = len(old), value.shape
     ancestors = old[:, None].expand(prefixes, children, *old.shape[1:])
-    own = F.pad(value.transpose(1, 2)[..., None, :], (0, 1), value=1.0)
+    own = F.pad(value.transpose(1, 2)[..., None, :], (0, 1), value=1.0).expand(prefixes, -1, -1, -1, -1)
     return torch.cat([ancestors, own], dim=3).view(-1, heads, old.shape[2] + 1, size + 1)
 
 
