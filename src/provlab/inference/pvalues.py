@@ -84,14 +84,18 @@ def spearman(a: ArrayLike, b: ArrayLike | None = None) -> Spearman:
         If an argument is not one-dimensional, empty, not of integers, or repeats a value; if the
         lengths differ.
     """
+    distance, n = _distance(a, b)
+    rho = 1.0 - 6 * distance / (n * (n * n - 1)) if n > 1 else math.nan
+    return Spearman(rho, distance, n, log10_p_spearman(distance, n), log10_p_t(distance, n))
+
+
+def _distance(a: ArrayLike, b: ArrayLike | None = None) -> tuple[int, int]:
+    """Sum of squared rank differences, and the number of ranks."""
     ranks = _ranks(a, "a")
     others = np.arange(ranks.size) if b is None else _ranks(b, "b")
     if ranks.size != others.size:
         raise InputError(f"a has {ranks.size} entries and b has {others.size}; they must have the same length")
-    n = ranks.size
-    distance = int(np.sum((ranks - others) ** 2))
-    rho = 1.0 - 6 * distance / (n * (n * n - 1)) if n > 1 else math.nan
-    return Spearman(rho, distance, n, log10_p_spearman(distance, n), log10_p_t(distance, n))
+    return int(np.square(ranks - others).sum()), ranks.size
 
 
 def log10_p_allowing(a: ArrayLike, b: ArrayLike, common: int, *, rng: np.random.Generator) -> float:
@@ -125,12 +129,16 @@ def log10_p_allowing(a: ArrayLike, b: ArrayLike, common: int, *, rng: np.random.
     the rest agrees less than a uniform permutation does: the p-value is too large. With more it is too small.
     """
     first, second = np.asarray(a), np.asarray(b)
-    whole = spearman(first, second)
-    if not 0 <= common < whole.n:
-        raise InputError(f"common is {common}; of {whole.n} units from 0 to {whole.n - 1} may be allowed for")
+    distance, n = _distance(first, second)
+    if not 0 <= common < n:
+        raise InputError(f"common is {common}; of {n} units from 0 to {n - 1} may be allowed for")
     agreeing = np.flatnonzero(first == second)
     out = rng.choice(agreeing, min(common, agreeing.size), replace=False)
-    return spearman(np.delete(first, out), np.delete(second, out)).log10_p if out.size else whole.log10_p
+    if out.size:
+        kept = np.ones(n, bool)
+        kept[out] = False
+        distance, n = _distance(first[kept], second[kept])
+    return log10_p_spearman(distance, n)
 
 
 def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:
@@ -149,8 +157,9 @@ def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:
     """
     first = np.asarray(a)
     second = np.arange(first.shape[-1], dtype=first.dtype) if b is None else np.asarray(b)
-    apart = np.subtract(first, second, dtype=np.int64)  # in 64 bits: n^2 may pass 2^31
-    return np.asarray(np.einsum("...i,...i->...", apart, apart))
+    width = np.int32 if first.shape[-1] ** 3 < 2**32 else np.int64  # D is below n^3 / 3; narrow numbers are faster
+    apart = np.subtract(first, second, dtype=width)
+    return np.asarray(np.einsum("...i,...i->...", apart, apart), dtype=np.int64)
 
 
 @overload
@@ -230,7 +239,7 @@ def _possible(distance: int | NDArray[np.integer], n: int) -> int | NDArray[np.i
     largest = (n**3 - n) // 3
     D = int(distance) if np.ndim(distance) == 0 else np.asarray(distance, dtype=np.int64)
     impossible = (D < 0) | (largest < D) | (D % 2 != 0)
-    if np.any(impossible):
+    if impossible if isinstance(D, int) else impossible.any():
         wrong = np.extract(impossible, D)[0]
         raise InputError(f"distance is {wrong}; for n = {n} it must be even and between 0 and {largest}")
     return D

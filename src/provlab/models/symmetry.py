@@ -67,17 +67,18 @@ class Permutation:
         """
         result = dict(weights)
         for part in self.parts:
-            if part.name in weights and any(
-                self._order(axis, part) is not None for s in part.segments for axis in s.axes
-            ):
+            if part.name in weights:
                 result[part.name] = self._permuted(part, weights[part.name])
         return result
 
     def _permuted(self, part: TensorPart, tensor: Tensor) -> Tensor:
+        orders = [[self._order(axis, part) for axis in segment.axes] for segment in part.segments]
+        if all(order is None for one in orders for order in one):
+            return tensor
         pieces = part.split(tensor)
-        for segment in part.segments:
-            for dimension, axis in enumerate(segment.axes):
-                if (order := self._order(axis, part)) is not None:
+        for segment, one in zip(part.segments, orders, strict=True):
+            for dimension, order in enumerate(one):
+                if order is not None:
                     pieces[segment.role] = _reordered(pieces[segment.role], order, dimension)
         return part.join(pieces)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.inference import permtest, pvalues
 from provlab.models.anatomy import Anatomy, TensorPart
-from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations
+from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Permutation
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -50,7 +50,7 @@ class BlockWeights:
 
     def flat(self) -> Array:
         """All weights of the block in one row."""
-        return self._in_a_row(self.tensors)
+        return _in_a_row(self._parts(), self.tensors)
 
     def copies(self, options: Options) -> Iterator[Array]:
         """T permuted copies as rows, some at a time; kept for the next pair if they are small.
@@ -61,24 +61,27 @@ class BlockWeights:
         key = (options.seed, options.n_permutations)
         flat = self.flat()
         if key not in self._copies and flat.nbytes * options.n_permutations <= COPIES_IN_MEMORY:
-            self._copies[key] = np.stack([self._copy(t, options) for t in range(options.n_permutations)])
+            self._copies[key] = np.stack(list(self._drawn(options)))
         if key in self._copies:
             at_once = max(1, IN_CACHE // len(flat))
             for first in range(0, options.n_permutations, at_once):
                 yield self._copies[key][first : first + at_once]
         else:
-            for t in range(options.n_permutations):
-                yield self._copy(t, options)[None]
+            yield from (copy[None] for copy in self._drawn(options))
 
-    def _copy(self, t: int, options: Options) -> Array:
-        # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
-        embedding = EmbeddingPermutations(self.anatomy).sample(stream(options, t, 0, EMBEDDING))
-        units = MlpPermutations(self.anatomy, blocks=[self.block])
-        return self._in_a_row(units.sample(stream(options, t, self.block, UNITS))(embedding(self.tensors)))
+    def _drawn(self, options: Options) -> Iterator[Array]:
+        """The copies, one at a time."""
+        embedding, units = EmbeddingPermutations(self.anatomy), MlpPermutations(self.anatomy, blocks=[self.block])
+        parts = self._parts()
+        for t in range(options.n_permutations):
+            # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
+            shared = embedding.sample(stream(options, t, 0, EMBEDDING))
+            own = units.sample(stream(options, t, self.block, UNITS))
+            yield _in_a_row(parts, Permutation(parts, {**shared.orders, **own.orders})(self.tensors))
 
-    def _in_a_row(self, tensors: Weights) -> Array:
-        parts = sorted((part for part in self.anatomy.parts if part.name in tensors), key=roles_of)
-        return np.concatenate([tensors[part.name].reshape(-1) for part in parts])
+    def _parts(self) -> tuple[TensorPart, ...]:
+        held = (part for part in self.anatomy.parts if part.name in self.tensors)
+        return tuple(sorted(held, key=roles_of))
 
     def mlp(self) -> list[NDArray[np.float64]]:
         """Everything that belongs to a hidden unit, by role, one row a unit: ``(h, columns)`` float64 each."""
@@ -91,6 +94,10 @@ class BlockWeights:
                     by_unit = piece.mT if role == "down" else piece
                     rows[role] = by_unit.reshape(len(by_unit), -1).astype(np.float64)
         return [rows[role] for role in sorted(rows)]
+
+
+def _in_a_row(parts: Sequence[TensorPart], tensors: Weights) -> Array:
+    return np.concatenate([tensors[part.name].reshape(-1) for part in parts])
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def _redrawn_distances(table: NDArray[np.int64], n_draws: int, rng: np.random.Ge
     # Each block has an order of its own, and all share those behind it, one a draw: what they compose to is uniform,
     # independent between the blocks of one draw and between any two draws, and a block is shuffled only once.
     own = rng.permuted(np.tile(np.arange(h), (n, 1)), axis=1)
-    orders = rng.permuted(np.tile(np.arange(h), (n_draws, 1)), axis=1)
+    orders = rng.permuted(np.tile(np.arange(h, dtype=np.int32), (n_draws, 1)), axis=1)
     for i, (gate, up) in enumerate(table):
         distances[i] = pvalues.distances(orders.take(own[i, gate], axis=1), orders.take(own[i, up], axis=1))
     return distances
