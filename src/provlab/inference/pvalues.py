@@ -239,7 +239,7 @@ def _possible(distance: int | NDArray[np.integer], n: int) -> int | NDArray[np.i
     largest = (n**3 - n) // 3
     D = int(distance) if np.ndim(distance) == 0 else np.asarray(distance, dtype=np.int64)
     impossible = (D < 0) | (largest < D) | (D % 2 != 0)
-    if impossible if isinstance(D, int) else impossible.any():
+    if np.any(impossible):
         wrong = np.extract(impossible, D)[0]
         raise InputError(f"distance is {wrong}; for n = {n} it must be even and between 0 and {largest}")
     return D

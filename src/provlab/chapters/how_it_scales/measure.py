@@ -99,9 +99,8 @@ def rehearsals(shape: str, pruned_shape: str, blocks: int, *, seed: int) -> dict
         kind: rehearse(shape, kind, blocks=blocks, noise=0.5, seed=seed) for kind in tqdm(kinds, desc=shape)
     }
     if pruned_shape:
-        tokens = {"n_sequences": 16, "sequence_length": 64}
         done["pruned"] = rehearse(
-            pruned_shape, "pruned", statistic="phi_match", blocks=blocks, noise=0.5, seed=seed, **tokens
+            pruned_shape, "pruned", statistic="phi_match", blocks=blocks, noise=0.5, n_sequences=16, seed=seed
         )
     return done
 
