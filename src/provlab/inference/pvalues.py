@@ -84,18 +84,14 @@ def spearman(a: ArrayLike, b: ArrayLike | None = None) -> Spearman:
         If an argument is not one-dimensional, empty, not of integers, or repeats a value; if the
         lengths differ.
     """
-    distance, n = _distance(a, b)
-    rho = 1.0 - 6 * distance / (n * (n * n - 1)) if n > 1 else math.nan
-    return Spearman(rho, distance, n, log10_p_spearman(distance, n), log10_p_t(distance, n))
-
-
-def _distance(a: ArrayLike, b: ArrayLike | None = None) -> tuple[int, int]:
-    """Sum of squared rank differences, and the number of ranks."""
     ranks = _ranks(a, "a")
     others = np.arange(ranks.size) if b is None else _ranks(b, "b")
     if ranks.size != others.size:
         raise InputError(f"a has {ranks.size} entries and b has {others.size}; they must have the same length")
-    return int(np.square(ranks - others).sum()), ranks.size
+    n = ranks.size
+    distance = int(np.sum((ranks - others) ** 2))
+    rho = 1.0 - 6 * distance / (n * (n * n - 1)) if n > 1 else math.nan
+    return Spearman(rho, distance, n, log10_p_spearman(distance, n), log10_p_t(distance, n))
 
 
 def log10_p_allowing(a: ArrayLike, b: ArrayLike, common: int, *, rng: np.random.Generator) -> float:
@@ -129,16 +125,12 @@ def log10_p_allowing(a: ArrayLike, b: ArrayLike, common: int, *, rng: np.random.
     the rest agrees less than a uniform permutation does: the p-value is too large. With more it is too small.
     """
     first, second = np.asarray(a), np.asarray(b)
-    distance, n = _distance(first, second)
-    if not 0 <= common < n:
-        raise InputError(f"common is {common}; of {n} units from 0 to {n - 1} may be allowed for")
+    whole = spearman(first, second)
+    if not 0 <= common < whole.n:
+        raise InputError(f"common is {common}; of {whole.n} units from 0 to {whole.n - 1} may be allowed for")
     agreeing = np.flatnonzero(first == second)
     out = rng.choice(agreeing, min(common, agreeing.size), replace=False)
-    if out.size:
-        kept = np.ones(n, bool)
-        kept[out] = False
-        distance, n = _distance(first[kept], second[kept])
-    return log10_p_spearman(distance, n)
+    return spearman(np.delete(first, out), np.delete(second, out)).log10_p if out.size else whole.log10_p
 
 
 def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:

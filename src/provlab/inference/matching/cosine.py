@@ -53,8 +53,7 @@ class UnitRows:
     @property
     def places(self) -> NDArray[np.int64]:
         """Number of each row in the matrix as it was first given, int64, shape (h,)."""
-        every = np.arange(len(self) + len(self.left_out))
-        return np.delete(every, self.left_out) if self.left_out.size else every
+        return np.delete(np.arange(len(self) + len(self.left_out)), self.left_out)
 
     @property
     def shape(self) -> tuple[int, int]:
