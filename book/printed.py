@@ -144,9 +144,7 @@ def _fold(table: nodes.table) -> None:
     size, spec, lines = columns(rows, [False] * max(map(len, rows)))
     if lines > ONE_PAGE:
         table["classes"].append("longtable")
-    place = nodes.container()
-    table.replace_self(place)
-    place.replace_self(_set(table, size, spec))
+    table.parent.replace(table, _set(table, size, spec))
 
 
 def _set(table: nodes.table, size: str, spec: str) -> list[nodes.Node]:
