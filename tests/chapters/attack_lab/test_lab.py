@@ -10,7 +10,7 @@ from provlab.chapters.attack_lab import figures, measure, training
 from provlab.chapters.attack_lab.measure import Effort, Instance
 from provlab.chapters.attack_lab.rows import FRAMING, ROWS, Row, rows
 from provlab.engine.store import Store
-from provlab.errors import InputError, ParameterError
+from provlab.errors import InputError, ParameterError, ProvlabError
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Options
 
@@ -148,6 +148,24 @@ def test_a_run_attacks_compares_and_leaves_nothing(family, tmp_path, monkeypatch
     assert found["identity=1", "kin", "phi_match"].log10_p is not None
     assert found["align@origin", "framed", "phi_u"].log10_p < -10
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_descendants_are_attacked_and_strangers_framed_each_with_the_loss_of_its_own(family, tmp_path, monkeypatch):
+    attacked = {}
+
+    def made(row, _, checkpoint, before, *rest):
+        attacked[row.label] = checkpoint.source, before
+        raise ProvlabError("no further")
+
+    monkeypatch.setattr(measure, "made", made)
+    monkeypatch.setattr(measure, "_compared", lambda *_: [])
+    monkeypatch.setattr(measure, "loss", lambda checkpoint, _: f"loss of {checkpoint.source}")
+    rows, framing = [Row.read("T2", "kept")], [Row.read("align@origin", "framing")]
+    measure.run(rows, [family], ["phi_u"], Effort(0, 0, 0), Store(tmp_path / "store"), framing=framing, seed=0)
+    assert attacked == {
+        "T2": (family.tune, f"loss of {family.tune}"),
+        "align@origin": (family.stranger, f"loss of {family.stranger}"),
+    }
 
 
 def test_trained_attacks_write_models_with_weights_of_their_own(text, tmp_path, monkeypatch):
