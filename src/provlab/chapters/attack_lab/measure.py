@@ -302,7 +302,7 @@ def cells(tested: Sequence[Tested]) -> list[Cell]:
 
 
 def cell_table(found: Sequence[Cell]) -> pd.DataFrame:
-    """Return power and size of every cell with their 95% intervals: ``7/7 (0.59 to 1.00); 0/7 (0.00 to 0.41)``."""
+    """Return power and size of every cell with their 95% intervals: ``4/4 (0.40 to 1.00); 0/4 (0.00 to 0.60)``."""
     rows: dict[str, dict[str, str]] = {}
     for one in found:
         sides = [_rate(one.caught, one.n), _rate(one.accused, one.n_strangers)]
