@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from provlab.chapters.mlp_retraining import measure
+from provlab.chapters.mlp_retraining import measure, narrow_models, signs
 from provlab.chapters.mlp_retraining.measure import BlockRecord, Trial
 from provlab.chapters.shared.retraining import as_views, compare
 from provlab.chapters.shared.students import Point, Settings, Student
@@ -74,15 +74,15 @@ def test_the_short_way_to_cosines_changes_no_matching(trial):
 def test_units_of_the_opposite_sign_are_counted(trial):
     one = student(0, turned=24)
     judged = trial.judge(0, one)
-    cosines = measure.up_cosines(trial, 0, one, judged)
+    cosines = signs.up_cosines(trial, 0, one, judged)
     assert np.allclose(np.abs(cosines), 1, atol=1e-5)
     assert (int((cosines < 0).sum()), len(cosines)) == (24, N_UNITS)
-    assert "agree on 64 units over all blocks; **38%** of these" in measure.sign_findings([cosines])
-    table = measure.sign_table([judged], [cosines])
+    assert "agree on 64 units over all blocks; **38%** of these" in signs.findings([cosines])
+    table = signs.table([judged], [cosines])
     assert table["units that agree, unsigned"][0] == 1.0
     assert table["units that agree"][0] == pytest.approx(40 / 64, abs=0.1)  # the rest by chance
     assert table["of these with the opposite sign"][0] == 24 / 64
-    assert "no unit" in measure.sign_findings([np.array([])])
+    assert "no unit" in signs.findings([np.array([])])
 
 
 def test_unrelated_blocks_are_all_blocks_but_their_own(trial):
@@ -124,9 +124,9 @@ def test_table_8_has_as_many_rows_as_there_are_blocks():
 
 
 def test_published_shares_stay_below_one_half():
-    shares = measure.published_shares()
+    shares = signs.published_shares()
     assert shares.shape == (32,)
-    table = measure.published_shares_table(shares).set_index("where")
+    table = signs.published_shares_table(shares).set_index("where")
     assert table.loc["published, strongest", "log10 p"] == -614.0
     assert shares.max() == table.loc["published, strongest", "share of units"] < 0.5
 
@@ -154,18 +154,19 @@ def test_the_first_error_is_the_one_below_which_all_pass():
 
 def test_recipes_for_narrow_models_change_one_thing_each():
     plain = Settings(steps=30)
-    recipes = measure.narrow_recipes(plain)
+    recipes = narrow_models.recipes(plain)
     assert list(recipes.values()) == [
         plain, replace(plain, steps=60), replace(plain, width_factor=4.0), replace(plain, inputs="matched")
     ]  # fmt: skip
 
 
 def test_narrow_blocks_are_counted_below_the_bar():
-    rows = [measure.NarrowRecord("as above", i, 0.1, own, 2 * own, -0.3, -0.4) for i, own in enumerate((-7.0, -13.0))]
-    said = measure.narrow_findings(rows, 256)
+    one = narrow_models.NarrowRecord("as above", 0, 0.1, -7.0, -14.0, -0.3, -0.4)
+    rows = [one, replace(one, block=1, log10_p=-13.0, log10_p_unsigned=-26.0)]
+    said = narrow_models.findings(rows, 256)
     assert "half of 256 units agree, log10 p is -14.4. Below -12: **1 of 2**" in said
     assert "**2 of 2** by the unsigned one" in said
-    row = measure.narrow_table(rows).loc["as above"]
+    row = narrow_models.table(rows).loc["as above"]
     assert (row["log10 p, weakest block"], row["unsigned log10 p, strongest block"]) == (-7.0, -26.0)
 
 

@@ -1,4 +1,4 @@
-"""What the page on retrained MLPs measures: what phi_MATCH finds of each block, signs of units, errors, and cost."""
+"""What the page on retrained MLPs measures: what phi_MATCH finds of each block, and at which error and cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,6 @@ from provlab.statistics.base import BlockResult, Options
 from provlab.statistics.phi_match import GateAndUp
 
 BAR = -12.0  # log10 p that the claim asks of every retrained block
-PAPER_UNITS = 11_008  # hidden units of an MLP in the paper's models
 _LEVEL = -2.0  # log10 of the level at which blocks are called found
 TABLE_8 = "independence_table8_mlp_retraining"
 
@@ -245,76 +244,6 @@ def crossed_table(records: Sequence[CrossRecord]) -> pd.DataFrame:
     )
 
 
-# Signs of units ---------------------------------------------------------------------------------------------
-
-
-def up_cosines(trial: Trial, block: int, student: Student, judged: Judged) -> NDArray[np.float64]:
-    """Cosine of the up activations of each unit with its partner's, where both unsigned matchings name that partner."""
-    matching = judged.own["phi_match_unsigned"].matching
-    assert matching is not None
-    by_gate, by_up = matching
-    agree = np.flatnonzero(by_gate == by_up)
-    theirs = trial.base.block(block)[1].unit[agree]  # (units, positions), of length 1
-    ours = trial.model.views(block, student)[1].unit[by_gate[agree]]
-    cosines: NDArray[np.float64] = (theirs * ours).sum(axis=1)
-    return cosines
-
-
-def sign_table(judged: Sequence[Judged], cosines: Sequence[NDArray[np.float64]]) -> pd.DataFrame:
-    """Return for each block the share of units on which both matchings agree, with and without signs."""
-    return pd.DataFrame(
-        [
-            {
-                "block": block,
-                "units that agree": _agreement(one.own["phi_match"]),
-                "correlation": one.own["phi_match"].value,
-                "units that agree, unsigned": _agreement(one.own["phi_match_unsigned"]),
-                "correlation, unsigned": one.own["phi_match_unsigned"].value,
-                "of these with the opposite sign": float(np.mean(values < 0)) if len(values) else None,
-            }
-            for block, (one, values) in enumerate(zip(judged, cosines, strict=True))
-        ]
-    )
-
-
-def _agreement(result: BlockResult) -> float:
-    """Share of units whose partner by gate is their partner by up."""
-    assert result.matching is not None
-    return float(np.mean(result.matching[0] == result.matching[1]))
-
-
-def sign_findings(cosines: Sequence[NDArray[np.float64]]) -> str:
-    """How many of the recognised units have the opposite sign, in Markdown."""
-    pooled = np.concatenate(cosines)
-    if not pooled.size:
-        return "Both unsigned matchings agree on no unit of any block."
-    return (
-        f"Without regard to sign, both matchings agree on {pooled.size:,} units over all blocks; "
-        f"**{np.mean(pooled < 0):.0%}** of these have the opposite sign."
-    )
-
-
-def published_shares() -> NDArray[np.float64]:
-    """Share of units on which the two matchings must agree to give each p-value of Table 8, ``(32,)``."""
-    rows = published_table(TABLE_8)
-    return np.array([retraining.share_of_log10_p(float(row["log10_p_match"]), PAPER_UNITS) for row in rows])
-
-
-def published_shares_table(shares: NDArray[np.float64]) -> pd.DataFrame:
-    """Published p-values and the shares of units that they imply, beside those of one half and of all units."""
-    log10_p = np.array([float(row["log10_p_match"]) for row in published_table(TABLE_8)])
-    return pd.DataFrame(
-        [
-            (f"published, weakest of {log10_p.size}", log10_p.max(), shares.min()),
-            ("published, median", np.median(log10_p), np.median(shares)),
-            ("published, strongest", log10_p.min(), shares.max()),
-            ("half of the units agree", retraining.paper_log10_p_of_share(0.5, PAPER_UNITS), 0.5),
-            ("all agree", retraining.paper_log10_p_of_share(1.0, PAPER_UNITS), 1.0),
-        ],
-        columns=["where", "log10 p", "share of units"],
-    )
-
-
 # Errors and cost --------------------------------------------------------------------------------------------
 
 
@@ -387,68 +316,3 @@ def shorter(trial: Trial, student: Student, settings: Settings, device: str) -> 
             }
         )
     return rows
-
-
-# Narrow MLPs ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NarrowRecord:
-    """One block of a narrow model, retrained by one recipe; the other attributes are those of `BlockRecord`."""
-
-    recipe: str
-    block: int
-    relative: float
-    log10_p: float
-    log10_p_unsigned: float
-    log10_p_stranger: float
-    log10_p_stranger_unsigned: float
-
-
-def narrow_recipes(settings: Settings) -> dict[str, Settings]:
-    """Return the recipe of the wide models, and three that could find more: longer, wider, or on the model's inputs."""
-    return {
-        "as above": settings,
-        "twice the steps": replace(settings, steps=2 * settings.steps),
-        "twice as wide again": replace(settings, width_factor=2 * settings.width_factor),
-        "noise like the model's inputs": replace(settings, inputs="matched"),
-    }
-
-
-def narrow_records(trial: Trial, recipes: Mapping[str, Settings], device: str) -> list[NarrowRecord]:
-    """Retrain and judge every block by every recipe."""
-    records = []
-    for name, settings in recipes.items():
-        for block in range(trial.n_blocks):
-            student = trial.model.student(block, settings, device=device)
-            records.append(NarrowRecord(name, block, student.relative, **trial.judge(block, student).log10_p()))
-    return records
-
-
-def narrow_table(records: Sequence[NarrowRecord]) -> pd.DataFrame:
-    """Return the weakest and the strongest block of each recipe, by both statistics."""
-    return (
-        pd.DataFrame(records)
-        .groupby("recipe", sort=False)
-        .agg(
-            **{
-                "relative error, median": ("relative", "median"),
-                "log10 p, weakest block": ("log10_p", "max"),
-                "log10 p, strongest block": ("log10_p", "min"),
-                "unsigned log10 p, weakest block": ("log10_p_unsigned", "max"),
-                "unsigned log10 p, strongest block": ("log10_p_unsigned", "min"),
-                "strangers, smallest log10 p": ("log10_p_stranger", "min"),
-                "strangers, smallest unsigned log10 p": ("log10_p_stranger_unsigned", "min"),
-            }
-        )
-    )
-
-
-def narrow_findings(records: Sequence[NarrowRecord], n_units: int) -> str:
-    """How many retrained blocks pass the bar, and how much a perfect imitation of n_units could give, in Markdown."""
-    signed, unsigned = (sum(getattr(one, key) < BAR for one in records) for key in ("log10_p", "log10_p_unsigned"))
-    return (
-        f"Where half of {n_units:,} units agree, log10 p is {retraining.log10_p_of_share(0.5, n_units):.1f}. Below "
-        f"{BAR:g}: **{signed} of {len(records)}** retrained blocks by the signed statistic, "
-        f"**{unsigned} of {len(records)}** by the unsigned one."
-    )
