@@ -1,6 +1,6 @@
 """Plain English: phrases and names that stop a reader, found in comments, docstrings, messages, names and documents.
 
-Run by ``make lint``, over the whole project, or over the files and folders given: ``python tests/language/plain.py src``.
+Run by ``make lint`` over the whole project; ``python tests/language/plain.py src/provlab/cli`` reads what is named.
 A line that quotes somebody else's words ends with ``plain: quoted``.
 """
 
@@ -23,20 +23,28 @@ PHRASES = {
     START + r"Of\s+(?!course\b)": 'a sentence that begins with "Of": begin with the subject',
     START + r"(?:[Ww]ho|[Ww]hoever)\s+\w": '"who" as a subject: name the actor (a reader, a caller, the worker)',
     r"\b(?:whoever|whosoever|whichever one)\b": "name the actor",
-    r"\b(?:to|for|by|from|that|as|than|if|where|when|so|and|but|tells|shows)\s+who\s+\w": '"who" without a noun: name the actor',
+    r"\b(?:to|for|by|from|that|as|than|if|where|when|so|and|but|tells|shows)\s+who\s+\w": (
+        '"who" without a noun: name the actor'
+    ),
     START
     + r"What\s+[^?\n]*\b(?:is|are|was|were|has|have|needs?|comes?|goes|stays?|takes?)\b[^?\n]*(?:\.(?:\s|$)|:\s|$)": (
         '"What ..." as a subject: name the thing'
     ),
     r"\b(?:hold|holds|held|holding)\s+(?:\w+\s+){0,4}against\b": 'write "compare with"',
     r"\bbesides\b": 'write "also", "additional", "and"',
-    r"\b(?:is|are|was|were|be|been)\s+told\b|\btells? (?:of|apart)\b|\btold (?:of|by|to)\b": 'write "reported", "stated"',
+    r"\b(?:is|are|was|were|be|been)\s+told\b|\btells? (?:of|apart)\b|\btold (?:of|by|to)\b": (
+        'write "reported", "stated"'
+    ),
     r"\b(?:floor|floors|room|rooms|house)\s+(?:of|under|above|below|in)\s+the\s+(?:code|house|library|plan)\b": (
         'write "layer", "module", "project"'
     ),
     r"\bthe (?:house|rooms?) (?:rule|style)\b|\bhouse (?:rule|style)\b": 'write "project"',
-    r"\b(?:befell|befalls|on its behalf|stands behind|in hand\b|comes by\b|is rid of|rid of its own)": "use the field's word",
-    r"\ball the same\b|\bit is said\b|\bis said by\b|\bare said by\b|\bwhat (?:it|they) (?:is|are) called\b": "say it directly",
+    r"\b(?:befell|befalls|on its behalf|stands behind|in hand\b|comes by\b|is rid of|rid of its own)": (
+        "use the field's word"
+    ),
+    r"\ball the same\b|\bit is said\b|\bis said by\b|\bare said by\b|\bwhat (?:it|they) (?:is|are) called\b": (
+        "say it directly"
+    ),
     r"\bfor its (?:own )?sake\b|\bin vain\b|\bafresh\b|\banew\b": "use a common word",
 }
 PATTERNS = {re.compile(pattern, re.MULTILINE): advice for pattern, advice in PHRASES.items()}
