@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Difference", "ProvlabError", "StudyReport", "begin", "compare", "diff", "study"]
 
-_find = lazily(
-    __name__,
-    {
-        "compare": "provlab.api",
-        "study": "provlab.api",
-        "diff": "provlab.diffing",
-        "ProvlabError": "provlab.errors",
-        "begin": "provlab.publishing.experiment",
-        "Comparison": "provlab.report",
-        "StudyReport": "provlab.report",
-        "Difference": "provlab.report.difference",
-    },
-)
+#: the module that holds each name
+HOMES = {
+    "compare": "provlab.api",
+    "study": "provlab.api",
+    "diff": "provlab.diffing",
+    "ProvlabError": "provlab.errors",
+    "begin": "provlab.publishing.experiment",
+    "Comparison": "provlab.report",
+    "StudyReport": "provlab.report",
+    "Difference": "provlab.report.difference",
+}
+_find = lazily(__name__, HOMES)
 
 
 def __getattr__(name: str) -> Any:

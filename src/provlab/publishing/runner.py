@@ -120,12 +120,12 @@ def as_lists(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
-    """Hash of all that a page is made from; `inputs` stands for what it reads besides."""
+    """Hash of all that a page is made from; `inputs` stands for other pages that it reads."""
     notebook = nbformat.read(path, as_version=4)
     cells = [[cell.cell_type, cell.source, cell.metadata.get("tags", [])] for cell in notebook.cells]
     code = code_of(notebook)
     # an experiment judges its own claims; what is none shows those of all
-    library = reached(code, {path.stem} if FINISHES in code else None, LIBRARY)
+    library = reached(code, {path.stem} if FINISHES in code else None)
     return digest([cells, dict(parameters), library, provenance.versions(), inputs])
 
 
