@@ -1,12 +1,13 @@
 """Statistics that withstand disguise: what each still finds in a disguised copy, and what a sign does to phi_MATCH."""
 
-import numpy as np
 import pytest
-import torch
 
 from provlab import api
-from provlab.models.checkpoint import Checkpoint
-from provlab.statistics import USUAL
+from provlab.errors import ParameterError
+from provlab.plots import style
+from provlab.statistics import REGISTRY, USUAL, get, register
+from provlab.statistics.base import BlockResult, Outcome
+from provlab.statistics.phi_u import PhiU
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
 
@@ -24,45 +25,30 @@ def test_a_negative_scale_evades_phi_match_and_not_its_unsigned_form(models, tex
     assert outcome(models["base"], models["stranger"], "phi_match_unsigned", text).log10_p > -3
 
 
-def test_median_max_is_zero_for_a_disguised_copy_and_far_from_it_for_a_stranger(models, text):
-    copy = outcome(models["base"], f"disguised:{models['base']}", "median_max", text)
-    assert copy.log10_p is None
-    assert abs(copy.value) < 1e-4
-    assert outcome(models["base"], models["stranger"], "median_max", text).value > 0.3
-
-
-def test_median_max_by_its_definition(models, text):
-    """Appendix E step by step, block 0, without the library's activations or matching."""
-    from scipy.optimize import linear_sum_assignment
-    from transformers import AutoModelForCausalLM
-
-    from provlab.statistics.base import Options
-    from provlab.statistics.median_max import N_INPUTS
-    from provlab.statistics.text import encode
-
-    names = ("base", "sibling")
-    ids = encode(Checkpoint.open(models["base"]), Options(text=text, n_sequences=16, sequence_length=32))
-    gates, rows = [], []
-    for name in names:
-        network = AutoModelForCausalLM.from_pretrained(models[name], dtype=torch.float32).eval()
-        kept = []
-        mlp = network.model.layers[0].mlp.gate_proj
-        mlp.register_forward_hook(lambda _, __, out, kept=kept: kept.append(out.reshape(-1, out.shape[-1]).numpy()))
-        with torch.no_grad():
-            network(torch.from_numpy(ids))
-        gates.append(np.concatenate(kept).T.astype(np.float64))
-        norm = network.model.layers[0].post_attention_layernorm.weight.detach().double().numpy()
-        rows.append(mlp.weight.detach().double().numpy() * norm)
-    unit = [g / np.linalg.norm(g, axis=1, keepdims=True) for g in gates]
-    _, partner = linear_sum_assignment(unit[0] @ unit[1].T, maximize=True)
-    second = rows[1][partner]
-    v = np.random.default_rng([0, 1]).standard_normal((N_INPUTS, len(partner)))
-    answers = [(v @ g) @ g.T for g in (rows[0], second)]
-    unit = [(a / np.linalg.norm(a, axis=0)).T for a in answers]
-    expected = 1 - np.median((unit[0] @ unit[1].T).max(axis=1))
-    found = api.compare(models["base"], models["sibling"], statistics=["median_max"], text=text, blocks=[0], **SIZES)
-    assert found.records[0].outcome.value == pytest.approx(expected, abs=1e-5)
-
-
 def test_extensions_and_baselines_run_only_when_named():
     assert USUAL == ("phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match", "phi_match_unsigned")
+
+
+def test_a_statistic_of_ones_own(models):
+    """A reader's statistic, registered, stands in a study as any other, under its symbol in pictures."""
+
+    @register
+    class Gap(PhiU):
+        name, symbol = "test_gap", r"$\Delta$"
+
+        def compare_block(self, a, b, block, options):
+            return BlockResult(block, float(abs(a.rows - b.rows).max()))
+
+        def aggregate(self, blocks):
+            return Outcome(max(block.value for block in blocks), None, tuple(blocks))
+
+    report = api.study([models["base"], models["tuned"]], statistics=["test_gap"], progress=False)
+    assert report.records[0].outcome.value > 0
+    assert style.symbol("test_gap of two") == r"$\Delta$ of two"
+    del REGISTRY["test_gap"]
+
+
+def test_statistics_of_packages_are_found_by_entry_point_and_others_named():
+    assert get("huref_a").symbol == "$M_a$"
+    with pytest.raises(ParameterError, match=r"no statistic is called 'phi_x'; there are phi_u, .*huref_a"):
+        get("phi_x")

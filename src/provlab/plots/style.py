@@ -36,10 +36,6 @@ LINES = ("-", "--", "-.", ":")
 
 COMPRESS_ABOVE = 50.0
 
-# a label may name a statistic in either writing: the registered name, or already as a word
-_WRITTEN = {name: entry for key, entry in REGISTRY.items() for name in (key, entry.word)}
-_NAME = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in _WRITTEN))
-
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same picture on every machine
@@ -168,12 +164,19 @@ def value_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
 
 def symbol(label: str) -> str:
     """Write the names of statistics in a label as symbols, for a picture; other words stay as they are."""
-    return _NAME.sub(lambda found: _WRITTEN[found[0]].symbol, label)
+    return _rewritten(label, "symbol")
 
 
 def word(label: str) -> str:
     """Write the names of statistics in a label as plain text, for a caption."""
-    return _NAME.sub(lambda found: _WRITTEN[found[0]].word, label)
+    return _rewritten(label, "word")
+
+
+def _rewritten(label: str, how: str) -> str:
+    """Replace the names of statistics, which may stand as registered or already as words."""
+    entries = {name: entry for key, entry in REGISTRY.items() for name in (key, entry.word)}
+    names = "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in entries)
+    return re.sub(names, lambda match: str(getattr(entries[match[0]], how)), label)
 
 
 def require(condition: object, message: str) -> None:

@@ -1,15 +1,32 @@
-"""Statistics on pairs of models, by name; the module of one is imported when it is asked for."""
+"""Statistics on pairs of models, by name; the module of one is imported when its name is used.
+
+A statistic of your own is a subclass of `provlab.statistics.base.Statistic`. `register` makes its name known in a script
+or a notebook::
+
+    @register
+    class PhiMine(Statistic):
+        name = "phi_mine"
+        ...
+
+    provlab.compare(a, b, statistics=["phi_mine"])
+
+An installed package names its class in the entry points `provlab.statistics` (``phi_mine = "package.module:PhiMine"``),
+so that commands and worker processes find it too.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, TypeVar
 
 from provlab.errors import ParameterError
 
 if TYPE_CHECKING:
     from provlab.statistics.base import Statistic
+
+    Kind = TypeVar("Kind", bound=type[Statistic])
+
+ENTRY_POINTS = "provlab.statistics"
 
 
 @dataclass(frozen=True)
@@ -48,10 +65,6 @@ REGISTRY = {
     "phi_l2_blocks": Entry("phi_l2", "PhiL2Blocks", r"blocks' $\phi_{\ell_2}$"),
     "phi_jsd": Entry("phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True),
     "phi_match": Entry("phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True),
-    "huref_a": Entry("huref", "HuRefA", "$M_a$"),
-    "huref_b": Entry("huref", "HuRefB", "$M_b$"),
-    "huref_c": Entry("huref", "HuRefC", "$M_c$"),
-    "median_max": Entry("median_max", "MedianMax", "median-max"),
     "phi_match_unsigned": Entry("phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True),
     "phi_e": Entry("phi_e", "PhiE", r"$\phi_E$"),
     "phi_axes": Entry("phi_e", "PhiAxes", r"$\phi_{AXES}$"),
@@ -63,20 +76,37 @@ REGISTRY = {
 USUAL = tuple(name for name, entry in REGISTRY.items() if entry.usual)
 
 
-@cache
+_loaded: "dict[str, Statistic]" = {}
+
+
+def register(kind: "Kind") -> "Kind":
+    """Make a statistic of your own known by its name, in place of one of that name; usable as a decorator.
+
+    Units in a store are found by name, version and options: raise `version` when you change what it computes.
+    """
+    REGISTRY[kind.name] = Entry(kind.__module__, kind.__qualname__, kind.symbol or kind.name)
+    _loaded[kind.name] = kind()
+    return kind
+
+
 def get(name: str) -> "Statistic":
-    """Return a registered statistic by name.
+    """Return a statistic by name: of this package, registered, or named by an entry point.
 
     Raises
     ------
     ParameterError
         If no statistic has that name.
     """
-    if name not in REGISTRY:
-        raise ParameterError(f"no statistic is called {name!r}; there are {', '.join(REGISTRY)}")
-    entry = REGISTRY[name]
-    statistic: Statistic = getattr(import_module(f"provlab.statistics.{entry.module}"), entry.kind)()
-    return statistic
+    if name not in _loaded:
+        if name in REGISTRY:
+            entry = REGISTRY[name]
+            _loaded[name] = getattr(import_module(f"provlab.statistics.{entry.module}"), entry.kind)()
+        elif name in (installed := metadata.entry_points(group=ENTRY_POINTS)).names:
+            register(installed[name].load())
+        else:
+            known = ", ".join(dict.fromkeys([*REGISTRY, *sorted(installed.names)]))
+            raise ParameterError(f"no statistic is called {name!r}; there are {known}")
+    return _loaded[name]
 
 
 def checked_names(names: Sequence[str] | None, *, units: int | None = None) -> list[str]:

@@ -286,6 +286,8 @@ class Statistic(ABC):
         Key in commands and records.
     version : int
         Raised whenever the same inputs would give other numbers: stored records of older versions are not used.
+    symbol : str
+        In pictures, as TeX where it is mathematics; empty for its name.
     reads : str
         One line: what it reads of each model.
     assumptions : str
@@ -297,6 +299,7 @@ class Statistic(ABC):
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
+    symbol: ClassVar[str] = ""
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
     recorded: ClassVar[type[Features] | None] = None

@@ -13,8 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from provlab.chapters.evasion.median_max import MedianMax
 from provlab.chapters.evasion.procrustes import Undone, undo, undo_matched
 from provlab.chapters.shared.groups import Groups, chain_of_trees
+from provlab.chapters.shared.huref import HUREF
 from provlab.engine.lineage import Lineage
 from provlab.errors import NoSuchSymmetryError
 from provlab.inference import pvalues
@@ -33,7 +35,7 @@ from provlab.statistics.text import encode
 Pair = tuple[str, str]
 
 TESTS = ("phi_u", "phi_h", "phi_l2", "phi_match", "phi_match_unsigned")
-SCORES = ("huref_a", "huref_b", "huref_c", "median_max")
+SCORES = (*HUREF, MedianMax.name)
 INVARIANTS = {"huref_a": "M_a", "huref_b": "M_b", "huref_c": "M_c"}  # HuRef's names
 _LEVEL = -2.0  # log10 of the level at which a pair is found
 

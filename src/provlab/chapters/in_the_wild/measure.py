@@ -13,6 +13,7 @@ from provlab import api, zoo
 from provlab.chapters.in_the_wild.accusers import ACCUSERS, Accuser, Portrait
 from provlab.chapters.in_the_wild.packages import WildModel, packages
 from provlab.chapters.shared.calibration import size_interval
+from provlab.chapters.shared.huref import HUREF
 from provlab.engine.lineage import Lineage, short_name
 from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
@@ -24,8 +25,7 @@ from provlab.statistics.base import Model, Options
 
 LEVEL = 0.01
 STRANGERS, KIN, HIDDEN = "independent", "parent and child", "the same, permuted"
-#: HuRef's three cosines, whose mean is one figure more
-HUREF = ("huref_a", "huref_b", "huref_c")
+#: the mean of HuRef's three cosines
 _HUREF = Accuser("HuRef's invariants", 0.8, "Zeng et al. (2024); threshold ours", lambda *_: None)
 #: of others, as they stand in tables
 FIGURES: Sequence[Accuser] = (*ACCUSERS, _HUREF)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from provlab.inference.matching import cosine_similarity, match_shuffled, tie_seed
 from provlab.models.canonical import applied
+from provlab.statistics import register
 from provlab.statistics.alive import alive
 from provlab.statistics.base import (
     Array,
@@ -57,10 +58,11 @@ class Gates(Features):
         return (seen, inner) if kept.all() else (seen[kept], inner[kept][:, kept])
 
 
+@register
 class MedianMax(Statistic):
     """One minus the median, over units, of the largest cosine; mean over blocks."""
 
-    name = "median_max"
+    name, symbol = "median_max", "median-max"
     reads = "gate projections, and gate activations on held-out text"
     version = 3  # 1 broke ties alike in every block; 2 had units that do nothing
     recorded = Gates

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.models.anatomy import Anatomy
+from provlab.statistics import register
 from provlab.statistics.base import BlockResult, Features, Model, Need, Options, Outcome, Statistic, reading
 
 Matrix = NDArray[np.float64]
@@ -133,22 +134,29 @@ class HuRef(Statistic):
         return Outcome(float(np.mean([block.value for block in blocks])), None, tuple(blocks))
 
 
+@register
 class HuRefA(HuRef):
     """M_a, through queries and keys."""
 
-    way, name = "a", "huref_a"
+    way, name, symbol = "a", "huref_a", "$M_a$"
     reads = "embedding, query and key projections"
 
 
+@register
 class HuRefB(HuRef):
     """M_b, through values and the attention's output."""
 
-    way, name = "b", "huref_b"
+    way, name, symbol = "b", "huref_b", "$M_b$"
     reads = "embedding, value and output projections"
 
 
+@register
 class HuRefC(HuRef):
     """M_c, through the MLP."""
 
-    way, name = "c", "huref_c"
+    way, name, symbol = "c", "huref_c", "$M_c$"
     reads = "embedding, gate and down projections"
+
+
+#: registered by the entry points `provlab.statistics`
+HUREF = (HuRefA.name, HuRefB.name, HuRefC.name)
