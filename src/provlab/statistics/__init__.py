@@ -1,7 +1,7 @@
 """Statistics on pairs of models, by name; the module of one is imported when its name is used.
 
-A statistic of your own is a subclass of `provlab.statistics.base.Statistic`. `register` makes its name known in a script
-or a notebook::
+A statistic of your own is a subclass of `provlab.statistics.base.Statistic`; `register` makes its name known in a
+script or a notebook::
 
     @register
     class PhiMine(Statistic):
