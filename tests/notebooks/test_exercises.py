@@ -1,9 +1,10 @@
 """Exercises, and numbers worked by hand: solutions run, and each number in their words is one that code gives.
 
-In a block of Python, an expression that ends in a comment of numbers must have this value, to the digits shown there.
-A solution, or a paragraph that begins with "By hand.", may name only such numbers in its words, numbers of its code or
-of the exercise, and those of `ELSEWHERE`. Solutions run in a namespace of the page's own imports, and of
-small stand-ins for what the page has made by then.
+The code stands in cells that a reader can run: tagged `by-hand` behind a paragraph that begins with "By hand.", tagged
+`solution` between ``{solution-start}`` and ``{solution-end}``. In it, an expression that ends in a comment of numbers
+must have this value, to the digits shown there. The words may name only such numbers, numbers of the code or of the
+exercise, and those of `ELSEWHERE`. Solutions run in a namespace of the page's own imports, and of small stand-ins for
+what the page has made by then.
 """
 
 import ast
@@ -20,6 +21,9 @@ from typing import Any
 import nbformat
 import numpy as np
 import pytest
+
+from provlab.publishing.page import BY_HAND as BY_HAND_TAG
+from provlab.publishing.page import SOLUTION, boxed, fenced
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 COURSE = FOLDER.parent / "book" / "course"
@@ -53,8 +57,14 @@ class Text:
 
 
 def cells(page: str) -> str:
+    """Words of a page, and in fences the code of its solutions and of what is worked by hand."""
     notebook = nbformat.read(FOLDER / f"{page}.ipynb", as_version=4)
-    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    shown = [cell for cell in boxed(notebook.cells) if cell.cell_type == "markdown" or BY_HAND_TAG in tags(cell)]
+    return "\n\n".join(fenced(cell) if cell.cell_type == "code" else cell.source for cell in shown)
+
+
+def tags(cell: nbformat.NotebookNode) -> list[str]:
+    return list(cell.metadata.get("tags", []))
 
 
 PAGES = [path.stem for path in sorted(FOLDER.glob("*.ipynb")) if path.stem not in FOUND_BY_READERS]
@@ -237,7 +247,7 @@ def imports(page: str) -> dict[str, Any]:
     notebook = nbformat.read(FOLDER / f"{page}.ipynb", as_version=4)
     namespace: dict[str, Any] = {}
     for cell in notebook.cells:
-        if cell.cell_type == "code":
+        if cell.cell_type == "code" and SOLUTION not in tags(cell):
             body = [one for one in ast.parse(cell.source).body if isinstance(one, ast.Import | ast.ImportFrom)]
             exec(compile(ast.Module(body, []), page, "exec"), namespace)
     return namespace

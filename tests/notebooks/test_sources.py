@@ -5,6 +5,7 @@ Nothing is executed here; `make test` runs them all in the smoke profile.
 
 import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -13,7 +14,7 @@ import yaml
 
 from provlab import schema
 from provlab.publishing import claims, runner
-from provlab.publishing.page import OPENING
+from provlab.publishing.page import BY_HAND, OPENING, SOLUTION, boxed
 from provlab.publishing.plan import Plan
 
 PROJECT = Path(__file__).parents[2]
@@ -23,6 +24,7 @@ PLANS = {path.stem: path for path in sorted((FOLDER / "profiles").glob("*.yml"))
 DECIDING = {row["experiment"] for row in claims.load_claims() if "experiment" in row}
 READING = {"scoreboard", "status"}  # they show what the others left
 CHAPTERS = sorted(set(NOTEBOOKS) - READING)
+MOST_LINES = 250  # of a notebook's code; without blank lines, comments and solutions
 
 
 def load(name):
@@ -35,7 +37,11 @@ def code(cell):
 
 
 def words(notebook):
-    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    return "\n\n".join(cell.source for cell in boxed(notebook.cells) if cell.cell_type == "markdown")
+
+
+def tags(cell):
+    return cell.metadata.get("tags", [])
 
 
 @pytest.fixture(autouse=True)
@@ -153,6 +159,20 @@ def bad_exercises(notebook, name):
     ]
 
 
+def bad_code(notebook, name):
+    """At most `MOST_LINES` of code that the page runs; solutions are run by readers alone, and stay in their boxes."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    run = [cell for cell in cells if SOLUTION not in tags(cell)]
+    lines = [line for cell in run for line in cell.source.splitlines() if line.strip() and line.strip()[0] != "#"]
+    found = [f"{len(lines)} lines of code"] if len(lines) > MOST_LINES else []
+    found += ["a solution that the page runs"] * any(
+        SOLUTION in tags(cell) and "skip-execution" not in tags(cell) for cell in cells
+    )
+    found += ["a solution outside its box"] * any(SOLUTION in tags(cell) for cell in boxed(notebook.cells))
+    before = [cell.source for cell, after in pairwise(notebook.cells) if BY_HAND in tags(after)]
+    return found + ["a cell by hand without its words"] * any("**By hand.**" not in text for text in before)
+
+
 def bad_skeleton(notebook, name):
     """Headings of the page skeleton."""
     headings = re.findall(r"(?m)^#+ (.*)$", words(notebook))
@@ -167,6 +187,7 @@ CHECKS = {
     "picture": (bad_picture, CHAPTERS),
     "end": (bad_end, CHAPTERS),
     "exercises": (bad_exercises, CHAPTERS),
+    "code": (bad_code, list(NOTEBOOKS)),
     "skeleton": (bad_skeleton, CHAPTERS),
 }
 
@@ -240,6 +261,13 @@ def replace(text, by):
     return spoil
 
 
+def tag(text, *tags):
+    def spoil(notebook):
+        cell_of(notebook, text).metadata["tags"] = list(tags)
+
+    return spoil
+
+
 def tag_another(notebook):
     notebook.cells[4].metadata["tags"] = ["parameters"]
 
@@ -293,6 +321,10 @@ PLANTED = [
     ("exercises", replace("{exercise}", "{note}")),
     ("exercises", replace("minutes.*", "long.*")),
     ("exercises", replace("importance", "worth")),
+    ("code", add_to("provlab.begin", "\nx = 1" * MOST_LINES)),
+    ("code", tag("1 - 0.99**4", "solution", "skip-execution")),
+    ("code", tag("suspected = ", "by-hand")),
+    ("code", tag("checkpoint = ", "solution")),
     ("skeleton", replace("## What this does not show", "## Limits")),
 ]
 

@@ -118,3 +118,25 @@ def test_a_notebook_that_ran_is_a_page(tmp_path):
     page = nbformat.read(tmp_path / "page.ipynb", as_version=4)
     assert [cell.metadata.tags[-1] for cell in page.cells[:2]] == ["hide-input"] * 2
     assert page.cells[1].source.startswith("# Parameters\nseed = 3")
+
+
+def test_a_solution_in_cells_is_one_box_of_the_page():
+    page = new_notebook(
+        cells=[
+            new_markdown_cell("```{exercise} Sums\n:label: sums\n\nAdd.\n```"),
+            new_markdown_cell("```{solution-start} sums\n:class: dropdown\n```\n\nTwo."),
+            new_code_cell("1 + 1  # 2", metadata={"tags": ["solution", "skip-execution"]}),
+            new_markdown_cell("And again."),
+            new_code_cell("1 + 1 + 1  # 3", metadata={"tags": ["solution", "skip-execution"]}),
+            new_markdown_cell("```{solution-end}\n```"),
+            new_code_cell("run.finish()"),
+        ]
+    )
+    arrange(page)
+    nbformat.validate(page)
+    assert [cell.source for cell in page.cells] == [
+        "```{exercise} Sums\n:label: sums\n\nAdd.\n```",
+        "````{solution} sums\n:class: dropdown\n\nTwo.\n\n```python\n1 + 1  # 2\n```\n\nAnd again.\n\n"
+        "```python\n1 + 1 + 1  # 3\n```\n````",
+        "run.finish()",
+    ]

@@ -4,10 +4,13 @@ In the notebook itself, and in JupyterLab, everything stands where it is compute
 """
 
 import re
+from collections.abc import Iterable
 
 import nbformat
 from nbformat import NotebookNode
 
+BY_HAND = "by-hand"  # the tag of a cell that computes the numbers of the paragraph before it
+SOLUTION = "solution"  # the tag of cells that solve an exercise: a reader runs them, the page does not
 OPENING = "opening"  # the tag of the cell whose picture opens the page, and the name under which other pages show it
 PICTURE = "provlab-figure"  # the class of a picture's HTML
 WIDGET = "application/vnd.jupyter.widget-view+json"  # of progress bars; a page would fetch scripts to show them
@@ -20,9 +23,35 @@ PROMPTS = {
 }
 
 
+_BOX = re.compile(r"(?s)```\{solution-start\} (.*?)\n```\n(.*?)\s*```\{solution-end\}\n```\s*")
+
+
+def boxed(cells: Iterable[NotebookNode]) -> list[NotebookNode]:
+    """Merge the cells of a solution, ``{solution-start}`` to ``{solution-end}``, into one box of words and code."""
+    merged: list[NotebookNode] = []
+    box: list[NotebookNode] = []
+    for cell in cells:
+        if not box and not cell.source.startswith("```{solution-start}"):
+            merged.append(cell)
+            continue
+        box.append(cell)
+        if "```{solution-end}" in cell.source:
+            text = "\n\n".join(fenced(cell) if cell.cell_type == "code" else cell.source for cell in box)
+            text = _BOX.sub(r"````{solution} \1\n\2\n````", text)
+            merged.append(nbformat.v4.new_markdown_cell(text, id=box[0].id))
+            box = []
+    return merged + box
+
+
+def fenced(cell: NotebookNode) -> str:
+    """Code of a cell as a block within words."""
+    return f"```python\n{cell.source}\n```"
+
+
 def arrange(notebook: NotebookNode) -> None:
-    """Move the opening picture under the finding, fold parameters and set-up, and drop widgets, in place."""
+    """Move the opening picture under the finding, box solutions, fold parameters and set-up, drop widgets, in place."""
     notebook.metadata.pop("widgets", None)
+    notebook.cells = boxed(notebook.cells)
     for cell in notebook.cells:
         _fold(cell)
         if cell.cell_type == "code":
