@@ -5,13 +5,17 @@ is left as it is: ``python benchmarks/matching.py 1024 4096``; ``--memory``, ``-
 ``--threads`` choose the parts.
 """
 
+import json
 import os
+import subprocess
 import sys
+from collections.abc import Sequence
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy starts its threads
 
-from provlab.fullsize import matching_speed as speed
-from provlab.fullsize.rates import with_threads
+from provlab import machine
+from provlab.planning import matching_speed as speed
+from provlab.planning.cost import Cost
 
 SIZES = [2048, 4096, 8192]
 COLUMNS = 1024  # of the rows whose similarities are assigned; the assignment does not see them
@@ -41,6 +45,36 @@ def assignments(asked: list[int]) -> None:
             ours = speed.exponent(sizes, [timing.ours for timing in timings])
             theirs = speed.exponent(sizes, [timing.reference for timing in timings])
             print(f"{'':<20}grows as n^{ours:.2f}, scipy as n^{theirs:.2f}")
+
+
+def with_threads(counts: Sequence[int], n: int, columns: int) -> dict[int, Cost]:
+    """Match two matrices of independent rows in fresh processes that use so many threads each.
+
+    How many threads a process uses is settled when its libraries are loaded, so that one process cannot try two.
+
+    Returns
+    -------
+    dict
+        Number of threads -> cost of the quicker of two rounds.
+    """
+    code = (
+        "import json, sys, numpy\n"
+        "from provlab.planning import matching_speed\n"
+        "from provlab.inference import matching\n"
+        "from provlab.planning.cost import measure\n"
+        "n, columns = map(int, sys.argv[1:])\n"
+        "a, b = matching_speed.pair('independent', n, n, columns, rng=numpy.random.default_rng(0))\n"
+        "matching_speed.warm_up()\n"
+        "costs = [measure(lambda: matching.match(a, b))[1] for _ in range(2)]\n"
+        "print(json.dumps(vars(min(costs, key=lambda cost: cost.seconds))))\n"
+    )
+    costs = {}
+    for count in counts:
+        limits = dict.fromkeys(machine.THREADS, str(count))
+        command = [sys.executable, "-c", code, str(n), str(columns)]
+        answer = subprocess.run(command, env=os.environ | limits, capture_output=True, text=True, check=True)
+        costs[count] = Cost(**json.loads(answer.stdout.splitlines()[-1]))
+    return costs
 
 
 def main() -> None:

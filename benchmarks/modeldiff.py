@@ -25,14 +25,14 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from provlab.chapters.toy_modulo30.moves import SumPreserving
 from provlab.chapters.toy_modulo30.prefix_tree import subtree_nll
-from provlab.fullsize import diff_cost
-from provlab.fullsize.rates import measure_rates
-from provlab.fullsize.skeleton import Skeleton
 from provlab.modeldiff import nll
 from provlab.modeldiff.generation import write
 from provlab.modeldiff.moves import WRITING, Mixture, Move, SingleSite
 from provlab.modeldiff.sampler import replica_exchange
 from provlab.models import anatomy
+from provlab.planning import diff
+from provlab.planning.rates import measure_rates
+from provlab.planning.skeleton import Skeleton
 from provlab.statistics.base import Model
 
 ROUNDS = 3
@@ -195,7 +195,7 @@ def judging() -> None:
                 }
             )
             model = Model(bones, anatomy.of(bones))
-            planned = diff_cost.work(model, length=length, n=1000, dtype="float32", rates=measured)
+            planned = diff.work(model, length=length, n=1000, dtype="float32", rates=measured)
             print(
                 f"{name:<28}{length:>7}{found['judged']:>9,.0f}{found['bare']:>9,.0f}"
                 f"{found['bare'] / found['judged']:>11.2f}x{found['written']:>9,.0f}"

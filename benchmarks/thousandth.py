@@ -32,7 +32,7 @@ SMALL = {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 8, 
 
 def write(folder: Path, config: dict[str, Any], shards: int, seed: int) -> None:
     """Write a checkpoint of holes but for the first units of one block; seed 1 is seed 0 with noise."""
-    from provlab.fullsize.skeleton import Skeleton
+    from provlab.planning.skeleton import Skeleton
 
     shapes = Skeleton("served", config).shapes
     folder.mkdir()
@@ -161,7 +161,7 @@ def decided(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    from provlab.fullsize.shapes import shape
+    from provlab.planning.shapes import shape
 
     llama = shape("llama-2-7b")
     small = llama | SMALL | {"num_attention_heads": 8, "num_key_value_heads": 8}

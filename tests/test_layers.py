@@ -65,7 +65,7 @@ def names_of_pages(root: Path, notebooks: list[str], profiles: list[str]) -> lis
         values = [node.value for node in texts if isinstance(node.value, str)]
         bad += [f"{path}: {text!r}" for text in values if text in set(notebooks) - common or named(text)]
     for path in sorted(path for path in root.rglob("*") if path.suffix in (".yml", ".toml", ".csv")):
-        if path.relative_to(root).parts[0] not in ("chapters", "publishing", "fullsize"):
+        if path.relative_to(root).parts[0] not in ("chapters", "publishing", "planning"):
             text = path.read_text(encoding="utf-8")
             values = _scalars(yaml.safe_load(text) if path.suffix == ".yml" else list(csv.reader(text.splitlines())))
             bad += [f"{path} names {value!r}" for value in sorted(set(values) & set(notebooks))]

@@ -29,11 +29,11 @@ from safetensors.torch import save_file
 from transformers import MambaConfig, MambaForCausalLM
 
 from provlab.errors import ProvlabError
-from provlab.fullsize.skeleton import Skeleton
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.local import LocalFiles
 from provlab.models.weights import read_json
+from provlab.planning.skeleton import Skeleton
 
 
 class Late(BaseException):

@@ -13,14 +13,14 @@ from huggingface_hub import hf_hub_download
 from safetensors.torch import load_file, save_file
 
 import provlab
-from provlab.engine.schedule import plan
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir
-from provlab.fullsize.planning import shapes_of, to_fetch
 from provlab.models import anatomy, asking, hub, ranges
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats import pickled
+from provlab.planning.sketch import shapes_of
+from provlab.planning.study import plan
 from provlab.statistics.base import Options
 
 
@@ -406,7 +406,7 @@ def test_of_some_units_their_rows_alone_are_fetched(serve, models, large):
     options = Options(units=10)
     sketch = shapes_of(["org/base", models["tuned"]])
     laid = plan(sketch.models, ["phi_u"], options, blocks=[1])
-    assert to_fetch(sketch, laid, options) == {"org/base": 10 * 24 * 4, models["tuned"]: 0}
+    assert laid.to_fetch(sketch) == {"org/base": 10 * 24 * 4, models["tuned"]: 0}
     server.log.clear()
     found = provlab.compare("org/base", models["tuned"], units=10, blocks=[1], progress=False)
     whole = Checkpoint.open(models["base"])
@@ -414,7 +414,7 @@ def test_of_some_units_their_rows_alone_are_fetched(serve, models, large):
     assert [place for place in asked(server) if place[0] >= start] == [(start, 10 * 24 * 4)]
     assert found.records[0].outcome.blocks[0].detail["n"] == 10
     run = plan(sketch.models, ["phi_h"], options, blocks=[1])
-    assert to_fetch(sketch, run, options)["org/base"] == (Path(models["base"]) / "model.safetensors").stat().st_size
+    assert run.to_fetch(sketch)["org/base"] == (Path(models["base"]) / "model.safetensors").stat().st_size
 
 
 def test_access_is_asked_for_without_fetching(serve, sharded, monkeypatch):

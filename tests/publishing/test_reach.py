@@ -50,6 +50,7 @@ def test_a_sentence_changes_no_digest_and_a_line_of_code_does():
         ("provlab.chapters.miqu.predicates", {"miqu"} | SHOWS_ALL),  # found by its folder, at run time
         ("chapters/miqu/claims.yml", {"miqu"} | SHOWS_ALL),
         ("publishing/published/independence_table8_mlp_retraining.csv", {"mlp_retraining"} | SHOWS_ALL),
+        ("provlab.planning.rates", {"audit", "how_it_scales"}),
         ("provlab.statistics.phi_u", EVERY),
         ("provlab.inference.pvalues", EVERY),
         ("provlab.zoo.language", EVERY),  # a maker, loaded by the name of its kind

@@ -13,15 +13,15 @@ import tiny_models
 from provlab import api
 from provlab.engine.ledger import Finished
 from provlab.engine.pairs import open_models, run_pairs
-from provlab.engine.schedule import plan
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError, ParameterError
-from provlab.fullsize.planning import shapes_of
 from provlab.inference import pvalues
 from provlab.inference.matching import match
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.models.formats.container import TensorInfo
+from provlab.planning.sketch import shapes_of
+from provlab.planning.study import plan
 from provlab.report.study_report import StudyReport
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options
@@ -96,8 +96,8 @@ def test_what_is_planned_is_what_is_read(models):
     planned = plan(bench.models, ["phi_u"], options)
     with counting() as count:
         run_pairs(bench, ["phi_u"], options, progress=False)
-    assert count.tensors == planned.bytes_to_read == planned.bytes_needed == 5 * BLOCKS * K * WIDTH * 4
-    assert planned.peak < plan(bench.models, ["phi_u"], Options()).peak
+    assert count.tensors == planned.bytes_to_read == 5 * BLOCKS * K * WIDTH * 4
+    assert planned.largest < plan(bench.models, ["phi_u"], Options()).largest
 
 
 def test_the_command_plans_it(run):
@@ -105,9 +105,9 @@ def test_the_command_plans_it(run):
     assert status == 0
     assert f'"bytes_to_read": {2 * 1024 * 4096 * 2}' in out
     models = shapes_of(["shape:llama-2-7b*2"]).models
-    (refused,) = plan(models, ["phi_u"], Options(units=20_000), blocks=[0]).refused
+    (reason,) = plan(models, ["phi_u"], Options(units=20_000), blocks=[0]).refused
     name = "model.layers.0.mlp.up_proj.weight"
-    assert refused.reason == f"{name} has 11008 units, fewer than 20000: give fewer, or leave units out"
+    assert reason == f"{name} has 11008 units, fewer than 20000: give fewer, or leave units out"
 
 
 def test_reading_until_settled_reads_these_rows_only(models):

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -127,11 +128,13 @@ def check_json(target: str | None) -> None:
         raise InputError(f"--json: {path} is a folder; give a file name, or - for standard output")
 
 
-def write_json(target: str, content: Any) -> None:
-    """Write JSON into a file, whole or not at all; ``-`` is standard output."""
-    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    if target == "-":
-        sys.stdout.write(text)
-        return
-    with atomic_file(Path(target)) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+def deliver(target: str | None, content: Any, text: Callable[[], object]) -> None:
+    """Write a result as JSON where that was asked, ``-`` being standard output, and print it as text unless there."""
+    if target:
+        written = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        if target == "-":
+            sys.stdout.write(written)
+            return
+        with atomic_file(Path(target)) as temporary:
+            temporary.write_text(written, encoding="utf-8")
+    print(text())

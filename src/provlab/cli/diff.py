@@ -55,10 +55,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 
     settings = {name: value for name, value in given.items() if value is not None}
     found = diff(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
-    if arguments.json:
-        common.write_json(arguments.json, found.to_json())
-    if arguments.json != "-":
-        print(found)
+    common.deliver(arguments.json, found.to_json(), lambda: found)
     return 0
 
 

@@ -55,7 +55,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _rehearse(arguments: argparse.Namespace) -> int:
-    from provlab.fullsize.rehearsal import duration, rehearse
+    from provlab.planning.rehearsal import rehearse
+    from provlab.plots.numbers import format_duration as duration
 
     if arguments.folder and not Path(arguments.folder).is_dir():
         raise InputError(f"--folder {arguments.folder} is no folder; give one that exists")

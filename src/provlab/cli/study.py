@@ -69,10 +69,7 @@ def _study(arguments: argparse.Namespace) -> int:
             **common.statistics(arguments),
             **common.family(arguments),
         )
-    if arguments.json:
-        common.write_json(arguments.json, report.to_json())
-    if arguments.json != "-":
-        print(report)
+    common.deliver(arguments.json, report.to_json(), lambda: report)
     return 0
 
 

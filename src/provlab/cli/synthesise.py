@@ -27,9 +27,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _synthesise(arguments: argparse.Namespace) -> int:
     from provlab.errors import InputError
-    from provlab.fullsize import shapes, synthetic
-    from provlab.fullsize.skeleton import Skeleton
     from provlab.models.checkpoint import Checkpoint
+    from provlab.planning import shapes, synthetic
+    from provlab.planning.skeleton import Skeleton
 
     folder = Path(arguments.folder)
     config = shapes.shape(arguments.shape, arguments.blocks)

@@ -1,6 +1,6 @@
 """What an architecture is at the lengths that a config gives: its axes, and every tensor that there should be.
 
-No checkpoint is needed for it: `provlab.models.anatomy` holds one against this, `provlab.fullsize.skeleton` makes
+No checkpoint is needed for it: `provlab.models.anatomy` holds one against this, `provlab.planning.skeleton` makes
 shapes of models that are not here.
 """
 

@@ -24,3 +24,12 @@ def format_ratio(ratio: float) -> str:
 def format_interval(value: float, low: float, high: float, digits: int = 3) -> str:
     """Write an estimate with its interval: ``0.050 (0.041 to 0.061)``."""
     return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def format_duration(seconds: float) -> str:
+    """Format seconds: ``0.42 s``, ``75 s``, ``12 min``, ``3.4 h``, ``5.1 days``."""
+    for unit, length, below in (("s", 1.0, 90.0), ("min", 60.0, 5400.0), ("h", 3600.0, 172_800.0)):
+        if seconds < below:
+            number = seconds / length
+            return f"{number:.{0 if number >= 10 else 1 if number >= 1 else 2}f} {unit}"
+    return f"{seconds / 86_400:,.1f} days"

@@ -1,11 +1,11 @@
 """The order of work: costs follow from the plan of each step, on made-up rates."""
 
 from provlab.chapters.audit import work
-from provlab.fullsize.rates import Law, Rates
+from provlab.planning.rates import Law, Rates
 
 RATES = Rates(
     product=1e11, threads=1.0, prepared=1e8, read=1e9, hashed=1e9, call=1e-3, permuted=1e8, divergence=1e8,
-    easy=Law(256, 1e-2, 2.0), hard=Law(256, 1e-1, 2.0), cores=2, took=1.0,
+    easy=Law(256, 1e-2, 2.0), hard=Law(256, 1e-1, 2.0), cores=2,
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 from provlab.chapters.how_it_scales.figures import bills, growth
 from provlab.chapters.how_it_scales.measure import Bill
 from provlab.errors import InputError
-from provlab.fullsize.matching_speed import Timing
+from provlab.planning.matching_speed import Timing
 
 TIMES = [
     Timing(kind, n, n, 64, ours=n**2 / 1e6, reference=20 * n**2 / 1e6, error=0.0, certified=True)

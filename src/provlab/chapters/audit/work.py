@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from provlab.fullsize.planning import Estimate, estimate, shapes_of
-from provlab.fullsize.rates import Rates
+from provlab.planning.rates import Rates
+from provlab.planning.sketch import shapes_of
+from provlab.planning.study import Estimate, estimate
 from provlab.statistics.base import Options
 
 
@@ -48,7 +49,7 @@ def minutes(step: Step, shape: str, rates: Rates) -> tuple[float, float, float]:
     found = estimate(models, step.statistics, Options(), rates, blocks=step.blocks)
     times = next(iter(models.values())).anatomy.n_blocks if step.crossed else 1
     low, high = (_seconds(found, assignments, times) / 60 for assignments in found.assignments)
-    return low, high, found.schedule.bytes_to_read / 1e9
+    return low, high, found.plan.bytes_to_read / 1e9
 
 
 def _seconds(found: Estimate, assignments: float, times: int) -> float:

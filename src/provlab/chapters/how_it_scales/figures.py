@@ -7,11 +7,11 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from provlab.chapters.how_it_scales.measure import WAYS, Bill, BytesRead, DiffCost, Estimated
-from provlab.fullsize.matching_speed import Timing
-from provlab.fullsize.rehearsal import duration
+from provlab.planning.matching_speed import Timing
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_count, format_ratio
+from provlab.plots.numbers import format_duration as duration
 from provlab.plots.style import require, styled
 from provlab.plots.tables import Table, table
 

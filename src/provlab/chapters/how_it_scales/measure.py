@@ -11,18 +11,18 @@ import torch
 from tqdm import tqdm
 
 from provlab.api import expand
-from provlab.engine import schedule
 from provlab.engine.pairs import open_models, run_pairs
-from provlab.fullsize import diff_cost
-from provlab.fullsize import matching_speed as speed
-from provlab.fullsize.cost import Cost, measure
-from provlab.fullsize.matching_speed import Timing
-from provlab.fullsize.planning import Estimate, estimate, shapes_of
-from provlab.fullsize.rates import Rates
-from provlab.fullsize.rehearsal import Kind, Rehearsal, rehearse
 from provlab.modeldiff.generation import write
 from provlab.modeldiff.pipeline import open_models as open_readers
 from provlab.models.counting import counting
+from provlab.planning import diff
+from provlab.planning import matching_speed as speed
+from provlab.planning.cost import Cost, measure
+from provlab.planning.matching_speed import Timing
+from provlab.planning.rates import Rates
+from provlab.planning.rehearsal import Kind, Rehearsal, rehearse
+from provlab.planning.sketch import shapes_of
+from provlab.planning.study import Estimate, estimate, plan
 from provlab.statistics.base import Model, Options
 
 # name of a way -> the field of a Timing that holds its CPU seconds
@@ -82,14 +82,20 @@ def bytes_read(models: Sequence[str], *, seed: int) -> BytesRead:
     sources = [str(source) for source in expand(models)]
     bench = open_models(sources)
     options = Options(seed=seed)
-    laid = schedule.plan(bench.models, ["phi_u"], options)
     pairs = list(combinations(sources, 2))
     with counting() as together:
         _, cost = measure(partial(run_pairs, bench, ["phi_u"], options, progress=False))
     with counting() as apart:
         for pair in tqdm(pairs, desc="pair by pair", unit="pair"):
             run_pairs(bench, ["phi_u"], options, pairs=[pair], progress=False)
-    return BytesRead(bench.models, len(pairs), laid.bytes_needed, together.tensors, apart.tensors, cost)
+    return BytesRead(
+        bench.models,
+        len(pairs),
+        plan(bench.models, ["phi_u"], options).bytes_to_read,
+        together.tensors,
+        apart.tensors,
+        cost,
+    )
 
 
 def rehearsals(shape: str, pruned_shape: str, blocks: int, *, seed: int) -> dict[str, Rehearsal]:
@@ -129,7 +135,7 @@ def estimates(
     shape: str, whole: Estimate, done: Mapping[str, Rehearsal], read: BytesRead, rates: Rates, *, seed: int
 ) -> list[Estimated]:
     """Compare estimates with the rehearsals of phi_U, a block each, and with the study that was read byte by byte."""
-    units = whole.schedule.comparisons
+    units = whole.plan.comparisons
     easy, hard = ((whole.products + seconds) / units for seconds in whole.assignments)
     small = estimate(read.models, ["phi_u"], Options(seed=seed), rates)
     return [
@@ -205,7 +211,7 @@ class DiffCost:
     model: str
     length: int
     vocabulary: int
-    planned: diff_cost.Work
+    planned: diff.Work
     judged: float | None = None
     written: float | None = None
     bare: float | None = None
@@ -231,7 +237,7 @@ def diff_costs(
     known = shapes_of([*sources, *(f"shape:{name}" for name in published)]).models
     for source, model in known.items():
         for length in lengths:
-            planned = diff_cost.work(model, length=length, n=n, dtype="float32", rates=rates)
+            planned = diff.work(model, length=length, n=n, dtype="float32", rates=rates)
             speeds = _speeds(source, length, seed) if source in sources else {}
             found.append(DiffCost(source, length, model.anatomy.vocab_size, planned, **speeds))
     return found

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from provlab.chapters.shared.calibration.bands import size_interval
 from provlab.chapters.shared.example_one import train_pairs
-from provlab.engine import schedule
-from provlab.fullsize import matching_speed
-from provlab.fullsize.planning import shapes_of
 from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
+from provlab.planning import matching_speed
+from provlab.planning.sketch import shapes_of
+from provlab.planning.study import plan, whole_bytes
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
 from provlab.plots.style import require, styled
 from provlab.plots.tables import Table, table
-from provlab.statistics.base import Model, Options, tensor_bytes
+from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_u import correlation_with_identity
 
 Matrix = NDArray[np.float32]
@@ -245,12 +245,12 @@ class Bytes:
 def needed(shape: str, units: Sequence[int]) -> list[Bytes]:
     """Bytes that phi_U needs of a pair of this shape, by its schedule: of one block and all, of K units and all."""
     models = shapes_of([f"shape:{shape}*2"]).models
-    whole = sum(tensor_bytes(model, part.name) for model in models.values() for part in model.anatomy.parts)
+    whole = sum(map(whole_bytes, models.values()))
     first = next(iter(models.values())).anatomy
     found = []
     for blocks, k in product((1, first.n_blocks), (*units, None)):
-        laid = schedule.plan(models, ["phi_u"], Options(units=k), blocks=range(blocks))
-        found.append(Bytes(blocks, k, laid.bytes_needed, whole, pvalues.log10_floor(k or first.mlp_width)))
+        laid = plan(models, ["phi_u"], Options(units=k), blocks=range(blocks))
+        found.append(Bytes(blocks, k, laid.bytes_to_read, whole, pvalues.log10_floor(k or first.mlp_width)))
     return found
 
 

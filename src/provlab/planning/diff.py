@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 
 from provlab.errors import InputError
-from provlab.fullsize.rates import Rates
 from provlab.modeldiff.held_out import N_PIECES
 from provlab.modeldiff.pipeline import N_CHAINS
+from provlab.planning.rates import Rates
 from provlab.statistics.base import Model
 
 # What one GPU is assumed to reach: operations and bytes a second, and seconds for a block of a model at least

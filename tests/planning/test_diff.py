@@ -7,19 +7,19 @@ import pytest
 
 import provlab
 from provlab.errors import InputError
-from provlab.fullsize import diff_cost, rates
-from provlab.fullsize.planning import shapes_of
 from provlab.modeldiff.nll import SequenceNll
+from provlab.planning import diff, rates
+from provlab.planning.sketch import shapes_of
 
 RATES = rates.Rates(
     product=1e11, threads=2.0, prepared=1e9, read=1e9, hashed=1e9, call=1e-4, permuted=1e8, divergence=1e8,
-    easy=rates.Law(512, 0.1, 3.0), hard=rates.Law(512, 0.2, 3.0), cores=2, took=1.0,
+    easy=rates.Law(512, 0.1, 3.0), hard=rates.Law(512, 0.2, 3.0), cores=2,
 )  # fmt: skip
 
 
 def work(source, **settings):
     model = shapes_of([source, "shape:tiny"]).models[source]
-    return diff_cost.work(model, **{"length": 25, "n": 4000, "dtype": "float32", "rates": RATES} | settings)
+    return diff.work(model, **{"length": 25, "n": 4000, "dtype": "float32", "rates": RATES} | settings)
 
 
 def test_the_published_sizes_come_out():

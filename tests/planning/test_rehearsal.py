@@ -8,9 +8,10 @@ import pytest
 
 from provlab import cli
 from provlab.errors import InputError, NotComparableError
-from provlab.fullsize import cost, shapes, synthetic
-from provlab.fullsize.cost import Cost, measure
-from provlab.fullsize.rehearsal import duration, rehearse
+from provlab.planning import cost, shapes, synthetic
+from provlab.planning.cost import Cost, measure
+from provlab.planning.rehearsal import rehearse
+from provlab.plots.numbers import format_duration as duration
 
 SMALL = {"n_sequences": 8, "sequence_length": 32}
 

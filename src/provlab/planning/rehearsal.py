@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from provlab import statistics
 from provlab.errors import InputError
-from provlab.fullsize import shapes, synthetic
-from provlab.fullsize.cost import Cost, mean, measure
-from provlab.fullsize.rates import warm_up
-from provlab.fullsize.synthetic import Written
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
+from provlab.planning import matching_speed, shapes, synthetic
+from provlab.planning.cost import Cost, mean, measure
+from provlab.planning.synthetic import Written
+from provlab.plots.numbers import format_duration as duration
 from provlab.statistics.base import BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
 
@@ -132,15 +132,6 @@ class Rehearsal:
         return "\n".join([*lines, "", f"log10 p by block: {found}"])
 
 
-def duration(seconds: float) -> str:
-    """Format seconds for a table: ``0.42 s``, ``75 s``, ``12 min``, ``3.4 h``, ``5.1 days``."""
-    for unit, length, below in (("s", 1.0, 90.0), ("min", 60.0, 5400.0), ("h", 3600.0, 172_800.0)):
-        if seconds < below:
-            number = seconds / length
-            return f"{number:.{0 if number >= 10 else 1 if number >= 1 else 2}f} {unit}"
-    return f"{seconds / 86_400:,.1f} days"
-
-
 def rehearse(
     shape: str,
     kind: Kind = "noisy",
@@ -162,7 +153,7 @@ def rehearse(
     Parameters
     ----------
     shape : str
-        Of the first model, see `provlab.fullsize.shapes.shape`.
+        Of the first model, see `provlab.planning.shapes.shape`.
     kind : str
         The second model: "independent" of the first, a "noisy" copy of it, or a "pruned" copy.
     other : str, optional
@@ -216,7 +207,7 @@ def rehearse(
         (first, second), write = measure(
             partial(_write, kind, names, configs, Path(scratch), noise=noise, seed=seed, progress=progress)
         )
-        warm_up()
+        matching_speed.warm_up()
         models = Model.open(str(first.folder)), Model.open(str(second.folder))
         read, read_bytes, compare, results = _compare(models, statistics.get(statistic), options)
     return Rehearsal(

@@ -112,3 +112,11 @@ class Skeleton:
     def array(self, name: str, rows: range | None = None) -> NDArray[np.float32]:
         """Refuse: a skeleton has no weights."""
         raise CheckpointError(f"{self.name} is a config without weights; {name} cannot be read from it")
+
+    def bytes_to_hash(self) -> int:
+        """No files."""
+        return 0
+
+    def bytes_to_fetch(self) -> int:
+        """No files."""
+        return 0

@@ -11,11 +11,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from provlab.errors import InputError
-from provlab.fullsize import synthetic
-from provlab.fullsize.shapes import shape
-from provlab.fullsize.synthetic import kept, noisy_copy, pruned_copy, synthesise
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
+from provlab.planning import synthetic
+from provlab.planning.shapes import shape
+from provlab.planning.synthetic import kept, noisy_copy, pruned_copy, synthesise
 
 UP = "model.layers.1.mlp.up_proj.weight"
 

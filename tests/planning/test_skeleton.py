@@ -5,10 +5,10 @@ import math
 import pytest
 
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
-from provlab.fullsize.shapes import shape
-from provlab.fullsize.skeleton import Skeleton
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
+from provlab.planning.shapes import shape
+from provlab.planning.skeleton import Skeleton
 
 
 @pytest.fixture(params=["llama", "llama_tied", "mistral", "qwen3", "gemma2", "olmo2", "phi3", "mixtral"])

@@ -26,8 +26,6 @@ from tqdm import tqdm
 
 from provlab.errors import InputError
 from provlab.files import atomic_folder, write_json
-from provlab.fullsize.shapes import STANDARD_DEVIATION, truncated
-from provlab.fullsize.skeleton import Skeleton
 from provlab.models import anatomy as anatomy_module
 from provlab.models.axes import axis_sizes
 from provlab.models.checkpoint import Checkpoint
@@ -35,6 +33,8 @@ from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.symmetry import Permutation
 from provlab.models.weights import CONFIG
+from provlab.planning.shapes import STANDARD_DEVIATION, truncated
+from provlab.planning.skeleton import Skeleton
 
 _SHARD = 4 * 10**9  # bytes of a file, about those of published checkpoints
 _SLAB = 2**22  # values drawn at a time

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from provlab.errors import InputError
-from provlab.fullsize.cost import measure
 from provlab.inference.matching import assign, match
+from provlab.planning.cost import measure
 
 Matrix = NDArray[np.float32]
 KINDS = {

@@ -1,0 +1,90 @@
+"""Models known by their shapes: opened as far as config and headers go, or by a published shape alone."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from provlab import zoo
+from provlab.errors import CheckpointError, InputError, ProvlabError
+from provlab.models import anatomy
+from provlab.models.checkpoint import Checkpoint
+from provlab.planning.shapes import shape
+from provlab.planning.skeleton import Skeleton
+from provlab.statistics.base import Model
+
+SHAPE = "shape:"  # shape:llama-2-7b is a model of that shape that nobody has, shape:llama-2-7b*21 are so many
+_MANY = re.compile(r"(shape:[^*]+)\*(\d+)")
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Models known by their shapes.
+
+    Attributes
+    ----------
+    models : mapping
+        Source -> model; of some only the config is there.
+    to_fetch : mapping
+        Source -> bytes of files that are not on this machine yet.
+    refused : mapping
+        Source -> why its shapes cannot be known.
+    """
+
+    models: Mapping[str, Model]
+    to_fetch: Mapping[str, int]
+    refused: Mapping[str, str]
+
+
+def shapes_of(sources: Sequence[str], *, allow_pickle: bool = False) -> Sketch:
+    """Open models as far as their shapes go; nothing is fetched but configs and headers, and nothing is trained.
+
+    Parameters
+    ----------
+    sources
+        Folders, hub ids, ``zoo:NAME``, ``zoo:*``, and ``shape:NAME`` or ``shape:NAME*N`` for models of a known shape.
+    allow_pickle
+        Count a hub model whose weights are pickles, by its config.
+
+    Raises
+    ------
+    InputError
+        If fewer than two distinct models are named.
+    CheckpointError
+        If the shapes of fewer than two can be known; the message has the first reason.
+    """
+    names: list[str] = []
+    for source in sources:
+        many = _MANY.fullmatch(source)
+        names += [f"{many[1]}#{i}" for i in range(1, int(many[2]) + 1)] if many else [source]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
+    if len(names) < 2:
+        raise InputError(f"a plan needs at least two models, not {len(names)}")
+    models: dict[str, Model] = {}
+    to_fetch: dict[str, int] = {}
+    refused: dict[str, str] = {}
+    for name in names:
+        try:
+            models[name] = _model(name, allow_pickle)
+            to_fetch[name] = models[name].checkpoint.bytes_to_fetch()
+        except ProvlabError as error:
+            refused[name] = str(error)
+    if len(models) < 2:
+        raise CheckpointError(f"fewer than two models can be planned for; {next(iter(refused.values()))}")
+    return Sketch(models, to_fetch, refused)
+
+
+def _model(source: str, allow_pickle: bool) -> Model:
+    """One model known by its shapes."""
+    if source.startswith(SHAPE):
+        name = source.removeprefix(SHAPE)
+        skeleton = Skeleton(name, shape(name.partition("#")[0]))
+        return Model(cast(Checkpoint, skeleton), anatomy.of(skeleton))
+    if source.startswith("zoo:"):
+        name, _, edition = source.removeprefix("zoo:").partition("@")
+        built = {row.name: row.built for row in zoo.status(edition or zoo.default_edition())}
+        if built.get(name) is False:
+            raise CheckpointError(f"{source} is not trained yet; provlab zoo build {name} trains it")
+    checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
+    return Model(checkpoint, anatomy.of(checkpoint))

@@ -1,0 +1,356 @@
+"""What a study takes, before anything starts: bytes and memory from shapes alone, hours from rates.
+
+One law for all statistics, whose numbers are in `laws`. Each tensor that a statistic reads of a block is read once a
+model, and a model whose activations are compared is run, and read whole, once. Each pair is compared once a block:
+
+    T = models * blocks * reading + pairs * blocks * (product + assignment)
+
+Hours are an interval: its ends are the assignment on rows that share no direction and on rows that share strong ones,
+between which trained models lie.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from provlab.errors import InputError, ProvlabError
+from provlab.models.anatomy import TensorPart
+from provlab.models.formats.dtypes import itemsize
+from provlab.planning import laws
+from provlab.planning.rates import Rates
+from provlab.planning.sketch import Sketch
+from provlab.statistics import get as get_statistic
+from provlab.statistics.base import Model, Options
+
+Pair = tuple[str, str]
+_LOAD = 2.0  # numbers are touched about twice when a model is loaded: read and cast
+_FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One statistic on one block of all models.
+
+    Attributes
+    ----------
+    statistic, block
+        Registered name; counted from 0, or None for the whole model.
+    pairs
+        To be compared.
+    reads
+        Source -> tensor -> bytes.
+    features
+        Source -> bytes of arrays held while its pairs are compared.
+    working
+        Bytes that a comparison takes above them.
+    """
+
+    statistic: str
+    block: int | None
+    pairs: tuple[Pair, ...]
+    reads: Mapping[str, Mapping[str, int]]
+    features: Mapping[str, int]
+    working: int
+
+    @property
+    def recorded(self) -> type | None:
+        """What a pass of the model leaves for this unit, if it is not read on its own."""
+        return get_statistic(self.statistic).recorded
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The work of a study, known from shapes.
+
+    Attributes
+    ----------
+    models : mapping
+        Source -> model.
+    units : tuple of Unit
+        In the order of the statistics and blocks.
+    loaded : int
+        Bytes of the largest model that is run.
+    refused : tuple of str
+        Why some pairs are left out.
+    """
+
+    models: Mapping[str, Model]
+    units: tuple[Unit, ...]
+    loaded: int
+    refused: tuple[str, ...]
+
+    @property
+    def comparisons(self) -> int:
+        """Pairs over all units."""
+        return sum(len(unit.pairs) for unit in self.units)
+
+    @cached_property
+    def passes(self) -> dict[str, int]:
+        """Models that are run over the inputs, with the bytes of all their tensors."""
+        run = {source for unit in self.units if unit.recorded for source in unit.reads}
+        return {source: whole_bytes(model) for source, model in self.models.items() if source in run}
+
+    @property
+    def tensors(self) -> int:
+        """Tensors to read."""
+        parts = sum(len(self.models[source].anatomy.parts) for source in self.passes)
+        return parts + sum(len(names) for unit in self.units for names in unit.reads.values())
+
+    @property
+    def bytes_to_read(self) -> int:
+        """Bytes of tensors, each once for a pass and once for a unit."""
+        read = (sum(names.values()) for unit in self.units for names in unit.reads.values())
+        return sum(self.passes.values()) + sum(read)
+
+    @property
+    def bytes_pair_by_pair(self) -> int:
+        """Bytes that would be read if each pair were tested on its own."""
+        sides = [(unit, pair, source) for unit in self.units for pair in unit.pairs for source in pair]
+        passes = {(unit.statistic, pair, source) for unit, pair, source in sides if unit.recorded}
+        read = sum(sum(unit.reads[source].values()) for unit, _, source in sides)
+        return read + sum(self.passes[source] for *_, source in passes)
+
+    @property
+    def bytes_to_hash(self) -> int:
+        """Bytes of weight files whose SHA-256 is not remembered on this machine yet: each is read once for it."""
+        return sum(model.checkpoint.bytes_to_hash() for model in self.models.values())
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of features that passes leave for their units."""
+        left = {
+            (source, unit.recorded, unit.block): n
+            for unit in self.units
+            if unit.recorded
+            for source, n in unit.features.items()
+        }
+        return sum(left.values())
+
+    @property
+    def largest(self) -> int:
+        """Bytes of arrays that the largest piece of work holds at once: a loaded model, or a unit's features."""
+        return max([self.loaded, *(sum(unit.features.values()) + unit.working for unit in self.units)])
+
+    @property
+    def smallest(self) -> int:
+        """Bytes of arrays without which some pair cannot be compared."""
+        return max((sum(sorted(unit.features.values())[-2:]) + unit.working for unit in self.units), default=0)
+
+    def to_fetch(self, sketch: Sketch) -> dict[str, int]:
+        """Bytes that come from the hub, by model: all that is missing if it is run, else those of the rows it reads.
+
+        Files of a few megabytes come whole.
+        """
+        read = {
+            source: {name: n for unit in self.units for name, n in unit.reads.get(source, {}).items()}
+            for source in self.models
+        }
+        return {
+            source: missing if source in self.passes else min(missing, sum(read[source].values()))
+            for source, missing in sketch.to_fetch.items()
+        }
+
+
+def plan(
+    models: Mapping[str, Model], statistics: Sequence[str], options: Options, *, blocks: Sequence[int] | None = None
+) -> Plan:
+    """List the work of a study of all pairs without reading a tensor.
+
+    Parameters
+    ----------
+    models
+        From `provlab.planning.sketch.shapes_of`, or opened.
+    statistics, options, blocks
+        As for `provlab.study`. Pairs that a statistic does not apply to are left out.
+    """
+    units = []
+    refused: dict[str, None] = {}
+    for name in statistics:
+        by_block: dict[int | None, list[Pair]] = {}
+        for a, b in combinations(models, 2):
+            try:
+                places = get_statistic(name).blocks(models[a], models[b])
+            except ProvlabError:
+                continue
+            for block in places:
+                if block is None or blocks is None or block in blocks:
+                    by_block.setdefault(block, []).append((a, b))
+        for block, pairs in by_block.items():
+            try:
+                units.append(_unit(name, block, pairs, models, options))
+            except ProvlabError as error:  # fewer hidden units than are to be read
+                refused[str(error)] = None
+    run = {source for unit in units if unit.recorded for source in unit.reads}
+    loaded = max((itemsize(options.dtype) * _numbers(models[source]) for source in run), default=0)
+    return Plan(models, tuple(units), loaded, tuple(refused))
+
+
+def _unit(
+    statistic: str, block: int | None, pairs: Sequence[Pair], models: Mapping[str, Model], options: Options
+) -> Unit:
+    law = laws.of(statistic)
+    met = {source: models[source] for pair in pairs for source in pair}
+    roles = law.roles
+    if statistic == "phi_u" and options.units is None and len({model.anatomy.mlp_width for model in met.values()}) > 1:
+        roles = laws.LAWS["phi_views"].roles  # which units a wider model has more is read off all weights of the MLP
+    reads, features, widest = {}, {}, 0
+    for source, model in met.items():
+        reads[source] = {part.name: _bytes(model, part) for part in model.anatomy.parts if _is_read(part, roles, block)}
+        if options.units is not None and model.anatomy.first("up", block, options.units):
+            (units, columns), name = model.anatomy.shape("up", block), model.anatomy.tensor_name("up", block)
+            reads[source][name] = min(units, options.units) * columns * itemsize(model.checkpoint.dtype(name))
+        if law.matchings:  # float32 rows and their unit rows
+            count, units = _mlps(statistic, model, block, options)
+            features[source] = 8 * law.matchings * count * units * law.columns(model, options)
+            widest = max(widest, units)
+        elif statistic == "phi_jsd":
+            features[source] = 4 * options.n_sequences * options.sequence_length * model.anatomy.vocab_size
+        else:
+            features[source] = sum(4 * n // itemsize(model.checkpoint.dtype(name)) for name, n in reads[source].items())
+    working = 8 * widest**2 if law.matchings else 2 * max(features.values())
+    return Unit(statistic, block, tuple(pairs), reads, features, working)
+
+
+def _is_read(part: TensorPart, roles: Sequence[str] | None, block: int | None) -> bool:
+    if roles is None:
+        return block in (None, part.block)
+    return part.block == block and any(segment.role.partition(".")[0] in roles for segment in part.segments)
+
+
+def _mlps(statistic: str, model: Model, block: int | None, options: Options) -> tuple[int, int]:
+    """How many MLPs of a block are compared, and how many hidden units of each, of the widest if they differ."""
+    experts = [model.anatomy.shape(f"up.{name}", block)[0] for name in model.anatomy.mlps(block) if name]
+    if statistic == "phi_u" and experts:
+        return len(experts), max(experts)
+    return 1, options.units or model.anatomy.mlp_width
+
+
+def _bytes(model: Model, part: TensorPart) -> int:
+    return math.prod(part.shape) * itemsize(model.checkpoint.dtype(part.name))
+
+
+def whole_bytes(model: Model) -> int:
+    """Bytes of all tensors of a model."""
+    return sum(_bytes(model, part) for part in model.anatomy.parts)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """CPU seconds of a study, by what they go to.
+
+    Attributes
+    ----------
+    plan : Plan
+        The work.
+    rates : Rates
+        Of the machine for which the time is meant.
+    workers : int
+        Processes like this one.
+    hashing, reading, passes : float
+        Seconds: of hashing files, of reading tensors and preparing rows, of running models over their inputs.
+    products : float
+        CPU seconds of the similarities.
+    assignments : (float, float)
+        CPU seconds on the easiest and on the hardest rows.
+    others : float
+        CPU seconds of comparisons that are no matchings.
+    left_out : tuple of str
+        Statistics for which no law of time is known here; their bytes and memory are counted.
+    """
+
+    plan: Plan
+    rates: Rates
+    workers: int
+    hashing: float
+    reading: float
+    passes: float
+    products: float
+    assignments: tuple[float, float]
+    others: float
+    left_out: tuple[str, ...]
+
+    @property
+    def cpu_seconds(self) -> tuple[float, float]:
+        """Of the whole, in the easiest and in the hardest case."""
+        same = self.hashing + self.reading + self.passes + self.products + self.others
+        return same + self.assignments[0], same + self.assignments[1]
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """By the clock. One process multiplies matrices on all its threads; of several each has one core."""
+        low, high = self.cpu_seconds
+        if self.workers > 1:
+            return low / self.workers, high / self.workers
+        saved = (self.products + self.passes) * (1 - 1 / self.rates.threads)
+        return low - saved, high - saved
+
+
+def estimate(
+    models: Mapping[str, Model],
+    statistics: Sequence[str],
+    options: Options,
+    rates: Rates,
+    *,
+    blocks: Sequence[int] | None = None,
+    workers: int = 1,
+) -> Estimate:
+    """Plan a study and estimate its time.
+
+    Parameters
+    ----------
+    models
+        From `provlab.planning.sketch.shapes_of`, or opened.
+    statistics, options, blocks, workers
+        As for `provlab.study`.
+    rates
+        From `provlab.planning.rates.measure_rates`.
+
+    Raises
+    ------
+    InputError
+        If there is no worker.
+    """
+    if workers < 1:
+        raise InputError(f"workers must be at least 1, not {workers}")
+    laid = plan(models, statistics, options, blocks=blocks)
+    rows = products = easy = hard = others = 0.0
+    left_out: dict[str, None] = {}
+    for unit in laid.units:
+        law = laws.of(unit.statistic)
+        if not law.matchings:
+            others += sum(law.seconds(models[a], options, rates) for a, _ in unit.pairs) if law.seconds else 0.0
+            left_out |= {} if law.seconds else {unit.statistic: None}
+            continue
+        columns = {source: law.columns(models[source], options) for source in unit.reads}
+        mlps = {source: _mlps(unit.statistic, models[source], unit.block, options) for source in unit.reads}
+        rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in unit.reads)
+        for a, b in unit.pairs:
+            n, similarities = law.matchings * min(mlps[a][0], mlps[b][0]), mlps[a][1] * mlps[b][1]
+            products += n * (2.0 * similarities * min(columns[a], columns[b]) / rates.product + rates.call)
+            easy += n * rates.easy(math.sqrt(similarities))
+            hard += n * rates.hard(math.sqrt(similarities))
+    return Estimate(
+        laid,
+        rates,
+        workers,
+        hashing=laid.bytes_to_hash / rates.hashed,
+        reading=(laid.bytes_to_read - sum(laid.passes.values())) / rates.read + rows / rates.prepared,
+        passes=sum(_pass(models[source], options, rates) for source in laid.passes),
+        products=products,
+        assignments=(easy, max(easy, hard)),
+        others=others,
+        left_out=tuple(left_out),
+    )
+
+
+def _pass(model: Model, options: Options, rates: Rates) -> float:
+    """CPU seconds of loading a model and running it over the inputs, tables of tokens not multiplied."""
+    inside = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block is not None)
+    load = _LOAD * _numbers(model) / rates.prepared + whole_bytes(model) / rates.read
+    return load + _FORWARD * 2.0 * inside * options.n_sequences * options.sequence_length / rates.product
+
+
+def _numbers(model: Model) -> int:
+    return sum(math.prod(part.shape) for part in model.anatomy.parts)
