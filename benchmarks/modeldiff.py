@@ -99,8 +99,9 @@ def plain_chain(subject: Subject) -> int:
 
 def exchange(subject: Subject) -> int:
     """Eight temperatures of 32 chains."""
-    samples = replica_exchange(
-        nll.sequence_nll(subject.network),
+    reader = nll.sequence_nll(subject.network)
+    replica_exchange(
+        reader,
         vocabulary=subject.vocabulary,
         length=subject.length,
         temperatures=[math.inf, *np.geomspace(1, 0.05, 7)],
@@ -109,7 +110,7 @@ def exchange(subject: Subject) -> int:
         moves=subject.moves,
         seed=0,
     )
-    return samples.evaluations
+    return reader.evaluations
 
 
 def rates(ways: dict[str, Way]) -> dict[str, float]:

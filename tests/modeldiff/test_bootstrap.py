@@ -47,16 +47,16 @@ def least(n_repeats):
 
 
 def test_intervals_by_generation_cover_the_enumeration():
-    found = coverage.coverage(60, coverage.by_generation)
-    assert min(share for share, _, _ in found.values()) >= least(60)
+    rates = coverage.coverage(60, coverage.by_generation)
+    assert min(share for share, _, _ in rates.values()) >= least(60)
 
 
 def test_intervals_by_exchange_cover_the_enumeration():
     """Where the free energies are held fixed those of counts are too narrow."""
-    found = coverage.coverage(12, coverage.by_exchange)
-    converged = found["density of states"][2]
+    rates = coverage.coverage(12, coverage.by_exchange)
+    converged = rates["density of states"][2]
     assert converged >= 8
-    resampled = {name: row for name, row in found.items() if not name.endswith("fixed")}
+    resampled = {name: row for name, row in rates.items() if not name.endswith("fixed")}
     assert min(share for share, _, _ in resampled.values()) >= least(converged) - 0.05
     for name in ("log10 number of A", "density of states"):
-        assert found[name][1] > 1.15 * found[f"{name}, fixed"][1]
+        assert rates[name][1] > 1.15 * rates[f"{name}, fixed"][1]

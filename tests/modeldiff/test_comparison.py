@@ -53,11 +53,11 @@ def test_the_worked_example_of_section_3_3():
     own = np.r_[np.full(40, 3.0), np.full(20, 3.9), np.full(40, 3.0)]  # 60 with D < 0, of which B has 20 above Z
     a = own, np.r_[np.full(40, 3.5), np.full(20, 9.0), np.full(40, 2.5)]
     b = np.full(300, 3.0), np.r_[np.full(150, 2.5), np.full(50, 3.5), np.full(100, 9.0)]
-    found = compare(a, b)
-    assert found.a.weight[found.a.common].sum() == 80
-    assert found.b.weight[found.b.common].sum() == 200
-    np.testing.assert_array_equal(found.terms(), [60 / 80, 40 / 80, 150 / 200, 150 / 200])
-    ratio = found.ratio()
+    pair = compare(a, b)
+    assert pair.a.weight[pair.a.common].sum() == 80
+    assert pair.b.weight[pair.b.common].sum() == 200
+    np.testing.assert_array_equal(pair.terms(), [60 / 80, 40 / 80, 150 / 200, 150 / 200])
+    ratio = pair.ratio()
     np.testing.assert_allclose(3 * ratio.value, [3, 2, 3, 3], rtol=1e-15)
     assert str(ratio) == "1.00 : 0.67 : 1.00 : 1.00"
 
@@ -67,12 +67,12 @@ def test_figure_2_by_its_labels():
     labels = np.arange(1, 8)
     nll_a = np.array([3.0, 2.5, 3.5, 4.5, 2.5, 3.5, 5.0])  # labels 4 and 7 lie outside Z for A
     nll_b = np.array([4.5, 3.0, 3.0, 3.5, 3.5, 2.5, 3.0])
-    found = from_enumeration(nll_a, nll_b, Z)
+    pair = from_enumeration(nll_a, nll_b, Z)
     d = nll_a - nll_b
     in_a, in_b = set(labels[nll_a <= 4]), set(labels[nll_b <= 4])
     assert {label for label in in_a if d[label - 1] < 0} == {1, 2, 5}
     assert {label for label in in_b if d[label - 1] > 0} == {3, 4, 6, 7}
-    np.testing.assert_allclose(found.terms(), np.array([3, 2, 2, 4]) / 4)
+    np.testing.assert_allclose(pair.terms(), np.array([3, 2, 2, 4]) / 4)
 
 
 def test_the_doctest_runs():
@@ -88,23 +88,23 @@ def test_terms_are_counts_over_r3():
     in_a, in_b = (nll_a >= 2) & (nll_a <= 4), (nll_b >= 2) & (nll_b <= 4)
     d = nll_a - nll_b
     counts = [(in_a & (d < 0)).sum(), (in_a & (d > 0)).sum(), (in_b & (d < 0)).sum(), (in_b & (d > 0)).sum()]
-    found = from_enumeration(nll_a, nll_b, Z)
-    np.testing.assert_allclose(found.terms(), np.array(counts) / (in_a & in_b).sum())
-    ratio = found.ratio()
+    pair = from_enumeration(nll_a, nll_b, Z)
+    np.testing.assert_allclose(pair.terms(), np.array(counts) / (in_a & in_b).sum())
+    ratio = pair.ratio()
     np.testing.assert_allclose(ratio.value, np.array(counts) / counts[0])
     np.testing.assert_array_equal(ratio.low, ratio.value)  # nothing is left to chance
 
 
 def test_equal_losses_are_neither():
-    found = from_enumeration([3.0, 3.0, 3.0], [3.0, 3.5, 2.5], Z)
-    np.testing.assert_allclose(found.terms(), [1 / 3] * 4)
-    np.testing.assert_allclose(found.ratio().neither, [1 / 3] * 2)
+    pair = from_enumeration([3.0, 3.0, 3.0], [3.0, 3.5, 2.5], Z)
+    np.testing.assert_allclose(pair.terms(), [1 / 3] * 4)
+    np.testing.assert_allclose(pair.ratio().neither, [1 / 3] * 2)
 
 
 def test_both_ends_of_z_belong_to_it():
-    found = from_enumeration([2.0, 4.0, 4.1], [4.0, 2.0, 3.0], Z)
-    assert len(found.a.difference) == 2
-    assert len(found.b.difference) == 3
+    pair = from_enumeration([2.0, 4.0, 4.1], [4.0, 2.0, 3.0], Z)
+    assert len(pair.a.difference) == 2
+    assert len(pair.b.difference) == 3
 
 
 def test_samples_drawn_unevenly_give_the_enumeration_back():
@@ -119,14 +119,14 @@ def test_samples_drawn_unevenly_give_the_enumeration_back():
         pick = rows[rng.choice(len(rows), 200_000, p=bias / bias.sum())]
         drawn.append((own[pick], other[pick], 1.5 * own[pick]))
     settings = {"n_chains": 20}
-    found = Comparison(*(sampled(s, *d[:2], None, d[2], **settings) for s, d in zip("AB", drawn, strict=True)), Z)
+    pair = Comparison(*(sampled(s, *d[:2], None, d[2], **settings) for s, d in zip("AB", drawn, strict=True)), Z)
     flat = Comparison(*(sampled(s, *d[:2], **settings) for s, d in zip("AB", drawn, strict=True)), Z)
-    ratio = found.ratio()
-    np.testing.assert_allclose(found.terms(), truth.terms(), rtol=0.02)
+    ratio = pair.ratio()
+    np.testing.assert_allclose(pair.terms(), truth.terms(), rtol=0.02)
     assert ((ratio.low <= ratio.value) & (ratio.value <= ratio.high)).all()
     edges = np.linspace(-2, 2, 21)
     for side in ("A", "B"):
-        distance = total_variation(found.rho(side, edges)[0], truth.rho(side, edges)[0])
+        distance = total_variation(pair.rho(side, edges)[0], truth.rho(side, edges)[0])
         assert distance < 0.02
     assert abs(flat.terms() / truth.terms() - 1).max() > 0.05  # without the weights it misses
 
@@ -171,19 +171,20 @@ def test_groups_count_as_their_members():
 
 def test_histograms_hold_every_difference_once():
     nll_a, nll_b = space(500)
-    found = from_enumeration(nll_a, nll_b, Z)
+    pair = from_enumeration(nll_a, nll_b, Z)
     edges = np.linspace(-3, 3, 13)
-    rho = found.rho("A", edges)
-    expected, _ = np.histogram(found.a.difference, edges)
-    np.testing.assert_allclose(rho[0], expected / found.a.common.sum())
-    assert rho[0].sum() == pytest.approx(1 / found.a.common_share)
+    rho = pair.rho("A", edges)
+    expected, _ = np.histogram(pair.a.difference, edges)
+    np.testing.assert_allclose(rho[0], expected / pair.a.common.sum())
+    assert rho[0].sum() == pytest.approx(1 / pair.a.common_share)
 
 
 def test_weighted_quantiles():
     """Rows that stand for several inputs count as often; a sorted list by hand."""
-    one = Direction("A", np.array([3.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0]), np.ones(3, bool), np.zeros(3, int), 1)
-    np.testing.assert_array_equal(one.quantile([0.0, 0.5, 0.51, 0.75, 1.0]), [1.0, 1.0, 2.0, 2.0, 3.0])
-    assert one.extent == (1.0, 3.0)
+    direction = Direction(
+        "A", np.array([3.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0]), np.ones(3, bool), np.zeros(3, int), 1
+    )
+    np.testing.assert_array_equal(direction.quantile([0.0, 0.5, 0.51, 0.75, 1.0]), [1.0, 1.0, 2.0, 2.0, 3.0])
 
 
 def test_an_extent_is_of_inputs_and_not_of_draws():
@@ -191,10 +192,10 @@ def test_an_extent_is_of_inputs_and_not_of_draws():
     own = np.full(400, 3.0)
     other, log_weight = np.random.default_rng(0).uniform(2.9, 3.1, 400), np.zeros(400)
     other[:2], log_weight[:2] = (2.0, 4.0), (-9.0, 5.0)
-    one = sampled("A", own, other, log_weight=log_weight, counted=True)
-    found = Comparison(one, sampled("B", own, other, counted=True), Z).summary()
-    assert found.extent_a[0] == -1.0
-    assert found.extent_a[1] < 0.11
+    direction = sampled("A", own, other, log_weight=log_weight, counted=True)
+    pair = Comparison(direction, sampled("B", own, other, counted=True), Z).summary()
+    assert pair.extent_a[0] == -1.0
+    assert pair.extent_a[1] < 0.11
 
 
 def test_draws_are_worth_what_their_weights_and_their_chains_leave():
@@ -230,25 +231,25 @@ def test_intervals_cover_when_draws_of_a_chain_hang_together():
     truth = truth / truth[0]
     covered, as_rows = [], []
     for repeat in range(60):
-        found = correlated(rng)
-        ratio = found.ratio(seed=repeat)
+        pair = correlated(rng)
+        ratio = pair.ratio(seed=repeat)
         covered.append((ratio.low <= truth) & (truth <= ratio.high))
         rows = [
             Direction(d.side, d.difference, d.weight, d.common, np.arange(len(d.difference)), len(d.difference))
-            for d in (found.a, found.b)
+            for d in (pair.a, pair.b)
         ]
-        naive = Comparison(rows[0], rows[1], found.z).ratio(seed=repeat)
+        naive = Comparison(rows[0], rows[1], pair.z).ratio(seed=repeat)
         as_rows.append((naive.low <= truth) & (truth <= naive.high))
     assert np.mean(np.array(covered)[:, 1:]) > 0.9
     assert np.mean(np.array(as_rows)[:, 1:]) < 0.6
 
 
 def test_intervals_repeat_with_their_seed():
-    found = correlated(np.random.default_rng(7))
-    first, second, other = (found.ratio(seed=seed) for seed in (1, 1, 2))
+    pair = correlated(np.random.default_rng(7))
+    first, second, other = (pair.ratio(seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.high, second.high)
     assert (first.high != other.high).any()
-    rho = found.rho("A", np.linspace(-2, 2, 9))
+    rho = pair.rho("A", np.linspace(-2, 2, 9))
     assert ((rho[1] <= rho[0]) & (rho[0] <= rho[2])).all()
 
 
@@ -256,8 +257,8 @@ def test_intervals_repeat_with_their_seed():
 
 
 def test_no_disagreement_of_a_takes_another_reference():
-    found = from_enumeration([3.0, 3.0], [2.5, 2.6], Z)
-    ratio = found.ratio()
+    pair = from_enumeration([3.0, 3.0], [2.5, 2.6], Z)
+    ratio = pair.ratio()
     assert ratio.reference == "PD_BA"
     assert ratio.value[TERMS.index("PD_BA")] == 1
 
@@ -307,7 +308,7 @@ def test_a_handful_of_common_draws_is_refused():
 
 def test_composition_tells_shares_labels_and_examples():
     """By hand: of weights 1, 3 below zero and 4, 0.5, 0.5 above."""
-    found = Direction(
+    pair = Direction(
         "A",
         np.array([-1.0, -0.5, 0.5, 0.6, 0.7]),
         np.array([1.0, 3.0, 4.0, 0.5, 0.5]),
@@ -316,7 +317,7 @@ def test_composition_tells_shares_labels_and_examples():
         1,
     )
     below, above, empty = composition(
-        found,
+        pair,
         [-2, 0, 1, 2],
         labels={"code": [1, 0, 0, 1, 1]},
         distinct=["x", "y", "same", "same", "other"],
@@ -332,14 +333,14 @@ def test_composition_tells_shares_labels_and_examples():
     assert len(above.examples) == 2
     assert 4 in above.examples
     with pytest.raises(InputError, match="label code must hold one number"):
-        composition(found, [-2, 2], labels={"code": [1.0]}, distinct=range(5), n_examples=1)
+        composition(pair, [-2, 2], labels={"code": [1.0]}, distinct=range(5), n_examples=1)
 
 
 def test_examples_are_drawn_by_weight():
     """First examples over seeds are a draw by weight: 0.8 against 0.2, within four standard errors."""
-    found = Direction("A", np.array([0.1, 0.2]), np.array([4.0, 1.0]), np.ones(2, bool), np.zeros(2, int), 1)
+    pair = Direction("A", np.array([0.1, 0.2]), np.array([4.0, 1.0]), np.ones(2, bool), np.zeros(2, int), 1)
     settings = {"labels": {}, "distinct": "ab", "n_examples": 1}
-    first = [composition(found, [0, 1], **settings, seed=seed)[0].examples[0] for seed in range(400)]
+    first = [composition(pair, [0, 1], **settings, seed=seed)[0].examples[0] for seed in range(400)]
     assert abs(np.mean(np.array(first) == 0) - 0.8) < 4 * np.sqrt(0.16 / 400)
 
 
@@ -350,24 +351,24 @@ def test_counts_need_no_common_inputs():
     """Weights that are numbers of inputs: 4 of A against 12 of B, though no input is in Z for both."""
     a = sampled("A", [3.0, 3.0], [12.0, 5.0], [0, 1], np.log([1.0, 3.0]), n_chains=2, counted=True)
     b = sampled("B", [3.0, 3.0], [9.0, 1.5], [0, 1], np.log([8.0, 4.0]), n_chains=2, counted=True)
-    found = Comparison(a, b, Z)
-    np.testing.assert_allclose(found.terms("count"), [1, 0, 4 / 4, 8 / 4])
-    assert 10**found.b.log10_number == pytest.approx(12)
+    pair = Comparison(a, b, Z)
+    np.testing.assert_allclose(pair.terms("count"), [1, 0, 4 / 4, 8 / 4])
+    assert 10**pair.b.log10_number == pytest.approx(12)
     with pytest.raises(NotComparableError, match=r"R3 is empty.*or compare counts"):
-        found.terms()
+        pair.terms()
 
 
 def test_both_normalisations_agree_on_an_enumeration():
     nll_a, nll_b = space()
-    found = from_enumeration(nll_a, nll_b, Z)
-    np.testing.assert_allclose(found.ratio().value, found.ratio("count").value)
-    np.testing.assert_allclose(found.in_units_of_reference(), found.terms("count"))
+    pair = from_enumeration(nll_a, nll_b, Z)
+    np.testing.assert_allclose(pair.ratio().value, pair.ratio("count").value)
+    np.testing.assert_allclose(pair.in_units_of_reference(), pair.terms("count"))
 
 
 def test_relative_weights_are_no_counts():
-    one = [3.0, 3.2], [3.1, 3.1]
+    direction = [3.0, 3.2], [3.1, 3.1]
     with pytest.raises(NotComparableError, match="known up to a factor only; compare by R3"):
-        compare(one, one).terms("count")
+        compare(direction, direction).terms("count")
 
 
 def test_a_chain_without_inputs_still_counts():
@@ -375,7 +376,7 @@ def test_a_chain_without_inputs_still_counts():
     own = np.full(400, 3.0)
     other = np.where(np.arange(400) % 2, 2.9, 3.1)
     chain = np.repeat(np.arange(4), 100)
-    seen, all_ = (sampled("A", own, other, chain, n_chains=n, counted=True) for n in (4, 8))
+    reached, all_ = (sampled("A", own, other, chain, n_chains=n, counted=True) for n in (4, 8))
     b = sampled("B", own, other, chain, counted=True)
-    few, many = (Comparison(one, b, Z).ratio("count") for one in (seen, all_))
+    few, many = (Comparison(direction, b, Z).ratio("count") for direction in (reached, all_))
     assert np.ptp([few.low[3], few.high[3]]) < np.ptp([many.low[3], many.high[3]])

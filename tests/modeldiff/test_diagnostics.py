@@ -25,10 +25,6 @@ def samples(nll=None, **changes):
         attempted=np.array([[0, 0], [1000, 1000], [1000, 1000]]),
         swap_rate=np.array([0.5, 0.4]),
         round_trips=np.full(8, 20),
-        n_steps=500,
-        burn_in=100,
-        thin=1,
-        evaluations=0,
     )
     return replace(made, **changes)
 
@@ -41,10 +37,10 @@ def test_independent_draws_pass():
 
 
 def test_measures_by_hand():
-    found = converged(samples())
+    report = converged(samples())
     # draws that are independent: each is an effective one, and chains differ by chance alone
-    assert_allclose(found.ess, 3200, rtol=0.15)
-    assert_allclose(found.rhat, 1, atol=0.01)
+    assert_allclose(report.ess, 3200, rtol=0.15)
+    assert_allclose(report.rhat, 1, atol=0.01)
 
 
 def test_effective_draws_of_a_correlated_series():
@@ -71,7 +67,7 @@ def frozen():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"swap_rate": np.array([0.5, 0.01])}, r"levels 1 and 0.25 swap in 1.0% .* such as 0.5"),
         ({"swap_rate": np.array([0.01, 0.5])}, r"levels inf and 1 swap in 1.0% .* such as 2"),
@@ -89,19 +85,19 @@ def frozen():
     ],
     ids=["swaps", "swaps from infinity", "acceptance", "one chain apart", "frozen", "few draws", "round trips"],
 )
-def test_each_fault_is_named_with_its_remedy(changes, said):
+def test_each_fault_is_named_with_its_remedy(changes, message):
     report = converged(samples(**changes))
     assert not report.ok
-    with pytest.raises(NotConverged, match=f"^not converged: .*{said}") as caught:
+    with pytest.raises(NotConverged, match=f"^not converged: .*{message}") as caught:
         report.require()
     assert "\n" not in str(caught.value)
 
 
 def test_one_level_needs_no_round_trips():
-    one = samples()
+    whole = samples()
     alone = replace(
-        one,
-        **{name: getattr(one, name)[1:2] for name in ("tokens", "nll", "temperatures", "accepted", "attempted")},
+        whole,
+        **{name: getattr(whole, name)[1:2] for name in ("tokens", "nll", "temperatures", "accepted", "attempted")},
         swap_rate=np.zeros(0),
         round_trips=np.zeros(8, dtype=int),
     )

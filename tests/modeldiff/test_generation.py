@@ -18,7 +18,7 @@ VOCABULARY, LENGTH = 5, 5
 def generate(reader, n, length, *, tempers=(1.0,), n_chains=20, seed=0):
     """What the pipeline does, without keeping."""
     seeds = chain_seeds(seed, n_chains)
-    return join([write(reader, -(-n // n_chains), length, tempers=tempers, seed=one) for one in seeds])
+    return join([write(reader, -(-n // n_chains), length, tempers=tempers, seed=chain_seed) for chain_seed in seeds])
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,11 @@ def test_counts_agree_with_the_enumeration(model, everything, tempers):
     edges = np.quantile(losses, [0.0, 0.05, 0.15, 0.3])
     edges[0] -= 1e-6
     truth, _ = np.histogram(losses, edges)
-    found = density_of_states(drawn, edges)
-    np.testing.assert_allclose(10**found.log10_count, truth, rtol=0.12)
-    assert (found.log10_low <= found.log10_count).all()
-    assert (found.log10_count <= found.log10_high).all()
-    assert found.n.sum() <= len(drawn)
+    states = density_of_states(drawn, edges)
+    np.testing.assert_allclose(10**states.log10_count, truth, rtol=0.12)
+    assert (states.log10_low <= states.log10_count).all()
+    assert (states.log10_count <= states.log10_high).all()
+    assert states.n.sum() <= len(drawn)
 
 
 def test_losses_are_those_of_the_plain_forward_pass(model):
@@ -103,13 +103,13 @@ def test_refusals(model, settings, message):
 
 def test_a_large_vocabulary_is_written_in_smaller_batches(model, monkeypatch):
     """Which changes the random numbers, not the law; no more logits are held than fit."""
-    seen = []
+    batches = []
     reader = nll.sequence_nll(model)
     monkeypatch.setitem(nll._LOGITS, "cpu", 7 * VOCABULARY)
     read = reader.read
-    monkeypatch.setattr(reader, "read", lambda tokens, **k: seen.append(len(tokens)) or read(tokens, **k))
+    monkeypatch.setattr(reader, "read", lambda tokens, **k: batches.append(len(tokens)) or read(tokens, **k))
     few = write(reader, 20, LENGTH, tempers=(1.0,), seed=0)
-    assert set(seen) == {7, 6}
+    assert set(batches) == {7, 6}
     assert len(few["nll"]) == 20
     monkeypatch.setitem(nll._CACHE, "cpu", 1)
     assert reader.at_once(LENGTH, VOCABULARY) == 1

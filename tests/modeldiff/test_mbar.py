@@ -23,29 +23,29 @@ def drawn(seed=0, betas=BETAS, chains=10, draws=2000):
 
 
 @pytest.fixture(scope="module")
-def found():
+def solution():
     return solve(drawn(), BETAS, np.ones(3))
 
 
-def test_free_energies_are_logarithms_of_rates(found):
+def test_free_energies_are_logarithms_of_rates(solution):
     """The mean of exp(-beta e) over e exponential of rate 1 is 1 / (1 + beta)."""
-    assert found.solved
-    assert_allclose(found.free_energies, np.log1p(BETAS), atol=0.02)
+    assert solution.solved
+    assert_allclose(solution.free_energies, np.log1p(BETAS), atol=0.02)
 
 
-def test_weights_average_over_the_first_level(found):
-    weight = np.exp(found.log_weight)
+def test_weights_average_over_the_first_level(solution):
+    weight = np.exp(solution.log_weight)
     energies = drawn().reshape(-1)
-    assert_allclose(logsumexp(found.log_weight), 0, atol=1e-12)
+    assert_allclose(logsumexp(solution.log_weight), 0, atol=1e-12)
     assert_allclose(weight @ energies, 1, atol=0.02)
     assert_allclose(weight[energies < 0.1].sum(), 1 - np.exp(-0.1), rtol=0.02)  # by the colder levels: 1 in 10 is hot
 
 
 def test_a_first_level_that_is_not_flat_is_taken_off():
-    """Of the colder two levels alone: weights are numbers in units of the first level's sum."""
-    found = solve(drawn(betas=BETAS[1:]), BETAS[1:], np.ones(2))
-    assert_allclose(found.free_energies, np.log([1, 5 / 2]), atol=0.02)
-    energies, weight = drawn(betas=BETAS[1:]).reshape(-1), np.exp(found.log_weight)
+    """The colder two levels alone: weights are numbers in units of the first level's sum."""
+    solution = solve(drawn(betas=BETAS[1:]), BETAS[1:], np.ones(2))
+    assert_allclose(solution.free_energies, np.log([1, 5 / 2]), atol=0.02)
+    energies, weight = drawn(betas=BETAS[1:]).reshape(-1), np.exp(solution.log_weight)
     assert_allclose(weight @ np.exp(-energies), 1, atol=1e-9)
     assert_allclose(weight[energies < 0.1].sum() / 2, 1 - np.exp(-0.1), rtol=0.03)
 
@@ -58,19 +58,19 @@ def test_standard_errors_are_the_spread_over_repeats():
     assert runs[0].error(0) == 0
 
 
-def test_overlaps_are_integrals(found):
+def test_overlaps_are_integrals(solution):
     def both(e, a, b):
         p, q = (1 + a) * np.exp(-(1 + a) * e), (1 + b) * np.exp(-(1 + b) * e)
         return p * q / (p + q)
 
     exact = [quad(both, 0, 60, args=pair)[0] for pair in ((0.0, 1.0), (1.0, 4.0))]
-    assert_allclose(found.overlap, exact, atol=0.01)
+    assert_allclose(solution.overlap, exact, atol=0.01)
 
 
-def test_the_equations_hold_over_all_draws_though_pymbar_is_given_few(found, monkeypatch):
+def test_the_equations_hold_over_all_draws_though_pymbar_is_given_few(solution, monkeypatch):
     """Newton's steps take in what pymbar did not see."""
     monkeypatch.setattr(mbar, "_MOST_SOLVED", 200)
-    assert_allclose(solve(drawn(), BETAS, np.ones(3)).free_energies, found.free_energies, atol=1e-6)
+    assert_allclose(solve(drawn(), BETAS, np.ones(3)).free_energies, solution.free_energies, atol=1e-6)
 
 
 def test_draws_that_come_twice_count_once():
@@ -91,6 +91,6 @@ def test_a_long_ladder_is_solved_from_its_steps():
     energies = 3 + drawn(betas=betas, draws=400)  # a bound below them adds 3 beta
     exact = np.log1p(betas) + 3 * betas
     assert_allclose(mbar._step_by_step([level.reshape(-1) for level in energies], betas), exact, atol=0.3)
-    found = solve(energies, betas, np.ones(7))
-    assert found.solved
-    assert_allclose(found.free_energies, exact, atol=0.1)
+    solution = solve(energies, betas, np.ones(7))
+    assert solution.solved
+    assert_allclose(solution.free_energies, exact, atol=0.1)

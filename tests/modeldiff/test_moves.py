@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.chapters.toy_modulo30.moves import MultiSite, SumPreserving
 from provlab.errors import InputError
-from provlab.modeldiff.moves import Conditional, Mixture, Proposal, Rewrite, SingleSite
+from provlab.modeldiff.moves import Conditional, Mixture, Proposal, Rewrite, Setting, SingleSite
 from provlab.modeldiff.nll import sequence_nll
 
 V, L = 3, 3
@@ -30,11 +30,10 @@ def law(seed=0, temperature=0.7):
     return p / p.sum()
 
 
-def kernel(move, rng=None, repeats=REPEATS, **asked):
+def kernel(move, rng=None, repeats=REPEATS, model=None, temper=1.0):
     """Counted q(y | x), ``(state, state)``, and the Hastings factor reported for each pair (NaN if never proposed)."""
     tokens = np.repeat(STATES, repeats, axis=0)
-    asked = {name: value if name == "model" else np.full(len(tokens), value) for name, value in asked.items()}
-    made = move.propose(tokens, vocabulary=V, rng=rng or np.random.default_rng(1), **asked)
+    made = move.propose(tokens, Setting(V, rng or np.random.default_rng(1), model, np.full(len(tokens), temper)))
     x, y = tokens @ CODE, made.tokens @ CODE
     counts = np.zeros((len(STATES), len(STATES)))
     np.add.at(counts, (x, y), 1)
@@ -68,10 +67,10 @@ def test_detailed_balance(move):
 class DriftsUp(SingleSite):
     """The fault: tokens step up by one more often than down."""
 
-    def propose(self, tokens, *, vocabulary, rng, model=None, temper=None):
-        result = tokens.copy()
+    def propose(self, tokens, setting):
+        result, rng = tokens.copy(), setting.rng
         rows, site = np.arange(len(tokens)), rng.integers(tokens.shape[1], size=len(tokens))
-        result[rows, site] = (tokens[rows, site] + np.where(rng.random(len(tokens)) < 0.8, 1, 2)) % vocabulary
+        result[rows, site] = (tokens[rows, site] + np.where(rng.random(len(tokens)) < 0.8, 1, 2)) % setting.vocabulary
         return Proposal(result, np.zeros(len(tokens)))
 
 
@@ -143,8 +142,8 @@ def test_informed_moves_are_in_balance_exactly(gpt2, move, temper, start_token):
     table = log_conditionals(network, start_token)
     q = drawn_by(move, table, temper)
     np.testing.assert_allclose(q.sum(axis=2), 1)
-    found = [kernel(move, At(place), model=model, temper=temper) for place in range(L)]
-    counted, factor = (np.stack(part) for part in zip(*found, strict=True))
+    kernels = [kernel(move, At(place), model=model, temper=temper) for place in range(L)]
+    counted, factor = (np.stack(part) for part in zip(*kernels, strict=True))
     assert np.abs(counted - q).max() < 5 * np.sqrt(0.25 / REPEATS)
     assert q[np.isnan(factor)].max(initial=0) < 10 / REPEATS  # every pair that can come has come
     back, some = q.transpose(0, 2, 1), np.isfinite(factor) & ~np.eye(len(STATES), dtype=bool)
@@ -165,8 +164,8 @@ def test_a_fault_in_the_hastings_factor_is_seen(gpt2, fault):
     network = gpt2(3, vocab_size=V, n_embd=8, n_layer=1)
     model, temper = sequence_nll(network), 2.5
     q = drawn_by(Rewrite(), log_conditionals(network, None), temper)
-    found = [kernel(Rewrite(), At(place), model=model, temper=temper)[1] for place in range(L)]
-    factor, energies = np.stack(found), model(STATES)
+    factors = [kernel(Rewrite(), At(place), model=model, temper=temper)[1] for place in range(L)]
+    factor, energies = np.stack(factors), model(STATES)
     beta = temper * model.predictions(L)
     if fault == "no factor":
         factor = np.where(np.isnan(factor), factor, 0.0)
@@ -181,9 +180,7 @@ def test_a_fault_in_the_hastings_factor_is_seen(gpt2, fault):
 def test_a_rewritten_sequence_comes_with_its_loss(gpt2):
     for start_token in (None, 1):
         model = sequence_nll(gpt2(3, vocab_size=V, n_embd=8, n_layer=1), start_token=start_token)
-        made = Rewrite().propose(
-            STATES, vocabulary=V, rng=np.random.default_rng(0), model=model, temper=np.linspace(0, 2, len(STATES))
-        )
+        made = Rewrite().propose(STATES, Setting(V, np.random.default_rng(0), model, np.linspace(0, 2, len(STATES))))
         assert_allclose(made.nll, model(made.tokens), atol=1e-6)
         assert (made.tokens != STATES).any()
 
@@ -208,7 +205,7 @@ def test_sums_are_kept_and_every_tuple_with_the_sum_is_reached(modulus):
 
 def test_digits_keep_their_sum_modulo_thirty():
     tokens = np.random.default_rng(2).integers(10, size=(500, 8)).astype(np.uint8)
-    made = SumPreserving(5, 30).propose(tokens, vocabulary=10, rng=np.random.default_rng(3))
+    made = SumPreserving(5, 30).propose(tokens, Setting(10, np.random.default_rng(3)))
     assert_array_equal(made.tokens.sum(axis=1) % 30, tokens.sum(axis=1) % 30)
     assert (made.tokens.sum(axis=1) != tokens.sum(axis=1)).any()  # not the sum itself
     assert ((made.tokens != tokens).sum(axis=1) <= 5).all()
@@ -227,13 +224,12 @@ def test_a_mixture_draws_by_weight():
 def test_proposals_leave_the_present_sequences_alone(gpt2):
     tokens, model = STATES.copy(), sequence_nll(gpt2(3, vocab_size=V, n_embd=8, n_layer=1))
     for move in (*MOVES, Conditional(), Rewrite()):
-        rng = np.random.default_rng(0)
-        move.propose(tokens, vocabulary=V, rng=rng, model=model, temper=np.ones(len(tokens)))
+        move.propose(tokens, Setting(V, np.random.default_rng(0), model, np.ones(len(tokens))))
         assert_array_equal(tokens, STATES)
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: MultiSite(0), "sites must be at least 1"),
         (lambda: SumPreserving(1, 2), "sites must be at least 2"),
@@ -245,11 +241,11 @@ def test_proposals_leave_the_present_sequences_alone(gpt2):
         (lambda: kernel(MultiSite(4)), "at most the length of the sequences, 3"),
         (lambda: kernel(Conditional()), "needs an nll that predicts tokens"),
         (
-            lambda: SumPreserving(8, 30).propose(np.zeros((1, 8), int), vocabulary=10, rng=np.random.default_rng(0)),
+            lambda: SumPreserving(8, 30).propose(np.zeros((1, 8), int), Setting(10, np.random.default_rng(0))),
             "100,000,000 tuples; SumPreserving lists at most 1,000,000: take fewer sites",
         ),
     ],
 )
-def test_bad_parameters_are_named(make, said):
-    with pytest.raises(InputError, match=said):
+def test_bad_parameters_are_named(make, message):
+    with pytest.raises(InputError, match=message):
         make()

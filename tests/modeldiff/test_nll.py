@@ -13,11 +13,11 @@ RNG = np.random.default_rng(0)
 def by_definition(model, tokens, start_token):
     """-log p(token | left context), averaged over the tokens that have a left context."""
     terms = []
-    given = ([] if start_token is None else [start_token]) + [int(token) for token in tokens]
-    for end in range(1, len(given)):
+    context = ([] if start_token is None else [start_token]) + [int(token) for token in tokens]
+    for end in range(1, len(context)):
         with torch.no_grad():
-            probabilities = torch.softmax(model(torch.tensor([given[:end]])).logits[0, -1].double(), dim=0)
-        terms.append(-np.log(probabilities[given[end]].item()))
+            probabilities = torch.softmax(model(torch.tensor([context[:end]])).logits[0, -1].double(), dim=0)
+        terms.append(-np.log(probabilities[context[end]].item()))
     return np.mean(terms)
 
 
@@ -79,7 +79,7 @@ def test_no_sequence_is_no_error(gpt2):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "said"),
+    ("tokens", "message"),
     [
         (np.array([[0, 4]]), "token 4 is outside the vocabulary of GPT2LMHeadModel: 0 to 3"),
         (np.array([[0, -1]]), "token -1 is outside"),
@@ -88,8 +88,8 @@ def test_no_sequence_is_no_error(gpt2):
         (np.zeros((2, 5)), "must be integers"),
     ],
 )
-def test_bad_tokens_are_named(gpt2, tokens, said):
-    with pytest.raises(InputError, match=said):
+def test_bad_tokens_are_named(gpt2, tokens, message):
+    with pytest.raises(InputError, match=message):
         nll.sequence_nll(gpt2())(tokens)
 
 

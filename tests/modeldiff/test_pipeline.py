@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from provlab.errors import InputError
 from provlab.kept import Kept
-from provlab.modeldiff import pipeline
+from provlab.modeldiff import held_out, pipeline
 from provlab.modeldiff.comparison import from_enumeration
 
 VOCABULARY, LENGTH = 4, 5
@@ -60,7 +60,7 @@ def test_generation_finds_what_the_enumeration_knows(models, kept, truth):
 
 
 def test_replica_exchange_finds_the_same(models, kept, truth):
-    settings = pipeline.Exchange(LENGTH, (np.inf, 0.5, 0.25), n_chains=8, n_steps=600, thin=2)
+    settings = pipeline.Exchange(LENGTH, (np.inf, 0.5, 0.25), n_chains=8, n_steps=600)
     diff = pipeline.model_diff(*models, truth.z, settings, kept)
     np.testing.assert_allclose(diff.ratio().value, truth.ratio().value, rtol=0.2)
     np.testing.assert_allclose(diff.ratio("count").value, truth.ratio().value, rtol=0.2)
@@ -81,7 +81,7 @@ def test_a_ladder_is_laid_through_the_models_own_temperature(models, kept, truth
 
 
 def test_a_copy_does_not_write_what_its_base_writes(models, kept, tmp_path):
-    """Of one seed, by generation and by replica exchange; the models are the same but for their files' digest."""
+    """One seed, by generation and by replica exchange; the models differ in the digest of their files alone."""
     copied = models[0].nll.network
     with torch.no_grad():
         copied.lm_head.weight[0, 0] += 1e-6
@@ -108,21 +108,24 @@ def test_a_second_run_reads_what_the_first_kept(models, kept, truth):
 def test_judging_keeps_the_order_and_judges_once(models, kept):
     tokens = np.array([[3, 1, 2, 0, 1], [0, 0, 1, 2, 3], [3, 1, 2, 0, 1]])
     before = models[0].nll.evaluations
-    found = pipeline.judged(models[0], tokens, kept)
+    losses = pipeline.judged(models[0], tokens, kept)
     assert models[0].nll.evaluations == before + 2
-    np.testing.assert_allclose(found, models[0].nll(tokens), atol=1e-6)
+    np.testing.assert_allclose(losses, models[0].nll(tokens), atol=1e-6)
     assert len(pipeline.judged(models[0], tokens[:0], kept)) == 0
 
 
 def test_the_rule_for_z_and_its_pieces(models, kept):
     text = np.random.default_rng(0).integers(0, VOCABULARY, 300)
-    pieces = pipeline.pieces(text, LENGTH, 50, seed=1)
+    pieces = held_out.pieces(text, LENGTH, 50, seed=1)
     assert pieces.shape == (50, LENGTH)
     assert all(any((text[i : i + LENGTH] == piece).all() for i in range(296)) for piece in pieces[:5])
-    low, high = pipeline.typical_range(*models, pieces, kept, shares=(0.05, 0.5))
+    pool = held_out.HeldOut({"text": ""}, 50, kept, 1)
+    pool._encoded[models[0].source] = {"text": text}
+    low, high = pool.range_of(*models, LENGTH, (0.05, 0.5))
     both = np.concatenate([model.nll(pieces) for model in models])
     assert (low, high) == pytest.approx(tuple(np.quantile(both, [0.05, 0.5])))
+    assert pool.range_of(*models, LENGTH, (0.05, 0.5), (1.0, 2.0)) == (1.0, 2.0)
     with pytest.raises(InputError, match="shares must rise"):
-        pipeline.typical_range(*models, pieces, kept, shares=(0.5, 0.05))
+        pool.range_of(*models, LENGTH, (0.5, 0.05))
     with pytest.raises(InputError, match="too few for pieces of 400"):
-        pipeline.pieces(text, 400, 2)
+        held_out.pieces(text, 400, 2)

@@ -122,8 +122,8 @@ def test_pymbar_finds_the_same_free_energies(samples):
     size = samples.nll[0].size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it passes scipy options that scipy does not know
-        found = MBAR(samples.betas[:, None] * samples.nll.reshape(-1), [size] * len(LADDER)).f_k
-    assert_allclose(solved(samples).free_energies, found - found[0], atol=0.02)
+        result = MBAR(samples.betas[:, None] * samples.nll.reshape(-1), [size] * len(LADDER)).f_k
+    assert_allclose(solved(samples).free_energies, result - result[0], atol=0.02)
 
 
 @pytest.mark.usefixtures("passed")
@@ -131,39 +131,39 @@ def test_counts_by_bin_lie_in_their_intervals():
     """95% intervals over 12 bins and 12 runs; at 90% true coverage, fewer than 115 hits would be a 1 in 30 event."""
     hits = trials = 0
     for seed in range(12):
-        found = density_of_states(reweight(run(seed, steps=400)), EDGES)
-        seen = np.isfinite(found.log10_low)
+        result = density_of_states(reweight(run(seed, steps=400)), EDGES)
+        met = np.isfinite(result.log10_low)
         with np.errstate(divide="ignore"):
             exact = np.log10(COUNTS)
-        hits += ((found.log10_low <= exact) & (exact <= found.log10_high))[seen].sum()
-        trials += seen.sum()
+        hits += ((result.log10_low <= exact) & (exact <= result.log10_high))[met].sum()
+        trials += met.sum()
     assert trials > 120
     assert hits / trials > 0.8
 
 
 def test_total_is_exact_even_where_bins_span_decades(draws):
-    found = density_of_states(draws, EDGES)
-    assert_allclose(np.log((10**found.log10_count).sum()), L * math.log(V), rtol=1e-9)
-    assert found.n.sum() == len(draws)
+    result = density_of_states(draws, EDGES)
+    assert_allclose(np.log((10**result.log10_count).sum()), L * math.log(V), rtol=1e-9)
+    assert result.n.sum() == len(draws)
 
 
 def test_a_bin_that_no_draw_met_has_no_count(draws):
-    found = density_of_states(draws, [ENERGIES.min() - 2, ENERGIES.min() - 1, 3, 4, 99, 100])
-    assert_array_equal(found.n > 0, [False, True, True, True, False])
-    assert_array_equal(np.isfinite(found.log10_count), found.n > 0)
+    result = density_of_states(draws, [ENERGIES.min() - 2, ENERGIES.min() - 1, 3, 4, 99, 100])
+    assert_array_equal(result.n > 0, [False, True, True, True, False])
+    assert_array_equal(np.isfinite(result.log10_count), result.n > 0)
 
 
 def test_representative_inputs_stand_for_their_sequences(draws):
     z = (2.0, 3.0)
-    found = representative(draws, z)
+    result = representative(draws, z)
     exact = (z[0] <= ENERGIES) & (z[1] >= ENERGIES)
-    assert_allclose(np.exp(logsumexp(found.log_weight)), exact.sum(), rtol=0.05)
-    codes = found.tokens @ CODE.astype(np.int64)
-    assert_array_equal(ENERGIES[codes], found.nll)
+    assert_allclose(np.exp(logsumexp(result.log_weight)), exact.sum(), rtol=0.05)
+    codes = result.tokens @ CODE.astype(np.int64)
+    assert_array_equal(ENERGIES[codes], result.nll)
     assert exact[codes].all()
     # a property that says nothing of the energy: the last token is 0 for a known share of the sequences
-    weight = np.exp(found.log_weight)
-    share = weight[found.tokens[:, -1] == 0].sum() / weight.sum()
+    weight = np.exp(result.log_weight)
+    share = weight[result.tokens[:, -1] == 0].sum() / weight.sum()
     assert_allclose(share, (np.flatnonzero(exact) % V == 0).mean(), atol=0.03)
 
 
@@ -173,12 +173,12 @@ def test_draws_left_as_they_fell_would_be_wrong(samples):
     unweighted = samples.nll[inside].mean()
     exact = ENERGIES[(ENERGIES >= 2) & (ENERGIES <= 3)].mean()
     assert abs(unweighted - exact) > 0.05
-    found = representative(reweight(samples), (2.0, 3.0))
-    assert abs(np.average(found.nll, weights=np.exp(found.log_weight)) - exact) < 0.01
+    result = representative(reweight(samples), (2.0, 3.0))
+    assert abs(np.average(result.nll, weights=np.exp(result.log_weight)) - exact) < 0.01
 
 
 @pytest.mark.parametrize(
-    ("z", "error", "said"),
+    ("z", "error", "message"),
     [
         ((3.0, 2.0), InputError, r"Z = \[3, 2\] is empty; its first end must lie below"),
         ((math.nan, 2.0), InputError, "is empty"),
@@ -186,8 +186,8 @@ def test_draws_left_as_they_fell_would_be_wrong(samples):
         ((90.0, 91.0), NotConverged, r"they visited NLL -?[\d.]+ to [\d.]+: move Z, or take Z from what was reached"),
     ],
 )
-def test_a_range_without_inputs_is_named(draws, z, error, said):
-    with pytest.raises(error, match=said):
+def test_a_range_without_inputs_is_named(draws, z, error, message):
+    with pytest.raises(error, match=message):
         representative(draws, z)
 
 

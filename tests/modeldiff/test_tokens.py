@@ -9,6 +9,7 @@ import torch
 
 from provlab.errors import NotComparableError
 from provlab.modeldiff import pipeline
+from provlab.modeldiff.held_out import pieces as cut
 from provlab.modeldiff.nll import sequence_nll
 from provlab.modeldiff.tokens import shared_tokens
 from provlab.models.checkpoint import Checkpoint
@@ -31,17 +32,17 @@ def swap(content):
 
 
 def test_models_of_one_tokenizer_share_all_of_it(models):
-    found = shared(models["base"], models["other"])
-    assert found.named
-    assert not found.moved
-    np.testing.assert_array_equal(found.ids[0], found.ids[1])
+    common = shared(models["base"], models["other"])
+    assert common.named
+    assert not common.moved
+    np.testing.assert_array_equal(common.ids[0], common.ids[1])
 
 
 def test_models_without_tokenizers_are_judged_by_size(gpt2, tmp_path):
     for name, size in (("a", 4), ("b", 4), ("c", 5)):
         gpt2(vocab_size=size).save_pretrained(tmp_path / name)
-    found = shared(tmp_path / "a", tmp_path / "b")
-    assert (found.identical, found.named) == (True, False)
+    common = shared(tmp_path / "a", tmp_path / "b")
+    assert (common.identical, common.named) == (True, False)
     with pytest.raises(NotComparableError, match="a has 4 tokens and c has 5"):
         shared(tmp_path / "a", tmp_path / "c")
 
@@ -82,24 +83,24 @@ def test_moved_tokens_are_paired_by_their_strings(models, moved, text):
     """Read by ids, the model and its twin would disagree; by strings they are one."""
     assert shared(models["base"], moved).moved == 2
     base, twin = pipeline.open_models([models["base"], str(moved)]).values()
-    pieces = pipeline.pieces(base.encode(text), 12, 20)
-    np.testing.assert_array_equal(pieces, pipeline.pieces(twin.encode(text), 12, 20))
+    pieces = cut(base.encode(text), 12, 20)
+    np.testing.assert_array_equal(pieces, cut(twin.encode(text), 12, 20))
     np.testing.assert_allclose(base.nll(pieces), twin.nll(pieces), atol=1e-5)
     assert base.texts(pieces) == twin.texts(pieces)
 
 
 def test_rows_beyond_the_tokenizer_are_left_out(models, new_model, save_model, tmp_path):
     padded = save_model(new_model(1, vocab_size=320), tmp_path / "padded")
-    found = shared(models["base"], padded)
-    assert found.left_out[1] == found.left_out[0] + 20
-    short = sequence_nll(Checkpoint.open(padded), ids=found.ids[1])
-    assert short.vocabulary == len(found.ids[1])
+    common = shared(models["base"], padded)
+    assert common.left_out[1] == common.left_out[0] + 20
+    short = sequence_nll(Checkpoint.open(padded), ids=common.ids[1])
+    assert short.vocabulary == len(common.ids[1])
     log_probs = short.next_log_probs(np.zeros((2, 3), dtype=int))
     np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-5)
 
 
 def test_pieces_avoid_tokens_that_are_not_shared():
     ids = np.r_[np.arange(10), -1, np.arange(10)]
-    assert pipeline.pieces(ids, 5, 50).min() == 0
+    assert cut(ids, 5, 50).min() == 0
     with pytest.raises(Exception, match="no 12 tokens in a row"):
-        pipeline.pieces(ids, 12, 5)
+        cut(ids, 12, 5)

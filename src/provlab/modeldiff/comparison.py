@@ -20,7 +20,7 @@ from provlab.errors import InputError, NotComparableError
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.representative import Direction, Side, bin_of, checked_edges, checked_range, effective, within
 
-#: what the two directions are divided by before they are compared: "R3", the paper's way, divides each by its own sum
+#: the unit of the two directions when they are compared: "R3", the paper's way, divides each by its own sum
 #: over R3; "count" divides both by the number of A's inputs, which needs weights that are numbers of inputs, and no R3
 Normalisation = Literal["R3", "count"]
 #: the four terms of Equations 3 and 7, in their order
@@ -62,7 +62,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a table or a verdict needs of a comparison, as plain data.
+    """A comparison in numbers, as plain data.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class Comparison:
     @property
     def n_chains(self) -> int:
         """Chains that intervals resample: of the side that has fewer."""
-        return min((one.n_chains for one in (self.a, self.b) if not one.exact), default=1)
+        return min((direction.n_chains for direction in (self.a, self.b) if not direction.exact), default=1)
 
     def terms(self, by: Normalisation = "R3") -> NDArray[np.float64]:
         """Return the four terms of Equation 7, in the unit of a normalisation.
@@ -151,14 +151,21 @@ class Comparison:
         NotComparableError
             By "R3": no draws of a model are in Z for the other too, or too few. By "count": the weights are no counts.
         """
-        sums = [one.sums(_kinds(one)).sum(axis=0) for one in (self.a, self.b)]
-        units = [self._unit(direction, by) for direction in (self.a, self.b)]
         return np.concatenate(
-            [of[:2] / (of[3] if unit is None else unit) for of, unit in zip(sums, units, strict=True)]
+            [
+                self._scaled(direction.sums(_kinds(direction)).sum(axis=0), direction, by)
+                for direction in (self.a, self.b)
+            ]
         )
 
+    def _scaled(self, sums: NDArray[np.float64], direction: Direction, by: Normalisation) -> NDArray[np.float64]:
+        """Divide sums of weights ``(..., k)`` by the unit, and drop the last column, the sum over R3."""
+        unit = self._unit(direction, by)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return sums[..., :-1] / (sums[..., -1:] if unit is None else unit)
+
     def _unit(self, direction: Direction, by: Normalisation) -> float | None:
-        """What sums of a direction's weights are divided by; None stands for its own sum over R3."""
+        """Divisor of sums of a direction's weights; None stands for its own sum over R3."""
         if by == "count":
             if self.a.log_unit is None or direction.log_unit is None:
                 raise NotComparableError(
@@ -195,26 +202,25 @@ class Comparison:
         unit = _reference(terms)
         value = low = high = terms / terms[unit]
         if not (self.a.exact and self.b.exact):
-            draws = self._resampled_terms(by, np.random.default_rng(seed))
+            rng = np.random.default_rng(seed)
+            # whole chains with replacement, those of A and of B apart; NaN where a resample has nothing in R3
+            parts = [self._resampled(direction, _kinds(direction), by, rng)[1:] for direction in (self.a, self.b)]
+            resampled = np.concatenate(parts, axis=1)  # (resample, 4)
             with np.errstate(divide="ignore", invalid="ignore"):
-                low, high = percentiles(draws / draws[:, [unit]], self.n_chains)
-        neither = np.array([one.weight[one.difference == 0].sum() / one.weight.sum() for one in (self.a, self.b)])
-        return Ratio(terms, value, low, high, TERMS[unit], neither)
+                low, high = percentiles(resampled / resampled[:, [unit]], self.n_chains)
+        shares = [float(side.weight[side.difference == 0].sum() / side.weight.sum()) for side in (self.a, self.b)]
+        return Ratio(terms, value, low, high, TERMS[unit], np.array(shares))
 
-    def _resampled_terms(self, by: Normalisation, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Terms of resampled chains, ``(n_resamples, 4)``; NaN where a resample has nothing in R3.
-
-        Whole chains are drawn with replacement, those of A and of B apart.
-        """
-        columns = []
-        for direction in (self.a, self.b):
-            unit = self._unit(direction, by)
-            if not direction.exact:
-                _require_chains(direction)
-            drawn = direction.resampled(_kinds(direction), _RESAMPLES, rng)[1:]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                columns.append(drawn[:, :2] / (drawn[:, [3]] if unit is None else unit))
-        return np.concatenate(columns, axis=1)
+    def _resampled(
+        self, direction: Direction, columns: NDArray[np.bool_], by: Normalisation, rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Sums of a direction in the unit, and after them those of resampled chains, ``(1 + resamples, k - 1)``."""
+        if not direction.exact and direction.n_chains < 2:
+            raise InputError(
+                f"model {direction.side} was sampled by one chain; intervals need at least two independent ones, "
+                "better 16"
+            )
+        return self._scaled(direction.resampled(columns, _RESAMPLES, rng), direction, by)
 
     def rho(self, side: Side, edges: ArrayLike, by: Normalisation = "R3", *, seed: int = 0) -> NDArray[np.float64]:
         """Return rho_A->B(D) (`side` "A") or rho_B->A(D) over bins (Equations 5, 6).
@@ -242,13 +248,8 @@ class Comparison:
         edges = checked_edges(edges)
         inside = bin_of(direction.difference, edges)
         columns = np.stack([*(inside == k for k in range(len(edges) - 1)), direction.common], axis=1)
-        if not direction.exact:
-            _require_chains(direction)
-        sums = direction.resampled(columns, 1 if direction.exact else _RESAMPLES, np.random.default_rng(seed))
-        unit = self._unit(direction, by)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = sums[:, :-1] / (sums[:, [-1]] if unit is None else unit)  # the last column is R3
-        return np.stack([found[0], *percentiles(found[1:], direction.n_chains)])
+        rho = self._resampled(direction, columns, by, np.random.default_rng(seed))
+        return np.stack([rho[0], *percentiles(rho[1:], direction.n_chains)])
 
     def log10_more(self, *, seed: int = 0) -> tuple[float, float, float]:
         """Return log10 of how many times more inputs B has in Z than A, and its 95% interval by chain bootstrap.
@@ -259,21 +260,19 @@ class Comparison:
             The weights are no counts.
         """
         rng = np.random.default_rng(seed)
-        fewer, more = (direction.log10_numbers(rng) for direction in (self.a, self.b))
-        more = more - fewer
+        numbers_a, numbers_b = (direction.log10_numbers(rng) for direction in (self.a, self.b))
+        more = numbers_b - numbers_a
         low, high = percentiles(more[1:], self.n_chains)
         return float(more[0]), float(low), float(high)
 
     @property
     def log10_common(self) -> tuple[float, float]:
         """Log10 of the number of inputs in R3, estimated from A's draws and from B's: two estimates of one number."""
-        found = []
-        for direction in (self.a, self.b):
-            if direction.log10_number is None:
-                raise NotComparableError(f"the weights of model {direction.side} are known up to a factor only")
-            with np.errstate(divide="ignore"):
-                found.append(float(direction.log10_number + np.log10(direction.common_share)))
-        return found[0], found[1]
+        with np.errstate(divide="ignore"):
+            first, second = (
+                float(side.log10_count(side.weight.sum()) + np.log10(side.common_share)) for side in (self.a, self.b)
+            )
+        return first, second
 
     def summary(self, *, seed: int = 0) -> Summary:
         """Return the numbers of this comparison as plain data, the weights being numbers of inputs."""
@@ -316,9 +315,8 @@ def _plain(value: float) -> float | None:
 
 
 def _kinds(direction: Direction) -> NDArray[np.bool_]:
-    """Which rows have D below 0, above 0, equal to 0, and which are in R3: ``(n, 4)``."""
-    d = direction.difference
-    return np.stack([d < 0, d > 0, d == 0, direction.common], axis=1)
+    """Which rows have D below 0, above 0, and which are in R3: ``(n, 3)``."""
+    return np.stack([direction.difference < 0, direction.difference > 0, direction.common], axis=1)
 
 
 def _reference(terms: NDArray[np.float64]) -> int:
@@ -326,13 +324,6 @@ def _reference(terms: NDArray[np.float64]) -> int:
         if terms[TERMS.index(name)] > 0:
             return TERMS.index(name)
     raise NotComparableError("no input has another loss under the other model: the two answer alike, there is no ratio")
-
-
-def _require_chains(direction: Direction) -> None:
-    if direction.n_chains < 2:
-        raise InputError(
-            f"model {direction.side} was sampled by one chain; intervals need at least two independent ones, better 16"
-        )
 
 
 def from_enumeration(

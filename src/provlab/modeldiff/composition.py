@@ -1,4 +1,4 @@
-"""What the inputs at each difference are: shares, examples, and the mean of labels, bin by bin of D."""
+"""The inputs at each difference: shares, examples, and the mean of labels, bin by bin of D."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ _RESAMPLES = 1000  # of the chain bootstrap
 
 @dataclass(frozen=True)
 class Bin:
-    """What is in one bin of D.
+    """The inputs in one bin of D.
 
     Attributes
     ----------
     low, high
         Its edges.
     share
-        Of the model's inputs, by weight.
+        Its part of the model's inputs, by weight.
     n
         Rows drawn that lie in it.
     examples
@@ -53,7 +53,7 @@ def composition(
     Parameters
     ----------
     direction
-        Of one model's inputs.
+        One model's inputs.
     edges
         ``(k + 1,)`` of D.
     labels
@@ -67,30 +67,32 @@ def composition(
     edges = checked_edges(edges)
     rng = np.random.default_rng(seed)
     place = bin_of(direction.difference, edges)
-    columns = {name: np.asarray(values, dtype=float) for name, values in labels.items()}
-    for name, values in columns.items():
-        if values.shape != direction.difference.shape:
-            raise InputError(f"label {name} must hold one number for each of {len(direction.difference)} inputs")
-    found = []
+    columns = {name: _label(name, values, direction) for name, values in labels.items()}
+    bins = []
     for k, (low, high) in enumerate(pairwise(edges)):
         rows = np.flatnonzero(place == k)
         weight = direction.weight[rows]
         total = weight.sum()
         means = {n: float(weight @ v[rows] / total) if total > 0 else None for n, v in columns.items()}
-        chosen = _draw(rows, weight, distinct, n_examples, rng)
-        found.append(Bin(float(low), float(high), float(total / direction.weight.sum()), len(rows), chosen, means))
-    return found
+        # drawn by weight without replacement, by exponential clocks
+        with np.errstate(divide="ignore"):
+            order = rows[np.argsort(rng.exponential(size=len(rows)) / weight, kind="stable")]
+        first = {distinct[row]: row for row in reversed(order)}  # of each name, the row that comes first
+        chosen = np.array([row for row in order if first[distinct[row]] == row][:n_examples], dtype=np.int64)
+        share = float(total / direction.weight.sum())
+        bins.append(Bin(float(low), float(high), share, len(rows), chosen, means))
+    return bins
 
 
 def label_share(
     direction: Direction, label: ArrayLike, rows: NDArray[np.bool_], *, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Return the weighted mean of a label over some rows, and after it what resampled chains would have given.
+    """Return the weighted mean of a label over some rows, and after it the means of resampled chains.
 
     Parameters
     ----------
     direction
-        Of one model's inputs.
+        One model's inputs.
     label
         ``(n,)`` a number for each row.
     rows
@@ -101,30 +103,14 @@ def label_share(
     ndarray
         ``(1 + resamples,)``, NaN where a resample has none of the rows.
     """
-    values = np.asarray(label, dtype=float)
-    if values.shape != direction.difference.shape or not direction.weight[rows].sum() > 0:
-        raise InputError(f"label must hold one number for each of {len(direction.difference)} inputs, and rows some")
-    drawn = direction.resampled(np.stack([rows * values, rows], axis=1), _RESAMPLES, np.random.default_rng(seed))
+    columns = np.stack([rows * _label("label", label, direction), rows], axis=1)
+    sums = direction.resampled(columns, _RESAMPLES, np.random.default_rng(seed))
     with np.errstate(invalid="ignore"):
-        return np.asarray(drawn[:, 0] / drawn[:, 1])
+        return np.asarray(sums[:, 0] / sums[:, 1])
 
 
-def _draw(
-    rows: NDArray[np.int64],
-    weight: NDArray[np.float64],
-    distinct: Sequence[object],
-    n: int,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
-    """Up to `n` of the rows, drawn by weight without replacement (by exponential clocks), each name once."""
-    with np.errstate(divide="ignore"):
-        order = rows[np.argsort(rng.exponential(size=len(rows)) / weight, kind="stable")]
-    chosen: list[int] = []
-    seen: set[object] = set()
-    for row in order:
-        if distinct[row] not in seen:
-            seen.add(distinct[row])
-            chosen.append(int(row))
-        if len(chosen) == n:
-            break
-    return np.array(chosen, dtype=np.int64)
+def _label(name: str, values: ArrayLike, direction: Direction) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=float)
+    if array.shape != direction.difference.shape:
+        raise InputError(f"label {name} must hold one number for each of {len(direction.difference)} inputs")
+    return array

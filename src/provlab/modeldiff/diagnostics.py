@@ -1,4 +1,4 @@
-"""Whether the chains of a replica exchange can be believed, and if not, what to change.
+"""Whether the chains of a replica exchange have converged, and if not, the remedy.
 
 Source of the measures: Vehtari et al. (2021) for rank-normalised R-hat and effective sample sizes, computed by
 ArviZ; swap rates and round trips of a tempered ladder as in Syed et al. (2022).
@@ -50,7 +50,7 @@ class Convergence:
 
     def require(self) -> None:
         """Raise `NotConverged` unless every criterion holds."""
-        if self.failures:
+        if not self.ok:
             raise NotConverged(str(self))
 
     def __str__(self) -> str:
@@ -66,18 +66,18 @@ def converged(samples: Samples) -> Convergence:
         With `require()`, which raises `NotConverged`.
     """
     ess, rhat = (np.array([measure(level) for level in samples.nll]) for measure in (_ess, _rhat))
-    hot = [f"{value:.3g}" for value in samples.temperatures]
+    names = [f"{value:.3g}" for value in samples.temperatures]
     failures = []
     for k in np.flatnonzero(samples.swap_rate < _LEAST_SWAP_RATE):
         failures.append(
-            f"levels {hot[k]} and {hot[k + 1]} swap in {samples.swap_rate[k]:.1%} of tries "
+            f"levels {names[k]} and {names[k + 1]} swap in {samples.swap_rate[k]:.1%} of tries "
             f"({_LEAST_SWAP_RATE:.0%} is needed): add a temperature between, such as "
             f"{between(samples.temperatures[k], samples.temperatures[k + 1]):.3g}"
         )
     tried = samples.attempted.sum(axis=1)
     for k in np.flatnonzero((tried > 0) & (samples.accepted.sum(axis=1) < _LEAST_ACCEPTANCE * tried)):
         failures.append(
-            f"temperature {hot[k]} accepts {samples.accepted[k].sum() / tried[k]:.2%} of its moves "
+            f"temperature {names[k]} accepts {samples.accepted[k].sum() / tried[k]:.2%} of its moves "
             f"({_LEAST_ACCEPTANCE:.1%} is needed): use smaller or informed moves, or leave that temperature out"
         )
     worst = int(np.nanargmax(np.where(np.isnan(rhat), np.inf, rhat)))
@@ -85,18 +85,18 @@ def converged(samples: Samples) -> Convergence:
         means = samples.nll[worst].mean(axis=1)  # (chain,)
         outlier = np.abs(means - np.median(means)).argmax()
         failures.append(
-            f"R-hat is {rhat[worst]:.2f} at temperature {hot[worst]} (at most {_MOST_RHAT:g}; chain "
+            f"R-hat is {rhat[worst]:.2f} at temperature {names[worst]} (at most {_MOST_RHAT:g}; chain "
             f"{outlier} stands furthest out): run more steps"
         )
     least = int(np.argmin(ess))
     if not ess[least] >= _LEAST_ESS:
         failures.append(
-            f"temperature {hot[least]} has {ess[least]:.0f} effective draws ({_LEAST_ESS:.0f} are needed): run more "
+            f"temperature {names[least]} has {ess[least]:.0f} effective draws ({_LEAST_ESS:.0f} are needed): run more "
             f"steps or chains"
         )
     # a move that redraws whole sequences at each level does not need the journey to get out of a corner
     redrawn = Rewrite().name in samples.moves
-    if len(hot) > 1 and not redrawn and samples.round_trips.mean() < _LEAST_ROUND_TRIPS:
+    if len(names) > 1 and not redrawn and samples.round_trips.mean() < _LEAST_ROUND_TRIPS:
         failures.append(
             f"a chain went through the ladder and back {samples.round_trips.mean():.1f} times ({_LEAST_ROUND_TRIPS:g} "
             "are needed): run more steps, or lay the ladder anew with tune_ladder"

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from provlab.errors import InputError
 from provlab.kept import Kept
-from provlab.modeldiff import pipeline
-from provlab.modeldiff.pipeline import Model
+from provlab.modeldiff.pipeline import Model, judged
 
 Range = tuple[float, float]
 N_PIECES = 500  # of each kind of text, where nothing else is asked for
@@ -30,7 +30,7 @@ class HeldOut:
     kept
         Where losses are kept.
     seed
-        Of the places where pieces are cut.
+        Decides the places where pieces are cut.
     """
 
     texts: Mapping[str, str]
@@ -44,7 +44,7 @@ class HeldOut:
         if model.source not in self._encoded:
             self._encoded[model.source] = {kind: model.encode(text) for kind, text in self.texts.items()}
         return {
-            kind: pipeline.pieces(ids, length, self.n_pieces, seed=self.seed + i)
+            kind: pieces(ids, length, self.n_pieces, seed=self.seed + i)
             for i, (kind, ids) in enumerate(self._encoded[model.source].items())
         }
 
@@ -52,20 +52,40 @@ class HeldOut:
         """Pieces of all kinds alike, ``(kinds * n_pieces, length)``, by a model's tokenizer."""
         return np.concatenate(list(self.pieces_by_kind(model, length).values()))
 
+    def each_loss(self, models: Sequence[Model], length: int) -> NDArray[np.float64]:
+        """Loss of each piece (nats per token) under each of some models that are compared, ``(models, pieces)``."""
+        tokens = self.pieces(models[0], length)
+        return np.stack([judged(model, tokens, self.kept) for model in models])
+
     def losses(self, models: Sequence[Model], length: int) -> list[float]:
         """Mean loss of the pieces (nats per token) under each of some models that are compared."""
-        pieces = self.pieces(models[0], length)
-        return [float(pipeline.judged(model, pieces, self.kept).mean()) for model in models]
+        return [float(losses.mean()) for losses in self.each_loss(models, length)]
 
     def loss_apart(self, a: Model, b: Model, length: int) -> list[float]:
         """Mean loss of B less that of A (nats per token) with the ends of its 95% interval, piece against piece."""
-        pieces = self.pieces(a, length)
-        apart = np.subtract(*(pipeline.judged(model, pieces, self.kept) for model in (b, a)))
+        losses_a, losses_b = self.each_loss([a, b], length)
+        apart = losses_b - losses_a
         mean, reach = float(apart.mean()), 1.96 * float(apart.std(ddof=1)) / len(apart) ** 0.5
         return [mean, mean - reach, mean + reach]
 
-    def range_of(self, a: Model, b: Model, length: int, shares: Sequence[float], given: Sequence[float]) -> Range:
-        """Z as given, or by the rule: two quantiles of the losses of the pieces under both models together."""
-        if given:
-            return given[0], given[1]
-        return pipeline.typical_range(a, b, self.pieces(a, length), self.kept, shares=(shares[0], shares[1]))
+    def range_of(self, a: Model, b: Model, length: int, shares: Sequence[float], z: Sequence[float] = ()) -> Range:
+        """Z as given, or by a rule that looks at no ratio: two quantiles of the losses under both models together."""
+        if z:
+            return z[0], z[1]
+        if not 0 <= shares[0] < shares[1] <= 1:
+            raise InputError(f"shares must rise within 0 to 1, not {tuple(shares)}")
+        low, high = np.quantile(self.each_loss([a, b], length), shares)
+        return float(low), float(high)
+
+
+def pieces(ids: ArrayLike, length: int, n: int, *, seed: int = 0) -> NDArray[np.int64]:
+    """Cut `n` pieces of `length` tokens from a long text at random places without -1, ``(n, length)``."""
+    text = np.asarray(ids, dtype=np.int64)
+    if len(text) <= length:
+        raise InputError(f"the text has {len(text)} tokens, too few for pieces of {length}")
+    foreign = np.concatenate([[0], np.cumsum(text < 0)])  # before each place
+    places = np.flatnonzero(foreign[length:-1] == foreign[: len(text) - length])
+    if not len(places):
+        raise InputError(f"the text has no {length} tokens in a row that all models of the comparison have")
+    begin = places[np.random.default_rng(seed).integers(len(places), size=n)]
+    return np.asarray(text[begin[:, None] + np.arange(length)])

@@ -7,9 +7,7 @@ Each pilot run measures the barrier on the ladder it has, and the next is laid b
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +15,8 @@ from scipy.interpolate import PchipInterpolator
 
 from provlab.errors import InputError
 from provlab.modeldiff.diagnostics import NotConverged
-from provlab.modeldiff.energy import Nll
-from provlab.modeldiff.moves import Mixture, Move
-from provlab.modeldiff.sampler import Samples, replica_exchange
+from provlab.modeldiff.moves import Mixture, Move, Nll
+from provlab.modeldiff.sampler import replica_exchange
 
 _FIRST = 8  # levels of the first ladder
 _LEAST = 1e-3  # a rejection rate below this cannot be distinguished from zero by a pilot run
@@ -31,7 +28,7 @@ _MOST_LEVELS = 40
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """Temperatures for a run, and what the pilots saw.
+    """Temperatures for a run, and the rates that the pilots measured.
 
     Attributes
     ----------
@@ -85,16 +82,28 @@ def tune_ladder(
     """
     if not 0 < coldest < hottest:
         raise InputError(f"coldest must lie between 0 and {hottest:g}, not {coldest:g}")
-    fixed = tuple(dict.fromkeys((hottest, *([] if through is None else [through]), coldest)))
+    fixed = list(dict.fromkeys((hottest, *([] if through is None else [through]), coldest)))
     kept = 1 / np.array(fixed)
-    betas = _first(nll, vocabulary, length, kept, seed)
+
+    def temperatures(betas: NDArray[np.float64]) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore"):
+            laid = 1 / betas
+        laid[np.searchsorted(betas, kept)] = fixed  # exactly, whatever division rounded
+        return laid
+
+    # at first a geometric ladder through the kept ones; below infinity it begins at one spread of the NLL
+    first = kept[0]
+    if first == 0:
+        uniform = np.random.default_rng([seed, 2]).integers(vocabulary, size=(256, length))
+        first = min(1 / float(np.std(nll(uniform))), kept[-1] / 2)
+    betas = np.union1d(kept, np.geomspace(first, kept[-1], _FIRST - 1)[:-1])
     start = None
     for k in range(_ROUNDS):
         pilot = replica_exchange(
             nll,
             vocabulary=vocabulary,
             length=length,
-            temperatures=_temperatures(betas, fixed),
+            temperatures=temperatures(betas),
             n_chains=_CHAINS,
             n_steps=n_steps,
             burn_in=n_steps // 2,
@@ -113,33 +122,13 @@ def tune_ladder(
                 f"{_SWAP_RATE:g}, and at most {_MOST_LEVELS} are laid; take a higher coldest temperature"
             )
         # piecewise cubic and monotone: as smooth as the barrier, and never out of order
-        laid = PchipInterpolator(reached, betas)
+        smooth = PchipInterpolator(reached, betas)
         parts = [
-            np.concatenate([[first], laid(np.linspace(a, b, n + 1)[1:-1])])
-            for first, a, b, n in zip(kept, ends[:-1], ends[1:], steps, strict=False)
+            np.concatenate([[end], smooth(np.linspace(a, b, n + 1)[1:-1])])
+            for end, a, b, n in zip(kept, ends[:-1], ends[1:], steps, strict=False)
         ]
         old, betas = betas, np.concatenate([*parts, kept[-1:]])
-        start = _carried(pilot, old, betas)
-    return Ladder(_temperatures(betas, fixed), float(1 - (np.diff(ends) / steps).max()), float(reached[-1]))
-
-
-def _first(nll: Nll, vocabulary: int, length: int, kept: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Inverse temperatures of a geometric ladder through those kept, from one spread of the NLL below infinity."""
-    hot, cold = kept[0], kept[-1]
-    if hot == 0:
-        uniform = np.random.default_rng([seed, 2]).integers(vocabulary, size=(256, length))
-        hot = min(1 / float(np.std(nll(uniform))), cold / 2)
-    return np.union1d(kept, np.geomspace(hot, cold, _FIRST - 1)[:-1])
-
-
-def _temperatures(betas: NDArray[np.float64], fixed: Sequence[float]) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore"):
-        temperatures = 1 / betas
-        temperatures[np.searchsorted(betas, 1 / np.array(fixed))] = fixed  # exactly, whatever division rounded
-    return np.asarray(temperatures)
-
-
-def _carried(pilot: Samples, old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.integer[Any]]:
-    """Last sequences of the pilot at the old level nearest to each new one, as the start of the next run."""
-    nearest = np.abs(old[None, :] - new[:, None]).argmin(axis=1)
-    return pilot.tokens[nearest, :, -1].reshape(-1, pilot.length).astype(np.int64)
+        # each level begins with the last sequences of the pilot at the old level nearest to it
+        nearest = np.abs(old[None, :] - betas[:, None]).argmin(axis=1)
+        start = pilot.tokens[nearest, :, -1].reshape(-1, length).astype(np.int64)
+    return Ladder(temperatures(betas), float(1 - (np.diff(ends) / steps).max()), float(reached[-1]))

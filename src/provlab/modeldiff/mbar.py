@@ -1,6 +1,8 @@
 """The multistate Bennett acceptance ratio (Shirts and Chodera 2008) for draws at several temperatures, on arrays.
 
 Pymbar solves the equations on draws that are nearly independent; a few steps of Newton's method then take in all draws.
+It cannot do the latter: a draw counts by 1 / g here, which is no whole number, chains are added up apart for their
+spread, and pymbar holds several arrays of all draws by all levels.
 """
 
 import logging
@@ -146,7 +148,7 @@ def _equations(
 
     The residual is n_k minus the sum of the draws' shares s_k, and its derivative by minus the free energies,
     ``(level, level)``, the sum of diag(s) - s s'. Both are added up chain by chain (`expected` is n_k of one chain), so
-    that what is held besides `share` is of one chain's size.
+    that no further array is larger than one chain.
     """
     levels = share.shape[1]
     residual, derivative = np.zeros((chain.max() + 1, levels)), np.zeros((levels, levels))

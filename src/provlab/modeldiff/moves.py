@@ -9,16 +9,63 @@ to that power, the *temper*, so that what they propose at each level is nearly a
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import InputError
-from provlab.modeldiff.energy import Causal, Tokens
 
+Tokens = NDArray[np.integer[Any]]
+NOT_CAUSAL = "an informed move needs an nll that predicts tokens; make one with sequence_nll(model)"
 _WHOLE = 0.5  # share of rewrites from the first token on: twice the effective draws of places that are all alike
+
+
+class Nll(Protocol):
+    """Mean token NLL, ``(n,)`` float64 in nats, of ``(n, length)`` tokens."""
+
+    def __call__(self, tokens: Tokens) -> NDArray[np.float64]: ...
+
+
+@runtime_checkable
+class Causal(Protocol):
+    """A model that predicts each token from the tokens left of it, as `provlab.modeldiff.nll.SequenceNll` does."""
+
+    def predictions(self, length: int) -> int: ...
+
+    def next_log_probs(self, prefix: Tokens) -> NDArray[np.float64]: ...
+
+    def rewrite(
+        self, tokens: Tokens, cut: int, temper: NDArray[np.float64], seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a move may use.
+
+    Attributes
+    ----------
+    vocabulary
+        Tokens are from 0 to ``vocabulary - 1``.
+    rng
+        Source of everything random.
+    model, temper
+        For informed moves: the model, and ``(n,)`` the power that matches the level of each row.
+    """
+
+    vocabulary: int
+    rng: np.random.Generator
+    model: Causal | None = None
+    temper: NDArray[np.float64] | None = None
+
+    def informed(self) -> tuple[Causal, NDArray[np.float64]]:
+        """Return the model and the tempers; raise InputError without them."""
+        if self.model is None or self.temper is None:
+            raise InputError(NOT_CAUSAL)
+        return self.model, self.temper
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +87,8 @@ class Proposal:
     nll: NDArray[np.float64] | None = None
 
 
-class Move(Protocol):
-    """What the sampler asks of a move.
+class Move(ABC):
+    """One kind of change.
 
     Attributes
     ----------
@@ -53,59 +100,35 @@ class Move(Protocol):
         Whether repeating the move leads from any sequence to any other. One move of a mixture must.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    informed: bool
+    reaches_all: bool
 
-    @property
-    def informed(self) -> bool: ...
-
-    @property
-    def reaches_all(self) -> bool: ...
-
-    def propose(
-        self,
-        tokens: Tokens,
-        *,
-        vocabulary: int,
-        rng: np.random.Generator,
-        model: Causal | None = None,
-        temper: NDArray[np.float64] | None = None,
-    ) -> Proposal:
-        """Draw one proposal for each row of ``(n, length)`` tokens, which stay as they are.
-
-        Informed moves ask `model`, and match the level of each row by its `temper` ``(n,)``.
-        """
-        ...
+    @abstractmethod
+    def propose(self, tokens: Tokens, setting: Setting) -> Proposal:
+        """Draw one proposal for each row of ``(n, length)`` tokens, which stay as they are."""
 
 
 @dataclass(frozen=True)
-class SingleSite:
+class SingleSite(Move):
     """Replace the token at one position by another, both chosen uniformly."""
 
     name: str = field(default="single site", init=False)
     informed: bool = field(default=False, init=False)
     reaches_all: bool = field(default=True, init=False)
 
-    def propose(
-        self,
-        tokens: Tokens,
-        *,
-        vocabulary: int,
-        rng: np.random.Generator,
-        model: Causal | None = None,
-        temper: NDArray[np.float64] | None = None,
-    ) -> Proposal:
+    def propose(self, tokens: Tokens, setting: Setting) -> Proposal:
         """Draw; see `Move`."""
-        return stepped(tokens, rng.integers(tokens.shape[1], size=(len(tokens), 1)), vocabulary, rng)
+        return stepped(tokens, setting.rng.integers(tokens.shape[1], size=(len(tokens), 1)), setting)
 
 
 @dataclass(frozen=True)
-class Conditional:
-    """Replace one token by a draw from the model's own distribution there, given what stands left of it.
+class Conditional(Move):
+    """Replace one token by a draw from the model's own distribution there, given the tokens left of it.
 
     The position is uniform, and the same for all rows. The token comes from a mixture: a share `uniform` uniform over
-    the vocabulary, the rest the model's conditional distribution raised to the row's temper and normalised. What stands
-    left of the position is the same before and after, so both directions draw from one distribution m, and the present
+    the vocabulary, the rest the model's conditional distribution raised to the row's temper and normalised. The tokens
+    left of the position are the same before and after, so both directions draw from one distribution m, and the present
     token is left out of the draw: q(y | x) = m(y) / (1 - m(x)), whence the Hastings factor
     m(x) (1 - m(x)) / (m(y) (1 - m(y))).
 
@@ -124,17 +147,9 @@ class Conditional:
         if not 0 < self.uniform <= 1:
             raise InputError(f"uniform must lie in (0, 1], not {self.uniform}: with 0 some tokens could never be drawn")
 
-    def propose(
-        self,
-        tokens: Tokens,
-        *,
-        vocabulary: int,
-        rng: np.random.Generator,
-        model: Causal | None = None,
-        temper: NDArray[np.float64] | None = None,
-    ) -> Proposal:
+    def propose(self, tokens: Tokens, setting: Setting) -> Proposal:
         """Draw; see `Move`."""
-        model, temper = _asked(model, temper)
+        (model, temper), rng = setting.informed(), setting.rng
         rows, site = np.arange(len(tokens)), int(rng.integers(tokens.shape[1]))
         old = tokens[rows, site].astype(np.int64)
         mixed = self._mixture(model.next_log_probs(tokens[:, :site]), temper)  # m, (n, vocabulary)
@@ -144,7 +159,7 @@ class Conditional:
         reached = np.cumsum(without, axis=1)
         # the last token of the row whose cumulative share the uniform draw has not passed
         new = (reached <= (rng.random(len(rows)) * reached[:, -1])[:, None]).sum(axis=1, dtype=np.int64)
-        new = np.minimum(new, vocabulary - 1)
+        new = np.minimum(new, setting.vocabulary - 1)
         # rounding at the very end of a row could name the present token or one past the end: then nothing is proposed
         new = np.where(without[rows, new] > 0, new, old)
         # m(y) and m(x): the present token is left out of both draws, hence the factors 1 - m
@@ -161,8 +176,8 @@ class Conditional:
 
 
 @dataclass(frozen=True)
-class Rewrite:
-    """Let the model write all tokens from one place to the end anew, each by its conditional at the row's temper.
+class Rewrite(Move):
+    """Let the model write all tokens from one place to the end, each by its conditional at the row's temper.
 
     Half of the time that is the first place, so that nothing of the old sequence stays, and otherwise each place alike;
     it is the same for all rows. With the normalisers
@@ -178,20 +193,11 @@ class Rewrite:
     informed: bool = field(default=True, init=False)
     reaches_all: bool = field(default=True, init=False)
 
-    def propose(
-        self,
-        tokens: Tokens,
-        *,
-        vocabulary: int,
-        rng: np.random.Generator,
-        model: Causal | None = None,
-        temper: NDArray[np.float64] | None = None,
-    ) -> Proposal:
+    def propose(self, tokens: Tokens, setting: Setting) -> Proposal:
         """Draw; see `Move`."""
-        model, temper = _asked(model, temper)
+        (model, temper), rng = setting.informed(), setting.rng
         cut = 0 if rng.random() < _WHOLE else int(rng.integers(tokens.shape[1]))
-        seed = int(rng.integers(1 << 62))
-        new, nll, log_hastings = model.rewrite(tokens, cut, temper, seed)
+        new, nll, log_hastings = model.rewrite(tokens, cut, temper, int(rng.integers(1 << 62)))
         return Proposal(new, log_hastings, nll)
 
 
@@ -212,7 +218,6 @@ class Mixture:
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "moves", tuple(self.moves))
         weights = tuple(float(w) for w in self.weights) or (1.0,) * len(self.moves)
         object.__setattr__(self, "weights", weights)
         if not self.moves or len(weights) != len(self.moves):
@@ -220,7 +225,7 @@ class Mixture:
         if not all(0 < w < math.inf for w in weights):
             raise InputError(f"weights must be positive and finite, not {weights}")
         if not any(move.reaches_all for move in self.moves):
-            names = ", ".join(move.name for move in self.moves)
+            names = ", ".join(self.names)
             raise InputError(f"moves ({names}) cannot reach all sequences; add SingleSite() or Conditional()")
 
     @property
@@ -246,16 +251,11 @@ class Mixture:
 WRITING = Mixture((Rewrite(), Conditional()))
 
 
-def _asked(model: Causal | None, temper: NDArray[np.float64] | None) -> tuple[Causal, NDArray[np.float64]]:
-    if model is None or temper is None:
-        raise InputError("an informed move needs an nll that predicts tokens; make one with sequence_nll(model)")
-    return model, temper
-
-
-def stepped(tokens: Tokens, where: NDArray[np.int64], vocabulary: int, rng: np.random.Generator) -> Proposal:
+def stepped(tokens: Tokens, where: NDArray[np.int64], setting: Setting) -> Proposal:
     """Propose other tokens at places ``(n, k)``: a uniform step around the circle of tokens, so that none stays."""
     old = tokens[np.arange(len(tokens))[:, None], where].astype(np.int64)
-    return replaced(tokens, where, (old + rng.integers(1, vocabulary, size=where.shape)) % vocabulary)
+    steps = setting.rng.integers(1, setting.vocabulary, size=where.shape)
+    return replaced(tokens, where, (old + steps) % setting.vocabulary)
 
 
 def replaced(tokens: Tokens, where: NDArray[np.int64], new: NDArray[np.int64]) -> Proposal:

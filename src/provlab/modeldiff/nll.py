@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from provlab.errors import InputError, InvalidWeightsError
-from provlab.modeldiff.energy import Tokens
+from provlab.modeldiff.moves import Tokens
 from provlab.models.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -71,9 +71,6 @@ class SequenceNll:
         if start_token is not None and not 0 <= start_token < self.vocabulary:
             raise InputError(f"start_token must be from 0 to {self.vocabulary - 1} for {name}, not {start_token}")
 
-    def __repr__(self) -> str:
-        return f"SequenceNll({self.name!r}, start_token={self.start_token})"
-
     def __call__(self, tokens: Tokens) -> NDArray[np.float64]:
         """Return the mean token NLL (nats) of each sequence.
 
@@ -119,8 +116,8 @@ class SequenceNll:
         if ids.shape[1] == 0 and self.start_token is None:
             return np.full((len(ids), self.vocabulary), -math.log(self.vocabulary))
         ends = ids.new_zeros(len(ids), 1)  # the token that is predicted: which one plays no part
-        found = [log_probs[:, -1].cpu().double() for _, log_probs in self._batches(torch.cat([ids, ends], dim=1))]
-        result = torch.cat(found).numpy()
+        batches = self._batches(torch.cat([ids, ends], dim=1))
+        result = torch.cat([log_probs[:, -1].cpu().double() for _, log_probs in batches]).numpy()
         self.refuse_non_finite(result.max(axis=1))
         return np.asarray(result)
 

@@ -7,24 +7,23 @@ was stopped goes on where it was and a second run reads. Draws of one model serv
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from tqdm import tqdm
 
-from provlab.errors import InputError
 from provlab.files import digest
 from provlab.kept import Arrays, Kept
-from provlab.modeldiff import generation, reweighting, sampler
+from provlab.modeldiff import generation, reweighting
 from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.ladder import tune_ladder
 from provlab.modeldiff.moves import WRITING
 from provlab.modeldiff.nll import SequenceNll, sequence_nll
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range
-from provlab.modeldiff.sampler import Samples
+from provlab.modeldiff.sampler import Samples, own_temperature, replica_exchange
 from provlab.modeldiff.tokens import shared_tokens
 from provlab.models.checkpoint import Checkpoint
 
@@ -46,7 +45,7 @@ class Model:
     source
         As given.
     checkpoint
-        Its files; their hash is what kept draws are found by.
+        Its files; their hash is what kept draws are stored under.
     nll
         The mean token NLL by the convention of the comparison.
     progress
@@ -145,7 +144,7 @@ class Exchange:
 
     Attributes
     ----------
-    length, n_chains, n_steps, thin, seed
+    length, n_chains, n_steps, seed
         As there; each model draws numbers of its own from the seed.
     temperatures
         The ladder; if empty it is laid by pilot runs, from infinity to the model's own temperature or through it.
@@ -160,7 +159,6 @@ class Exchange:
     temperatures: tuple[float, ...] = ()
     n_chains: int = 8
     n_steps: int = 400
-    thin: int = 1
     seed: int = 0
     coldest: float = 1.0
     below: bool = False
@@ -185,10 +183,7 @@ def generated(model: Model, settings: Generation, kept: Kept) -> Draws:
             "seed": seed,
             "torch": torch.__version__,
         }
-
-        def write(seed: int = seed) -> Arrays:
-            return generation.write(model.nll, each, settings.length, tempers=settings.tempers, seed=seed)
-
+        write = partial(generation.write, model.nll, each, settings.length, tempers=settings.tempers, seed=seed)
         chains.append(kept.get("generated", parts, write))
     return generation.join(chains)
 
@@ -197,25 +192,23 @@ def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:
     """Draw by replica exchange with moves that the model writes; draws and state are kept as it goes."""
     temperatures, seed = settings.temperatures or _laid(model, settings, kept), own_seed(model, settings.seed)
     parts = {**model.key, **asdict(settings), "seed": seed, "temperatures": [repr(t) for t in temperatures]}
-    checkpoint = kept.path("exchange", {**parts, "moves": repr(WRITING), "torch": torch.__version__}).with_suffix("")
-    return sampler.replica_exchange(
+    return replica_exchange(
         model.nll,
         vocabulary=model.nll.vocabulary,
         length=settings.length,
         temperatures=temperatures,
         n_chains=settings.n_chains,
         n_steps=settings.n_steps,
-        thin=settings.thin,
         moves=WRITING,
         seed=seed,
-        checkpoint=checkpoint,
+        checkpoint=kept.path("exchange", {**parts, "moves": repr(WRITING), "torch": torch.__version__}),
         progress=f"{model.name}, replica exchange" if model.progress else "",
     )
 
 
 def _laid(model: Model, settings: Exchange, kept: Kept) -> tuple[float, ...]:
     """Temperatures by pilot runs, kept."""
-    own, seed = sampler.own_temperature(model.nll, settings.length), own_seed(model, settings.seed)
+    own, seed = own_temperature(model.nll, settings.length), own_seed(model, settings.seed)
     laid = {"length": settings.length, "coldest": settings.coldest, "below": settings.below}
     parts = {**model.key, **laid, "moves": repr(WRITING), "seed": seed, "steps": _PILOT_STEPS}
 
@@ -242,13 +235,17 @@ def judged(model: Model, tokens: NDArray[np.integer[Any]], kept: Kept) -> NDArra
     if not len(tokens):
         return np.empty(0)
     unique, place = np.unique(tokens, axis=0, return_inverse=True)
-    found = []
+    losses = []
     begins = range(0, len(unique), _AT_ONCE)
     for begin in model.bar(begins, "judges", "piece") if len(begins) > 1 else begins:
         some = unique[begin : begin + _AT_ONCE]
         parts = {**model.key, "tokens": digest(some.tolist()), "torch": torch.__version__}
-        found.append(kept.get("judged", parts, lambda some=some: {"nll": model.nll(some)})["nll"])  # type: ignore[misc]
-    return np.concatenate(found)[place.ravel()]
+        losses.append(kept.get("judged", parts, partial(_judge, model, some))["nll"])
+    return np.concatenate(losses)[place.ravel()]
+
+
+def _judge(model: Model, tokens: NDArray[np.int64]) -> Arrays:
+    return {"nll": model.nll(tokens)}
 
 
 def judged_inputs(draws: Draws, side: Side, z: tuple[float, float], other: Model, kept: Kept) -> Direction:
@@ -259,41 +256,8 @@ def judged_inputs(draws: Draws, side: Side, z: tuple[float, float], other: Model
     NotComparableError
         No draw is in Z.
     """
-    found = draws.within(z)
-    return Direction.from_draws(found, judged(other, found.tokens, kept), side, z)
-
-
-def typical_range(
-    a: Model, b: Model, tokens: NDArray[np.integer[Any]], kept: Kept, *, shares: tuple[float, float]
-) -> tuple[float, float]:
-    """Return Z by a rule that looks at no ratio: two quantiles of the losses of a text under A and B together.
-
-    Parameters
-    ----------
-    a, b
-        The models.
-    tokens
-        ``(n, length)`` pieces of text that neither was trained on.
-    shares
-        The quantiles' levels.
-    """
-    if not 0 <= shares[0] < shares[1] <= 1:
-        raise InputError(f"shares must rise within 0 to 1, not {shares}")
-    low, high = np.quantile(np.concatenate([judged(a, tokens, kept), judged(b, tokens, kept)]), shares)
-    return float(low), float(high)
-
-
-def pieces(ids: ArrayLike, length: int, n: int, *, seed: int = 0) -> NDArray[np.int64]:
-    """Cut `n` pieces of `length` tokens from a long text at random places without -1, ``(n, length)``."""
-    text = np.asarray(ids, dtype=np.int64)
-    if len(text) <= length:
-        raise InputError(f"the text has {len(text)} tokens, too few for pieces of {length}")
-    foreign = np.concatenate([[0], np.cumsum(text < 0)])  # before each place
-    places = np.flatnonzero(foreign[length:-1] == foreign[: len(text) - length])
-    if not len(places):
-        raise InputError(f"the text has no {length} tokens in a row that all models of the comparison have")
-    begin = places[np.random.default_rng(seed).integers(len(places), size=n)]
-    return np.asarray(text[begin[:, None] + np.arange(length)])
+    inside = draws.within(z)
+    return Direction.from_draws(inside, judged(other, inside.tokens, kept), side, z)
 
 
 def model_diff(a: Model, b: Model, z: tuple[float, float], settings: Generation | Exchange, kept: Kept) -> Comparison:

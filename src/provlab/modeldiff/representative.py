@@ -20,7 +20,7 @@ _RESAMPLES = 2000  # of the chain bootstrap of a share, and of a number
 
 @dataclass(frozen=True, eq=False)
 class Estimated:
-    """What weights rest on that were estimated from the draws themselves: the free energies of the levels.
+    """How weights depend on free energies that were estimated from the draws themselves.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Draws:
     counted
         Whether the weights are numbers of inputs, and not numbers up to an unknown factor.
     estimated
-        What the weights rest on that resampled chains would change; None where they are known exactly.
+        How the weights would change with resampled chains; None where they are known exactly.
     """
 
     tokens: NDArray[np.integer[Any]]
@@ -71,15 +71,11 @@ class Draws:
     estimated: Estimated | None = None
 
     def __post_init__(self) -> None:
-        n = len(self.nll)
-        if self.tokens.ndim != 2:
-            raise InputError(f"tokens must be (n, length), not {self.tokens.ndim}-dimensional")
         for name in ("tokens", "log_weight", "chain"):
-            if len(getattr(self, name)) != n:
-                raise InputError(f"{name} must hold one row for each of the {n} inputs, not {len(getattr(self, name))}")
+            _require_length(name, getattr(self, name), len(self))
         for name in ("nll", "log_weight"):
             _require_finite(name, getattr(self, name))
-        if n and not 0 <= self.chain.min() <= self.chain.max() < self.n_chains:
+        if len(self) and not 0 <= self.chain.min() <= self.chain.max() < self.n_chains:
             raise InputError(f"chain must hold numbers from 0 to {self.n_chains - 1}")
 
     def __len__(self) -> int:
@@ -149,8 +145,7 @@ class Direction:
             There is no draw.
         """
         z = checked_range(z)
-        if len(other) != len(draws):
-            raise InputError(f"other must hold one row for each of the {len(draws)} inputs, not {len(other)}")
+        _require_length("other", other, len(draws))
         _require_finite("other", other)
         if not within(draws.nll, z).all():
             raise InputError(f"inputs of model {side} must have NLL in Z = [{z[0]:g}, {z[1]:g}]; leave the others out")
@@ -164,17 +159,25 @@ class Direction:
     @property
     def log10_number(self) -> float | None:
         """Log10 of the number of inputs of the model, ``|X|``; None if the weights are known up to a factor only."""
-        return None if self.log_unit is None else float((self.log_unit + np.log(self.weight.sum())) / np.log(10))
+        return None if self.log_unit is None else float(self.log10_count(self.weight.sum()))
+
+    def log10_count(self, sums: ArrayLike) -> NDArray[np.float64]:
+        """Log10 of the numbers of inputs that sums of weights stand for.
+
+        Raises
+        ------
+        NotComparableError
+            The weights are no counts.
+        """
+        if self.log_unit is None:
+            raise NotComparableError(f"the weights of model {self.side} are known up to a factor only")
+        with np.errstate(divide="ignore"):
+            return np.asarray((self.log_unit + np.log(sums)) / np.log(10))
 
     @property
     def common_share(self) -> float:
         """Share of the model's inputs that lie in R3, ``|X_AB| / |X|``."""
         return float(self.weight[self.common].sum() / self.weight.sum())
-
-    @property
-    def extent(self) -> tuple[float, float]:
-        """Smallest and largest D among the rows: of an enumeration's, those of all inputs (Table 2)."""
-        return float(self.difference.min()), float(self.difference.max())
 
     def quantile(self, q: ArrayLike) -> NDArray[np.float64]:
         """Return weighted quantiles of D: the least D that at least a share `q` of the inputs do not exceed."""
@@ -211,27 +214,16 @@ class Direction:
 
     def share(self, rows: NDArray[np.bool_], *, seed: int = 0) -> tuple[float, float, float]:
         """Return the share of the inputs that some rows, ``(n,)`` bool, make up; and its interval."""
-        drawn = self.resampled(
-            np.stack([rows, np.ones(len(rows), dtype=bool)], axis=1), _RESAMPLES, np.random.default_rng(seed)
-        )
+        columns = np.stack([rows, np.ones(len(rows), dtype=bool)], axis=1)
+        drawn = self.resampled(columns, _RESAMPLES, np.random.default_rng(seed))
         drawn = drawn[drawn[:, 1] > 0.0]  # chains without an input in the range, drawn alone, have no share
         shares = drawn[:, 0] / drawn[:, 1]
         low, high = percentiles(shares[1:], self.n_chains) if self.n_chains > 1 else shares[[0, 0]]
         return float(shares[0]), float(low), float(high)
 
     def log10_numbers(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Log10 of the number of inputs, and after it what resampled chains would have given: ``(1 + resamples,)``.
-
-        Raises
-        ------
-        NotComparableError
-            The weights are no counts.
-        """
-        if self.log_unit is None:
-            raise NotComparableError(f"the weights of model {self.side} are known up to a factor only")
-        drawn = self.resampled(np.ones((len(self.weight), 1)), _RESAMPLES, rng)[:, 0]
-        with np.errstate(divide="ignore"):
-            return np.asarray((self.log_unit + np.log(drawn)) / np.log(10))
+        """Log10 of the number of inputs, and after it the answers of resampled chains: ``(1 + resamples,)``."""
+        return self.log10_count(self.resampled(np.ones((len(self.weight), 1)), _RESAMPLES, rng)[:, 0])
 
     def resampled(
         self, columns: NDArray[np.floating] | NDArray[np.bool_], n_resamples: int, rng: np.random.Generator
@@ -266,6 +258,11 @@ def effective(weight: NDArray[np.float64]) -> float:
     return float(weight.sum() ** 2 / (weight**2).sum())
 
 
+def _require_length(name: str, values: NDArray[Any], n: int) -> None:
+    if len(values) != n:
+        raise InputError(f"{name} must hold one row for each of the {n} inputs, not {len(values)}")
+
+
 def _require_finite(name: str, values: NDArray[np.float64]) -> None:
     if not np.isfinite(values).all():
         raise InputError(f"{name} must be finite; an input of infinite loss has no place in a range Z")
@@ -281,9 +278,9 @@ def checked_edges(edges: ArrayLike) -> NDArray[np.float64]:
 
 def bin_of(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
     """Bin of each value, -1 outside: the convention of `numpy.histogram`."""
-    found = np.searchsorted(edges, values, side="right") - 1
-    found = np.where(values == edges[-1], len(edges) - 2, found)
-    return np.where((found < 0) | (found > len(edges) - 2), -1, found)
+    place = np.searchsorted(edges, values, side="right") - 1
+    place = np.where(values == edges[-1], len(edges) - 2, place)
+    return np.where((place < 0) | (place > len(edges) - 2), -1, place)
 
 
 def checked_range(z: tuple[float, float]) -> tuple[float, float]:

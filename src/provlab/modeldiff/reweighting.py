@@ -30,7 +30,7 @@ from provlab.modeldiff.sampler import Samples
 
 _LEAST_OVERLAP = 0.03  # of neighbouring temperatures, of at most 0.5
 _RESAMPLES = 500  # of the chain bootstrap of a density
-_SURE, _SLACK = 4.0, 0.05  # standard errors, and nats besides, by which a known free energy may be missed
+_SURE, _SLACK = 4.0, 0.05  # standard errors and nats, added, by which a known free energy may be missed
 
 
 def reweight(samples: Samples) -> Draws:
@@ -66,31 +66,29 @@ def reweight(samples: Samples) -> Draws:
     gate.require()
     levels, chains, draws = samples.nll.shape
     inefficiency = np.maximum(1.0, chains * draws / gate.ess)  # (level,)
-    found = mbar.solve(samples.nll, samples.betas, inefficiency)
+    weights = mbar.solve(samples.nll, samples.betas, inefficiency)
     # first, since a gap in the ladder is the usual reason for no solution
-    _check_overlap(found.overlap, samples.temperatures)
-    if not found.solved:
+    _check_overlap(weights.overlap, samples.temperatures)
+    if not weights.solved:
         raise NotConverged("not converged: MBAR found no free energies; run more steps, or add temperatures")
-    _check_known(samples, found)
+    for level in range(1, levels):
+        if (known := samples.log_total(level)) is not None:
+            _check_known(samples.temperatures[level], weights, level, log_total - known)
     chain = np.tile(np.repeat(np.arange(chains), draws), levels)
     tokens = samples.tokens.reshape(-1, samples.length)
-    estimated = Estimated(found.share, found.drift)
-    return Draws(tokens, samples.nll.reshape(-1), found.log_weight + log_total, chain, chains, estimated=estimated)
+    estimated = Estimated(weights.share, weights.drift)
+    return Draws(tokens, samples.nll.reshape(-1), weights.log_weight + log_total, chain, chains, estimated=estimated)
 
 
-def _check_known(samples: Samples, found: mbar.Weights) -> None:
-    """Hold free energies against those that are known exactly."""
-    for k, temperature in enumerate(samples.temperatures):
-        known, first = samples.log_total(k), samples.log_total(0)
-        if not k or known is None or first is None:
-            continue
-        off = found.free_energies[k] - (first - known)
-        if abs(off) > _SURE * found.error(k) + _SLACK:
-            raise NotConverged(
-                f"not converged: at temperature {temperature:.3g}, the model's own, the free energy comes out as "
-                f"{found.free_energies[k]:.2f} nats and is {first - known:.2f} ({abs(off) / found.error(k):.0f} "
-                "standard errors); run more steps"
-            )
+def _check_known(temperature: float, weights: mbar.Weights, level: int, exact: float) -> None:
+    """Compare a free energy with its exact value."""
+    estimate, error = weights.free_energies[level], weights.error(level)
+    off = abs(estimate - exact)
+    if off > _SURE * error + _SLACK:
+        raise NotConverged(
+            f"not converged: at temperature {temperature:.3g}, the model's own, the free energy comes out as "
+            f"{estimate:.2f} nats and is {exact:.2f} ({off / error:.0f} standard errors); run more steps"
+        )
 
 
 def representative(draws: Draws, z: tuple[float, float]) -> Draws:
@@ -104,15 +102,20 @@ def representative(draws: Draws, z: tuple[float, float]) -> Draws:
         No chain reached Z, or only one did, so that nothing says how far it can be trusted.
     """
     low, high = checked_range(z)
-    found = draws.within((low, high))
-    if not len(found):
-        raise NotConverged(_unreached(draws.nll, low, high))
-    if len(np.unique(found.chain)) < 2:
+    inside = draws.within((low, high))
+    if not len(inside):
+        colder = "colder temperatures" if high < draws.nll.min() else "temperatures whose NLL lies there"
+        remedy = f"add {colder} or run more steps" if low <= draws.nll.max() else "move Z"
         raise NotConverged(
-            f"not converged: only chain {found.chain[0]} of {found.n_chains} reached Z = [{low:g}, {high:g}]; run more "
-            "steps, or add temperatures whose NLL lies there"
+            f"not converged: no chain reached Z = [{low:g}, {high:g}]; they visited NLL {draws.nll.min():.4g} to "
+            f"{draws.nll.max():.4g}: {remedy}, or take Z from what was reached"
         )
-    return found
+    if len(np.unique(inside.chain)) < 2:
+        raise NotConverged(
+            f"not converged: only chain {inside.chain[0]} of {draws.n_chains} reached Z = [{low:g}, {high:g}]; run "
+            "more steps, or add temperatures whose NLL lies there"
+        )
+    return inside
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +159,8 @@ def density_of_states(draws: Draws, edges: ArrayLike, *, seed: int = 0) -> Densi
     log_sums, lean = np.full((draws.n_chains, k), -np.inf), np.zeros((draws.n_chains, k))
     for bin_ in range(k):
         rows = place == bin_
-        for one in np.unique(draws.chain[rows]):
-            log_sums[one, bin_] = logsumexp(draws.log_weight[rows & (draws.chain == one)])
+        for chain in np.unique(draws.chain[rows]):
+            log_sums[chain, bin_] = logsumexp(draws.log_weight[rows & (draws.chain == chain)])
         if draws.estimated is not None and rows.any():
             lean[:, bin_] = draws.estimated.lean(np.where(rows, np.exp(draws.log_weight - log_sums[:, bin_].max()), 0))
     counts = chain_counts(draws.n_chains, _RESAMPLES, np.random.default_rng(seed))
@@ -166,15 +169,6 @@ def density_of_states(draws: Draws, edges: ArrayLike, *, seed: int = 0) -> Densi
     low, high = (end / math.log(10) for end in percentiles(resampled, draws.n_chains))
     count = logsumexp(log_sums, axis=0) / math.log(10)
     return DensityOfStates(edges, count, low, high, np.bincount(place[place >= 0], minlength=k))
-
-
-def _unreached(nll: NDArray[np.float64], low: float, high: float) -> str:
-    colder = "colder temperatures" if high < nll.min() else "temperatures whose NLL lies there"
-    remedy = f"add {colder} or run more steps" if low <= nll.max() else "move Z"
-    return (
-        f"not converged: no chain reached Z = [{low:g}, {high:g}]; they visited NLL {nll.min():.4g} to "
-        f"{nll.max():.4g}: {remedy}, or take Z from what was reached"
-    )
 
 
 def _check_overlap(overlap: NDArray[np.float64], temperatures: NDArray[np.float64]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError
-from provlab.modeldiff.energy import Tokens
+from provlab.modeldiff.moves import Tokens
 
 
 def repetition(tokens: Tokens) -> NDArray[np.float64]:

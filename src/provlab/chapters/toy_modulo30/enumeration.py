@@ -27,7 +27,7 @@ from provlab.errors import InputError, NotComparableError, ProvlabError
 from provlab.files import cache_dir, digest
 from provlab.kept import read_arrays, reading, write_arrays
 from provlab.modeldiff import nll
-from provlab.modeldiff.energy import Tokens
+from provlab.modeldiff.moves import Tokens
 from provlab.modeldiff.tokens import shared_tokens
 from provlab.models.checkpoint import Checkpoint
 

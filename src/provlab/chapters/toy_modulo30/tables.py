@@ -55,8 +55,8 @@ def extents(truth: Truth, names: Names) -> pd.DataFrame:
                 "least D, published": line["D_min"],
                 "largest D, published": line["D_max"],
                 "our model": name,
-                "least D, ours": one.extent[0],
-                "largest D, ours": one.extent[1],
+                "least D, ours": one.difference.min(),
+                "largest D, ours": one.difference.max(),
                 "inputs in Z, ours": int(one.weight.sum()),
             }
         )
