@@ -14,13 +14,15 @@ from provlab.inference.matching import match
 LN10 = math.log(10.0)
 
 
-def simulated_share(width, columns, correlation, n_draws, rng):
-    """Share of partners that MATCH finds, and its standard error, by drawing Gaussian rows."""
-    found = []
-    for _ in range(n_draws):
-        a, b = planted.planted_rows(width, columns, correlation, rng=rng)
-        found.append(float((match(a, b).indices == np.arange(width)).mean()))
-    return np.mean(found), np.std(found) / math.sqrt(n_draws)
+def simulated_matchings(width, columns, correlation, n_draws, rng):
+    """What MATCH makes of Gaussian rows with planted partners, ``(n_draws, width)``."""
+    rows = (planted.planted_rows(width, columns, correlation, rng=rng) for _ in range(n_draws))
+    return np.array([match(first, second).indices for first, second in rows])
+
+
+def simulated_log10_p(width, columns, correlation, n_draws, rng):
+    matchings = simulated_matchings(width, columns, correlation, n_draws, rng)
+    return np.array([pvalues.spearman(matching).log10_p for matching in matchings])
 
 
 def shuffled_in_part(width, share, rng):
@@ -37,9 +39,10 @@ def shuffled_in_part(width, share, rng):
 )
 def test_the_cavity_equation_predicts_the_share_that_match_finds(width, columns, separation, n_draws):
     correlation = separation / math.sqrt(columns)
-    seen, error = simulated_share(width, columns, correlation, n_draws, np.random.default_rng(width + columns))
+    matchings = simulated_matchings(width, columns, correlation, n_draws, np.random.default_rng(width + columns))
+    shares = (matchings == np.arange(width)).mean(axis=1)
     predicted = planted.recovered_share(planted.gaussian_separation(width, columns, correlation))
-    assert predicted == pytest.approx(seen, abs=0.02 + 3 * error)
+    assert predicted == pytest.approx(shares.mean(), abs=0.02 + 3 * shares.std() / math.sqrt(n_draws))
 
 
 def test_partners_like_strangers_are_found_by_chance():
@@ -67,17 +70,17 @@ def test_a_measured_separation_is_that_of_its_rows():
 
 def test_without_dependence_the_evidence_is_exponential():
     """-ln p of a uniform p has mean and standard deviation 1."""
-    found = power.evidence(1024, 0.0)
-    assert (found.mean, found.sd) == pytest.approx((1.0, 1.0), abs=0.03)
+    block = power.evidence(1024, 0.0)
+    assert (block.mean, block.sd) == pytest.approx((1.0, 1.0), abs=0.03)
 
 
 @pytest.mark.parametrize(("width", "share"), [(64, 0.5), (256, 0.1), (256, 0.8), (1024, 0.3)])
 def test_the_evidence_of_a_partly_found_matching(width, share):
     rng = np.random.default_rng(width)
-    seen = -LN10 * np.array([pvalues.spearman(shuffled_in_part(width, share, rng)).log10_p for _ in range(1500)])
-    found = power.evidence(width, share)
-    assert found.mean == pytest.approx(seen.mean(), rel=0.04, abs=3 * seen.std() / math.sqrt(seen.size))
-    assert found.sd == pytest.approx(seen.std(), rel=0.1)
+    drawn = -LN10 * np.array([pvalues.spearman(shuffled_in_part(width, share, rng)).log10_p for _ in range(1500)])
+    block = power.evidence(width, share)
+    assert block.mean == pytest.approx(drawn.mean(), rel=0.04, abs=3 * drawn.std() / math.sqrt(drawn.size))
+    assert block.sd == pytest.approx(drawn.std(), rel=0.1)
 
 
 def test_blocks_that_are_all_alike_are_counted_by_fisher():
@@ -94,7 +97,7 @@ def test_the_target_is_reached_as_often_as_promised():
     answer = power.blocks_needed(-10.0, separation=planted.gaussian_separation(width, columns, correlation), power=0.9)
     assert 5 < answer.blocks < 60
     assert answer.low == answer.high == answer.blocks
-    pool = planted.simulated_log10_p(width, columns, correlation, 3000, rng=rng)
+    pool = simulated_log10_p(width, columns, correlation, 3000, rng)
 
     def reached(n_blocks):
         return np.mean([pvalues.fisher(rng.choice(pool, n_blocks)) <= -10.0 for _ in range(400)])
@@ -146,10 +149,10 @@ def test_noise_on_one_side_is_a_smaller_correlation():
 
 
 def test_the_probability_to_reach_a_target_is_that_of_simulation():
-    seen = planted.simulated_log10_p(128, 64, 0.3, 300, rng=np.random.default_rng(6)) <= -8.0
-    said = power.reach_probability(planted.gaussian_separation(128, 64, 0.3), 1, -8.0)
-    assert 0.15 < said < 0.9
-    assert said == pytest.approx(seen.mean(), abs=0.12)
+    reached = simulated_log10_p(128, 64, 0.3, 300, np.random.default_rng(6)) <= -8.0
+    predicted = power.reach_probability(planted.gaussian_separation(128, 64, 0.3), 1, -8.0)
+    assert 0.15 < predicted < 0.9
+    assert predicted == pytest.approx(reached.mean(), abs=0.12)
     assert power.reach_probability(planted.Separation(64, 50.0, 0.1, 64.0), 1, -80.0) == 1.0
 
 
@@ -157,18 +160,17 @@ def test_the_noise_that_a_copy_bears():
     """At the limit a copy's expected -ln p over the blocks is Fisher's threshold; simulated copies straddle it."""
     copy = planted.Separation(128, math.sqrt(64), 0.05, 64.0)
     limit = power.noise_limit([copy] * 3, 64, -15.0)
-    correlation = 1 / math.sqrt(1 + limit**2)
     rng = np.random.default_rng(11)
     for factor, most in ((0.8, True), (1.25, False)):
         weaker = 1 / math.sqrt(1 + (factor * limit) ** 2)
-        drawn = planted.simulated_log10_p(128, 64, weaker, 90, rng=rng).reshape(30, 3)
+        drawn = simulated_log10_p(128, 64, weaker, 90, rng).reshape(30, 3)
         assert bool(np.mean([pvalues.fisher(blocks) <= -15.0 for blocks in drawn]) > 0.5) is most
-    assert 0.1 < correlation < 0.6
+    assert 0.1 < 1 / math.sqrt(1 + limit**2) < 0.6
     assert power.noise_limit([planted.gaussian_separation(64, 64, 0.01)], 64) is None
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: power.blocks_needed(), "give either pilot"),
         (
@@ -187,7 +189,7 @@ def test_the_noise_that_a_copy_bears():
         (lambda: planted.gaussian_separation(9, 9, 0.5).with_noise(-1.0, 9), "noise is -1.0"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(call, said):
-    with pytest.raises(InputError, match=said) as error:
+def test_bad_input_is_refused_in_one_line(call, message):
+    with pytest.raises(InputError, match=message) as error:
         call()
     assert "\n" not in str(error.value)

@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 
-from provlab.chapters.power.limits import Limit, detection_limit, limit_over_blocks, mean_crossing
-from provlab.errors import InputError
+from provlab.chapters.power.limits import detection_limit, limit_over_blocks, mean_crossing
 from provlab.inference import pvalues
 
 
+def is_nowhere(limit):
+    return np.isnan([limit.value, limit.low, limit.high]).all()
+
+
 def test_a_limit_is_where_the_share_of_draws_passes_the_power():
-    """Shares 0, 0.4, 0.8, 1 at x = 1, 2, 3, 4: 0.6 is passed half-way from 2 to 3, and 0.6 mirrored at -2.5."""
+    """Shares 0, 0.4, 0.8, 1 at x = 1, 2, 3, 4: 0.6 is passed half-way from 2 to 3."""
     draws = np.array([[-30.0] * k + [-1.0] * (10 - k) for k in (0, 4, 8, 10)])
     rng = np.random.default_rng(7)
     rising = detection_limit([1, 2, 3, 4], draws, power=0.6, rng=rng)
     assert rising.value == pytest.approx(2.5)
     assert 1.0 < rising.low < 2.5 < rising.high < 4.0
-    falling = detection_limit([-4, -3, -2, -1], draws[::-1], power=0.6, rng=rng)
-    assert falling.value == pytest.approx(-2.5)
-    nowhere = detection_limit([1, 2], draws[:2], power=0.9, rng=rng)
-    assert nowhere == Limit(None, None, None)
+    assert is_nowhere(detection_limit([1, 2], draws[:2], power=0.9, rng=rng))
 
 
 def test_the_interval_holds_the_crossing_of_the_law_behind_the_draws():
@@ -28,8 +28,8 @@ def test_the_interval_holds_the_crossing_of_the_law_behind_the_draws():
     held = 0
     for _ in range(100):
         draws = np.where(rng.random((11, 50)) < places[:, None], -30.0, 0.0)
-        found = detection_limit(places, draws, power=0.6, rng=rng)
-        held += found.low <= 0.6 <= found.high
+        limit = detection_limit(places, draws, power=0.6, rng=rng)
+        held += limit.low <= 0.6 <= limit.high
     assert held >= 85
 
 
@@ -38,31 +38,24 @@ def test_the_mean_crossing_follows_each_draw():
     places = np.arange(5.0)
     shifts = np.array([-4.0, 0.0, 4.0, 8.0])
     lines = -40 + 10 * places[:, None] + shifts
-    found = mean_crossing(places, lines, rng=np.random.default_rng(2))
-    assert found.value == pytest.approx(2 - shifts.mean() / 10)
-    assert found.low < found.value < found.high
+    limit = mean_crossing(places, lines, rng=np.random.default_rng(2))
+    assert limit.value == pytest.approx(2 - shifts.mean() / 10)
+    assert limit.low < limit.value < limit.high
     dipping = np.array([[-30.0], [-10.0], [-20.0], [0.0]])  # fitted -30, -15, -15, 0
     assert mean_crossing(np.arange(4), dipping, rng=np.random.default_rng(2)).value == pytest.approx(2 / 3)
-    assert mean_crossing(places, lines - 50, rng=np.random.default_rng(2)) == Limit(None, None, None)
-    assert mean_crossing(places, lines + 50, rng=np.random.default_rng(2)) == Limit(None, None, None)
+    for shift in (-50, 50):
+        assert is_nowhere(mean_crossing(places, lines + shift, rng=np.random.default_rng(2)))
 
 
 def test_a_limit_over_blocks_is_where_fisher_reaches_the_target():
     """Blocks all alike at -x: four of them reach -20 where Fisher's own p does, at any power."""
     places = np.linspace(3, 12, 19)
     blocks = np.tile(-places[:, None], (1, 30))
-    found = limit_over_blocks(places, blocks, 4, rng=np.random.default_rng(3))
+    limit = limit_over_blocks(places, blocks, 4, rng=np.random.default_rng(3))
     first = next(x for x in places if pvalues.fisher([-x] * 4) <= -20.0)
-    assert first - 0.5 <= found.value <= first
-    assert found.low == found.high  # no spread, no interval
+    assert first - 0.5 <= limit.value <= first
+    assert limit.low == limit.high  # no spread, no interval
     spread = np.random.default_rng(4).exponential(1.0, (19, 30)) * -places[:, None]
     wide = limit_over_blocks(places, spread, 4, power=0.5, rng=np.random.default_rng(5))
     assert wide.low < wide.value < wide.high
-    assert limit_over_blocks([3, 4], blocks[:2], 1, rng=np.random.default_rng(3)) == Limit(None, None, None)
-
-
-@pytest.mark.parametrize(("x", "log10_p"), [([2, 1], np.zeros((2, 5))), ([1, 2], np.zeros(2)), ([1], np.zeros((1, 3)))])
-@pytest.mark.parametrize("limit", [detection_limit, mean_crossing])
-def test_bad_input_is_refused(limit, x, log10_p):
-    with pytest.raises(InputError, match="give ascending"):
-        limit(x, log10_p, rng=np.random.default_rng(0))
+    assert is_nowhere(limit_over_blocks([3, 4], blocks[:2], 1, rng=np.random.default_rng(3)))

@@ -1,15 +1,15 @@
-"""How much can a matching statistic see, and how many blocks must be read for it?
+"""How little dependence does a matching statistic detect, and how many blocks must be read for it?
 
-The question is put to a model with one number in it, the *separation* of `provlab.chapters.power.planted`: by how many
-standard deviations the similarity of a row with its own partner exceeds that of rows that have nothing to do with each
-other. For rows of m Gaussian weights with correlation rho that is about rho sqrt(m). Three steps lead to an answer:
+A model with one number answers, the *separation* of `provlab.chapters.power.planted`: by how many standard deviations
+the similarity of a row with its partner exceeds that of unrelated rows. For rows of m Gaussian weights with correlation
+rho that is about rho sqrt(m). The answer takes three steps:
 
 1. `recovered_share`: of h planted partners, how many does the best assignment find? (`provlab.chapters.power.planted`)
 2. `evidence`: partners that are found make Spearman's correlation, whose law turns it into -ln p.
 3. `blocks_needed`: over blocks, -ln p adds up, and Fisher's method says how large the sum must be.
 
-Instead of the first two, -ln p may come from a few blocks read as a pilot. Statistics that match two models' rows and
-rank the matching are meant: phi_U and phi_H, aggregated by Fisher's method (Section 3.2, Algorithm 3).
+Instead of the first two, -ln p may come from a few blocks read as a pilot. The model covers statistics that match the
+rows of two models and rank the matching: phi_U and phi_H, aggregated by Fisher's method (Section 3.2, Algorithm 3).
 """
 
 import math
@@ -94,9 +94,9 @@ def _margin(separation: Separation, n_blocks: int, target: float) -> float:
     alone = _margin_of_one(separation.width, share, target)
     if n_blocks == 1:
         return alone
-    one = evidence(separation.width, share)
+    block = evidence(separation.width, share)
     threshold = float(pvalues.fisher_threshold(target, n_blocks))
-    together = (n_blocks * one.mean - threshold) / (math.sqrt(n_blocks) * max(one.sd, _TINY))  # no sd at the floor
+    together = (n_blocks * block.mean - threshold) / (math.sqrt(n_blocks) * max(block.sd, _TINY))  # no sd at the floor
     return max(alone, together)
 
 
@@ -127,8 +127,8 @@ def blocks_needed(
     target
         log10 p, from -300 to below 0.
     pilot
-        log10 p of at least two blocks, drawn at random from those that could be read. Blocks are taken to be alike:
-        their -ln p to be independent with one mean and one variance.
+        log10 p of at least two blocks, drawn at random from those that could be read. They are taken to be alike:
+        their -ln p is independent with one mean and one variance.
     separation
         Instead of a pilot: how far partners stand out, by `gaussian_separation` or `measured_separation`.
     power
@@ -153,22 +153,22 @@ def blocks_needed(
         raise InputError(f"power is {power}; it must lie strictly between 0 and 1")
     if separation is not None:
         share = recovered_share(separation)
-        found = evidence(separation.width, share)
+        block = evidence(separation.width, share)
         alone = _margin_of_one(separation.width, share, target) >= stats.norm.ppf(power)
-        blocks = 1 if alone else _blocks(found, target, power)
-        return BlocksNeeded(blocks, blocks, blocks, found, share)
+        blocks = 1 if alone else _blocks(block, target, power)
+        return BlocksNeeded(blocks, blocks, blocks, block, share)
     values = -pvalues.LN10 * np.asarray(pilot, dtype=np.float64)
     if values.ndim != 1 or values.size < 2 or not np.isfinite(values).all() or values.min() < 0.0:
         raise InputError(f"pilot must hold log10 p of at least two blocks, finite and at most 0, not {pilot!r}")
-    found = Evidence(float(values.mean()), float(values.std(ddof=1)))
-    margin = float(stats.t.isf(0.025, values.size - 1)) * found.sd / math.sqrt(values.size)
-    low, high = (_blocks(Evidence(found.mean + sign * margin, found.sd), target, power) for sign in (1, -1))
-    return BlocksNeeded(_blocks(found, target, power), low, high, found)
+    block = Evidence(float(values.mean()), float(values.std(ddof=1)))
+    margin = float(stats.t.isf(0.025, values.size - 1)) * block.sd / math.sqrt(values.size)
+    low, high = (_blocks(Evidence(block.mean + sign * margin, block.sd), target, power) for sign in (1, -1))
+    return BlocksNeeded(_blocks(block, target, power), low, high, block)
 
 
-def _blocks(one: Evidence, target: float, power: float) -> int | None:
+def _blocks(block: Evidence, target: float, power: float) -> int | None:
     numbers = _candidates()
-    sure = numbers * one.mean - stats.norm.ppf(power) * np.sqrt(numbers) * one.sd
+    sure = numbers * block.mean - stats.norm.ppf(power) * np.sqrt(numbers) * block.sd
     enough = sure >= _fisher_threshold(target)
     return int(numbers[enough.argmax()]) if enough.any() else None
 
@@ -192,11 +192,11 @@ def smallest_correlation(
 
     Gaussian rows, by the model, to 1e-4 and on the safe side.
     """
-    wanted = float(stats.norm.ppf(power))
+    needed = float(stats.norm.ppf(power))
 
     def excess(correlation: float) -> float:
         margin = _margin(gaussian_separation(width, columns, correlation), n_blocks, target)
-        return math.asinh(margin) - math.asinh(wanted)  # margins run over many decades
+        return math.asinh(margin) - math.asinh(needed)  # margins run over many decades
 
     if excess(1.0) < 0.0:
         return None
@@ -224,16 +224,16 @@ def noise_limit(separations: Sequence[Separation], columns: int, target: float =
     """
     needed = float(pvalues.fisher_threshold(target, len(separations)))
 
-    def found(noise: float) -> bool:
+    def is_detected(noise: float) -> bool:
         noisy = [separation.with_noise(noise, columns) for separation in separations]
-        return sum(evidence(one.width, recovered_share(one)).mean for one in noisy) >= needed
+        return sum(evidence(block.width, recovered_share(block)).mean for block in noisy) >= needed
 
-    if not found(0.0):
+    if not is_detected(0.0):
         return None
     low, high = 0.0, 1.0
-    while found(high):
+    while is_detected(high):
         low, high = high, 2 * high
     while high - low > 1e-3:
         middle = (low + high) / 2
-        low, high = (middle, high) if found(middle) else (low, middle)
+        low, high = (middle, high) if is_detected(middle) else (low, middle)
     return low

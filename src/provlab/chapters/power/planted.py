@@ -7,7 +7,7 @@ Sources
 -------
 The cavity equation is that of Mezard and Parisi (1985) for the random assignment problem, proved by Aldous (2001); with
 planted partners, and exponential weights in place of normal ones, by Moharrami, Moore and Xu (2021). For rows of finite
-length it is an approximation, held against simulation in the tests.
+length it is an approximation, compared with simulation in the tests.
 """
 
 import math
@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import fft, signal, special
 
 from provlab.errors import InputError
-from provlab.inference import pvalues
-from provlab.inference.matching import cosine_similarity, match
+from provlab.inference.matching import cosine_similarity
 
 _GRID = 601
 _REACH = 12.0  # standard deviations of a similarity that the grid covers on either side
@@ -107,14 +106,6 @@ def planted_rows(
     first = rng.standard_normal((width, columns), dtype=np.float32)
     other = rng.standard_normal((width, columns), dtype=np.float32)
     return first, np.float32(correlation) * first + np.float32(math.sqrt(1.0 - correlation**2)) * other
-
-
-def simulated_log10_p(
-    width: int, columns: int, correlation: float, n_blocks: int, *, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """log10 p of MATCH and Spearman on planted Gaussian rows, ``(n_blocks,)``: what the model is held against."""
-    drawn = (planted_rows(width, columns, correlation, rng=rng) for _ in range(n_blocks))
-    return np.array([pvalues.spearman(match(a, b).indices).log10_p for a, b in drawn])
 
 
 @lru_cache(maxsize=4096)
