@@ -94,10 +94,9 @@ $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py tests/bo
 course: env ## what a course hands out (WEEK=3: of one week): assignments, labs, slides, solutions, into _build/course
 	@$(BIN)/python book/course/release.py "$(WEEK)"
 
-pdf: env ## the book of PROFILE as one PDF, _build/PROFILE/book.pdf; needs LaTeX, and says what to install
-	@$(BIN)/python book/pdf.py --tools
-	@$(MAKE) --no-print-directory notebooks
-	@$(BIN)/python book/pdf.py $(PROFILE)
+pdf: env ## the book of PROFILE as one PDF, _build/PROFILE/book.pdf, printed by Chromium
+	@$(MAKE) --no-print-directory pages
+	@$(BIN)/python book/pdf.py $(BUILD)
 
 pictures: env ## draw the README's pictures from the records of PROFILE
 	@$(BIN)/python book/readme_pictures.py $(PROFILE)

@@ -1,6 +1,5 @@
 """The check in a browser is itself checked: each fault it looks for is planted once. Skipped without a Chromium."""
 
-import shutil
 import sys
 
 import check_axe
@@ -10,7 +9,7 @@ PAGE = """<!DOCTYPE html><html lang="en" data-theme="light"><head><title>A page<
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <style>[data-theme="dark"] body {{ background: #111; color: #eee }}</style></head>
 <body><main><h1>A page</h1><p>Words.</p>{}</main></body></html>"""
-PROGRAM = next(filter(None, map(shutil.which, check_axe.BROWSERS)), None)
+PROGRAM = check_axe.installed()
 
 
 @pytest.fixture(scope="module")
@@ -43,19 +42,19 @@ def test_each_fault_is_found(tmp_path, chromium):
         "scrolls sideways on a phone, 9": '<p style="width: 900px">wide</p>',
         "asks for https://example.invalid/x.png": '<img alt="x" src="https://example.invalid/x.png"/>',
     }
-    found = faults(chromium, tmp_path, "".join(planted.values()))
-    assert [fault for fault in planted if not any(line.startswith(fault) for line in found)] == []
+    lines = faults(chromium, tmp_path, "".join(planted.values()))
+    assert [fault for fault in planted if not any(line.startswith(fault) for line in lines)] == []
 
 
 def test_without_a_browser_it_says_so_and_goes_on(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(check_axe.shutil, "which", lambda name: None)
+    monkeypatch.setattr(check_axe, "installed", lambda: None)
     monkeypatch.setattr(sys, "argv", ["check_axe.py", str(tmp_path)])
     assert check_axe.main() == 0
     assert "apt-get install chromium" in capsys.readouterr().out
 
 
 def test_a_browser_that_does_not_start_is_no_fault_of_the_book(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(check_axe.shutil, "which", lambda name: "/bin/false")
+    monkeypatch.setattr(check_axe, "installed", lambda: "/bin/false")
     monkeypatch.setattr(sys, "argv", ["check_axe.py", str(tmp_path)])
     assert check_axe.main() == 0
     assert "/bin/false does not work here" in capsys.readouterr().out
