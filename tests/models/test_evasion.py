@@ -4,8 +4,8 @@ Which architecture has which transformation is written down here by hand, from t
 `provlab.models.evasion`.
 """
 
-import dataclasses
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from tiny_models import TINY, WIDTH
 from provlab.errors import InputError, MissingRoleError, NoSuchSymmetryError
 from provlab.models import anatomy, disguise, evasion
 from provlab.models.activations import random_tokens
-from provlab.models.architectures import IN_FULL
+from provlab.models.architectures import described
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.symmetry import OWN_HEAD, read_all, save
 
@@ -84,21 +84,21 @@ def test_disguise_applies_what_there_is_and_says_what_there_is_not(label, tiny, 
 
 def test_a_rotation_that_moves_the_mean_is_noticed(tiny, tmp_path, monkeypatch):
     checkpoint = Checkpoint.open(tiny("gpt2"))
-    monkeypatch.setitem(IN_FULL, "GPT2LMHeadModel", dataclasses.replace(IN_FULL["GPT2LMHeadModel"], centred=False))
+    monkeypatch.setattr(evasion, "described", lambda name: replace(described(name), centred=False))
     family = evasion.EmbeddingRotations(anatomy.of(checkpoint))
     assert difference(checkpoint, transformed(checkpoint, tmp_path / "new", family)) > 1e-3
 
 
 def test_a_rotation_across_rotary_pairs_is_noticed(tiny, tmp_path, monkeypatch):
     checkpoint = Checkpoint.open(tiny("llama"))
-    monkeypatch.setitem(IN_FULL, "LlamaForCausalLM", dataclasses.replace(IN_FULL["LlamaForCausalLM"], rotary=False))
+    monkeypatch.setattr(evasion, "described", lambda name: replace(described(name), rotary=False))
     family = evasion.QueryKeyRotations(checkpoint)
     assert difference(checkpoint, transformed(checkpoint, tmp_path / "new", family)) > 1e-3
 
 
 def test_a_forgotten_offset_of_the_norms_is_noticed_and_nothing_is_written(tiny, tmp_path, monkeypatch):
     checkpoint = Checkpoint.open(tiny("gemma"))
-    monkeypatch.setitem(IN_FULL, "GemmaForCausalLM", dataclasses.replace(IN_FULL["GemmaForCausalLM"], norm_offset=0.0))
+    monkeypatch.setattr(evasion, "described", lambda name: replace(described(name), norm_offset=0.0))
     with pytest.raises(NoSuchSymmetryError, match="does not give the outputs of the original"):
         disguise.disguise(checkpoint, tmp_path / "new", seed=3)
     assert not (tmp_path / "new").exists()

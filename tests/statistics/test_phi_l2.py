@@ -215,10 +215,7 @@ def test_tensors_are_held_against_each_other_by_what_they_are_for(prefix, models
 def test_a_block_of_experts_is_refused(models, monkeypatch):
     """Without one MLP per block the Gram matrix would be empty, and its p-value 1 whatever the models."""
     model = opened(models, "base")
-    index = {key: part for key, part in model.anatomy._index.items() if key[0] != "up"}
-    experts = replace(
-        model.anatomy, _index=index, parts=tuple(p for p in model.anatomy.parts if p.segments[0].role != "up")
-    )
+    experts = replace(model.anatomy, parts=tuple(p for p in model.anatomy.parts if p.segments[0].role != "up"))
     with pytest.raises(MissingRoleError, match="up"):
         PhiL2().blocks(Model(model.checkpoint, experts), Model(model.checkpoint, experts))
 

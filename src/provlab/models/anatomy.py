@@ -1,12 +1,12 @@
-"""What the tensors of a checkpoint are: roles, axes, and the shapes that the config promises.
+"""Roles of the tensors of a checkpoint, their axes, and the shapes that the config promises.
 
-`of` lays a checkpoint over the table in `provlab.models.described`. The resulting `Anatomy` reads a
-role whatever the file's layout: fused projections are split, ``Conv1D`` matrices turned, so that rows are
-always output units.
+`of` compares a checkpoint with its entry in the table of `provlab.models.architectures`. The resulting `Anatomy` reads
+a role whatever the file's layout: fused projections are split, ``Conv1D`` matrices turned, so that rows are always
+output units.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -16,9 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
-from provlab.models.axes import axis_sizes, config_axis, for_expert, instances
-from provlab.models.described import described, sees
-from provlab.models.parts import Architecture, Part, Segment
+from provlab.models.architectures import (
+    Architecture,
+    Part,
+    Segment,
+    axis_sizes,
+    config_axis,
+    described,
+    for_expert,
+    instances,
+    language_part,
+    sees,
+)
 from provlab.models.weights import wrapper
 
 if TYPE_CHECKING:
@@ -60,10 +69,10 @@ class Tensors(Protocol):
 
 
 class Weights(Tensors, Protocol):
-    """What is read besides."""
+    """The part of a `Checkpoint` that reading a role needs."""
 
     def array(self, name: str, rows: range | None = None) -> NDArray[np.float32]:
-        """Read it, or some of its rows."""
+        """Read a tensor, or some of its rows."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,12 @@ class TensorPart:
         Rows that each segment takes.
     shape
         The tensor's shape in the file.
+    head_size
+        Dimensions of one attention head, for interleaved segments.
+    experts
+        How many lie along the first axis; 0 unless they are stacked.
+    module
+        Path of its module in the model that transformers makes.
     """
 
     name: str
@@ -93,6 +108,7 @@ class TensorPart:
     interleaved: bool
     head_size: int
     experts: int = 0
+    module: str = ""
 
     def split(self, tensor: Tensor) -> dict[str, Tensor]:
         """Take the tensor apart: role -> ``(output units, input units)``, or ``(units,)``."""
@@ -139,6 +155,8 @@ class Anatomy:
         As named in the config.
     n_blocks, width, vocab_size
         Number of blocks, width of the residual stream, number of tokens.
+    mlp_width
+        Hidden units of one block's MLP.
     parts
         Every tensor that has a role.
     unnamed
@@ -157,20 +175,17 @@ class Anatomy:
     unnamed: tuple[str, ...]
     tied: bool
     within: str | None
-    _mlp_width: int
-    _modules: Mapping[str, str]
-    _index: Mapping[tuple[str, int | None], TensorPart]
+    mlp_width: int
 
-    @property
-    def mlp_width(self) -> int:
-        """Hidden units of one block's MLP."""
-        return self._mlp_width
+    @cached_property
+    def _index(self) -> dict[tuple[str, int | None], TensorPart]:
+        return {(segment.role, part.block): part for part in self.parts for segment in part.segments}
 
     @property
     def roles(self) -> tuple[str, ...]:
         """All roles of the checkpoint, in the order of the table, each once."""
-        found = dict.fromkeys(segment.role for part in self.parts for segment in part.segments)
-        return (*found, "head") if self.tied and "head" not in found else tuple(found)
+        roles = dict.fromkeys(role for role, _ in self._index)
+        return tuple(roles | {"head": None} if self.tied else roles)
 
     def has(self, role: str) -> bool:
         """Whether some tensor plays this role."""
@@ -217,16 +232,16 @@ class Anatomy:
 
     def mlps(self, block: int | None) -> tuple[str, ...]:
         """Names of a block's MLPs: ``""`` for the one that most have; of experts their numbers, and ``shared``."""
-        return self._mlps.get(block, ())
+        return tuple(self._mlps.get(block, ()))
 
     @cached_property
-    def _mlps(self) -> dict[int | None, tuple[str, ...]]:
-        found: dict[int | None, tuple[str, ...]] = {}
+    def _mlps(self) -> dict[int | None, list[str]]:
+        names: dict[int | None, list[str]] = {}
         for role, block in self._index:
             kind, _, name = role.partition(".")
             if kind == "up":
-                found[block] = (*found.get(block, ()), name)
-        return found
+                names.setdefault(block, []).append(name)
+        return names
 
     def module(self, role: str, block: int | None = None) -> str:
         """Path of the module with this role in the model that transformers makes, for hooks.
@@ -244,7 +259,7 @@ class Anatomy:
             raise MissingRoleError(
                 f"{self.within} is compared by the weights of its language part ({self.architecture}) and not run"
             )
-        return self._modules[part.name]
+        return part.module
 
     def read(
         self, checkpoint: Weights, role: str, block: int | None = None, *, units: int | None = None
@@ -318,7 +333,7 @@ def _concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def of(checkpoint: Tensors) -> Anatomy:
-    """Lay a checkpoint over the table of architectures and check every shape against its config.
+    """Compare a checkpoint with the table of architectures, and every shape with its config.
 
     Raises
     ------
@@ -328,82 +343,84 @@ def of(checkpoint: Tensors) -> Anatomy:
         A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
     """
     try:
-        name = checkpoint.architecture
-        config: Mapping[str, Any] = checkpoint.config
-        if sees(config):
-            from provlab.models.naming import language_part  # few models see
-
-            name, config = language_part(name, config)
+        name, config = language_part(checkpoint.architecture, checkpoint.config)
         architecture = described(name)
     except UnknownArchitectureError as error:
         raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
     sizes = axis_sizes(checkpoint.name, config)
     wrapped = wrapper(checkpoint.tensor_names)
-    names = {_usual(name.removeprefix(wrapped), architecture): name for name in checkpoint.tensor_names}
-    # the embedding: whatever stands before it in the file is the base model's prefix
-    first = architecture.parts[0].name
-    before = (name.removesuffix(first) for name in sorted(names, key=len) if f".{name}".endswith(f".{first}"))
-    prefix = next(before, architecture.prefix)
-    outer = prefix.removesuffix(architecture.prefix)  # a wrapper's, whose head stands beside the base model
+    # the usual name of each tensor -> its name in the file; those that have got a role go
+    left = {_usual(name.removeprefix(wrapped), architecture): name for name in checkpoint.tensor_names}
+    prefix, outer = _prefixes(left, architecture)
     parts: list[TensorPart] = []
-    modules: dict[str, str] = {}
     for part, block, expert in instances(architecture, sizes):
         bare = part.name.format(block=block, expert=expert)
-        expected_name = bare if part.outside else prefix + bare
-        found = names.pop(expected_name, None) or (names.pop(outer + bare, None) if part.outside else None)
-        if found is None:
+        usual = bare if part.outside else prefix + bare
+        stored = left.pop(usual, None) or (left.pop(outer + bare, None) if part.outside else None)
+        if stored is None:
             if part.optional:
                 continue
             _refuse_codes(checkpoint)
-            raise InvalidWeightsError(
-                f"{checkpoint.name} lacks the tensor {expected_name}, which {name} needs; copy it again"
-            )
-        of_experts = range(sizes["experts"]) if part.stacked else (expert,)
-        segments = tuple(for_expert(segment, one) for one in of_experts for segment in part.segments)
-        parts.append(_measured(checkpoint, found, part, segments, block, sizes))
-        inside = prefix if architecture.prefix and prefix else architecture.prefix
-        module = part.module or (bare if part.outside else inside + bare).rpartition(".")[0]
-        modules[found] = module
+            raise InvalidWeightsError(f"{checkpoint.name} lacks the tensor {usual}, which {name} needs; copy it again")
+        loaded = bare if part.outside else ((architecture.prefix and prefix) or architecture.prefix) + bare
+        module = part.module or loaded.rpartition(".")[0]
+        parts.append(_measured(checkpoint, stored, part, (block, expert, module), sizes))
     if any(checkpoint.dtype(part.name) not in _PLAIN for part in parts):
         _refuse_codes(checkpoint)
-    _check_blocks(checkpoint, architecture, names, sizes["blocks"] + (config.get("num_nextn_predict_layers") or 0))
-    index = {(segment.role, part.block): part for part in parts for segment in part.segments}
-    has_head = any(segment.role == "head" for part in architecture.parts for segment in part.segments)
-    tied = has_head and ("head", None) not in index
-    if tied and config.get("tie_word_embeddings") is False:
-        raise InvalidWeightsError(
-            f"{checkpoint.name} lacks the head, although its config says tie_word_embeddings: false"
-        )
+    _check_blocks(checkpoint, architecture, left, sizes["blocks"] + (config.get("num_nextn_predict_layers") or 0))
     anatomy = Anatomy(
         architecture=name,
         n_blocks=sizes["blocks"],
         width=sizes["model"],
         vocab_size=sizes["vocab"],
         parts=tuple(parts),
-        unnamed=tuple(sorted(name for usual, name in names.items() if not _BUFFERS.search(usual))),
-        tied=tied,
+        unnamed=tuple(sorted(name for usual, name in left.items() if not _BUFFERS.search(usual))),
+        tied=_tied(checkpoint, config, architecture, parts),
         within=checkpoint.architecture if sees(checkpoint.config) else None,
-        _mlp_width=sizes["mlp"],
-        _modules=modules,
-        _index=index,
+        mlp_width=sizes["mlp"],
     )
     if any("experts" in part.name for part in architecture.parts):
         from provlab.models import experts
 
-        if lost := experts.lost(index.keys(), anatomy.n_blocks, sizes["experts"]):
+        if missing := experts.missing(anatomy._index.keys(), anatomy.n_blocks, sizes["experts"]):
             _refuse_codes(checkpoint)
-            raise InvalidWeightsError(f"{checkpoint.name} lacks tensors of {lost}; copy it again")
+            raise InvalidWeightsError(f"{checkpoint.name} lacks tensors of {missing}; copy it again")
     return anatomy
 
 
+def _prefixes(names: Collection[str], architecture: Architecture) -> tuple[str, str]:
+    """Return the prefix of the base model in this file, and that of a wrapper, whose head stands beside the base model.
+
+    Both follow from the name of the embedding.
+    """
+    embedding = architecture.parts[0].name
+    met = (name.removesuffix(embedding) for name in sorted(names, key=len) if f".{name}".endswith(f".{embedding}"))
+    prefix = next(met, architecture.prefix)
+    return prefix, prefix.removesuffix(architecture.prefix)
+
+
+def _tied(checkpoint: Tensors, config: Mapping[str, Any], architecture: Architecture, parts: list[TensorPart]) -> bool:
+    """Whether the head is the embedding: the architecture has a head, and the file none."""
+
+    def has_head(parts: Iterable[Part | TensorPart]) -> bool:
+        return any(segment.role == "head" for part in parts for segment in part.segments)
+
+    tied = has_head(architecture.parts) and not has_head(parts)
+    if tied and config.get("tie_word_embeddings") is False:
+        raise InvalidWeightsError(
+            f"{checkpoint.name} lacks the head, although its config says tie_word_embeddings: false"
+        )
+    return tied
+
+
 def _refuse_codes(checkpoint: Tensors) -> None:
-    """Raise InvalidWeightsError if tensors hold codes of a quantised copy; asked where something looks wrong."""
+    """Raise InvalidWeightsError if tensors hold codes of a quantised copy."""
     from provlab.models import diagnose
 
     names = checkpoint.tensor_names
     integers = (name for name in names if "int" in checkpoint.dtype(name) and not _BUFFERS.search(name))
-    if told := diagnose.codes(names, checkpoint.config, integers):
-        raise InvalidWeightsError(f"{checkpoint.name}: {told}")
+    if message := diagnose.codes(names, checkpoint.config, integers):
+        raise InvalidWeightsError(f"{checkpoint.name}: {message}")
 
 
 def _usual(name: str, architecture: Architecture) -> str:
@@ -415,32 +432,32 @@ def _usual(name: str, architecture: Architecture) -> str:
 
 
 def _measured(
-    checkpoint: Tensors,
-    name: str,
-    part: Part,
-    segments: tuple[Segment, ...],
-    block: int | None,
-    sizes: dict[str, int],
+    checkpoint: Tensors, name: str, part: Part, place: tuple[int | None, int | None, str], sizes: dict[str, int]
 ) -> TensorPart:
-    """Check a tensor's shape against the config."""
-    found = checkpoint.shape(name)
-    if len(segments) == 1 and len(found) == len(segments[0].axes):
-        # an axis that the config does not fix takes the length found first
-        for axis, length in zip(segments[0].axes, found, strict=True):
+    """Compare a tensor's shape with the config; `place` is its block, expert and module."""
+    block, expert, module = place
+    experts = sizes["experts"] if part.stacked else 0
+    numbers = range(experts) if part.stacked else (expert,)
+    segments = tuple(for_expert(segment, number) for number in numbers for segment in part.segments)
+    shape = checkpoint.shape(name)
+    if len(segments) == 1 and len(shape) == len(segments[0].axes):
+        # an axis that the config does not fix takes the length that the first tensor has
+        for axis, length in zip(segments[0].axes, shape, strict=True):
             sizes.setdefault(config_axis(axis), length)
     lengths = [tuple(sizes[config_axis(axis)] for axis in segment.axes) for segment in segments]
     rows = tuple(length[0] for length in lengths)
-    experts = sizes["experts"] if part.stacked else 0
     expected: tuple[int, ...] = (sum(rows) // max(experts, 1), *lengths[0][1:])
     if part.transposed:
         expected = expected[::-1]
     if experts:
         expected = (experts, *expected)
-    if found != expected:
+    if shape != expected:
         raise InvalidWeightsError(
-            f"{checkpoint.name}: {name} has the shape {found}, and its config says {expected}; copy both again"
+            f"{checkpoint.name}: {name} has the shape {shape}, and its config says {expected}; copy both again"
         )
-    return TensorPart(name, block, segments, rows, found, part.transposed, part.interleaved, sizes["head"], experts)
+    return TensorPart(
+        name, block, segments, rows, shape, part.transposed, part.interleaved, sizes["head"], experts, module
+    )
 
 
 def _check_blocks(checkpoint: Tensors, architecture: Architecture, left_over: Mapping[str, str], n_blocks: int) -> None:

@@ -1,191 +1,338 @@
-"""Architectures described in full: which tensor plays which role, and what each of its axes counts (see `parts`).
+"""Architectures: which tensor plays which role, and what each of its axes counts.
 
-Here stand those whose every tensor is described, so that they can be disguised; `families` has the others and
-is where both are looked up.
+The table itself is `architectures.toml`, which says how to add a family. An architecture needs no checkpoint:
+`provlab.models.anatomy` compares a checkpoint with it, `provlab.planning.skeleton` makes shapes of models from it.
+
+Axes carry symbolic names. Two axes with the same name are indexed by the same units: ``model`` is the residual stream,
+``mlp`` the hidden units of one block's feedforward network, ``query`` and ``key`` the attention heads laid side by side
+(``key`` has fewer with grouped queries), ``head`` one head.
 """
 
-from dataclasses import replace
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from provlab.models.parts import Architecture, linear, norm, optional, outside, vector
+from provlab.errors import InvalidWeightsError, UnknownArchitectureError, one_line
 
-QUERY, KEY, VALUE = ("query", "query", "model"), ("key", "key", "model"), ("value", "key", "model")
-OUTPUT = ("output", "model", "query")
-GATE, UP, DOWN = ("gate", "mlp", "model"), ("up", "mlp", "model"), ("down", "model", "mlp")
-BLOCK = "layers.{block}"
-
-EMBEDDING = (vector("embed_tokens.weight", "embedding", "vocab", "model"),)
-ATTENTION = (
-    *linear(f"{BLOCK}.self_attn.q_proj", QUERY),
-    *linear(f"{BLOCK}.self_attn.k_proj", KEY),
-    *linear(f"{BLOCK}.self_attn.v_proj", VALUE),
-    *linear(f"{BLOCK}.self_attn.o_proj", OUTPUT),
+#: what a class of transformers adds to the name of its family, longest first
+_HEADS = (
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForConditionalGeneration",
+    "ForMultipleChoice",
+    "ForPreTraining",
+    "ForMaskedLM",
+    "ForCausalLM",
+    "LMHeadModel",
+    "EncoderModel",
+    "Model",
 )
-GATED_MLP = (
-    *linear(f"{BLOCK}.mlp.gate_proj", GATE),
-    *linear(f"{BLOCK}.mlp.up_proj", UP),
-    *linear(f"{BLOCK}.mlp.down_proj", DOWN),
-)
-INPUT_NORM = norm(f"{BLOCK}.input_layernorm", "input_norm")
-POST_ATTENTION_NORM = norm(f"{BLOCK}.post_attention_layernorm", "post_attention_norm")
-_PRE_MLP_NORM = norm(f"{BLOCK}.pre_feedforward_layernorm", "pre_mlp_norm")
-POST_MLP_NORM = norm(f"{BLOCK}.post_feedforward_layernorm", "post_mlp_norm")
-FINAL_NORM = norm("norm", "final_norm")
-HEAD = outside(vector("lm_head.weight", "head", "vocab", "model", optional=True))
-HEAD_NORMS = (
-    *norm(f"{BLOCK}.self_attn.q_norm", "q_norm", "head"),
-    *norm(f"{BLOCK}.self_attn.k_norm", "k_norm", "head"),
-)
-
-# Roles of norms follow the names in the files. Llama's post_attention_norm stands before the MLP; in
-# Gemma 2 and 3 and OLMo 2 it stands at the end of the attention, before the residual sum.
-LLAMA = Architecture(
-    (*EMBEDDING, *INPUT_NORM, *ATTENTION, *POST_ATTENTION_NORM, *GATED_MLP, *FINAL_NORM, *HEAD),
-    prefix="model.",
-)
-_GEMMA = replace(LLAMA, norm_offset=1.0)
-_QWEN3 = replace(LLAMA, parts=(*LLAMA.parts, *HEAD_NORMS))
-_GEMMA2 = replace(_GEMMA, parts=(*LLAMA.parts, *_PRE_MLP_NORM, *POST_MLP_NORM))
-_GEMMA3 = replace(_GEMMA2, parts=(*_GEMMA2.parts, *HEAD_NORMS))
-# OLMo's LayerNorm has no parameters at all.
-OLMO = Architecture((*EMBEDDING, *ATTENTION, *GATED_MLP, *HEAD), prefix="model.", centred=True)
-OLMO2 = Architecture(
-    (
-        *OLMO.parts,
-        *POST_ATTENTION_NORM,
-        *POST_MLP_NORM,
-        *FINAL_NORM,
-        *norm(f"{BLOCK}.self_attn.q_norm", "q_norm", "query"),
-        *norm(f"{BLOCK}.self_attn.k_norm", "k_norm", "key"),
-    ),
-    prefix="model.",
-)
-_PHI3 = Architecture(
-    (
-        *EMBEDDING,
-        *INPUT_NORM,
-        *linear(f"{BLOCK}.self_attn.qkv_proj", QUERY, KEY, VALUE),
-        *linear(f"{BLOCK}.self_attn.o_proj", OUTPUT),
-        *POST_ATTENTION_NORM,
-        *linear(f"{BLOCK}.mlp.gate_up_proj", GATE, UP),
-        *linear(f"{BLOCK}.mlp.down_proj", DOWN),
-        *FINAL_NORM,
-        *HEAD,
-    ),
-    prefix="model.",
-)
-# Each expert has hidden units of its own: roles gate.0, up.0, down.0 with the axis mlp.0, and so on.
-_EXPERTS = f"{BLOCK}.block_sparse_moe"
-_MIXTRAL = Architecture(
-    (
-        *EMBEDDING,
-        *INPUT_NORM,
-        *ATTENTION,
-        *POST_ATTENTION_NORM,
-        *linear(f"{_EXPERTS}.gate", ("router", "experts", "model")),
-        *linear(f"{_EXPERTS}.experts.{{expert}}.w1", GATE),
-        *linear(f"{_EXPERTS}.experts.{{expert}}.w2", DOWN),
-        *linear(f"{_EXPERTS}.experts.{{expert}}.w3", UP),
-        *FINAL_NORM,
-        *HEAD,
-    ),
-    prefix="model.",
-)
-_GPT2 = Architecture(
-    (
-        vector("wte.weight", "embedding", "vocab", "model"),
-        vector("wpe.weight", "position_embedding", "positions", "model"),
-        *norm("h.{block}.ln_1", "input_norm", bias=True),
-        *linear("h.{block}.attn.c_attn", QUERY, KEY, VALUE, transposed=True),
-        *linear("h.{block}.attn.c_proj", OUTPUT, transposed=True),
-        *norm("h.{block}.ln_2", "post_attention_norm", bias=True),
-        *linear("h.{block}.mlp.c_fc", UP, transposed=True),
-        *linear("h.{block}.mlp.c_proj", DOWN, transposed=True),
-        *norm("ln_f", "final_norm", bias=True),
-        *HEAD,
-    ),
-    prefix="transformer.",
-    centred=True,
-    rotary=False,
-)
-_GPT_NEOX = Architecture(
-    (
-        vector("embed_in.weight", "embedding", "vocab", "model"),
-        *norm(f"{BLOCK}.input_layernorm", "input_norm", bias=True),
-        *linear(f"{BLOCK}.attention.query_key_value", QUERY, KEY, VALUE, interleaved=True),
-        *linear(f"{BLOCK}.attention.dense", OUTPUT),
-        *norm(f"{BLOCK}.post_attention_layernorm", "post_attention_norm", bias=True),
-        *linear(f"{BLOCK}.mlp.dense_h_to_4h", UP),
-        *linear(f"{BLOCK}.mlp.dense_4h_to_h", DOWN),
-        *norm("final_layer_norm", "final_norm", bias=True),
-        replace(HEAD[0], name="embed_out.weight", module="lm_head"),
-    ),
-    prefix="gpt_neox.",
-    # transformers calls the module lm_head once it is loaded
-    aliases=(("lm_head.weight", "embed_out.weight"),),
-    centred=True,
-)
-LAYER = "encoder.layer.{block}"
-BERT = Architecture(
-    (
-        vector("embeddings.word_embeddings.weight", "embedding", "vocab", "model"),
-        vector("embeddings.position_embeddings.weight", "position_embedding", "positions", "model"),
-        vector("embeddings.token_type_embeddings.weight", "token_type_embedding", "types", "model"),
-        *norm("embeddings.LayerNorm", "embedding_norm", bias=True),
-        *linear(f"{LAYER}.attention.self.query", QUERY),
-        *linear(f"{LAYER}.attention.self.key", KEY),
-        *linear(f"{LAYER}.attention.self.value", VALUE),
-        *linear(f"{LAYER}.attention.output.dense", OUTPUT),
-        *norm(f"{LAYER}.attention.output.LayerNorm", "post_attention_norm", bias=True),
-        *linear(f"{LAYER}.intermediate.dense", UP),
-        *linear(f"{LAYER}.output.dense", DOWN),
-        *norm(f"{LAYER}.output.LayerNorm", "post_mlp_norm", bias=True),
-        *optional(*linear("pooler.dense", ("pooler", "pooled", "model"))),
-    ),
-    prefix="bert.",
-    aliases=((".LayerNorm.gamma", ".LayerNorm.weight"), (".LayerNorm.beta", ".LayerNorm.bias")),
-    centred=True,
-    rotary=False,
-)
-_BERT_MASKED = replace(
-    BERT,
-    parts=(
-        *BERT.parts,
-        # The transformed stream meets the embedding again in the decoder, so its axis is the model's.
-        *outside(*linear("cls.predictions.transform.dense", ("head_transform", "model", "model"))),
-        *outside(*norm("cls.predictions.transform.LayerNorm", "head_norm", bias=True)),
-        *outside(vector("cls.predictions.bias", "head_bias", "vocab")),
-        *outside(vector("cls.predictions.decoder.weight", "head", "vocab", "model", optional=True)),
-        *outside(vector("cls.predictions.decoder.bias", "head_bias_copy", "vocab", optional=True)),
-        *outside(*optional(*linear("cls.seq_relationship", ("next_sentence", "labels", "pooled")))),
-    ),
-)
-_BERT_CLASSIFIER = replace(
-    BERT, parts=(*BERT.parts, *outside(*linear("classifier", ("classifier", "labels", "pooled"))))
-)
-
-
-#: architecture as named in config.json -> its description
-IN_FULL: dict[str, Architecture] = {
-    "LlamaForCausalLM": LLAMA,
-    "LlamaModel": LLAMA.base(),
-    "MistralForCausalLM": LLAMA,
-    "MistralModel": LLAMA.base(),
-    "MixtralForCausalLM": _MIXTRAL,
-    "Qwen2ForCausalLM": LLAMA,
-    "Qwen2Model": LLAMA.base(),
-    "Qwen3ForCausalLM": _QWEN3,
-    "Qwen3Model": _QWEN3.base(),
-    "GemmaForCausalLM": _GEMMA,
-    "Gemma2ForCausalLM": _GEMMA2,
-    "Gemma3ForCausalLM": _GEMMA3,
-    "OlmoForCausalLM": OLMO,
-    "Olmo2ForCausalLM": OLMO2,
-    "Phi3ForCausalLM": _PHI3,
-    "GPT2LMHeadModel": _GPT2,
-    "GPT2Model": _GPT2.base(),
-    "GPTNeoXForCausalLM": _GPT_NEOX,
-    "GPTNeoXModel": _GPT_NEOX.base(),
-    "BertForMaskedLM": _BERT_MASKED,
-    "BertForSequenceClassification": _BERT_CLASSIFIER,
-    "BertModel": BERT.base(),
+#: symbolic axis -> entries of a config that may give its length
+KEYS = {
+    "mlp": ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "ffn_hidden_size"),
+    "blocks": ("num_hidden_groups", "num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "model": ("hidden_size", "n_embd", "d_model", "dim"),
 }
+_MOST = {"blocks": 2_000, "experts": 10_000}  # numbers beyond these are damage
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One role inside a tensor.
+
+    Attributes
+    ----------
+    role
+        For example ``"up"``; a bias is the role of its matrix with ``_bias`` appended.
+    axes
+        Symbolic names, output units first: ``("mlp", "model")`` for an up projection.
+    """
+
+    role: str
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tensor of the file, or one per block if its name holds ``{block}``.
+
+    Attributes
+    ----------
+    name
+        The tensor's name, without the prefix of the base model.
+    segments
+        The roles it holds; more than one in a fused projection.
+    transposed
+        The file keeps ``(input units, output units)``, as GPT-2's ``Conv1D`` does.
+    interleaved
+        The segments alternate head by head (GPT-NeoX), in experts row by row, instead of following each other.
+    stacked
+        The first axis of the tensor counts the experts of a block; the segments are those of one expert.
+    optional
+        A checkpoint may lack it (biases that the config switches off, a tied head).
+    outside
+        It stands on the base model, and so never carries the base model's prefix.
+    module
+        Path of its module in the loaded model, where it is not the tensor's name without its ending.
+    """
+
+    name: str
+    segments: tuple[Segment, ...]
+    transposed: bool = False
+    interleaved: bool = False
+    stacked: bool = False
+    optional: bool = False
+    outside: bool = False
+    module: str | None = None
+
+    @property
+    def per_block(self) -> bool:
+        """Whether there is one such tensor in every block."""
+        return "{block}" in self.name
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The meaning of one name in ``config.json``; the table explains the attributes."""
+
+    parts: tuple[Part, ...]
+    prefix: str = ""
+    aliases: tuple[tuple[str, str], ...] = ()
+    centred: bool = False
+    norm_offset: float = 0.0
+    rotary: bool = True
+    complete: bool = False
+
+    def base(self) -> "Architecture":
+        """Return the base model alone: no prefix, and nothing that stands outside it."""
+        return replace(self, parts=tuple(part for part in self.parts if not part.outside), prefix="")
+
+
+# The table -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "architectures.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _rows() -> dict[str, dict[str, Any]]:
+    """Return the row of the table for each class in it, in the order of the table."""
+    return {name: row for row in _table()["family"] for name in row["classes"]}
+
+
+@cache
+def _families() -> dict[str, str]:
+    """Return the first class of each family."""
+    return {_family(name): name for name in reversed(_rows())}
+
+
+def _family(name: str) -> str:
+    """Return the name of a class without its head."""
+    return next((name.removesuffix(head) for head in _HEADS if name.endswith(head)), "")
+
+
+def classes() -> tuple[str, ...]:
+    """Return the names of all classes in the table."""
+    return tuple(_rows())
+
+
+@cache
+def _in_table(name: str) -> Architecture:
+    """Read the row of one class; raise ValueError for a row with a fault."""
+    row = {key: value for key, value in _rows()[name].items() if key != "classes"}
+    try:
+        parts = tuple(_parts(row.pop("parts")))
+        return Architecture(parts, aliases=tuple(row.pop("aliases", {}).items()), **row)
+    except (KeyError, TypeError, ValueError) as error:  # an unknown role or group, key or mark; no roles
+        raise ValueError(f"architectures.toml, {name}: {error}") from error
+
+
+def _parts(text: str) -> Iterator[Part]:
+    """Read rows of the table; a line without a dot names a group, with arguments for the names in braces."""
+    for line in filter(str.strip, text.splitlines()):
+        name, *words = line.split()
+        if "." not in name:
+            group = _table()["groups"][name]
+            for word in words:
+                argument, _, value = word.partition("=")
+                group = group.replace(f"{{{argument}}}", value)
+            yield from _parts(group)
+            continue
+        roles, *marks = words
+        name.format(block=0, expert=0)  # raises KeyError for an argument that the line lacks
+        options: dict[str, Any] = {mark.partition("=")[0]: mark.partition("=")[2] or True for mark in marks}
+        segments = tuple(map(_segment, roles.replace("],", "] ").split() if "[" in roles else roles.split(",")))
+        tensor, _, bias = name.partition("+")
+        yield Part(tensor.removesuffix("?"), segments, optional=tensor.endswith("?"), **options)
+        if bias:
+            options.pop("transposed", None)
+            of_bias = tuple(Segment(f"{segment.role}_bias", segment.axes[:1]) for segment in segments)
+            bare = tensor.removesuffix("?").removesuffix("weight")
+            yield Part(f"{bare}bias", of_bias, optional=bias.endswith("?"), **options)
+
+
+def _segment(text: str) -> Segment:
+    """Read a role, with its axes in brackets where they are not those that the table gives it."""
+    role, _, axes = text.partition("[")
+    roles = _table()["roles"]
+    if axes:
+        return Segment(role, tuple(axes.removesuffix("]").split(",")))
+    if role in roles:
+        return Segment(role, tuple(roles[role].split()))
+    return Segment(role, tuple(roles[role.removesuffix("_bias")].split()[:1]))
+
+
+def described(name: str) -> Architecture:
+    """Return an architecture by its name in ``config.json``: its own, or that of its family without the head.
+
+    Raises
+    ------
+    UnknownArchitectureError
+        The table has no such family.
+    """
+    family, in_table = _family(name), _families()
+    if name in _rows():
+        return _in_table(name)
+    if family in in_table:
+        architecture = _in_table(in_table[family])
+        return replace(architecture.base(), prefix="" if name.endswith("Model") else architecture.prefix)
+    if instead := _table()["no_mlp"].get(family):
+        raise UnknownArchitectureError(
+            f"the architecture {name} has no MLPs, but {instead}: no statistic of hidden units applies to it"
+        )
+    raise UnknownArchitectureError(
+        f"the architecture {name} is not known; known are the families {', '.join(sorted(in_table))} "
+        "(one entry in provlab/models/architectures.toml adds another)"
+    )
+
+
+# Checkpoints whose config does not name the class, and models that do more than language -----------------------------
+
+
+def inferred(config: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """Name the class of a checkpoint whose config names none, from its ``model_type`` and its tensors.
+
+    Returns
+    -------
+    str or None
+        A known family's class if its head is there or tied, else the base model; None for an unknown family.
+    """
+    family = _of_type(config.get("model_type"))
+    if family is None:
+        return None
+    name = _families()[family]
+    head = [part for part in described(name).parts if part.outside]
+    needed = {part.name for part in head if not part.optional}
+    present = config.get("tie_word_embeddings", True) or any(part.name in names for part in head)
+    return name if present and needed <= set(names) else f"{family}Model"
+
+
+def _of_type(model_type: object) -> str | None:
+    """Return the family that a ``model_type`` names."""
+    kind = _plain(str(model_type))
+    kinds = (kind, kind.removesuffix("model").removesuffix("text"))
+    return next((family for family in map(_family, _rows()) if _plain(family) in kinds), None)
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "").replace("_", "").lower()
+
+
+def sees(config: Mapping[str, Any]) -> bool:
+    """Whether a config is that of a model that does more than language."""
+    return not {"text_config", "vision_config"}.isdisjoint(config)
+
+
+def language_part(name: str, config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the class and the config of a model's language part: its own, unless it has a ``text_config``.
+
+    Entries that such a config lacks have transformers' default for its ``model_type``.
+    """
+    text = config.get("text_config")
+    if not isinstance(text, dict):
+        return name, config
+    if family := _of_type(text.get("model_type")):
+        name = _families()[family]
+    if "num_hidden_layers" not in text:
+        from transformers import CONFIG_MAPPING  # slow to import, and few configs leave this out
+
+        if text.get("model_type") in CONFIG_MAPPING:
+            text = CONFIG_MAPPING[text["model_type"]](**text).to_dict()
+    tied = any(level.get("tie_word_embeddings", True) for level in (config, text))
+    return name, {**text, "tie_word_embeddings": tied}
+
+
+# The lengths of axes, and every tensor that there should be ----------------------------------------------------------
+
+
+def axis_sizes(label: str, config: Mapping[str, Any]) -> dict[str, int]:
+    """Length of each symbolic axis according to the config; ``blocks`` counts the blocks.
+
+    Axes that the config does not fix (the labels of a classifier) are left out. Errors name `label`.
+    """
+
+    def size(axis: str, *keys: str, default: int | None = None) -> int:
+        for key in keys:
+            if (value := config.get(key)) is not None:
+                if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST.get(axis, 10**9):
+                    shown = one_line(repr(value), 60)
+                    raise InvalidWeightsError(f"{label}: {key} in config.json must be a positive integer, not {shown}")
+                return value
+        if default is None:
+            raise InvalidWeightsError(
+                f"{label}: config.json lacks {' or '.join(keys)} (length of the axis {axis!r}); copy it again"
+            )
+        return default
+
+    width = size("model", *KEYS["model"])
+    heads = size("query", "num_attention_heads", "n_head", "num_heads", "n_heads")
+    head = size("head", "head_dim", "d_kv", default=max(1, width // heads))
+    sizes = {
+        "blocks": size("blocks", *KEYS["blocks"]),
+        "model": width,
+        "vocab": size("vocab", "vocab_size"),
+        "mlp": size("mlp", "intermediate_size_mlp", *KEYS["mlp"], default=4 * width),
+        "head": head,
+        "query": heads * head,
+        "key": size("key", "num_key_value_heads", default=heads) * head,
+        "pooled": width,
+        "experts": 0,
+    }
+    sizes["expert"] = size("expert", "moe_intermediate_size", "intermediate_size", default=sizes["mlp"])
+    for axis, keys in {
+        "positions": ("max_position_embeddings", "n_positions"),
+        "types": ("type_vocab_size",),
+        "shared": ("shared_expert_intermediate_size", "shared_intermediate_size"),
+        "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
+    }.items():
+        if any(config.get(key) for key in keys):  # DeBERTa counts 0 types where it has none
+            sizes[axis] = size(axis, *keys)
+    return sizes
+
+
+def config_axis(axis: str) -> str:
+    """Return the axis whose length the config gives: ``expert`` for ``mlp.3``."""
+    axis, _, number = axis.partition(".")
+    return "expert" if number.isdigit() else number or axis
+
+
+def instances(architecture: Architecture, sizes: Mapping[str, int]) -> Iterator[tuple[Part, int | None, int | None]]:
+    """Yield every part with each block and expert it exists for."""
+    for part in architecture.parts:
+        for block in range(sizes["blocks"]) if part.per_block else (None,):
+            for expert in range(sizes["experts"]) if "{expert}" in part.name else (None,):
+                yield part, block, expert
+
+
+def for_expert(segment: Segment, expert: int | None) -> Segment:
+    """Name an expert's roles and hidden units apart: ``up.3`` has the axis ``mlp.3``."""
+    if expert is None:
+        return segment
+    axes = tuple(f"mlp.{expert}" if axis == "mlp" else axis for axis in segment.axes)
+    return Segment(f"{segment.role}.{expert}", axes)

@@ -159,7 +159,7 @@ class Checkpoint:
         """The first of the config's ``architectures``; where it has none, what its ``model_type`` and tensors say."""
         named = self.config.get("architectures")
         if named is None:
-            from provlab.models.naming import inferred  # few leave it out
+            from provlab.models.architectures import inferred  # few leave it out
 
             if found := inferred(self.config, self.tensor_names):
                 return found

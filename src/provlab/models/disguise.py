@@ -183,7 +183,7 @@ def _proved(name: str, before: torch.Tensor, after: torch.Tensor) -> float:
     if not difference <= EXACT:
         raise NoSuchSymmetryError(
             f"the transformed {name} does not give the outputs of the original: they differ by {difference:.1e}; its "
-            "architecture computes something that provlab/models/families.py does not say"
+            "architecture computes something that provlab/models/architectures.toml does not say"
         )
     return difference
 

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from provlab.errors import NoSuchSymmetryError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy, Tensors
-from provlab.models.described import described
-from provlab.models.parts import Segment
+from provlab.models.architectures import Segment, described
 from provlab.models.symmetry import (
     OWN_HEAD,
     Transformation,
@@ -366,5 +365,5 @@ def _check_complete(anatomy: Anatomy, kind: str) -> None:
     if anatomy.unnamed:
         raise NoSuchSymmetryError(
             f"{kind} cannot be applied to this {anatomy.architecture}: its tensor {anatomy.unnamed[0]} has no role in "
-            "provlab/models/families.py"
+            "provlab/models/architectures.toml"
         )

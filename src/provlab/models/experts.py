@@ -27,7 +27,7 @@ def join(pieces: Tensor, n_experts: int, *, interleaved: bool) -> Tensor:
     return (stacked.swapaxes(1, 2) if interleaved else stacked).reshape((n_experts, -1, *inner))
 
 
-def lost(roles: Collection[tuple[str, int | None]], n_blocks: int, n_experts: int) -> str | None:
+def missing(roles: Collection[tuple[str, int | None]], n_blocks: int, n_experts: int) -> str | None:
     """Name an expert, or the one MLP in their place, of which a block lacks a part: each part alone is optional.
 
     `roles` are those that are there, each with its block.
@@ -36,11 +36,11 @@ def lost(roles: Collection[tuple[str, int | None]], n_blocks: int, n_experts: in
     gated = any(role == "gate.0" for role, _ in roles)
     for block in range(n_blocks):
         names = {role.partition(".")[2] for role, at in roles if at == block and role.partition(".")[0] == "up"}
-        missing = (experts - names if names - {"", "shared"} else set()) if names - {"shared"} else {""}
+        without = (experts - names if names - {"", "shared"} else set()) if names - {"shared"} else {""}
         for kind in ("gate", "down") if gated else ("down",):
-            missing |= {name for name in names if (f"{kind}.{name}" if name else kind, block) not in roles}
-        if missing:
-            name = min(missing, key=lambda name: (len(name), name))
+            without |= {name for name in names if (f"{kind}.{name}" if name else kind, block) not in roles}
+        if without:
+            name = min(without, key=lambda name: (len(name), name))
             what = f"expert {name}" if name.isdigit() else f"the {name} MLP" if name else "the MLP"
             return f"{what} of block {block}"
     return None

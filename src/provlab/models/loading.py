@@ -16,7 +16,7 @@ import transformers
 from provlab import machine
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError, one_line
 from provlab.models import anatomy
-from provlab.models.axes import KEYS
+from provlab.models.architectures import KEYS
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.weights import wrapper

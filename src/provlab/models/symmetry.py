@@ -195,5 +195,5 @@ def _check_complete(anatomy: Anatomy) -> None:
     if anatomy.unnamed:
         raise InputError(
             f"this {anatomy.architecture} cannot be permuted: its tensor {anatomy.unnamed[0]} has no role in "
-            "provlab/models/families.py"
+            "provlab/models/architectures.toml"
         )

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from provlab.errors import InputError
 from provlab.files import atomic_folder, write_json
 from provlab.models import anatomy as anatomy_module
-from provlab.models.axes import axis_sizes
+from provlab.models.architectures import axis_sizes
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from provlab.engine.ledger import PairRecord
+from provlab.models.architectures import language_part, sees
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.described import sees
 from provlab.statistics.base import Outcome
 
 LONGEST_RULE = 60  # characters
@@ -15,6 +15,7 @@ LONGEST_RULE = 60  # characters
 
 def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
     """Say which model this was: source, commit, digest, files, which of them were read in part, and as what codes."""
+    within = language_part(checkpoint.architecture, checkpoint.config)[0] if sees(checkpoint.config) else None
     return {
         "source": source,
         "name": checkpoint.name,
@@ -24,14 +25,8 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
         "files": checkpoint.files(),
         "not_verified": checkpoint.unverified,
         "stored": checkpoint.stored,
-        "language_part": _language_part(checkpoint) if sees(checkpoint.config) else None,
+        "language_part": within,
     }
-
-
-def _language_part(checkpoint: Checkpoint) -> str:
-    from provlab.models.naming import language_part  # few models see
-
-    return language_part(checkpoint.architecture, checkpoint.config)[0]
 
 
 def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Iterable[int]) -> str:

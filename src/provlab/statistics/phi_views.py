@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
+from provlab.models.architectures import described
 from provlab.models.canonical import applied, by_weights, read_besides
-from provlab.models.described import described
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
     Array,

@@ -22,7 +22,7 @@ from provlab.chapters.shared import calibration
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
 from provlab.models.anatomy import Anatomy, TensorPart
-from provlab.models.parts import Segment
+from provlab.models.architectures import Segment
 from provlab.plots import format_interval, style
 from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Options
@@ -135,8 +135,8 @@ def _anatomy(hidden_units: int) -> Anatomy:
     """What is permuted with what in the blocks of these networks, as `phi_l2` asks."""
     shapes = {"gate": ("mlp", "model"), "up": ("mlp", "model"), "down": ("model", "mlp")}
     sizes = {"mlp": hidden_units, "model": WIDTH}
-    parts: dict[tuple[str, int | None], TensorPart] = {
-        (role, block): TensorPart(
+    parts = tuple(
+        TensorPart(
             f"{role}.{block}",
             block,
             (Segment(role, axes),),
@@ -148,10 +148,8 @@ def _anatomy(hidden_units: int) -> Anatomy:
         )
         for role, axes in shapes.items()
         for block in range(N_BLOCKS)
-    }
-    return Anatomy(
-        "residual network", N_BLOCKS, WIDTH, 0, tuple(parts.values()), (), False, None, hidden_units, {}, parts
     )
+    return Anatomy("residual network", N_BLOCKS, WIDTH, 0, parts, (), False, None, hidden_units)
 
 
 def _features(networks: Networks, anatomy: Anatomy, pair: int, block: int) -> dict[str, Any]:

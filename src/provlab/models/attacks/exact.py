@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from provlab.errors import InputError, NoSuchSymmetryError
 from provlab.inference.matching import match
+from provlab.models.architectures import Segment, described
 from provlab.models.attacks.state import State, Units
-from provlab.models.described import described
 from provlab.models.evasion import EmbeddingRotations, gains, orthogonal
-from provlab.models.parts import Segment
 from provlab.models.symmetry import Permutation
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from provlab.errors import NoSuchSymmetryError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy
+from provlab.models.architectures import KEYS
 from provlab.models.attacks import tokens
-from provlab.models.axes import KEYS
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.symmetry import OWN_HEAD, Weights, write
 
@@ -59,7 +59,7 @@ class State:
         if found.unnamed:
             raise NoSuchSymmetryError(
                 f"{checkpoint.name} ({found.architecture}) cannot be disguised: its tensor {found.unnamed[0]} has no "
-                "role in provlab/models/families.py"
+                "role in provlab/models/architectures.toml"
             )
         weights = {part.name: checkpoint.tensor(part.name).double() for part in found.parts}
         return cls(checkpoint, dict(checkpoint.config), weights, np.arange(found.vocab_size))
