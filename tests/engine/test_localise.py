@@ -5,9 +5,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from provlab.engine.localise import UnitMap, block_map
+from provlab.engine.localise import block_map
 from provlab.engine.store import Store
-from provlab.errors import InputError, NotComparableError
+from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Model, Options
@@ -87,34 +87,6 @@ def test_kept_units_are_found_in_their_order(mapped, family):
         assert right.mean() > 0.99  # precision
         assert set(units.kept) <= set(truth) | set(units.by_gate[units.agreed][~right])
         assert units.width == HIDDEN
-
-
-def test_units_are_held_against_what_was_kept():
-    """A parent of ten units, a child of five: counted by hand."""
-    units = UnitMap(by_gate=np.array([1, 3, 9, 8, 5]), by_up=np.array([1, 3, 2, 8, 5]), width=10)
-    kept = [1, 7, 9, 3, 5]  # agreed: 1 and 5 at their places, 3 kept but elsewhere, 8 never kept
-    got = units.against(kept)
-    assert (got.called, got.kept, got.found, got.placed, got.width) == (4, 5, 3, 2, 10)
-    assert (got.precision, got.recall, got.chance) == (0.75, 0.6, 0.5)
-    assert (units.against(kept, "gate").found, units.against(kept, "gate").placed) == (4, 3)
-    assert (units.against(kept, "up").found, units.against(kept, "up").placed) == (3, 2)
-    with pytest.raises(InputError, match="kept must name 5 units, not 3"):
-        units.against([1, 2, 3])
-    with pytest.raises(InputError, match="by must be both, gate, up, not 'down'"):
-        units.against(kept, "down")
-
-
-def test_nothing_named_is_nothing_wrong():
-    units = UnitMap(by_gate=np.array([1, 2]), by_up=np.array([2, 1]), width=4)
-    assert (units.against([0, 3]).precision, units.against([0, 3]).recall) == (1.0, 0.0)
-
-
-def test_the_family_s_units_against_their_truth(mapped, family):
-    for new, old in enumerate(KEPT_BLOCKS):
-        got = mapped.units[old, new].against(family[1][new].tolist())
-        assert got.precision > 0.99
-        assert got.recall > 0.9
-        assert got.chance == KEPT_UNITS / HIDDEN
 
 
 def test_mistakes_of_a_map(mapped):

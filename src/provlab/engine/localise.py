@@ -20,7 +20,7 @@ from provlab.engine.ledger import Bench, Finished, PairRecord
 from provlab.engine.pairs import BAR
 from provlab.engine.store import Store
 from provlab.engine.units import place, said_of
-from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, ParameterError, reason
+from provlab.errors import PAIR_FAILURES, NotComparableError, ParameterError, reason
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
 from provlab.models import room
@@ -31,44 +31,6 @@ from provlab.statistics.phi_match import PhiMatch, keep_views
 
 _STATISTIC = PhiMatch()
 _SHOWN = 12  # pairs of blocks that a verdict names
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """How the units that a matching names agree with those that were kept.
-
-    Attributes
-    ----------
-    called, kept : int
-        Units of the wider MLP that are named, and that were kept.
-    found : int
-        Units that are both.
-    placed : int
-        Calls that name the very unit that stands in this place of the narrower MLP.
-    width : int
-        Of the wider MLP.
-    """
-
-    called: int
-    kept: int
-    found: int
-    placed: int
-    width: int
-
-    @property
-    def precision(self) -> float:
-        """Share of the named units that were kept; 1 where none is named."""
-        return self.found / self.called if self.called else 1.0
-
-    @property
-    def recall(self) -> float:
-        """Share of the kept units that are named."""
-        return self.found / self.kept
-
-    @property
-    def chance(self) -> float:
-        """Precision of naming units at random."""
-        return self.kept / self.width
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,36 +59,6 @@ class UnitMap:
     def kept(self) -> NDArray[np.int64]:
         """Units of the wider MLP that survived in the narrower one, ascending."""
         return np.sort(self.by_gate[self.agreed])
-
-    def against(self, kept: Sequence[int], by: str = "both") -> Recovered:
-        """Hold what is found against the truth.
-
-        Parameters
-        ----------
-        kept : sequence of int
-            Unit of the wider MLP that each unit of the narrower one was.
-        by : str
-            "both" names the partners on which both matchings agree; "gate" and "up" name all partners of one.
-
-        Raises
-        ------
-        InputError
-            If `kept` is not as long as the narrower MLP is wide, or `by` is unknown.
-        """
-        truth = np.asarray(kept, dtype=np.int64)
-        if truth.shape != self.by_gate.shape:
-            raise InputError(f"kept must name {len(self.by_gate)} units, not {truth.size}")
-        if by not in (ways := {"both": self.by_gate, "gate": self.by_gate, "up": self.by_up}):
-            raise InputError(f"by must be {', '.join(ways)}, not {by!r}")
-        named = self.agreed if by == "both" else np.ones_like(self.agreed)
-        partners = ways[by][named]
-        return Recovered(
-            called=len(partners),
-            kept=len(truth),
-            found=int(np.isin(partners, truth).sum()),
-            placed=int((partners == truth[named]).sum()),
-            width=self.width,
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,15 +1,14 @@
 """Pictures of blocks and units: their words are counts of what is drawn, and data that do not fit are refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from provlab.chapters.pruning_forensics import figures
 from provlab.chapters.pruning_forensics.measure import MapRecord
-from provlab.engine.localise import BlockMap, UnitMap
+from provlab.engine.localise import UnitMap
 from provlab.errors import InputError
-from provlab.zoo.prune import Kept
 
 KEPT = [0, 2, 5]
 
@@ -36,7 +35,7 @@ def test_an_arrow_for_each_call(small):
     drawn = arrows(figure)
     assert len(drawn) == 3
     assert drawn[0].get_linewidth() > drawn[1].get_linewidth()  # the smaller p is the wider arrow
-    assert sorted(one.get_linestyle() for one in drawn) == ["-", "-", "--"]  # the wrong one
+    assert sorted(arrow.get_linestyle() for arrow in drawn) == ["-", "-", "--"]  # the wrong one
     assert "c: 3 of its 3 blocks found (1 missed, 1 wrong)" in figure.caption
     assert figure.figure.axes[0].get_title() == "p to\nc"
     figure.png()  # warnings are errors: the layout holds
@@ -44,7 +43,7 @@ def test_an_arrow_for_each_call(small):
 
 def test_without_a_truth_nothing_is_wrong(small):
     figure = figures.block_arrows([child(small, kept=None)], level=0.01)
-    assert {one.get_linestyle() for one in arrows(figure)} == {"-"}
+    assert {arrow.get_linestyle() for arrow in arrows(figure)} == {"-"}
     assert "wrong" not in figure.caption
 
 
@@ -69,52 +68,40 @@ def test_models_of_any_depth_fit_on_a_page(shapes):
         figure.png()
 
 
-def test_the_weakest_call_is_drawn_beside_a_pair_that_is_not_called(small):
-    units = {
-        (old, new): UnitMap(np.array([old, 2, 5]), np.array([old, 3, 5]), width=9) for old, new in np.ndindex(6, 3)
-    }
-    found = BlockMap("p", "c", small, small, -400.0, units)
-    kept = Kept([0, 2, 4], [0], [[1, 2, 3]] * 3, [])
-    figure = figures.units_of_weakest_call(found, kept, level=0.01)
-    assert [axes.get_title() for axes in figure.figure.axes[::2]] == ["block 4 to block 2", "block 4 to block 0"]
-    truth = figure.figure.axes[0].lines[0].get_ydata().tolist()
-    assert truth == [1, 2, 3]
-    found = BlockMap("p", "c", np.zeros((6, 3)), small, -400.0, units)
-    assert figures.units_of_weakest_call(found, None, level=0.01) is None
-
-
 def test_units_by_both_and_by_up_alone():
-    partners = np.array([3, 1, 4, 9])
-    agreed = np.array([True, True, False, False])
-    kept = {"a": [3, 1, 4, 5], "b": None}
-    figure = figures.unit_maps({"a": partners, "b": partners}, {"a": agreed, "b": ~agreed & False}, kept, width=10)
-    first = figure.figure.axes[0]
-    lines = [line for line in first.lines if isinstance(line, Line2D)]
-    assert [line.get_ydata().tolist() for line in lines] == [[3, 1, 4, 5], [4, 9], [3, 1]]  # truth, up alone, both
+    by_up = np.array([3, 1, 4, 9])
+    units = {"a": UnitMap(np.array([3, 1, 0, 0]), by_up, width=10), "b": UnitMap(by_up[::-1], by_up, width=10)}
+    figure = figures.unit_maps(units, {"a": [3, 1, 4, 5], "b": None})
+    first, margin = figure.figure.axes[:2]
+    assert [line.get_ydata().tolist() for line in first.lines] == [
+        [3, 1, 4, 5],
+        [4, 9],
+        [3, 1],
+    ]  # truth, up alone, both
+    assert [len(lines.get_segments()) for lines in margin.collections] == [4, 2]  # kept, found
     assert "a: both matchings agree on 2 of 4 units; b: both matchings agree on 0 of 4 units" in figure.caption
     figure.png()
 
 
-def test_evidence_by_change_counts_what_is_above_the_line():
-    changes = {"young": [0.1, 0.2], "old": [1.0, 2.0]}
-    figure = figures.evidence_by_change(changes, {"young": [-90, -50], "old": [-3.5, -0.5]}, threshold=-3.0)
+def test_evidence_by_change_counts_points_above_the_line():
+    points = pd.DataFrame(
+        {"child": ["young", "young", "old", "old"], "change": [0.1, 0.2, 1, 2], "log10_p": [-90, -50, -3.5, -0.5]}
+    )
+    figure = figures.evidence_by_change(points, threshold=-3.0)
     assert "3 of 4 lie above the dashed line" in figure.caption
-    drawn = [(line.get_xdata().tolist(), line.get_ydata().tolist()) for line in figure.figure.axes[0].lines[:2]]
-    assert drawn == [([0.1, 0.2], [90, 50]), ([1.0, 2.0], [3.5, 0.5])]
+    drawn = figure.figure.axes[0].collections[0].get_offsets()
+    assert drawn.tolist() == [[0.1, 90], [0.2, 50], [1, 3.5], [2, 0.5]]
     figure.png()
 
 
 @pytest.mark.parametrize(
-    ("draw", "said"),
+    ("draw", "message"),
     [
         (lambda: figures.block_matrices([], level=0.01), "nothing to draw"),
         (lambda: figures.block_arrows([], level=0.01), "nothing to draw"),
-        (lambda: figures.unit_maps({"c": [1]}, {"c": [True]}, {}, width=3), "must name equal panels"),
-        (lambda: figures.evidence_by_change({"c": [1.0]}, {}, threshold=-3), "must name the same children"),
-        (lambda: figures.evidence_by_change({"c": [1.0]}, {"c": [-1, -2]}, threshold=-3), "of one length"),
-        (lambda: figures.unit_maps({"c": [1]}, {"c": [True, False]}, {"c": None}, width=3), "of one length"),
+        (lambda: figures.unit_maps({}, {}), "must name equal panels"),
     ],
 )
-def test_data_that_do_not_fit_are_refused(draw, said):
-    with pytest.raises(InputError, match=said):
+def test_data_that_do_not_fit_are_refused(draw, message):
+    with pytest.raises(InputError, match=message):
         draw()

@@ -1,4 +1,4 @@
-"""What is known of pruned models, and what is said of their maps: counted by hand on made-up models."""
+"""The truth about pruned models, and their kept units: counted by hand on made-up models."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from provlab.chapters.pruning_forensics import measure
-from provlab.chapters.pruning_forensics.measure import MapRecord, UnitsRecord, kept_blocks, moved, published_maps
+from provlab.chapters.pruning_forensics.measure import MapRecord, kept_blocks, moved, published_maps, recovered
 from provlab.errors import InputError
 from provlab.zoo.prune import NOTE, Kept
 
@@ -35,7 +35,7 @@ def family():
         role: torch.stack([w[old][units[new]] for new, old in enumerate(KEPT_BLOCKS)]) for role, w in weights.items()
     }
     cut = {role: w + 0.02 * torch.randn(w.shape, generator=rng) for role, w in cut.items()}
-    return fake("p", weights), fake("c", cut), [one.tolist() for one in units]
+    return fake("p", weights), fake("c", cut), [kept.tolist() for kept in units]
 
 
 def test_how_far_a_block_moved_is_the_noise_that_we_put_in(family):
@@ -68,40 +68,11 @@ def test_kept_blocks_are_those_of_the_note_or_of_a_whole_table(family, monkeypat
     child.checkpoint.config.clear()
     assert kept_blocks(parent, child) is None
     for published, expected in (({0: 3, 1: 1, 2: 2}, [3, 1, 2]), ({0: 3, 2: 2}, None)):
-        monkeypatch.setattr(measure, "published_maps", lambda found=published: {("p", "c"): found})
+        monkeypatch.setattr(measure, "published_maps", lambda origin=published: {("p", "c"): origin})
         assert kept_blocks(parent, child) == expected
 
 
-# What is said of maps ---------------------------------------------------------------------------------------
-
-
-def record(kept=(0, 2), related=True, wrong=False):
-    """A parent of four blocks: -30 where a block was kept, -9 at a wrong place if asked, else far from the level."""
-    log10_p = np.full((4, 2), -0.5)
-    if related:
-        log10_p[list(kept or (0, 2)), range(2)] = -30.0
-    if wrong:
-        log10_p[3, 0] = -9.0
-    return MapRecord("zoo:p@smoke", "zoo:c@smoke", related, ["depth"], list(kept) if kept else None, log10_p, -100.0)
-
-
-def test_findings_count_what_is_called():
-    said = measure.map_findings([record(), record(wrong=True)], 0.01)
-    assert "For 1 of the 2 children whose cut is known" in said
-    assert "4 of 4 are called, of all other pairs 1 of 12" in said
-    assert "stranger" not in said
-    said = measure.map_findings([record(kept=None), record(None, related=False, wrong=True)], 0.01)
-    assert "children" not in said  # nothing is known of them, so nothing is said
-    assert "Of 8 pairs of blocks of strangers 1 is called; a share of 0.125 (" in said
-
-
-def test_the_table_knows_what_it_does_not_know():
-    table = measure.map_table([record(), record(kept=None), record(None, related=False)], 0.01)
-    assert table["first"].tolist() == ["p"] * 3
-    assert table["called"].tolist() == [2, 2, 0]
-    assert table["kept"].astype(object).where(table["kept"].notna(), None).tolist() == [2, None, 0]
-    assert table["weakest log10 p of a kept pair"][0] == -30.0
-    assert table["strongest log10 p of another"][2] == -0.5
+# Maps and units ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kept", "shape"), [([0, 1, 2], (4, 2)), (None, (4,))])
@@ -120,25 +91,22 @@ def test_published_blocks_in_words():
 def test_a_run_on_published_models_is_compared_with_the_table():
     pair = ("meta-llama/Llama-2-7b-hf", "princeton-nlp/Sheared-LLaMA-2.7B")
     origin = {**{i: i for i in range(32)}, 3: 4, 5: None}
-    found = SimpleNamespace(origin=lambda level: origin, log10_p=np.zeros((32, 32)))
-    row = measure.published_and_ours({pair: found}, 0.01).set_index("published child").loc["Sheared-LLaMA-2.7B"]
+    blocks = SimpleNamespace(origin=lambda level: origin, log10_p=np.zeros((32, 32)))
+    row = measure.published_and_ours({pair: blocks}, 0.01).set_index("published child").loc["Sheared-LLaMA-2.7B"]
     assert row["ours, the paper's model"] == "1 to 3, 5, 7 to 32 (of 32); 30 of 32 as published"
     assert row["ours, zoo"] == "–"
 
 
-def test_units_pooled():
-    rows = [
-        UnitsRecord("zoo:c", old, 0, by, called, 10, found, placed, 20, found / called, found / 10, 0.5)
-        for old in (0, 1)
-        for by, called, found, placed in (("both", 4, 4, 3), ("gate", 10, 8, 5), ("up", 10, 6, 4))
-    ]
-    said = measure.units_findings(rows)
-    assert (
-        "where both matchings agree: precision 0.7500, recall 0.300, of units at their very place; kept ones of any "
-        "place: 1.0000"
-    ) in said
-    assert "by up alone: precision 0.4000" in said
-    table = measure.units_table(rows)
-    assert table["block"].tolist() == ["0 to 0", "1 to 0"]
-    assert (table["by gate alone"][0], table["both: named"][1]) == (0.5, 4)
-    assert (table["at their place"][0], table["kept ones"][0], table["recall"][1]) == (0.75, 1.0, 0.3)
+def test_units_are_compared_with_those_that_were_kept():
+    """A parent of ten units, a child of five: counted by hand."""
+    by_gate, by_up = np.array([1, 3, 9, 8, 5]), np.array([1, 3, 2, 8, 5])
+    kept = [1, 7, 9, 3, 5]  # agreed: 1 and 5 at their places, 3 kept but elsewhere, 8 never kept
+    for partners, named, counts in (
+        (by_gate, by_gate == by_up, (4, 5, 3, 2)),
+        (by_gate, by_gate >= 0, (5, 5, 4, 3)),
+        (by_up, by_up >= 0, (5, 5, 3, 2)),
+        (by_up, by_up < 0, (0, 5, 0, 0)),
+    ):
+        assert tuple(recovered(partners, named, kept).values()) == counts
+    with pytest.raises(InputError, match="kept must name 5 units, not 3"):
+        recovered(by_gate, by_gate == by_up, [1, 2, 3])

@@ -32,9 +32,8 @@ def child(name, kept, cut, n_blocks=6, seed=0):
 
 
 def stranger(name):
-    one = child(name, [0, 1, 2], [], seed=1)
     log10_p = np.full((6, 3), -1.0)
-    return {**one, "related": False, "kept": None, "log10_p": log10_p.tolist()}
+    return {**child(name, [0, 1, 2], [], seed=1), "related": False, "kept": None, "log10_p": log10_p.tolist()}
 
 
 @pytest.fixture
@@ -59,9 +58,9 @@ def test_blocks_mapped(maps):
     assert "3 of 3 kept blocks of 1 children" in judge(maps, "width").ours
 
 
-def put(one, place, value):
+def put(record, place, value):
     old, new = place
-    one["log10_p"][old][new] = value
+    record["log10_p"][old][new] = value
 
 
 @pytest.mark.parametrize(
@@ -105,8 +104,8 @@ def test_a_map_is_corrected_for_all_its_pairs(maps):
 
 
 def test_children_of_unknown_origin_decide_nothing(maps):
-    for one in maps[:2]:
-        one["kept"] = None
+    for record in maps[:2]:
+        record["kept"] = None
     assert judge(maps).status == "not run"
     assert judge(maps[:1] + maps[2:], "width").status == "not run"
 
@@ -114,11 +113,10 @@ def test_children_of_unknown_origin_decide_nothing(maps):
 # I24 --------------------------------------------------------------------------------------------------------
 
 
-def unit_row(placed, called=None, by="both", found=None):
+def unit_row(placed, called=None, by="both", kept_ones=None):
     called = placed if called is None else called
-    found = placed if found is None else found
-    rates = (found / called if called else 1.0, found / 100, 0.5)
-    return asdict(UnitsRecord("c", 0, 0, by, called, 100, found, placed, 200, *rates))
+    kept_ones = placed if kept_ones is None else kept_ones
+    return asdict(UnitsRecord("c", 0, 0, by, called, 100, kept_ones, placed, 200))
 
 
 def judge_units(rows):
@@ -138,12 +136,12 @@ def test_units_recovered():
 
 
 def test_kept_units_named_at_wrong_places_fail():
-    verdict = judge_units([unit_row(0, 90, found=90), unit_row(0, 41, found=40)])
+    verdict = judge_units([unit_row(0, 90, kept_ones=90), unit_row(0, 41, kept_ones=40)])
     assert verdict.status == "fails"
     assert "precision of the exact place: 0.95 below 0.95, on the wrong side" in verdict.why
     assert "2 blocks are no better than naming units at random" in verdict.why
     assert "130 of 131 units named are kept ones of another place" in verdict.ours
-    assert judge_units([unit_row(90), unit_row(32, 40, found=40)]).status == "fails"  # eight of 130 shuffled
+    assert judge_units([unit_row(90), unit_row(32, 40, kept_ones=40)]).status == "fails"  # eight of 130 shuffled
 
 
 @pytest.mark.parametrize(

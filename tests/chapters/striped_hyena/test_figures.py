@@ -19,7 +19,7 @@ TESTS = pd.DataFrame(
 POINTS = pd.DataFrame({"x": [1, 2], "y": [0.2, 0.9], "low": [0.1, 0.8], "high": [0.3, 1.0]})
 
 
-def test_tensors_are_counted_by_what_they_are_and_what_is_said_of_them():
+def test_the_caption_counts_taken_and_called_tensors():
     figure = figures.tensor_evidence(TESTS, threshold=-4.5, caption="Rows.")
     assert "Rows. 1 of 1 taken tensors and 1 of 2 fresh ones are called" in figure.caption
     assert figure.caption.removeprefix("Rows. ") in figure.alt
@@ -40,9 +40,8 @@ def test_measured_and_predicted_share_a_colour():
 
 
 @pytest.mark.parametrize(
-    ("draw", "said"),
+    ("draw", "message"),
     [
-        (lambda: figures.tensor_evidence(TESTS.drop(columns="taken"), threshold=-4), "tests needs the columns"),
         (lambda: figures.tensor_evidence(TESTS[:0], threshold=-4), "holds no tensor"),
         (lambda: power_curves({}, xlabel="x", ylabel="y", caption="c"), "nothing to draw"),
         (
@@ -51,6 +50,6 @@ def test_measured_and_predicted_share_a_colour():
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(draw, said):
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_be_drawn_is_refused(draw, message):
+    with pytest.raises(InputError, match=message):
         draw()

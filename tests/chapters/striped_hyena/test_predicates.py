@@ -13,20 +13,20 @@ ROW = next(row for row in claims.load_claims() if row["id"] == "I12")
 HEAD = "lm_head.weight"
 
 
-def pair(first, second, holm, *, taken=False):
+def pair(first, second, holm, *, shared=False):
     return {
         "first": first,
         "second": second,
         "log10_p": holm - 2,
         "holm": holm,
         "benjamini_yekutieli": holm,
-        "taken": taken,
+        "taken": shared,
     }
 
 
 def good():
     """By columns the list of the recipe; by rows, which do not decide, the heads as well."""
-    called = [pair("e", "e", -900.0, taken=True), pair("q", "q3", -86.0, taken=True), pair("k", "q", -1.9)]
+    called = [pair("e", "e", -900.0, shared=True), pair("q", "q3", -86.0, shared=True), pair("k", "q", -1.9)]
     related = {"hybrid": "h", "against": "p", "related": True, "n_tests": 340, "n_taken": 2}
     related |= {"axis": "columns", "pairs": called}
     unrelated = {**related, "against": "u", "related": False, "n_taken": 0, "pairs": [pair("q", "o", -1.2)]}
@@ -71,7 +71,7 @@ def test_by_rows_it_would_fail(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("run", "change", "said"),
+    ("run", "change", "message"),
     [
         (0, lambda pairs: pairs[1].update(holm=-1.99), "1 taken tensors not called"),
         (0, lambda pairs: pairs.pop(0), "1 taken tensors not called"),
@@ -80,12 +80,12 @@ def test_by_rows_it_would_fail(tmp_path):
         (1, lambda pairs: pairs.append(pair(HEAD, HEAD, -5.0)), f"called between unrelated models: {HEAD}"),
     ],
 )
-def test_it_fails_for_each_reason(tmp_path, run, change, said):
+def test_it_fails_for_each_reason(tmp_path, run, change, message):
     runs = copy.deepcopy(good())
     change(runs[run]["pairs"])
     verdict = judged(tmp_path, runs)
     assert verdict.status == "fails"
-    assert said in verdict.why
+    assert message in verdict.why
 
 
 def test_one_in_a_hundred_comparisons_may_have_such_a_pair(tmp_path):

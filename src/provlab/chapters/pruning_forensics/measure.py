@@ -1,10 +1,10 @@
-"""What the page on pruned models measures: maps of blocks, kept units, and what further training leaves of both.
+"""Maps of pruned models with what is known of them: kept blocks and units, and how far training moved them.
 
 The truth about a child is the zoo's own note of what was kept, or the paper's map where that is complete.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab import zoo
-from provlab.chapters.shared import calibration
-from provlab.engine import localise
 from provlab.engine.lineage import short_name
 from provlab.engine.localise import BlockMap
-from provlab.engine.store import Store
-from provlab.errors import InputError, NotComparableError
+from provlab.errors import InputError
 from provlab.inference import pvalues
-from provlab.plots.numbers import format_interval
 from provlab.publishing.published import published_table
-from provlab.statistics.base import Model, Options
+from provlab.statistics.base import Model
 from provlab.zoo import card
 from provlab.zoo.prune import Kept
 
@@ -54,7 +50,7 @@ _PUBLISHED_BLOCKS = 32  # of every parent in the paper's tables
 def published_maps() -> dict[Pair, dict[int, int]]:
     """Tables 11 to 13: for each parent and child, the child's blocks and the parent's they match, counted from 0.
 
-    Table 12 is not legible throughout, and lacks blocks. Of Table 13 it is known that the map is the identity.
+    Table 12 is not legible throughout, and lacks blocks. Table 13 is known to be the identity.
     """
     maps = {
         (parent, child): {
@@ -64,7 +60,7 @@ def published_maps() -> dict[Pair, dict[int, int]]:
     }
     identity = next(row for row in published_table("independence_scalars") if "identity map" in row["quantity"])
     n_blocks = int(identity["value"].partition(" ")[0])
-    return {**maps, _IDENTITY: dict(zip(range(n_blocks), range(n_blocks), strict=True))}
+    return {**maps, _IDENTITY: {block: block for block in range(n_blocks)}}
 
 
 def kept_blocks(parent: Model, child: Model) -> list[int] | None:
@@ -79,6 +75,14 @@ def kept_blocks(parent: Model, child: Model) -> list[int] | None:
     return [published[block] for block in range(child.anatomy.n_blocks)] if complete else None
 
 
+def note_of(child: Model) -> Kept:
+    """Return the zoo's note of what was kept; raise InputError for any other model."""
+    if (note := Kept.of(child.checkpoint)) is None:
+        source = child.checkpoint.source
+        raise InputError(f"{source} has no note of what was kept of its parent; give zoo models that were pruned")
+    return note
+
+
 def cuts(parent: Model, child: Model) -> list[str]:
     """In what a child is smaller than its parent: "depth" (blocks), "width" (units of an MLP)."""
     a, b = parent.anatomy, child.anatomy
@@ -90,34 +94,12 @@ def recipe_card(source: str) -> dict[str, Any]:
     return card.read(zoo.locate(source.removeprefix("zoo:"))) if source.startswith("zoo:") else {}
 
 
-def sizes(models: Mapping[str, Model], sources: Iterable[str]) -> pd.DataFrame:
-    """Sizes of models, a row each; of zoo models also the held-out loss before and after their training."""
-    rows = []
-    for source in dict.fromkeys(sources):
-        parts, config, about = models[source].anatomy, models[source].checkpoint.config, recipe_card(source)
-        rows.append(
-            {
-                "model": short_name(source),
-                "blocks": parts.n_blocks,
-                "width": parts.width,
-                "heads": config["num_attention_heads"],
-                "MLP units": parts.mlp_width,
-                "loss before training": about.get("initial_loss"),
-                "loss after": about.get("final_loss"),
-                "weights moved": f"{about['relative_change']['all']:.0%}"
-                if about.get("recipe", {}).get("parent")
-                else None,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
 # Maps of blocks ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class MapRecord:
-    """phi_MATCH of every block of a parent with every block of a child, and what is known of the two.
+    """The p-values of a `BlockMap`, with what is known of its two models.
 
     Attributes
     ----------
@@ -163,81 +145,9 @@ class MapRecord:
         if self.related and self.kept is None:
             return None
         mask = np.zeros(self.log10_p.shape, dtype=bool)
-        if self.related and self.kept is not None:
+        if self.kept is not None:
             mask[self.kept, range(len(self.kept))] = True
         return mask
-
-
-def map_strangers(
-    models: Mapping[str, Model], pairs: Iterable[Pair], options: Options, store: Store
-) -> tuple[dict[Pair, BlockMap], list[str]]:
-    """Map each pair that has one tokenizer; of the others return a line with the reason."""
-    maps, refused = {}, []
-    for a, b in pairs:
-        try:
-            maps[a, b] = localise.block_map(models[a], models[b], options, store=store)
-        except NotComparableError as error:
-            refused.append(f"{short_name(a)} and {short_name(b)}: {error}")
-    return maps, refused
-
-
-def map_records(
-    models: Mapping[str, Model], maps: Mapping[Pair, BlockMap], controls: Mapping[Pair, BlockMap]
-) -> list[MapRecord]:
-    """Put maps of parents with their children, and of strangers, together with what is known of the pairs."""
-    family = [
-        MapRecord(a, b, True, cuts(models[a], models[b]), kept_blocks(models[a], models[b]), one.log10_p, one.floor)
-        for (a, b), one in maps.items()
-    ]
-    return family + [MapRecord(a, b, False, [], None, one.log10_p, one.floor) for (a, b), one in controls.items()]
-
-
-def map_table(records: Sequence[MapRecord], level: float) -> pd.DataFrame:
-    """Return how many pairs of blocks are called and kept, and how far apart the two groups are."""
-    rows = []
-    for one in records:
-        truth = one.truth()
-        kept = one.log10_p[truth] if truth is not None else np.array([])
-        other = one.log10_p[~truth] if truth is not None else np.array([])
-        rows.append(
-            {
-                "first": short_name(one.parent),
-                "second": short_name(one.child),
-                "pairs of blocks": one.log10_p.size,
-                "kept": None if truth is None else kept.size,
-                "called": int(one.called(level).sum()),
-                "weakest log10 p of a kept pair": float(kept.max()) if kept.size else None,
-                "strongest log10 p of another": float(other.min()) if other.size else None,
-                "floor": one.floor,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def map_findings(records: Sequence[MapRecord], level: float) -> str:
-    """Return what the maps say, in Markdown: against the truth where it is known, and of strangers."""
-    known = [(one.called(level), truth) for one in records if one.related and (truth := one.truth()) is not None]
-    said = []
-    if known:
-        exact = sum(bool((mask == kept).all()) for mask, kept in known)
-        called, truth = (np.concatenate([masks[i].ravel() for masks in known]) for i in (0, 1))
-        said.append(
-            f"**For {exact} of the {len(known)} children whose cut is known, the map is exactly that of the cut.** Of "
-            f"their kept pairs of blocks {(called & truth).sum()} of {truth.sum()} are called, of all other pairs "
-            f"{(called & ~truth).sum()} of {(~truth).sum()}."
-        )
-    strangers = [one for one in records if not one.related]
-    if strangers:
-        n_called = sum(int(one.called(level).sum()) for one in strangers)
-        log10_p = np.concatenate([one.log10_p.ravel() for one in strangers])
-        small = int((log10_p <= np.log10(0.05)).sum())
-        share = format_interval(small / log10_p.size, *calibration.size_interval(small, log10_p.size))
-        said.append(
-            f"Of {log10_p.size} pairs of blocks of strangers {n_called} {'is' if n_called == 1 else 'are'} called; "
-            f"a share of {share} has p at most 0.05. These pairs share activations, so the interval is an indication "
-            "only."
-        )
-    return "\n\n".join(said)
 
 
 def published_and_ours(maps: Mapping[Pair, BlockMap], level: float) -> pd.DataFrame:
@@ -247,28 +157,28 @@ def published_and_ours(maps: Mapping[Pair, BlockMap], level: float) -> pd.DataFr
     rows = []
     for child, (table, remark) in _TABLES.items():
         origin = published.get(child, {})
-        blocks = _blocks_in_words(origin.values(), _PUBLISHED_BLOCKS) if origin else ""
         row = {
             "published child": child.rpartition("/")[2],
             "": table,
-            "blocks of the parent that match, published": blocks + remark,
+            "blocks of the parent that match, published": _runs(origin.values(), _PUBLISHED_BLOCKS) * bool(origin)
+            + remark,
             "zoo child in its place": "–",
             "ours, zoo": "–",
             "ours, the paper's model": "not run here",
         }
         if (pair := in_place.get(child)) is not None:
             ours = {new: old for new, old in maps[pair].origin(level).items() if old is not None}
-            words = _blocks_in_words(ours.values(), maps[pair].log10_p.shape[0])
+            blocks = _runs(ours.values(), maps[pair].log10_p.shape[0])
             if pair[1] == child:
                 agree = sum(ours.get(new) == old for new, old in origin.items())
-                row["ours, the paper's model"] = words + (f"; {agree} of {len(origin)} as published" if origin else "")
+                row["ours, the paper's model"] = blocks + (f"; {agree} of {len(origin)} as published" if origin else "")
             else:
-                row["zoo child in its place"], row["ours, zoo"] = short_name(pair[1]), words
+                row["zoo child in its place"], row["ours, zoo"] = short_name(pair[1]), blocks
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _blocks_in_words(blocks: Iterable[int], n_blocks: int) -> str:
+def _runs(blocks: Iterable[int], n_blocks: int) -> str:
     """Blocks counted from 1, runs drawn together: ``1 to 3, 8 (of 8)``."""
     runs: list[list[int]] = []
     for block in sorted({block + 1 for block in blocks}):
@@ -295,8 +205,14 @@ class UnitsRecord:
         Block of the parent, and of the child.
     by
         "both" names the units on which both matchings agree, "gate" and "up" all partners of one.
-    called, kept, found, placed, width, precision, recall, chance
-        As of `localise.Recovered`.
+    called, kept
+        Units of the parent's MLP that are named, and that were kept.
+    found
+        Units that are both.
+    placed
+        Units of the child whose named partner is the very unit that they were.
+    width
+        Units of the parent's MLP.
     """
 
     child: str
@@ -308,120 +224,34 @@ class UnitsRecord:
     found: int
     placed: int
     width: int
-    precision: float
-    recall: float
-    chance: float
 
 
-def unit_records(models: Mapping[str, Model], maps: Mapping[Pair, BlockMap]) -> list[UnitsRecord]:
-    """Compare the units named in each kept pair of blocks with the zoo's note, for children with narrower MLPs."""
-    records = []
-    for (a, b), found in maps.items():
-        note = Kept.of(models[b].checkpoint)
-        if note is None or "width" not in cuts(models[a], models[b]):
-            continue
-        for new, old in enumerate(note.blocks):
-            for by in ("both", "gate", "up"):
-                got = found.units[old, new].against(note.mlp[new], by)
-                records.append(
-                    UnitsRecord(
-                        b, old, new, by, **asdict(got), precision=got.precision, recall=got.recall, chance=got.chance
-                    )
-                )
-    return records
+def recovered(partners: NDArray[np.int64], named: NDArray[np.bool_], kept: Sequence[int]) -> dict[str, int]:
+    """Compare the partners of a narrower MLP's units with the units that they were.
 
-
-def units_table(records: Sequence[UnitsRecord]) -> pd.DataFrame:
-    """Return how many named units are at their place and how many are kept ones, a row for each kept pair of blocks."""
-    by_place = {(one.child, one.old, one.new, one.by): one for one in records}
-    return pd.DataFrame(
-        [
-            {
-                "child": short_name(child),
-                "block": f"{old} to {new}",
-                "kept": f"{both.kept} of {both.width}",
-                "both: named": both.called,
-                "at their place": both.placed / both.called if both.called else None,
-                "recall": both.placed / both.kept,
-                "kept ones": both.precision,
-                "chance of a kept one": both.chance,
-                **{
-                    f"by {by} alone": one.placed / one.called
-                    for by in ("up", "gate")
-                    for one in (by_place[child, old, new, by],)
-                },
-            }
-            for (child, old, new, named), both in by_place.items()
-            if named == "both"
-        ]
-    )
-
-
-def units_findings(records: Sequence[UnitsRecord]) -> str:
-    """Precision and recall over all kept pairs of blocks, by both matchings and by each alone, in Markdown."""
-    lines = []
-    for by, name in (("both", "where both matchings agree"), ("gate", "by gate alone"), ("up", "by up alone")):
-        rows = [one for one in records if one.by == by]
-        called, kept, found, placed = (
-            sum(getattr(one, key) for one in rows) for key in ("called", "kept", "found", "placed")
-        )
-        lines.append(
-            f"- {name}: precision {placed / called:.4f}, recall {placed / kept:.3f}, of units at their very place; "
-            f"kept ones of any place: {found / called:.4f}"
-            if called
-            else f"- {name}: no unit is named"
-        )
-    return "Over all kept pairs of blocks,\n\n" + "\n".join(lines)
-
-
-# Training on ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Healed:
-    """What is left of a cut after further training.
-
-    Attributes
+    Parameters
     ----------
-    row
-        What the page's table says of the child, and what is kept of it.
-    log10_p
-        ``(blocks of the child,)``: of each block with the one that it was.
-    changes
-        How far each of them moved, see `moved`.
+    partners
+        ``(h,)``: unit of the wider MLP that a matching gives to each.
+    named
+        ``(h,)``: where this counts as a call.
+    kept
+        ``(h,)``: unit of the wider MLP that each was.
+
+    Returns
+    -------
+    dict
+        called, kept, found and placed of `UnitsRecord`.
     """
-
-    row: dict[str, Any]
-    log10_p: NDArray[np.float64]
-    changes: NDArray[np.float64]
-
-
-def healed(parent: Model, child: Model, found: BlockMap, level: float) -> Healed:
-    """Compare the map of a zoo child that was trained on after its cut with the note of that cut."""
-    source, note = child.checkpoint.source, Kept.of(child.checkpoint)
-    if note is None:
-        raise InputError(f"{source} has no note of what was kept of its parent; give zoo models that were pruned")
-    about = recipe_card(source)
-    kept = [(old, new) for new, old in enumerate(note.blocks)]
-    missed, wrong = found.mistakes(note.blocks, level)
-    log10_p, changes = np.array([found.log10_p[pair] for pair in kept]), moved(parent, child, note)
-    units = [found.units[old, new].against(note.mlp[new]) for old, new in kept]
-    others = [int(one.agreed.sum()) for pair, one in found.units.items() if pair not in kept]
-    row = {
-        "child": short_name(source).removeprefix(f"{short_name(parent.checkpoint.source)}-"),
-        "steps": about["recipe"]["stop_after"] or about["recipe"]["steps"],
-        "loss": about["final_loss"],
-        "gate, up moved (mean)": float(changes.mean()),
-        "blocks found": f"{len(kept) - len(missed)} of {len(kept)}",
-        "wrong": len(wrong),
-        "log10 p, weakest": float(log10_p.max()),
-        "log10 p, median": float(np.median(log10_p)),
-        "precision": sum(one.placed for one in units) / max(1, sum(one.called for one in units)),
-        "recall": sum(one.placed for one in units) / sum(one.kept for one in units),
-        "agreed, kept pair (median)": int(np.median([one.called for one in units])),
-        "agreed, other pair (most)": max(others),
+    truth = np.asarray(kept, dtype=np.int64)
+    if truth.shape != partners.shape:
+        raise InputError(f"kept must name {len(partners)} units, not {truth.size}")
+    return {
+        "called": int(named.sum()),
+        "kept": len(truth),
+        "found": int(np.isin(partners[named], truth).sum()),
+        "placed": int((partners == truth)[named].sum()),
     }
-    return Healed(row, log10_p, changes)
 
 
 def moved(parent: Model, child: Model, kept: Kept) -> NDArray[np.float64]:

@@ -13,33 +13,36 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
 
     Each map is corrected by itself, over all its pairs of blocks. `cut` is "depth" (blocks were left out) or "width"
     (MLPs are narrower). A child whose kept blocks nobody knows decides nothing. Every other child must have been mapped
-    with a stranger as well: a test that follows depth alone, whoever the parent is, would draw the same maps.
+    with a stranger as well: a test that follows depth alone, for any parent, would draw the same maps.
     """
     maps = evidence.records(measurement, MapRecord)
-    children = [one for one in maps if one.related and cut in one.cut and one.kept is not None]
-    strangers = [one for one in maps if not one.related]
+    children = [record for record in maps if record.related and cut in record.cut and record.kept is not None]
+    strangers = [record for record in maps if not record.related]
     if not children:
         return Verdict(NOT_RUN, "", f"of no model run that was cut in {cut} the kept blocks are known")
     n_kept = n_found = n_wrong = n_other = n_strange = n_strange_called = 0
     weakest, problems = -np.inf, []
     weakest_kept, strongest_other = -np.inf, 0.0  # by Holm
-    for one in children:
-        called, kept, adjusted = one.called(level), one.truth(), one.adjusted()
+    for record in children:
+        called, kept, adjusted = record.called(level), record.truth(), record.adjusted()
         assert kept is not None  # of children whose kept blocks are known
         n_kept, n_found = n_kept + kept.sum(), n_found + (called & kept).sum()
         n_other, n_wrong = n_other + (~kept).sum(), n_wrong + (called & ~kept).sum()
-        weakest = max(weakest, float(one.log10_p[kept].max()))
+        weakest = max(weakest, float(record.log10_p[kept].max()))
         weakest_kept = max(weakest_kept, float(adjusted[kept].max()))
         strongest_other = min(strongest_other, float(adjusted[~kept].min(initial=0.0)))
         missed, wrong = (_words(np.argwhere(mask)) for mask in (kept & ~called, called & ~kept))
-        problems.append((bool(missed), f"{one.child}: missed {missed}"))
-        problems.append((bool(wrong), f"{one.child}: wrongly found {wrong}"))
-    for one in strangers:
-        called = one.called(level)
+        problems.append((bool(missed), f"{record.child}: missed {missed}"))
+        problems.append((bool(wrong), f"{record.child}: wrongly found {wrong}"))
+    for record in strangers:
+        called = record.called(level)
         n_strange, n_strange_called = n_strange + called.size, n_strange_called + called.sum()
-        strongest_other = min(strongest_other, float(one.adjusted().min()))
+        strongest_other = min(strongest_other, float(record.adjusted().min()))
         problems.append(
-            (bool(called.any()), f"{one.child} and a stranger ({one.parent}): found {_words(np.argwhere(called))}")
+            (
+                bool(called.any()),
+                f"{record.child} and a stranger ({record.parent}): found {_words(np.argwhere(called))}",
+            )
         )
     ours = (
         f"{n_found} of {n_kept} kept blocks of {len(children)} children, the weakest {log10_words(weakest)}; "
@@ -50,7 +53,7 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
         Bar("strongest other pair by Holm, log10 p", [strongest_other], np.log10(level), above=True),
     )
     verdict = judge(ours, f"Holm at {level:g} over all pairs of blocks draws the map of what was kept", problems, bars)
-    alone = sorted({one.child for one in children} - {one.child for one in strangers})
+    alone = sorted({record.child for record in children} - {record.child for record in strangers})
     if alone and verdict.status == HOLDS:
         return Verdict(NOT_RUN, "", f"no stranger was mapped with {', '.join(alone)}")
     return verdict
@@ -62,12 +65,12 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
     In each block beyond chance, over all to these bounds. That the unit named is *one* of those that were kept is
     reported and not enough: a matching that shuffled the kept units among each other would have it. Units of an MLP
     share activations and are no independent draws, so the interval of a block is only a yardstick; its chance is that
-    of naming a kept unit, which is far above that of naming the right one.
+    of naming a kept unit, which is far above that of naming the right record.
     """
     rows = [row for row in evidence.records(measurement, UnitsRecord) if row.by == "both"]
     if not rows:
         return Verdict(NOT_RUN, "", "of no model run the kept hidden units are known")
-    called, kept, found, placed = (
+    called, kept, kept_ones, placed = (
         sum(getattr(row, key) for row in rows) for key in ("called", "kept", "found", "placed")
     )
     by_chance = [row for row in rows if not _beyond_chance(row)]
@@ -79,7 +82,7 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
     ours = (
         f"precision {bars[0].values[0]:.3f}, recall {bars[1].values[0]:.2f} over {kept:,} kept units of {len(rows)} "
         f"blocks, each unit at its very place; recall from {weakest:.2f} in one block; "
-        f"{found - placed} of {called:,} units named are kept ones of another place"
+        f"{kept_ones - placed} of {called:,} units named are kept ones of another place"
     )
     problems = [(bool(by_chance), f"{len(by_chance)} blocks are no better than naming units at random")]
     why = f"precision above {precision:g}, recall above {recall:g}, each block beyond chance"

@@ -13,8 +13,8 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
     """Every taken tensor is called, no other pair of tensors is, and nothing against an unrelated model.
 
     All pairs of matrices of equal shape decide, over one axis. The level is kept over all comparisons of models
-    together: p-values that are corrected within each are multiplied by their number. What is called over the other
-    axis is reported.
+    together: p-values that are corrected within each are multiplied by their number. Calls over the other axis are
+    reported.
     """
     every = evidence.records(measurement, Sharing)
     runs = [run for run in every if run.axis == axis]
@@ -26,25 +26,24 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
     def corrected(pair: Mapping[str, Any]) -> float:
         return min(0.0, float(pair[correction]) + float(np.log10(len(runs))))
 
-    def called(some: Sequence[Sharing], *, taken: bool) -> list[str]:
+    def called(some: Sequence[Sharing], *, shared: bool) -> list[str]:
         return [
             f"{pair['first']} ~ {pair['second']}"
             for run in some
             for pair in run.pairs
-            if corrected(pair) <= bound and pair["taken"] == taken
+            if corrected(pair) <= bound and pair["taken"] == shared
         ]
 
     def words(some: Sequence[Sharing]) -> str:
         n_taken, tested = (sum(getattr(run, key) for run in some) for key in ("n_taken", "n_tests"))
-        wrong = called(some, taken=False)
-        found, listed = called(some, taken=True), f" ({_few(wrong)})" if wrong else ""
+        wrong = called(some, shared=False)
         return (
-            f"{len(found)} of {n_taken} taken tensors called in {len(some)} hybrids, {len(wrong)} of the other "
-            f"{tested - n_taken:,} pairs{listed}"
+            f"{len(called(some, shared=True))} of {n_taken} taken tensors called in {len(some)} hybrids, "
+            f"{len(wrong)} of the other {tested - n_taken:,} pairs" + (f" ({_few(wrong)})" if wrong else "")
         )
 
-    missed = sum(run.n_taken for run in related) - len(called(related, taken=True))
-    wrong, unrelated = called(related, taken=False), called([run for run in runs if not run.related], taken=False)
+    missed = sum(run.n_taken for run in related) - len(called(related, shared=True))
+    wrong, unrelated = called(related, shared=False), called([run for run in runs if not run.related], shared=False)
     ours = f"by {axis} {words(related)}; {len(unrelated)} against unrelated models"
     for other in dict.fromkeys(run.axis for run in every if run.axis != axis):
         ours += f"; by {other}, not judged, {words([run for run in every if run.related and run.axis == other])}"
