@@ -1,6 +1,7 @@
 """Which blocks and units of a parent a child is made of: arrows, matrices, and units along the parent's MLP."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -175,7 +176,7 @@ def unit_maps(units: Mapping[str, UnitMap], kept: Mapping[str, Sequence[int] | N
         margin.spines[:].set_visible(False)
         words.append(f"{name}: both matchings agree on {both.sum()} of {len(both)} units")
     panels[0].set_ylabel("unit of the parent's MLP")
-    mark = {"linestyle": "", "markersize": 4}
+    mark: dict[str, Any] = {"linestyle": "", "markersize": 4}
     figure.legend(
         handles=[
             Line2D([], [], marker="D", color=style.DEPENDENT, label="by gate and by up", **mark),
@@ -208,7 +209,6 @@ def evidence_by_change(points: pd.DataFrame, *, threshold: float, caption: str =
         points.assign(evidence=-points["log10_p"]), x="change", y="evidence", hue="child", style="child",
         palette="mako_r", markers=marks, edgecolor=style.INK, s=28, clip_on=False, zorder=3, ax=axes,
     )  # fmt: skip
-    axes.get_legend().remove()
     axes.axhline(-threshold, color=style.MUTED, linewidth=0.9, linestyle="--")
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=LINEAR)
@@ -218,6 +218,7 @@ def evidence_by_change(points: pd.DataFrame, *, threshold: float, caption: str =
     axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
     style.value_grid(axes, "y")
     handles, names = axes.get_legend_handles_labels()
+    axes.legend().remove()
     figure.legend(
         handles, names, loc="outside upper center", ncols=min(5, len(names)), handletextpad=0.1, columnspacing=1.2
     )
