@@ -66,8 +66,8 @@ def block_arrows(maps: Sequence[MapRecord], *, level: float, caption: str = "") 
                 linewidth=0.6 + 1.6 * np.sqrt(-record.log10_p[old, new] / largest),
             )  # fmt: skip
             axes.add_patch(arrow)
-        _column(axes, 0.0, np.arange(n_parent), called.any(axis=1))
-        _column(axes, 1.0, np.arange(n_child) + shift, called.any(axis=0))
+        _column(axes, 0.0, np.arange(n_parent), np.any(called, axis=1))
+        _column(axes, 1.0, np.arange(n_child) + shift, np.any(called, axis=0))
         axes.set_axis_off()
         axes.set(xlim=(-0.45, 1.45), ylim=(most - 0.4, -0.6))
         axes.set_title(f"{short_name(record.parent)} to\n{_name(record)}", fontsize=style.SMALL + 0.5)
