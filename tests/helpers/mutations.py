@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import gguf_files
-import onnx_files
 import tiny_models
 import torch
 from safetensors.torch import save_file
@@ -196,27 +195,6 @@ def _spoil_gguf(content: bytes, rng: random.Random) -> bytes:
     return bytes(found)
 
 
-def _spoil_onnx(content: bytes, rng: random.Random) -> bytes:
-    """Change bytes, mostly of what the graph says of its tensors, or put hostile sizes there."""
-    if rng.random() < 0.3:
-        return spoil_bytes(content, rng)
-    found = bytearray(content)
-    words = [b"onnx::MatMul_", b"_quantized", b"_scale", b"_zero_point", b"model.layers", b"/mlp/", b"MatMulInteger"]
-    for _ in range(rng.choice((1, 1, 2, 4))):
-        ends = [found.find(word, rng.randrange(len(found))) for word in words]
-        at = max(0, rng.choice(ends) + rng.randrange(-30, 40))  # names stand beside sizes, types and lengths
-        change = rng.randrange(3)
-        if change == 0:
-            found[at : at + 1] = rng.choice(
-                (b"\x00", b"\x01", b"\x07", b"\x0b", b"\x10", b"\x7f", b"\xff" * 9 + b"\x01")
-            )
-        elif change == 1:
-            found[at : at + 1] = rng.randbytes(1)
-        else:
-            found[at : at + 8] = spoil_bytes(bytes(found[at : at + 8]), rng)
-    return bytes(found)
-
-
 @dataclass(frozen=True)
 class Format:
     """One way to store a model: which file is spoilt, how, and the doors that read it."""
@@ -293,7 +271,6 @@ FORMATS: dict[str, Format] = {
         lambda c, rng, _: _spoil_gguf(c, rng),
         ("open", "load"),
     ),
-    "onnx": Format("model.onnx", onnx_files.tiny, lambda c, rng, _: _spoil_onnx(c, rng), ("open", "load")),
     "adapter": Format("adapter_config.json", _adapter, _json, ("merged",)),
 }
 

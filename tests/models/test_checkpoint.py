@@ -234,30 +234,6 @@ def test_auto_map_to_classes_of_transformers_is_harmless(llama):
     assert type(model) is transformers.LlamaForCausalLM
 
 
-def test_pickle_when_allowed(llama):
-    tensors = load_file(llama / "model.safetensors")
-    (llama / "model.safetensors").unlink()
-    for zipped in (True, False):
-        torch.save(tensors, llama / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
-        checkpoint = Checkpoint.open(llama, allow_pickle=True)
-        assert all(torch.equal(checkpoint.tensor(name), tensor) for name, tensor in tensors.items())
-    model = checkpoint.load_model()
-    assert torch.equal(model.model.norm.weight, tensors["model.norm.weight"])
-
-
-def test_pickled_shards(llama):
-    tensors = load_file(llama / "model.safetensors")
-    (llama / "model.safetensors").unlink()
-    names = sorted(tensors)
-    weight_map = {}
-    for shard, part in (("a.bin", names[:5]), ("b.bin", names[5:])):
-        torch.save({name: tensors[name] for name in part}, llama / shard)
-        weight_map.update(dict.fromkeys(part, shard))
-    (llama / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    checkpoint = Checkpoint.open(llama, allow_pickle=True)
-    assert all(torch.equal(checkpoint.tensor(name), tensor) for name, tensor in tensors.items())
-
-
 def test_safetensors_is_preferred_to_pickle(llama):
     (llama / "pytorch_model.bin").write_bytes(b"not even a pickle")
     assert Checkpoint.open(llama, allow_pickle=True).files().keys() == {"config.json", "model.safetensors"}

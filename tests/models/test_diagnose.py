@@ -59,7 +59,10 @@ GIVEN = {
         "is an adapter, .* added to org/base; name both, as BASE",
     ),
     "an adapter that says nothing": (_files(adapter_config__json=b"["), "is an adapter, .* added to its base model"),
-    "ONNX without its config": (_files(model__onnx=b"x"), "model.onnx is truncated or corrupt"),
+    "ONNX": (
+        _files(config__json=b"{}", model__onnx=b"x"),
+        "but model.onnx: a graph for inference; give the checkpoint",
+    ),
     "Meta's layout": (
         _files(params__json=b"{}", consolidated__00__pth=b"x"),
         "but consolidated.00.pth: .*often named -hf",

@@ -18,7 +18,6 @@ from provlab.errors import CheckpointError
 from provlab.files import cache_dir
 from provlab.models import anatomy, asking, hub, ranges
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.formats import pickled
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import plan
 from provlab.statistics.base import Options
@@ -321,23 +320,20 @@ def test_an_interrupted_tensor_goes_on_where_it_was(serve, llama, large, monkeyp
     assert asked(server)[0][0] == start + 2000
 
 
-@pytest.mark.parametrize("zipped", [True, False])
-def test_of_a_large_pickle_one_tensor_is_fetched(serve, llama, large, monkeypatch, zipped):
-    """Its pickle and directory, then the tensor alone, from the place that torch wrote it to."""
-    monkeypatch.setattr(pickled, "_ENDS", 2**13)
-    monkeypatch.setattr(pickled, "_STARTS", (2**13, 2**18))
+def test_a_pickle_is_fetched_whole_once_its_tensors_are_needed(serve, llama, large):
     tensors = load_file(llama / "model.safetensors")
     (llama / "model.safetensors").unlink()
-    torch.save(tensors, llama / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    torch.save(tensors, llama / "pytorch_model.bin")
     server = serve(org__name=Repo(llama))
     checkpoint = Checkpoint.open("org/name", allow_pickle=True)
-    assert checkpoint.shape("lm_head.weight") == tuple(tensors["lm_head.weight"].shape)
-    assert sum(length for _, length in asked(server)) < 2**15
-    server.log.clear()
+    size = (llama / "pytorch_model.bin").stat().st_size
+    assert checkpoint.bytes_to_fetch() == size
+    sketch = shapes_of(["org/name", "shape:llama-2-7b"], allow_pickle=True)
+    assert sketch.to_fetch["org/name"] == size
+    assert plan(sketch.models, ["phi_u"], Options(), blocks=[1]).to_fetch(sketch)["org/name"] == size
+    assert not any(path.endswith(".bin") for _, path, _ in server.log)
     assert torch.equal(checkpoint.tensor("lm_head.weight"), tensors["lm_head.weight"])
-    assert sum(length for _, length in asked(server)) == tensors["lm_head.weight"].nbytes
-    assert checkpoint.unverified == ["pytorch_model.bin"]
-    assert "pytorch_model.bin" not in server.fetched()
+    assert (checkpoint.bytes_to_fetch(), checkpoint.unverified) == (0, [])
 
 
 def test_a_model_that_is_run_is_verified_and_its_pieces_go(serve, llama, large):

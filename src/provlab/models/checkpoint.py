@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from provlab.models.formats.source import Files
 
-SCHEMES = "provlab.schemes"  # the entry points that say who resolves ``scheme:name``
+SCHEMES = "provlab.schemes"  # the entry points that resolve ``scheme:name``
 _schemes: dict[str, Callable[..., Path]] = {}
 
 
@@ -93,15 +93,21 @@ class Checkpoint:
         self._files = files
         self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
         config = read_json(files, CONFIG) if CONFIG in files.names() else None
-        self._weights = weights or WeightFiles(files, config, allow_pickle=allow_pickle)
-        self.config: dict[str, Any] = self._weights.config
-        if not weights and any(map(SCALES.search, self._weights.tensor_names)):
-            from provlab.models.formats.codes import CodedWeights
-
-            self._weights = CodedWeights(files, config, allow_pickle=allow_pickle)
+        self._merged = weights is not None
+        self._as_stored = weights or WeightFiles(files, config, allow_pickle=allow_pickle)
+        self.config: dict[str, Any] = self._as_stored.config
         if isinstance(files, LocalFiles):  # headers cost nothing here, and damage shows at once
             for file in self._weights.files:
                 self._weights.header(file)
+
+    @cached_property
+    def _weights(self) -> WeightFiles:
+        """The tensors, with codes and scales put together if there are any."""
+        if self._merged or not any(map(SCALES.search, self._as_stored.tensor_names)):
+            return self._as_stored
+        from provlab.models.formats.codes import CodedWeights
+
+        return CodedWeights(self._files, self._as_stored.config, allow_pickle=True)
 
     @classmethod
     def open(cls, source: str | Path, *, allow_pickle: bool = False) -> "Checkpoint":
@@ -110,11 +116,11 @@ class Checkpoint:
         Parameters
         ----------
         source
-            A folder, or a GGUF or ONNX file in one (a path that exists, or text that begins with ``.``, ``/`` or
-            ``~``), a hub id ``org/name[@revision]`` or the address of its page, or ``scheme:name``; ``BASE+ADAPTER`` is
-            any of these with a LoRA adapter merged into it, which is a folder or on the hub.
+            A folder, or a GGUF file (a path that exists, or text that begins with ``.``, ``/`` or ``~``), a hub id
+            ``org/name[@revision]`` or the address of its page, or ``scheme:name``; ``BASE+ADAPTER`` is any of these
+            with a LoRA adapter merged into it, which is a folder or on the hub.
         allow_pickle
-            Accept ``.bin`` files if there is nothing else, and load tensors from them, nothing more.
+            Accept ``.bin`` files if there is nothing else; torch reads them with ``weights_only=True``.
 
         Raises
         ------
@@ -123,7 +129,7 @@ class Checkpoint:
         """
         text = str(source)
         match = _SCHEME.fullmatch(text) if isinstance(source, str) else None
-        # what opens checkpoints itself splits its own text: an adapter belongs to the innermost of its models
+        # a resolver that opens checkpoints splits its own text: an adapter belongs to the innermost of its models
         if "+" in text and not (match and (resolver := _resolver(match[1])) and _takes_pickle(resolver)):
             from provlab.models.formats import adapter
 
@@ -156,13 +162,13 @@ class Checkpoint:
 
     @property
     def architecture(self) -> str:
-        """The first of the config's ``architectures``; where it has none, what its ``model_type`` and tensors say."""
+        """The first of the config's ``architectures``; where it has none, inferred from ``model_type`` and tensors."""
         named = self.config.get("architectures")
         if named is None:
             from provlab.models.architectures import inferred  # few leave it out
 
-            if found := inferred(self.config, self.tensor_names):
-                return found
+            if architecture := inferred(self.config, self.tensor_names):
+                return architecture
         if not isinstance(named, list) or not named or not isinstance(named[0], str):
             raise CheckpointError(
                 f'{self.source}: config.json names no architecture; add architectures, such as ["LlamaForCausalLM"]'
@@ -193,30 +199,35 @@ class Checkpoint:
     @cached_property
     def _decisive(self) -> list[str]:
         """Names of the files that decide which model this is: the weights, and the config where there is one."""
-        return sorted({CONFIG, *self._weights.files, *self._weights.beside} & self._files.names())
+        return sorted({CONFIG, *self._as_stored.files} & self._files.names())
 
     def bytes_to_hash(self) -> int:
         """Bytes that `digest` reads on this machine: of files whose hash is not remembered; the hub's are known."""
         return self._files.bytes_to_hash(self._decisive)
 
     def bytes_to_fetch(self) -> int:
-        """Bytes of the weight files that are not on this machine: what is fetched to run the model; 0 for a folder."""
+        """Bytes of the weight files that are not on this machine, and are fetched to run the model; 0 for a folder."""
         return sum(self._files.size(file) for file in self._decisive if not self._files.here(file))
 
     @cached_property
     def unverified(self) -> list[str]:
-        """Weight files that were read in part when this was first asked: not held against their SHA-256."""
+        """Weight files that were read in part when this was first called: not compared with their SHA-256."""
         return [file for file in self._decisive if self._files.in_part(file)]
 
     @property
     def stored(self) -> list[str]:
-        """As what codes weights are stored that are read de-quantised, such as ``Q4_K``; mostly none."""
+        """The kinds of codes that weights are de-quantised from, such as ``Q4_K``; mostly none."""
         return self._weights.stored
 
     @property
     def plain(self) -> bool:
-        """Whether transformers reads the weight files as they are read here: they are its own, and hold no codes."""
+        """Whether transformers reads the weight files as they are read here: safetensors without codes."""
         return self._weights.plain
+
+    @property
+    def pickled(self) -> bool:
+        """Whether the weights are pickles, which are fetched whole before a header is known."""
+        return self._as_stored.format.pickled
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
@@ -293,7 +304,7 @@ class Checkpoint:
 
     @contextmanager
     def loaded_once(self) -> Iterator[None]:
-        """Within, the model that `load_model` makes is kept, so that several callers can run the same one."""
+        """Keep the model that `load_model` makes within the block, so that several callers can run the same one."""
         self._kept = {}
         try:
             yield
@@ -313,7 +324,7 @@ class Checkpoint:
         return loading.tokenizer(self)
 
     def vocabulary(self) -> dict[str, int] | None:
-        """Return the tokenizer's token -> id, None where the checkpoint comes with no tokenizer at all.
+        """Return the tokenizer's token -> id, None where the checkpoint has no tokenizer.
 
         Raises
         ------

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from provlab.models.formats import others
+from provlab.models.formats.container import pickles
 
 
 class Named(Protocol):
@@ -26,6 +26,7 @@ _OTHER_FORMATS = {
     ".h5": "TensorFlow weights; load them with from_tf=True, call save_pretrained, and give that folder",
     ".msgpack": "Flax weights; load them with from_flax=True, call save_pretrained, and give that folder",
     ".ot": "weights for Rust; give the copy in safetensors",
+    ".onnx": "a graph for inference; give the checkpoint that it was exported from",
     ".npz": "arrays of MLX or numpy; give the checkpoint that they were made from",
     ".nemo": "a NeMo archive; convert it to transformers' layout and give that folder",
 }
@@ -64,8 +65,7 @@ def unreadable(files: Named, missing: str) -> str:
             f"{files.label} is an adapter, not a model: it holds what fine-tuning added to {base}; name both, "
             "as BASE+ADAPTER"
         )
-    graphs = sorted(name for name in names if name.endswith(".onnx"))
-    found = ["model.safetensors"] if "model.safetensors" in names else others.pickles(names) or graphs
+    found = ["model.safetensors"] if "model.safetensors" in names else pickles(names)
     if missing != "config.json" and len(found) > 1:
         return f"{files.label} has {found[0]} and {found[1]}; give a folder with one model, the weights and config.json"
     if missing == "config.json" and found:

@@ -31,6 +31,7 @@ from provlab.errors import CheckpointError, one_line
 from provlab.files import atomic_file, cache_dir, write_json
 from provlab.models import ranges
 from provlab.models.asking import Unreachable, asked, endpoint
+from provlab.models.formats.container import PICKLES
 from provlab.models.local import remembered_sha256
 from provlab.models.weights import side_files
 
@@ -296,8 +297,8 @@ class HubFiles:
         return (self._snapshot / name).exists()
 
     def in_part(self, name: str) -> bool:
-        """Whether only what is asked for is fetched: of a large file that is not here."""
-        return not self.here(name) and (self._listing[name].size or 0) > _SMALL
+        """Whether only some bytes are fetched of a large file that is not here; pickles are always fetched whole."""
+        return not self.here(name) and (self._listing[name].size or 0) > _SMALL and not name.endswith(PICKLES)
 
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file: of a large one as the hub lists it, without fetching it."""

@@ -28,12 +28,12 @@ def remembered_sha256(path: Path) -> str:
     if remembered := _remembered(path, stat):
         return remembered
     count_bytes("hashed", stat.st_size)
-    found = sha256_file(path)
+    sha256 = sha256_file(path)
     after = path.stat()
     unchanged = (after.st_size, after.st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
     if stat.st_size >= _BIG and unchanged and time.time() - stat.st_mtime > _SETTLED_SECONDS:
-        write_json(_sidecar(path, stat), _state(path, stat) | {"sha256": found})
-    return found
+        write_json(_sidecar(path, stat), _state(path, stat) | {"sha256": sha256})
+    return sha256
 
 
 def _state(path: Path, stat: os.stat_result) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _remembered(path: Path, stat: os.stat_result) -> str | None:
 
 
 class LocalFiles:
-    """The files of one folder, or one model in it: a GGUF file, an ONNX graph; none may lie outside the folder."""
+    """The files of one folder, or a GGUF file alone; none may lie outside the folder."""
 
     commit: str | None = None
 
@@ -66,21 +66,18 @@ class LocalFiles:
         try:
             if not folder.exists():
                 raise CheckpointError(f"{folder} does not exist; give a checkpoint folder that does")
-            one = folder.name.endswith((".gguf", ".onnx")) and folder.is_file()
-            if not one and not folder.is_dir():
+            gguf = folder.name.endswith(".gguf") and folder.is_file()
+            if not gguf and not folder.is_dir():
                 raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
-            self._names = frozenset(e.name for e in (folder.parent if one else folder).iterdir() if not e.is_dir())
+            entries = [folder] if gguf else [entry for entry in folder.iterdir() if not entry.is_dir()]
         except OSError as error:
             raise CheckpointError(f"{str(folder)[:200]} cannot be read: {error.strerror}") from error
-        if one:
-            from provlab.models.formats import others  # rarely needed
-
-            self._names = others.beside(folder.name, self._names)
-        self.root = folder.parent.resolve() if one else folder.resolve()
-        self.label = str(self.root / folder.name if one else self.root)
+        self._names = frozenset(entry.name for entry in entries)
+        self.root = folder.parent.resolve() if gguf else folder.resolve()
+        self.label = str(self.root / folder.name if gguf else self.root)
         # In a snapshot of the hub's cache every file is a link into the blobs of the same repository.
         self._allowed = [self.root]
-        self.name = folder.stem if one else self.root.name
+        self.name = folder.stem if gguf else self.root.name
         repository = self.root.parent.parent
         if self.root.parent.name == "snapshots" and repository.name.startswith("models--"):
             self._allowed.append(repository / "blobs")
@@ -120,11 +117,11 @@ class LocalFiles:
         return self.path(name).stat().st_size
 
     def here(self, name: str) -> bool:
-        """Whether a file is on this machine already: it is."""
+        """Whether a file is on this machine already: always."""
         return True
 
     def in_part(self, name: str) -> bool:
-        """Whether only pieces of a file are read that is not here whole: none is."""
+        """Whether only pieces of a file are read that is not here whole: never."""
         return False
 
     def sha256(self, name: str) -> str:

@@ -1,14 +1,14 @@
-"""The weights of a checkpoint: which files hold them, and each tensor by its name, read when it is asked for.
+"""The weights of a checkpoint: the files that hold them, and each tensor by its name, read on demand.
 
-What is read is bytes, and numpy makes float32 of them, whatever the file's dtype: statistics on weights need no torch.
-torch is imported for who asks for torch tensors. How a file is read is its container's affair
-(`provlab.models.formats.container`); weights that are stored as codes and scales are put together by
-`provlab.models.formats.codes`, and look like any others from here on.
+Bytes are read, and numpy makes float32 of them, whatever the file's dtype: statistics on weights need no torch. A
+container (`provlab.models.formats.container`) reads one file; `provlab.models.formats.codes` puts weights together that
+are stored as codes and scales, and callers see no difference.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +26,21 @@ if TYPE_CHECKING:
     from provlab.models.formats.source import Files
 
 CONFIG = "config.json"
-#: what data parallelism, compilation, adapters and sharding put before names
+#: prefixes that data parallelism, compilation, adapters and sharding put before names
 WRAPPERS = ("module.", "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.")
-# without one of these beside it no code means anything
+#: names of the tensors without which codes mean nothing
 SCALES = re.compile(r"[._](scales?|SCB|absmax|weight_scale|weight_scale_inv|scale_weight)$")
-_AT_ONCE = 2**22  # bytes of a tensor that are looked through for NaN and Inf at a time
+_AT_ONCE = 2**22  # bytes of a tensor that are searched for NaN and Inf at a time
+#: how the names of files begin from which transformers makes a tokenizer
+_OF_TOKENIZERS = ("tokenizer", "vocab", "merges", "special_tokens_map", "added_tokens", "spiece", "sentencepiece")
 
 
 def wrapper(names: Sequence[str]) -> str:
-    """Return what training wrappers put before the name of every tensor, such as ``module.``; mostly nothing."""
-    found = ""
-    while begun := next((w for w in WRAPPERS if names and all(name.startswith(found + w) for name in names)), ""):
-        found += begun
-    return found
+    """Return the prefix that training wrappers put before the name of every tensor, such as ``module.``, or ``""``."""
+    prefix = ""
+    while more := next((w for w in WRAPPERS if names and all(name.startswith(prefix + w) for name in names)), ""):
+        prefix += more
+    return prefix
 
 
 def read_json(files: "Files", name: str) -> dict[str, Any]:
@@ -47,7 +49,7 @@ def read_json(files: "Files", name: str) -> dict[str, Any]:
     Raises
     ------
     CheckpointError
-        The file is no JSON, or holds something else than an object.
+        The file is no JSON, or holds something other than an object.
     """
     try:
         content = json.loads(files.path(name).read_text(encoding="utf-8"))
@@ -63,10 +65,6 @@ def read_json(files: "Files", name: str) -> dict[str, Any]:
     return content
 
 
-#: how the files begin from which transformers makes a tokenizer
-_OF_TOKENIZERS = ("tokenizer", "vocab", "merges", "special_tokens_map", "added_tokens", "spiece", "sentencepiece")
-
-
 def side_files(files: "Files") -> list[str]:
     """Names of the small files beside the weights: config, tokenizer, generation settings."""
     kept = (".json", ".txt", ".model", ".jinja")
@@ -74,7 +72,7 @@ def side_files(files: "Files") -> list[str]:
 
 
 def tokenizer_files(files: "Files") -> list[str]:
-    """Names of those among them that a tokenizer is made from."""
+    """Names of the small files that a tokenizer is made from."""
     return [name for name in side_files(files) if name.startswith(_OF_TOKENIZERS)]
 
 
@@ -84,18 +82,18 @@ class WeightFiles:
     Parameters
     ----------
     config
-        Content of ``config.json``; None where there is none, and the weights must say themselves what they are.
+        Content of ``config.json``; None where there is none, and the weights must hold one themselves.
 
     Attributes
     ----------
-    files, beside
-        Names of the weight files, sorted, and of those in which further tensors of a single one lie.
+    files
+        Names of the weight files, sorted.
     index
         Names of the tables of shards: one, or none.
     format
-        Of the files.
+        Format of the files.
     config
-        As given, or what the weights say.
+        As given, or as the weights hold it.
     """
 
     def __init__(self, source: "Files", config: dict[str, Any] | None, *, allow_pickle: bool = False) -> None:
@@ -103,34 +101,29 @@ class WeightFiles:
         self._lock = Lock()
         self._opened: dict[str, Container] = {}
         names = source.names()
-        found = format_of(names)
-        if not found:
+        kind = format_of(names)
+        if not kind:
             missing = "weights (model.safetensors, or shards with their index)"
             raise _unreadable(source, CONFIG if config is None else missing)
-        self.format = found
-        alone = found.alone(names)
-        if found.pickled and not allow_pickle:
+        self.format = kind
+        alone = kind.alone(names)
+        if kind.pickled and not allow_pickle:
             raise CheckpointError(
-                f"{source.label} has weights only as pickle ({found.single}); convert them to safetensors, or "
+                f"{source.label} has weights only as pickle ({kind.single}); convert them to safetensors, or "
                 "pass --allow-pickle (allow_pickle=True) if you trust the source"
             )
         if len(alone) > 1:
             raise _unreadable(source, alone[1])
         # transformers, too, prefers the single file where both exist
-        self._map: dict[str, str] | None = None
-        if not alone:
-            from provlab.models.formats import shards
-
-            self._map = shards.checked(source, found.table, read_json(source, found.table).get("weight_map"))
-        self.index = () if self._map is None else (found.table,)
+        self._map: dict[str, str] | None = None if alone else _weight_map(source, kind.table)
+        self.index = () if self._map is None else (kind.table,)
         self.files = tuple(sorted(set(alone if self._map is None else self._map.values())))
         for name in self.files:
             if name not in names:
-                raise CheckpointError(f"{source.label}: {found.table} needs {name}, which is missing; copy it again")
+                raise CheckpointError(f"{source.label}: {kind.table} needs {name}, which is missing; copy it again")
         if config is None and (config := self._container(self.files[0]).config) is None:
             raise _unreadable(source, CONFIG)
         self.config = config
-        self.beside = self._container(self.files[0]).beside if self._map is None else ()
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
@@ -144,16 +137,16 @@ class WeightFiles:
 
     @property
     def plain(self) -> bool:
-        """Whether transformers reads the files as they are read here: they are its own, and hold no codes."""
+        """Whether transformers reads the files as they are read here: safetensors without codes."""
         return bool(self.format.table) and not self.format.pickled
 
     @property
     def stored(self) -> list[str]:
-        """As what codes weights are stored, sorted; empty where all are there as they are."""
+        """The kinds of codes as which weights are stored, sorted; empty where all are stored as they are."""
         return sorted({info.stored for container in self._opened.values() for info in container.header.values()} - {""})
 
     def header(self, file: str) -> Mapping[str, TensorInfo]:
-        """Shapes and dtypes of the tensors in one file, held against the index.
+        """Shapes and dtypes of the tensors in one file, compared with the index.
 
         Raises
         ------
@@ -209,22 +202,42 @@ class WeightFiles:
         return self._container(self.file_of(name)).read(name, rows)
 
     def _container(self, file: str) -> Container:
-        """Open a file, and hold its tensors against the index."""
+        """Open a file, and compare its tensors with the index."""
         with self._lock:
             if file not in self._opened:
                 container = self.format.opened(self._source, file)
+                label, header = f"{self._source.label}: {file}", container.header
+                if not header:
+                    raise CheckpointError(f"{label} holds no tensor")
                 if self._map is not None:
-                    from provlab.models.formats import shards
-
-                    shards.check(self._source, file, container.header, self._map)
-                elif not container.header:
-                    raise CheckpointError(f"{self._source.label}: {file} holds no tensor")
+                    promised = {tensor for tensor, shard in self._map.items() if shard == file}
+                    for tensors, fault in (
+                        (promised - set(header), "lacks {}, which the index places"),
+                        (set(header) - promised, "holds {}, which the index does not place"),
+                    ):
+                        if tensors:
+                            raise CheckpointError(f"{label} {fault.format(min(tensors))} there; copy both again")
                 self._opened[file] = container
             return self._opened[file]
 
 
+def _weight_map(source: "Files", index: str) -> dict[str, str]:
+    """Read the table tensor -> shard; raise CheckpointError if it is none, or points outside the folder."""
+    table = read_json(source, index).get("weight_map")
+    if not isinstance(table, dict) or not table:
+        raise CheckpointError(f"{source.label}: {index} has no weight_map; copy it again")
+    for tensor, shard in table.items():
+        if not isinstance(shard, str) or not shard:
+            raise CheckpointError(f"{source.label}: {index} gives no file name for {tensor}; copy it again")
+        if shard != PurePosixPath(shard).name or "\\" in shard or shard == "..":
+            raise CheckpointError(
+                f"{source.label}: {index} points outside the folder, to {shard!r}; do not trust this checkpoint"
+            )
+    return table
+
+
 def _unreadable(source: "Files", missing: str) -> CheckpointError:
-    from provlab.models import diagnose  # of what is no checkpoint; only then
+    from provlab.models import diagnose  # only for a folder that is no checkpoint
 
     return CheckpointError(diagnose.unreadable(source, missing))
 

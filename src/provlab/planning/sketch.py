@@ -66,8 +66,7 @@ def shapes_of(sources: Sequence[str], *, allow_pickle: bool = False) -> Sketch:
     refused: dict[str, str] = {}
     for name in names:
         try:
-            models[name] = _model(name, allow_pickle)
-            to_fetch[name] = models[name].checkpoint.bytes_to_fetch()
+            models[name], to_fetch[name] = _model(name, allow_pickle)
         except ProvlabError as error:
             refused[name] = str(error)
     if len(models) < 2:
@@ -75,16 +74,22 @@ def shapes_of(sources: Sequence[str], *, allow_pickle: bool = False) -> Sketch:
     return Sketch(models, to_fetch, refused)
 
 
-def _model(source: str, allow_pickle: bool) -> Model:
-    """One model known by its shapes."""
+def _model(source: str, allow_pickle: bool) -> tuple[Model, int]:
+    """One model known by its shapes, and the bytes of it that are not on this machine."""
     if source.startswith(SHAPE):
         name = source.removeprefix(SHAPE)
-        skeleton = Skeleton(name, shape(name.partition("#")[0]))
-        return Model(cast(Checkpoint, skeleton), anatomy.of(skeleton))
+        return _skeleton(Skeleton(name, shape(name.partition("#")[0]))), 0
     if source.startswith("zoo:"):
         name, _, edition = source.removeprefix("zoo:").partition("@")
         built = {row.name: row.built for row in zoo.status(edition or zoo.default_edition())}
         if built.get(name) is False:
             raise CheckpointError(f"{source} is not trained yet; provlab zoo build {name} trains it")
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
-    return Model(checkpoint, anatomy.of(checkpoint))
+    missing = checkpoint.bytes_to_fetch()
+    if missing and checkpoint.pickled:  # a pickle is fetched whole before its tensors are known
+        return _skeleton(Skeleton(source, checkpoint.config)), missing
+    return Model(checkpoint, anatomy.of(checkpoint)), missing
+
+
+def _skeleton(skeleton: Skeleton) -> Model:
+    return Model(cast(Checkpoint, skeleton), anatomy.of(skeleton))

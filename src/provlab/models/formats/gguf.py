@@ -107,8 +107,6 @@ class _Place(NamedTuple):
 class GgufFile:
     """One file, see `provlab.models.formats.container.Container`."""
 
-    beside = ()
-
     def __init__(self, source: "Files", file: str) -> None:
         """Read the header, and hold the places of all tensors against the file's length."""
         self._source, self._file, self._label = source, file, f"{source.label}: {file}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class SafetensorsFile:
     """One file, see `provlab.models.formats.container.Container`."""
 
-    config, beside = None, ()
+    config = None
 
     def __init__(self, source: "Files", file: str) -> None:
         """Read the header with the format's own parser, which checks offsets against the file's length.
