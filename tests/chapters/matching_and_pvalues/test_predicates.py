@@ -1,18 +1,20 @@
 """The claim on matchings and the t tail holds on uniform permutations, and fails where either half of it is broken."""
 
-from dataclasses import asdict, replace
 from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from provlab.chapters.matching_and_pvalues import measure
 from provlab.chapters.matching_and_pvalues.predicates import tail_agrees
+from provlab.errors import ParameterError
+from provlab.inference import pvalues
 from provlab.publishing import claims
 
 ROW = next(row for row in claims.load_claims() if row["id"] == "I3")
-H, BLOCKS = 64, 3
+H, BLOCKS, COPIES = 64, 3, 999
 TREES = {f"{tree}{i}": tree for tree in "ABCDEF" for i in range(2)}
 
 
@@ -20,24 +22,24 @@ def evidence(matching):
     """What the page keeps of matchings of all pairs; `matching` draws one of a pair of independent models."""
     rng = np.random.default_rng(0)
     own = np.arange(H)
-    found = {
+    matchings = {
         pair: [own if TREES[pair[0]] == TREES[pair[1]] else matching(rng) for _ in range(BLOCKS)]
         for pair in combinations(TREES, 2)
     }
-    matchings = {"phi_u": found, "phi_h": found}
-    across = [(a, b) for a, b in found if a[1] == b[1] == "0"]
-    return {
-        "tail": measure.tails(matchings, across, 999, seed=1),
-        "uniform": measure.uniform_by_symmetry(matchings, TREES, 999, seed=2),
-    }
+    tail = []
+    for a, b in matchings:
+        if a[1] == b[1] == "0":
+            for drawn in matchings[a, b]:
+                log10_p = pvalues.spearman(drawn).paper_log10_p
+                counted = np.log10((1 + rng.binomial(COPIES, 10**log10_p)) / (COPIES + 1))
+                tail += [{"T": COPIES, "log10_p_t": log10_p, "log10_p_permtest": counted}] * 2
+    uniform = measure.uniform_by_symmetry({"phi_u": matchings, "phi_h": matchings}, TREES, COPIES, seed=2)
+    return {"tail": tail, "uniform": uniform}
 
 
 def judge(kept):
-    def records(name, kind):
-        return [kind(**asdict(row)) for row in kept[name]]
-
     arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
-    return tail_agrees(SimpleNamespace(records=records), **arguments)
+    return tail_agrees(SimpleNamespace(measurement=kept.get), **arguments)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def test_uniform_permutations_hold(uniform):
 def test_every_independent_matching_the_identity_fails():
     """PERMTEST and the t tail agree on it: both are as small as they can be."""
     kept = evidence(lambda rng: np.arange(H))
-    assert measure.agreement(kept["tail"]).adjusted.min() == 0.0
+    assert measure.log10_p_of_counts(pd.DataFrame(kept["tail"])).min() == 0.0
     verdict = judge(kept)
     assert verdict.status == "fails"
     assert "not uniform: phi_u, all pairs, per block" in verdict.why
@@ -78,16 +80,23 @@ def test_matchings_that_lean_to_the_identity_fail():
 
 
 def test_a_tail_that_permtest_contradicts_fails(uniform):
-    wrong = [replace(row, log10_p_t=2 * row.log10_p_t) for row in uniform["tail"]]
+    wrong = [row | {"log10_p_t": 2 * row["log10_p_t"]} for row in uniform["tail"]]
     assert "PERMTEST and the t tail differ" in judge({**uniform, "tail": wrong}).why
 
 
 def test_too_little_is_said(uniform):
-    few = [replace(row, n_copies=99) if row.n_copies else row for row in uniform["uniform"]]
+    few = [row | {"n_copies": 99} if row["n_copies"] else row for row in uniform["uniform"]]
     assert "too few copies" in judge({**uniform, "uniform": few}).why
     assert judge({**uniform, "tail": []}).status == "not run"
 
 
 def test_disjoint_pairs_share_no_tree(uniform):
-    rows = [row for row in uniform["uniform"] if row.over == "disjoint pairs"]
-    assert [row.n_pairs for row in rows] == [3, 3]
+    rows = [row for row in uniform["uniform"] if row["over"] == "disjoint pairs"]
+    assert [row["n_pairs"] for row in rows] == [3, 3]
+
+
+def test_the_first_pair_of_each_kind():
+    frame = pd.DataFrame({"error": None, "a": "a", "b": ["b0", "b1", "b2"], "dependent": [False, True, True]})
+    assert measure.one_of_each(frame) == {"fine-tune": ("a", "b1"), "independent": ("a", "b0")}
+    with pytest.raises(ParameterError, match="has no fine-tune to compare; see models"):
+        measure.one_of_each(frame[:1])

@@ -1,13 +1,10 @@
 """Pairs of models, the second one in disguise, as a heatmap; and what attempts to undo the disguise leave."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from provlab import plots
-from provlab.chapters.evasion.measure import Disguised
-from provlab.chapters.shared.groups import Groups
 from provlab.chapters.shared.nulls import GROUPS
 from provlab.engine.lineage import Lineage, short_names
 from provlab.plots import style
@@ -15,52 +12,49 @@ from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
 
 
-def disguised_pairs(frame: pd.DataFrame, disguised: Disguised, lineage: Lineage, *, statistic: str) -> Figure:
+def disguised_pairs(frame: pd.DataFrame, hidden: Mapping[str, str], lineage: Lineage, *, statistic: str) -> Figure:
     """Draw what a statistic says of each pair, and the truth above the diagonal where every origin is known.
 
     Parameters
     ----------
     frame
         The study of the disguised pairs, as `provlab.StudyReport.to_frame` gives.
-    disguised
-        These pairs.
+    hidden
+        Source of each model but the first in disguise.
     lineage
         Of the models as they are.
     """
-    sources, names = disguised.sources, short_names(disguised.sources)
-    back = {other: source for source, other in disguised.hidden.items()}
+    sources, names = list(lineage.models), short_names(lineage.models)
     rows = frame[frame["statistic"] == statistic]
+    rows = rows.assign(b=rows["b"].map({other: source for source, other in hidden.items()}))
 
-    def board(column: str) -> pd.DataFrame:
-        matrix = pd.DataFrame(np.nan, index=list(names.values()), columns=list(names.values()))
-        for a, b, value in zip(rows["a"], rows["b"], rows[column], strict=True):
-            first, second = names[a], names[back[b]]
-            matrix.loc[first, second] = matrix.loc[second, first] = value
-        return matrix
+    def square(column: str) -> pd.DataFrame:
+        values = rows.pivot(index="a", columns="b", values=column).reindex(index=sources, columns=sources)
+        return values.fillna(values.T).rename(index=names, columns=names)
 
     truth = None
     if all(lineage.root(source) for source in sources):
         related = [[a != b and bool(lineage.dependent(a, b)) for b in sources] for a in sources]
         truth = pd.DataFrame(related, index=list(names.values()), columns=list(names.values()))
     return plots.pair_heatmap(
-        board("log10_p"),
+        square("log10_p"),
         {names[source]: names.get(root, root) for source, root in lineage.families().items()},
         statistic=statistic,
         floor=float(rows["floor"].min()),
         truth=truth,
-        adjusted=board("holm_log10_p"),
+        adjusted=square("holm_log10_p"),
         caption="The second model of each pair in disguise.",
     )
 
 
 @styled
-def residuals(undone: Mapping[str, Groups], *, caption: str) -> Figure:
+def residuals(undone: Mapping[str, Mapping[str, Sequence[float]]], *, caption: str) -> Figure:
     """Draw what least squares leaves, one row for each thing that is aligned, both groups of pairs in it.
 
     Parameters
     ----------
     undone
-        Residuals by what is aligned, each group with a value at least.
+        Residuals by what is aligned and by group, each group with a value at least.
     caption
         Put before what the figure says.
     """
@@ -69,25 +63,21 @@ def residuals(undone: Mapping[str, Groups], *, caption: str) -> Figure:
     axes = figure.add_subplot()
     apart: list[str] = []
     alike: list[str] = []
-    for row, (name, found) in enumerate(undone.items()):
+    for row, (name, groups) in enumerate(undone.items()):
         for group, offset in (("dependent", -0.14), ("independent", 0.14)):
-            values, (color, marker) = getattr(found, group), GROUPS[group]
+            values, (color, marker) = groups[group], GROUPS[group]
             require(len(values), f"{name}: no {group} pair")
             axes.plot(
                 values, [row + offset] * len(values), marker, color=color, markersize=4.5, markerfacecolor="none",
                 markeredgewidth=0.9, alpha=0.8, label=group if row == 0 else None,
             )  # fmt: skip
-        (apart if max(found.dependent) < min(found.independent) else alike).append(name)
+        (apart if max(groups["dependent"]) < min(groups["independent"]) else alike).append(name)
     axes.set_yticks(range(len(undone)), list(undone))
     axes.set(xlim=(-0.03, 1.03), ylim=(len(undone) - 0.5, -0.5), xlabel="residual of the best map, as a share")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     style.value_grid(axes, "x")
     figure.legend(loc="outside lower center", ncol=2, handletextpad=0.1)
-    told = [
-        f"{verb}: {', '.join(names)}."
-        for verb, names in (("The groups overlap", alike), ("All dependent pairs lie below all others", apart))
-        if names
-    ]
-    text = " ".join(told)
+    sentences = (("The groups overlap", alike), ("All dependent pairs lie below all others", apart))
+    text = " ".join(f"{words}: {', '.join(names)}." for words, names in sentences if names)
     return Figure(figure, f"{caption} {text}", f"Strip plots of residuals for dependent and independent pairs. {text}")

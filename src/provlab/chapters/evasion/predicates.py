@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from provlab.chapters.evasion.measure import Invariant, PreservedRecord, Scores
+from provlab.chapters.evasion.measure import PreservedRecord
 from provlab.chapters.shared import calibration
-from provlab.chapters.shared.groups import Groups, area_under_curve
+from provlab.chapters.shared.groups import area_under_curve
 from provlab.inference import pvalues
 from provlab.models.disguise import ALL
 from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
+
+NO_GROUPS = "the models run have no pair of known dependence and independence"
 
 
 def outputs_preserved(
@@ -65,9 +67,8 @@ def evaded_but_found(
     """
     dependent, independent, failed = evidence.of(robust)
     if dependent.empty or independent.empty:
-        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
-    values = np.concatenate([dependent["log10_p"], independent["log10_p"]]).astype(float)
-    rejected = pvalues.holm(values) <= np.log10(level)
+        return Verdict(NOT_RUN, "", NO_GROUPS)
+    rejected = pvalues.holm([*dependent["log10_p"], *independent["log10_p"]]) <= np.log10(level)
     n_found = int((dependent["log10_p"] < log10_p).sum())
     words = [
         f"{robust}: {n_found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}"
@@ -77,15 +78,11 @@ def evaded_but_found(
         (bool(rejected[len(dependent) :].any()), f"Holm at {level} rejects an independent pair by {robust}"),
         (failed > 0, f"{failed} pairs could not be compared"),
     ]
-    chosen = {frozenset(pair) for pair in evidence.measurement(measurement)}
+    judged = {frozenset(pair) for pair in evidence.measurement(measurement)}
     for statistic in evaded:
         rows = evidence.pairs[evidence.pairs["statistic"] == statistic]
-        blocks = [
-            value
-            for a, b, blocks in zip(rows["a"], rows["b"], rows["blocks"], strict=True)
-            if frozenset((a, b)) in chosen
-            for value in blocks
-        ]
+        inside = [frozenset(pair) in judged for pair in zip(rows["a"], rows["b"], strict=True)]
+        blocks = [log10_p for values in rows.loc[inside, "blocks"] for log10_p in values]
         hidden, _, lost = evidence.of(statistic)
         if not blocks:
             return Verdict(NOT_RUN, "", f"{statistic} was not run on the disguised pairs")
@@ -116,11 +113,8 @@ def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
     and every disguised pair is below it, as in the paper's Table 7. Nor does any other threshold separate the groups.
     """
     words, problems, bars = [], [], []
-    invariants = {name: Invariant(**groups) for name, groups in evidence.measurement(measurement).items()}
-    if not invariants:
-        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
-    for name, found in invariants.items():
-        plain, hidden, independent = map(np.array, (found.dependent, found.disguised, found.independent))
+    for name, groups in evidence.measurement(measurement).items():
+        plain, hidden, independent = (np.array(groups[key]) for key in ("dependent", "disguised", "independent"))
         words.append(
             f"{name}: dependent from {plain.min():.2f}, disguised up to {hidden.max():.2f}, "
             f"independent up to {independent.max():.2f}"
@@ -131,12 +125,14 @@ def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
         ]
         midway = float(plain.min() + independent.max()) / 2
         bars.append(Bar(f"largest {name} of a disguised pair", [hidden.max()], round(midway, 2)))
+    if not words:
+        return Verdict(NOT_RUN, "", NO_GROUPS)
     why = "each separates the groups before the norms are replaced, and afterwards finds no dependent pair"
     return judge("; ".join(words), why, problems, bars)
 
 
 def aligns_strangers(evidence: Evidence, measurement: str, level: float) -> Verdict:
-    """Whatever is aligned by least squares, the residual does not tell dependent from independent pairs.
+    """Least squares does not tell dependent from independent pairs by its residual, in any of the things aligned.
 
     The paper says it of weight matrices and of activations, so every attack that was measured must tell nothing: the
     area under the curve of its residuals stays below 1 - level, the least area of a threshold that finds every
@@ -144,21 +140,20 @@ def aligns_strangers(evidence: Evidence, measurement: str, level: float) -> Verd
     """
     words, problems, bars = [], [], []
     for name, groups in evidence.measurement(measurement).items():
-        found = Groups(**groups)
-        dependent, independent = np.array(found.dependent), np.array(found.independent)
+        dependent, independent = np.array(groups["dependent"]), np.array(groups["independent"])
         if not (dependent.size and independent.size):
-            return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
+            return Verdict(NOT_RUN, "", NO_GROUPS)
         values = np.concatenate([dependent, independent])
         pairs = [("base", str(i)) for i in range(len(values))]  # all are compared with one model
         area = area_under_curve(pairs, values, np.arange(len(values)) < len(dependent)).either_way
         bar = Bar(f"area under the curve, {name}", [area.value], 1 - level, interval=area.interval)
-        told = {HOLDS: "aligned alike", FAILS: "told apart"}.get(bar.status, "too few to say")
+        finding = {HOLDS: "aligned alike", FAILS: "told apart"}.get(bar.status, "too few to say")
         ranges = f"dependent {_range(dependent)}, independent {_range(independent)}"
-        words.append(f"{name}: {told}, {ranges}")
+        words.append(f"{name}: {finding}, {ranges}")
         problems.append((bar.status == FAILS, f"least squares tells the groups apart by the {name} ({ranges})"))
         bars += [bar] if bar.status != FAILS else []  # the problem says it in better words
     if not words:
-        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
+        return Verdict(NOT_RUN, "", NO_GROUPS)
     return judge("; ".join(words), "no residual tells the groups apart, whatever is aligned", problems, bars)
 
 
@@ -168,10 +163,10 @@ def separates_without_null(evidence: Evidence, measurement: str, level: float) -
     Were they p-values, those of a chain of trees would be independent of each other and uniform, and would not all lie
     in a narrow band; and cautious p-values would lie above the uniform, not below.
     """
-    found = evidence.record(measurement, Scores)
-    dependent, independent, chain = map(np.array, (found.dependent, found.independent, found.chain))
+    scores = evidence.measurement(measurement)
+    dependent, independent, chain = (np.array(scores[key]) for key in ("dependent", "independent", "chain"))
     if not dependent.size or len(chain) < 2:
-        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
+        return Verdict(NOT_RUN, "", NO_GROUPS)
     band = float(chain.max() - chain.min())
     p_band = float(stats.beta.cdf(band, len(chain) - 1, 2))  # of the range of uniforms
     p_small = float(stats.kstest(np.clip(independent, 0, 1), "uniform", alternative="greater").pvalue)

@@ -1,41 +1,31 @@
 """Undoing a rotation by least squares: how much of it fits strangers as well (Appendix D), and where it does not.
 
 An adversary who rotates a model may be suspected of having turned the matrix X into Y = X A. The best A is found by
-least squares, freely or among the orthogonal matrices (the orthogonal Procrustes problem, Schoenemann 1966), and what
-is left over says how well it fits. It says as well how many more equations there are than unknowns: with as many rows
-as columns a free A fits anything.
+least squares, and the residual says how well it fits. The residual also depends on how many more equations there are
+than unknowns: with as many rows as columns some A fits anything.
 
-So much for the rows as they stand, which the adversary has shuffled. Who first finds out which row is which undoes
-more: a hidden unit answers a text alike whatever basis its weights are written in, so units can be matched by what
-they do (`undo_matched`), and only then is the rotation solved for.
+This holds for the rows as they stand, and the adversary has shuffled them. An investigator who first finds out which
+row is which undoes more: a hidden unit answers a text alike whatever basis its weights are written in, so units can be
+matched by what they do (`undo_matched`), and only then is the rotation solved for.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from provlab.errors import InputError
 from provlab.inference.matching import match_shuffled
+from provlab.models.activations import mlp_activations
+from provlab.statistics.base import Array, Model, Options
+from provlab.statistics.phi_views import through_norm
+from provlab.statistics.text import encode
 
 
-@dataclass(frozen=True)
-class Undone:
-    """What is left after the best map, as a share of Y: ||X A - Y|| / ||Y||, between 0 (undone) and 1 (nothing fits).
-
-    Attributes
-    ----------
-    free, orthogonal : float
-        Over all matrices A, and over the orthogonal ones times one scale.
-    """
-
-    free: float
-    orthogonal: float
-
-
-def undo(X: ArrayLike, Y: ArrayLike) -> Undone:
-    """Fit Y by X A.
+def undo(X: ArrayLike, Y: ArrayLike) -> float:
+    """Fit Y by X A over all matrices A; return the residual ||X A - Y|| / ||Y||, between 0 (undone) and 1.
 
     Parameters
     ----------
@@ -45,24 +35,18 @@ def undo(X: ArrayLike, Y: ArrayLike) -> Undone:
     Raises
     ------
     InputError
-        The shapes differ, or a value is not finite, or Y is zero.
+        The shapes differ, or a value is not finite, or X or Y is zero.
     """
     first, second = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
     if first.ndim != 2 or first.shape != second.shape:
         raise InputError(f"X and Y must be matrices of one shape, not {first.shape} and {second.shape}")
     if not (np.isfinite(first).all() and np.isfinite(second).all() and second.any() and first.any()):
         raise InputError("X and Y must be finite and not zero")
-    size = float(np.linalg.norm(second))
-    free, *_ = linalg.lstsq(first, second)
-    rotation, singular_sum = linalg.orthogonal_procrustes(first, second)
-    scale = singular_sum / float(np.linalg.norm(first)) ** 2
-    return Undone(
-        float(np.linalg.norm(first @ free - second)) / size,
-        float(np.linalg.norm(scale * (first @ rotation) - second)) / size,
-    )
+    best, *_ = linalg.lstsq(first, second)
+    return float(np.linalg.norm(first @ best - second) / np.linalg.norm(second))
 
 
-def undo_matched(X: ArrayLike, Y: ArrayLike, x_views: ArrayLike, y_views: ArrayLike, *, seed: int) -> Undone:
+def undo_matched(X: ArrayLike, Y: ArrayLike, x_views: ArrayLike, y_views: ArrayLike, *, seed: int) -> float:
     """Fit Y by X A after its rows were put in the order of those of X, by MATCH of what they answer to the same inputs.
 
     Parameters
@@ -82,3 +66,47 @@ def undo_matched(X: ArrayLike, Y: ArrayLike, x_views: ArrayLike, y_views: ArrayL
     """
     order = match_shuffled(np.asarray(x_views), np.asarray(y_views), seed=seed).indices
     return undo(X, np.asarray(Y)[order])
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """What an investigator might try to align: block 0 of a model, and its embedding.
+
+    Attributes
+    ----------
+    up, value, embedding
+        Matrices as they lie in the file.
+    folded_up
+        ``(h, width)``: the up projection with the weights of the norm before it multiplied in.
+    gates, inputs
+        ``(h, positions)`` gate activations on text, and ``(width, positions)`` what enters the MLP.
+    tokens
+        Of the text.
+    """
+
+    up: Array
+    value: Array
+    embedding: Array
+    folded_up: NDArray[np.float64]
+    gates: Array
+    inputs: Array
+    tokens: NDArray[np.int64]
+
+
+def first_block(source: str, options: Options, *, allow_pickle: bool = False) -> Block:
+    """Read block 0, and run the model over the text of a study."""
+    model = Model.open(source, allow_pickle=allow_pickle)
+    tokens = encode(model.checkpoint, options)
+    activations = mlp_activations(
+        model.checkpoint,
+        tokens,
+        kinds=("gate", "input"),
+        device=options.device,
+        dtype=options.torch_dtype,
+        positions=options.kept_positions(),
+    )
+    read = partial(model.anatomy.read, model.checkpoint)
+    gates, inputs = activations["gate"][0], activations["input"][0]
+    return Block(
+        read("up", 0), read("value", 0), read("embedding"), through_norm(model, "up", 0), gates, inputs, tokens
+    )
