@@ -55,6 +55,4 @@ def test_the_picture_says_which_groups_overlap():
         "embedding": {"dependent": [0.0], "independent": [0.7]},
     }
     drawn = figures.residuals(undone, caption="Undone.")
-    assert drawn.caption == (
-        "Undone. The groups overlap: up. All dependent pairs lie below all others: embedding."
-    )
+    assert drawn.caption == ("Undone. The groups overlap: up. All dependent pairs lie below all others: embedding.")

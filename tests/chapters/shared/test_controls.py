@@ -70,6 +70,7 @@ PLANTS = {
     "every control a little above Holm's first step": all_controls_at(-2.3),
     "one control is found": lambda planted: planted.set("child", "other", -40.0),
     "the pair is not found": lambda planted: planted.set("base", "child", -20.0),
+    "a control was not compared": lambda planted: planted.log10_p.pop(frozenset(("base", "other"))),
     "no control": lambda planted: planted.controls.clear(),
     "one control twice": lambda planted: planted.controls.__setitem__(1, "other"),
     "the child is its own control": lambda planted: planted.controls.__setitem__(1, "child"),
