@@ -1,10 +1,11 @@
 """A config promises what transformers makes of it."""
 
+import json
 import math
 
 import pytest
 
-from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
+from provlab.errors import CheckpointError, InputError, InvalidWeightsError, UnknownArchitectureError
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.planning.shapes import shape
@@ -87,3 +88,21 @@ def test_an_axis_without_a_length_is_named():
     config |= {"num_hidden_layers": 1, "vocab_size": 9, "max_position_embeddings": 4, "type_vocab_size": 2}
     with pytest.raises(InvalidWeightsError, match="labels"):
         _ = Skeleton("classifier", config).shapes
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "message"),
+    [("llama-9", None, "no known shape"), ("tiny", 5, "must be 1 to 4"), ("tiny", 0, "must be 1 to 4")],
+)
+def test_unknown_shapes_are_refused(name, blocks, message):
+    with pytest.raises(InputError, match=message):
+        shape(name, blocks)
+
+
+def test_a_config_is_a_shape(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(shape("tiny")))
+    assert shape(str(path), 2) == shape("tiny", 2)
+    path.write_text("[]")
+    with pytest.raises(InputError, match="no JSON object"):
+        shape(str(path))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import tiny_models
+from synthetic import synthesise
 
 from provlab import cli, zoo
 from provlab.engine.pairs import open_models, run_pairs
@@ -15,7 +16,6 @@ from provlab.planning.rates import Law, Rates, fit, measure_rates
 from provlab.planning.shapes import shape
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate, plan
-from provlab.planning.synthetic import synthesise
 from provlab.statistics.base import Options
 
 OPTIONS = Options()

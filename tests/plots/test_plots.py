@@ -94,6 +94,8 @@ def test_numbers():
     assert plots.format_interval(0.05, 0.041, 0.0614) == "0.050 (0.041 to 0.061)"
     assert plots.format_count(3785821) == "3,785,821"
     assert [plots.format_ratio(x) for x in (2.54, 41.4)] == ["2.5x", "41x"]
+    seconds = (0.4211, 3.14, 75, 720, 12_300, 440_000)
+    assert list(map(plots.format_duration, seconds)) == ["0.42 s", "3.1 s", "75 s", "12 min", "3.4 h", "5.1 days"]
 
 
 def test_statistics_are_written_as_symbols_from_either_writing():

@@ -27,8 +27,6 @@ COMMANDS = {
     "zoo": "list or train the embedded models of known lineage",
     "claims": "judge the papers' claims from stored records",
     "plan": "estimate tensors, bytes, memory and hours of a study before it starts",
-    "rehearse": "measure some blocks of a full-size pair with synthetic weights, and extrapolate",
-    "synthesise": "write a checkpoint of a true shape with synthetic weights",
 }
 
 

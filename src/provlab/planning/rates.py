@@ -95,16 +95,16 @@ def measure_rates(*, seed: int = 0) -> Rates:
     matrix = rng.standard_normal((2048, 2048), dtype=np.float32)
     small = rng.standard_normal((64, 16), dtype=np.float32)
     began = time.perf_counter()
-    product = _fastest(lambda: matrix @ matrix.T.copy(), 2)  # a copy, or BLAS would compute half of a square
+    product = cpu_seconds(lambda: matrix @ matrix.T.copy(), 2)  # a copy, or BLAS would compute half of a square
     threads = 2 * product / max(time.perf_counter() - began, 1e-9)
     read, hashed = _file_rates()
     return Rates(
         product=2 * 2048**3 / product,
         threads=float(np.clip(threads, 1.0, machine.cores())),
-        prepared=matrix.size / _fastest(lambda: unit_rows(matrix), 2),
+        prepared=matrix.size / cpu_seconds(lambda: unit_rows(matrix), 2),
         read=read,
         hashed=hashed,
-        call=_fastest(lambda: pvalues.spearman(match_shuffled(small, small, seed=0).indices), 5),
+        call=cpu_seconds(lambda: pvalues.spearman(match_shuffled(small, small, seed=0).indices), 5),
         permuted=_permuted(rng),
         divergence=_divergence(rng),
         easy=_assignment(0, rng),
@@ -140,7 +140,7 @@ def _assignment(directions: int, rng: np.random.Generator) -> Law:
     times: dict[int, float] = {}
     for n in _SIZES:
         similarity = cosine_similarity(*rows(n, _COLUMNS, directions, rng=rng))
-        times[n] = _fastest(partial(assign, similarity), 2 if n < 2048 else 1)
+        times[n] = cpu_seconds(partial(assign, similarity), 2 if n < 2048 else 1)
         if times[n] > _ENOUGH:
             break
     return fit(times)
@@ -156,16 +156,16 @@ def _permuted(rng: np.random.Generator) -> float:
         for _ in range(2)
     )
     numbers = sum(map(math.prod, sizes.values())) * (options.n_permutations + 1)
-    return numbers / _fastest(lambda: statistic.compare_block(a, b, 0, options), 1)
+    return numbers / cpu_seconds(lambda: statistic.compare_block(a, b, 0, options), 1)
 
 
 def _divergence(rng: np.random.Generator) -> float:
     """Probabilities a CPU second in phi_JSD."""
     a, b = (-rng.exponential(size=(256, 1024)).astype(np.float32) for _ in range(2))
-    return a.size / _fastest(lambda: jensen_shannon(a, b), 2)
+    return a.size / cpu_seconds(lambda: jensen_shannon(a, b), 2)
 
 
-def _fastest(work: Callable[[], object], rounds: int) -> float:
+def cpu_seconds(work: Callable[[], object], rounds: int = 1) -> float:
     """CPU seconds of the quickest of some rounds."""
     times = []
     for _ in range(rounds):
@@ -178,7 +178,7 @@ def _fastest(work: Callable[[], object], rounds: int) -> float:
 def _file_rates() -> tuple[float, float]:
     """Bytes a second from disk, past the system's cache where it can be told to forget, and bytes hashed."""
     content = os.urandom(2**20) * (_FILE // 2**20)
-    hashing = _fastest(lambda: hashlib.sha256(content).digest(), 1)
+    hashing = cpu_seconds(lambda: hashlib.sha256(content).digest(), 1)
     with tempfile.NamedTemporaryFile(prefix="provlab-") as file:
         file.write(content)
         file.flush()

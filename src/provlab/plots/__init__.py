@@ -10,7 +10,7 @@ from provlab.lazy import lazily
 if TYPE_CHECKING:
     from provlab.plots.blocks import block_bars
     from provlab.plots.figure import Figure
-    from provlab.plots.numbers import format_count, format_interval, format_log10_p, format_ratio
+    from provlab.plots.numbers import format_count, format_duration, format_interval, format_log10_p, format_ratio
     from provlab.plots.pairs import pair_heatmap
     from provlab.plots.style import family_colors
     from provlab.plots.tables import Table, table
@@ -21,6 +21,7 @@ __all__ = [
     "block_bars",
     "family_colors",
     "format_count",
+    "format_duration",
     "format_interval",
     "format_log10_p",
     "format_ratio",
@@ -36,6 +37,7 @@ __getattr__ = lazily(
         "block_bars": "provlab.plots.blocks",
         "family_colors": "provlab.plots.style",
         "format_count": "provlab.plots.numbers",
+        "format_duration": "provlab.plots.numbers",
         "format_interval": "provlab.plots.numbers",
         "format_log10_p": "provlab.plots.numbers",
         "format_ratio": "provlab.plots.numbers",

@@ -5,7 +5,12 @@ import pytest
 
 from provlab.chapters.how_it_scales import some_units
 from provlab.chapters.how_it_scales.some_units import FIRST, PARTNERS, SCATTERED, expected_inside, seen, taken
+from provlab.chapters.shared.calibration.bands import size_interval
 from provlab.statistics.base import Model
+
+
+def share_rejected(row):
+    return np.mean(np.array(row["log10_p"]) <= -2)
 
 
 @pytest.mark.parametrize("kind", PARTNERS)
@@ -22,11 +27,9 @@ def test_as_many_partners_are_inside_as_the_formula_says(kind, way):
 
 def test_a_copy_is_seen_by_its_first_units_and_not_where_they_were_cut_off():
     rows = some_units.drawn(128, 64, [32], noise=0.5, draws=4, seed=0)
-    power = {(row.kind, row.way): row.power() for row in rows}
+    power = {(row["kind"], row["way"]): share_rejected(row) for row in rows}
     assert power["in place", FIRST] == power["in place", SCATTERED] == 1
     assert power["first half cut off", FIRST] == power["independent", FIRST] == 0
-    table = some_units.seen_table(rows, caption="seen")._repr_html_()
-    assert "scattered 32 of 128" in table
     figure = some_units.figure(rows, caption="What to see.")
     assert "drawn, 128 units, in place, first 32: " in figure.alt
 
@@ -36,35 +39,29 @@ def test_a_planted_partner_makes_strangers_kin():
     a, b = rng.standard_normal((2, 64, 32)).astype(np.float32)
     (stranger, _) = seen("x", a, b, [32], draws=3, seed=0, kind="independent")
     (planted, _) = seen("x", a, a, [32], draws=3, seed=0, kind="independent")
-    assert stranger.power() < 1 == planted.power()
+    assert share_rejected(stranger) < 1 == share_rejected(planted)
 
 
 def test_models_are_read(models):
     base, tuned = (Model.open(models[name]) for name in ("base", "tuned"))
     rows = some_units.of_models(base, tuned, [16, 48], block=1, draws=2, seed=0, kin=True)
-    assert {row.units for row in rows if row.kind == "in place"} == {16, 48}
-    all_units = {row.kind: row for row in rows if row.units == 48 and row.way == FIRST}
-    assert all_units["first half cut off"].inside == all_units["first half cut off"].expected == 24
-    assert all_units["first half cut off"].power() == 1
-    assert all_units["moved"].inside == 48
-    assert {row.units for row in rows if row.kind == "half left out" and row.way == SCATTERED} == {16}
+    assert {row["units"] for row in rows if row["kind"] == "in place"} == {16, 48}
+    all_units = {row["kind"]: row for row in rows if row["units"] == 48 and row["way"] == FIRST}
+    cut = all_units["first half cut off"]
+    assert cut["inside"] == cut["expected"] == 24
+    assert share_rejected(cut) == 1
+    assert all_units["moved"]["inside"] == 48
+    assert {row["units"] for row in rows if row["kind"] == "half left out" and row["way"] == SCATTERED} == {16}
 
 
 def test_sizes_are_counted():
     rows = some_units.sizes(40, seed=0)
-    assert {(row.pairs, row.way, row.units) for row in rows} == {
+    assert {(row["pairs"], row["way"], row["units"]) for row in rows} == {
         ("trained networks", FIRST, 16),
         ("trained networks", FIRST, 32),
         ("trained networks", SCATTERED, 16),
         ("rows that share directions", FIRST, 32),
     }
-    assert all(row.interval[0] <= row.level <= row.interval[1] for row in rows)
-    assert "of 40" in some_units.size_table(rows, caption="sizes")._repr_html_()
-
-
-def test_bytes_by_hand():
-    rows = {(row.blocks, row.units): row for row in some_units.needed("llama-2-7b", [1024])}
-    assert rows[1, 1024].needed == 2 * 1024 * 4096 * 2
-    assert rows[32, None].needed == 2 * 32 * 11008 * 4096 * 2
-    assert rows[1, 1024].needed / rows[1, 1024].whole < 0.001
-    assert "1,024" in some_units.byte_table(list(rows.values()), caption="bytes")._repr_html_()
+    for row in rows:
+        low, high = size_interval(row["rejected"], row["n"])
+        assert low <= row["level"] <= high

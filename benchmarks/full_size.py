@@ -5,25 +5,35 @@ they would in a study, and the folder is removed. What was measured is the cost 
 of comparing a block of one pair, apart: a study reads each block once a model, and compares it once a pair.
 
 Synthetic weights are a friendly case. Rows of trained models share directions, for which matching takes longer.
+
+``python benchmarks/full_size.py llama-2-7b --copy noisy --blocks 1``; ``--json`` prints the costs for machines, and
+``--help`` the options. Without a shape a tiny one is rehearsed.
 """
 
+import argparse
+import json
+import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import synthetic
+from cost import Cost, mean, measure
 from numpy.typing import NDArray
+from synthetic import Written
 
 from provlab import statistics
-from provlab.errors import InputError
+from provlab.errors import InputError, ProvlabError
+from provlab.inference import pvalues
+from provlab.inference.matching import match
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
-from provlab.planning import matching_speed, shapes, synthetic
-from provlab.planning.cost import Cost, mean, measure
-from provlab.planning.synthetic import Written
+from provlab.planning import shapes
+from provlab.planning.rates import rows
 from provlab.plots.numbers import format_duration as duration
 from provlab.statistics.base import BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
@@ -104,21 +114,34 @@ class Rehearsal:
         """Extrapolate to every block of the one with every block of the other, as where the depths differ."""
         return self.read.times(sum(self.depths)) + self.compare.times(self.depths[0] * self.depths[1])
 
+    def record(self) -> dict[str, Any]:
+        """Costs of one block and what came out, for machines."""
+        return {
+            "statistic": self.statistic,
+            "depths": self.depths,
+            "read": asdict(self.read),
+            "compare": asdict(self.compare),
+            "read_bytes": self.read_bytes,
+            "log10_p": [block.log10_p for block in self.blocks],
+            "right": self.right,
+            "table": str(self),
+        }
+
     def __str__(self) -> str:
         a, b = self.shapes
         pair = f"{a} and its noisy copy" if self.kind == "noisy" else f"{a} against {b}, {self.kind}"
         blocks = min(self.depths)
-        rows = [
+        lines_of_costs = [
             (f"write {self.written / 1e9:,.1f} GB", self.write),
             (f"read a block of a model ({self.read_bytes / 1e6:,.0f} MB)", self.read),
             ("compare a block of a pair", self.compare),
             (f"the whole pair, {blocks} blocks", self.study()),
         ]
         if self.depths[0] != self.depths[1]:
-            rows.append((f"every block with every, {self.depths[0]} x {self.depths[1]}", self.every_block()))
+            lines_of_costs.append((f"every block with every, {self.depths[0]} x {self.depths[1]}", self.every_block()))
         lines = [f"{pair}: {self.statistic} on {self.n_blocks} of {blocks} blocks, {self.device}", ""]
         lines.append(f"{'':<33}{'clock':>9}{'CPU':>9}{'peak memory':>13}")
-        for i, (name, cost) in enumerate(rows):
+        for i, (name, cost) in enumerate(lines_of_costs):
             mark = "  extrapolated" if i >= 3 and (self.n_blocks < blocks or i == 4) else ""
             lines.append(
                 f"{name:<33}{duration(cost.seconds):>9}{duration(cost.cpu_seconds):>9}"
@@ -207,7 +230,12 @@ def rehearse(
         (first, second), write = measure(
             partial(_write, kind, names, configs, Path(scratch), noise=noise, seed=seed, progress=progress)
         )
-        matching_speed.warm_up()
+        for directions in (0, 8):  # loops are compiled, and the law at this width is known, before anything is timed
+            match(*rows(512, 64, directions, rng=np.random.default_rng(0)))
+        pvalues.spearman(np.random.default_rng(0).permutation(int(configs[1]["intermediate_size"])))
+        if statistic == "phi_match":  # a small model is run first, or the library that runs them would be timed too
+            tiny = synthetic.synthesise(shapes.shape("tiny", 1), Path(scratch) / "warm")
+            _prepared(Model.open(str(tiny.folder)), statistics.get(statistic), options)
         models = Model.open(str(first.folder)), Model.open(str(second.folder))
         read, read_bytes, compare, results = _compare(models, statistics.get(statistic), options)
     return Rehearsal(
@@ -310,3 +338,102 @@ def _right(results: list[BlockResult], truth: list[NDArray[np.int64]] | None) ->
         # the smaller side is matched into the larger: the copy into its parent
         shares.append(float((matching == units).mean()))
     return tuple(shares)
+
+
+def main(command: list[str] | None = None) -> None:
+    """Rehearse one pair and print what it cost."""
+    parser = argparse.ArgumentParser(description="what a pair of full size costs here, measured on synthetic weights")
+    parser.add_argument(
+        "shape",
+        nargs="?",
+        default="tiny",
+        help="llama-2-7b, llama-3.1-8b, ... (any other word lists them), or a config.json",
+    )
+    parser.add_argument(
+        "--copy",
+        default="noisy",
+        metavar="KIND",
+        help="the second model: noisy or pruned (copy of the first), or independent (default: noisy)",
+    )
+    parser.add_argument(
+        "--other", metavar="SHAPE", help="shape of the pruned copy (default: llama-3.2-3b of llama-3.1-8b)"
+    )
+    parser.add_argument(
+        "--statistic", help="phi_u, or phi_match at random tokens (default: phi_u; for a pruned copy phi_match)"
+    )
+    parser.add_argument("--blocks", default="1", metavar="N", help="how many to write and compare, or all (default: 1)")
+    parser.add_argument(
+        "--noise", type=float, default=0.5, help="noise of a copy, in standard deviations (default: 0.5)"
+    )
+    parser.add_argument(
+        "--vocabulary",
+        default="4096",
+        metavar="N",
+        help="rows of the token tables to write, or all; no statistic here depends on them (default: 4096)",
+    )
+    parser.add_argument(
+        "--sequences", type=int, default=32, metavar="N", help="input sequences of phi_match (default: 32)"
+    )
+    parser.add_argument(
+        "--sequence-length", type=int, default=64, metavar="N", help="tokens in each sequence (default: 64)"
+    )
+    parser.add_argument(
+        "--device", default="cpu", help="where phi_match runs the models: cpu, cuda, cuda:1 (default: cpu)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and tokens (default: 0)")
+    parser.add_argument(
+        "--models", type=int, default=21, metavar="N", help="extrapolate to all pairs of N (default: 21)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="workers like this machine to extrapolate to (default: 1)"
+    )
+    parser.add_argument(
+        "--folder", metavar="FOLDER", help="folder on whose disk to write (default: the temporary folder)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the costs as JSON")
+    arguments = parser.parse_args(command)
+    if arguments.folder and not Path(arguments.folder).is_dir():
+        raise InputError(f"--folder {arguments.folder} is no folder; give one that exists")
+    default = "phi_match" if arguments.copy == "pruned" else "phi_u"
+    rehearsal = rehearse(
+        arguments.shape,
+        arguments.copy,
+        other=arguments.other,
+        statistic=arguments.statistic or default,
+        blocks=_all_or_number("--blocks", arguments.blocks),
+        noise=arguments.noise,
+        vocabulary=_all_or_number("--vocabulary", arguments.vocabulary),
+        n_sequences=arguments.sequences,
+        sequence_length=arguments.sequence_length,
+        device=arguments.device,
+        seed=arguments.seed,
+        folder=Path(arguments.folder) if arguments.folder else None,
+        progress=sys.stderr.isatty(),
+    )
+    if arguments.json:
+        print(json.dumps(rehearsal.record()))
+        return
+    print(rehearsal)
+    if arguments.copy != "pruned":  # such a study would be of parents and children, not of equals
+        study = rehearsal.study(arguments.models, workers=arguments.workers)
+        workers = f"{arguments.workers} worker{'s' if arguments.workers > 1 else ''} like this one"
+        print(
+            f"All {arguments.models * (arguments.models - 1) // 2:,} pairs of {arguments.models} such models, "
+            f"extrapolated: {duration(study.seconds)} with {workers} ({duration(study.cpu_seconds)} of CPU)"
+        )
+
+
+def _all_or_number(option: str, text: str) -> int | None:
+    """``all`` is None."""
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"{option} must be a whole number of at least 1, or all, not {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ProvlabError as error:
+        sys.exit(f"error: {error}")

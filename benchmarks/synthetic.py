@@ -7,12 +7,16 @@ and residual coordinates of a larger one, so that a Llama-3.1-8B becomes a model
 Tensors are written as they are made, in bfloat16, so that memory is that of one tensor whatever the model; the folder
 appears when it is whole. Weights depend on the seed and the tensor's name alone: a model of two blocks is the first
 two of the whole.
+
+``python benchmarks/synthetic.py llama-2-7b FOLDER`` writes one; ``--copy-of`` and ``--pruned-from`` write copies.
 """
 
+import argparse
 import hashlib
 import math
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from provlab.errors import InputError
+from provlab.errors import InputError, ProvlabError
 from provlab.files import atomic_folder, write_json
 from provlab.models import anatomy as anatomy_module
 from provlab.models.architectures import axis_sizes
@@ -33,7 +37,7 @@ from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.symmetry import Permutation
 from provlab.models.weights import CONFIG
-from provlab.planning.shapes import STANDARD_DEVIATION, truncated
+from provlab.planning.shapes import STANDARD_DEVIATION, shape, truncated
 from provlab.planning.skeleton import Skeleton
 
 _SHARD = 4 * 10**9  # bytes of a file, about those of published checkpoints
@@ -324,3 +328,48 @@ def _write_shard(
             bar.update(content.nbytes)
 
     write_safetensors(path, {name: TensorInfo(skeleton.shape(name), "bfloat16") for name in names}, rounded)
+
+
+def main(command: list[str] | None = None) -> None:
+    """Write one checkpoint."""
+    parser = argparse.ArgumentParser(description="write a checkpoint of a true shape whose weights nobody trained")
+    parser.add_argument("shape", help="llama-2-7b, llama-3.1-8b, ... (any other word lists them), or a config.json")
+    parser.add_argument("folder", help="a new folder for it")
+    parser.add_argument("--blocks", type=int, metavar="N", help="write only the first N blocks (default: all)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the weights; another seed gives another model (default: 0)"
+    )
+    origin = parser.add_mutually_exclusive_group()
+    origin.add_argument("--copy-of", metavar="MODEL", help="copy this model with noise instead, in its own shape")
+    origin.add_argument("--pruned-from", metavar="MODEL", help="keep the part of this larger model that has the shape")
+    parser.add_argument(
+        "--noise",
+        type=float,
+        metavar="X",
+        help="noise of a copy, in standard deviations of each tensor (default: 0.5 or 0)",
+    )
+    arguments = parser.parse_args(command)
+    folder = Path(arguments.folder)
+    config = shape(arguments.shape, arguments.blocks)
+    common = {"seed": arguments.seed, "progress": sys.stderr.isatty()}
+    if arguments.copy_of:
+        parent = Checkpoint.open(arguments.copy_of)
+        if Skeleton(folder.name, config).shapes.items() - Skeleton(parent.name, parent.config).shapes.items():
+            raise InputError(f"{arguments.copy_of} has not the shape {arguments.shape}; --copy-of keeps the shape")
+        noise = 0.5 if arguments.noise is None else arguments.noise
+        written = noisy_copy(parent, folder, noise=noise, blocks=arguments.blocks, **common)
+    elif arguments.pruned_from:
+        parent = Checkpoint.open(arguments.pruned_from)
+        written = pruned_copy(parent, config, folder, noise=arguments.noise or 0.0, **common)
+    elif arguments.noise is not None:
+        raise InputError("--noise is that of a copy; name its parent by --copy-of or --pruned-from")
+    else:
+        written = synthesise(config, folder, **common)
+    print(f"{written.folder}: {written.tensors} tensors, {written.n_bytes / 1e9:,.2f} GB")
+
+
+if __name__ == "__main__" and len(sys.argv) > 1:
+    try:
+        main()
+    except ProvlabError as error:
+        sys.exit(f"error: {error}")

@@ -1,17 +1,19 @@
 """A rehearsal in a shape that takes no time: what it measures adds up, what it finds is what was planted."""
 
+import json
 import shutil
 from collections import namedtuple
 
+import cost
+import full_size
 import numpy as np
 import pytest
+import synthetic
+from cost import Cost, measure
+from full_size import rehearse
 
-from provlab import cli
 from provlab.errors import InputError, NotComparableError
-from provlab.planning import cost, shapes, synthetic
-from provlab.planning.cost import Cost, measure
-from provlab.planning.rehearsal import rehearse
-from provlab.plots.numbers import format_duration as duration
+from provlab.planning import shapes
 
 SMALL = {"n_sequences": 8, "sequence_length": 32}
 
@@ -19,9 +21,9 @@ SMALL = {"n_sequences": 8, "sequence_length": 32}
 @pytest.fixture(scope="module")
 def noisy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scratch")
-    found = rehearse("tiny", "noisy", blocks=2, seed=1, folder=folder)
+    result = rehearse("tiny", "noisy", blocks=2, seed=1, folder=folder)
     assert list(folder.iterdir()) == []  # nothing is left behind
-    return found
+    return result
 
 
 def test_a_noisy_copy_is_found_unit_by_unit(noisy):
@@ -31,21 +33,21 @@ def test_a_noisy_copy_is_found_unit_by_unit(noisy):
 
 
 def test_independent_models_are_not_found():
-    found = rehearse("tiny", "independent", blocks=None, seed=2)
-    assert found.right is None
-    assert found.noise == 0.0
-    assert len(found.blocks) == 4
-    assert min(block.log10_p for block in found.blocks) > -3
+    result = rehearse("tiny", "independent", blocks=None, seed=2)
+    assert result.right is None
+    assert result.noise == 0.0
+    assert len(result.blocks) == 4
+    assert min(block.log10_p for block in result.blocks) > -3
 
 
 def test_a_pruned_copy_is_found_by_activations():
-    found = rehearse("tiny", "pruned", statistic="phi_match", blocks=None, noise=0.0, seed=3, **SMALL)
-    assert found.shapes == ("tiny", "tiny-pruned")
-    assert found.depths == (4, 3)
-    assert len(found.blocks) == 3
-    assert min(found.right) > 0.5
-    assert max(block.log10_p for block in found.blocks) < -20
-    assert "every block with every, 4 x 3" in str(found)
+    result = rehearse("tiny", "pruned", statistic="phi_match", blocks=None, noise=0.0, seed=3, **SMALL)
+    assert result.shapes == ("tiny", "tiny-pruned")
+    assert result.depths == (4, 3)
+    assert len(result.blocks) == 3
+    assert min(result.right) > 0.5
+    assert max(block.log10_p for block in result.blocks) < -20
+    assert "every block with every, 4 x 3" in str(result)
 
 
 def test_phi_u_reads_one_projection_of_each_block(noisy):
@@ -63,7 +65,7 @@ def test_the_whole_is_reads_by_models_and_comparisons_by_pairs(noisy):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"kind": "odd"}, "kind must be"),
         ({"statistic": "phi_l2"}, "phi_u or phi_match"),
@@ -72,8 +74,8 @@ def test_the_whole_is_reads_by_models_and_comparisons_by_pairs(noisy):
         ({"blocks": 9}, "1 to 4"),
     ],
 )
-def test_what_cannot_be_rehearsed_is_refused(arguments, said):
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_be_rehearsed_is_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
         rehearse(**{"shape": "tiny"} | arguments)
 
 
@@ -105,9 +107,9 @@ def test_memory_is_the_peak_above_what_was_there():
     """An array that is gone again when the work ends, and is large beside what else a process takes meanwhile."""
     size = 25_000_000
     held = np.ones(size // 5)
-    result, found = measure(lambda: float(np.ones(size).sum()))
-    assert result == size
-    assert 0.95 < found.memory / (8 * size) < 1.3
+    total, result = measure(lambda: float(np.ones(size).sum()))
+    assert total == size
+    assert 0.95 < result.memory / (8 * size) < 1.3
     assert held.size
 
 
@@ -117,8 +119,8 @@ def test_a_lower_peak_than_an_earlier_one_is_seen():
         pytest.skip("no /proc here")
     size = 25_000_000
     measure(lambda: float(np.ones(size).sum()))
-    _, found = measure(lambda: float(np.ones(size // 12).sum()))
-    assert found.memory < 8 * size / 2
+    _, result = measure(lambda: float(np.ones(size // 12).sum()))
+    assert result.memory < 8 * size / 2
 
 
 def test_costs_add_up():
@@ -127,68 +129,36 @@ def test_costs_add_up():
     assert cost.mean([Cost(1, 2, 30), Cost(3, 4, 10)]) == Cost(2, 3, 30)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.4211, "0.42 s"), (3.14, "3.1 s"), (75, "75 s"), (720, "12 min"), (12_300, "3.4 h"), (440_000, "5.1 days")],
-)
-def test_durations_read_well(seconds, text):
-    assert duration(seconds) == text
+# The command ----------------------------------------------------------------------------------------------------------
 
 
-# The commands ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Run one command here: status and output."""
-    monkeypatch.setattr("provlab.cli._quiet", lambda: None)
-
-    def call(*arguments):
-        status = cli.main([str(argument) for argument in arguments])
-        return status, *capsys.readouterr()
-
-    return call
-
-
-def test_the_command_prints_the_table_and_the_whole(run, tmp_path):
-    status, out, err = run("rehearse", "tiny", "--blocks", "2", "--models", 5, "--workers", 2, "--folder", tmp_path)
-    assert (status, err) == (0, "")
+def test_the_command_prints_the_table_and_the_whole(capsys, tmp_path):
+    full_size.main(["tiny", "--blocks", "2", "--models", "5", "--workers", "2", "--folder", str(tmp_path)])
+    out = capsys.readouterr().out
     assert "phi_u on 2 of 4 blocks" in out
     assert "All 10 pairs of 5 such models, extrapolated" in out
     assert "2 workers like this one" in out
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pruned_copy_is_rehearsed_by_phi_match(run):
-    status, out, _ = run("rehearse", "tiny", "--copy", "pruned", "--blocks", "all", "--sequences", 4)
-    assert status == 0
-    assert "phi_match on 3 of 3 blocks" in out
-    assert "such models" not in out
+def test_json_has_the_costs(capsys):
+    full_size.main(["tiny", "--copy", "pruned", "--blocks", "all", "--sequences", "4", "--json"])
+    record = json.loads(capsys.readouterr().out)
+    assert record["statistic"] == "phi_match"
+    assert record["depths"] == [4, 3]
+    assert len(record["log10_p"]) == len(record["right"]) == 3
+    assert record["compare"]["cpu_seconds"] > 0
+    assert "phi_match on 3 of 3 blocks" in record["table"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["rehearse", "tiny", "--blocks", "some"], "--blocks must be a whole number"),
-        (["rehearse", "tiny", "--folder", "nowhere"], "--folder nowhere is no folder"),
-        (["rehearse", "giant"], "giant is no known shape"),
-        (["synthesise", "tiny", "{new}", "--noise", "1"], "--noise is that of a copy"),
-        (["synthesise", "tiny", "{new}", "--copy-of", "{pruned}"], "--copy-of keeps the shape"),
-        (["synthesise", "tiny", "{pruned}"], "exists already"),
+        (["tiny", "--blocks", "some"], "--blocks must be a whole number"),
+        (["tiny", "--folder", "nowhere"], "--folder nowhere is no folder"),
+        (["giant"], "giant is no known shape"),
     ],
 )
-def test_bad_input_gets_one_line(run, tmp_path, arguments, said):
-    assert run("synthesise", "tiny-pruned", tmp_path / "pruned")[0] == 0
-    places = {"new": tmp_path / "new", "pruned": tmp_path / "pruned"}
-    status, out, err = run(*(argument.format(**places) for argument in arguments))
-    assert (status, out) == (2, "")
-    assert said in err
-    assert err.count("\n") == 1
-    assert not (tmp_path / "new").exists()
-
-
-def test_copies_are_written_by_command(run, tmp_path):
-    status, out, _ = run("synthesise", "tiny", tmp_path / "a", "--seed", 1)
-    assert (status, out) == (0, f"{tmp_path / 'a'}: 39 tensors, 0.00 GB\n")
-    assert run("synthesise", "tiny", tmp_path / "b", "--copy-of", tmp_path / "a", "--blocks", 2)[0] == 0
-    assert run("synthesise", "tiny-pruned", tmp_path / "c", "--pruned-from", tmp_path / "a")[0] == 0
+def test_bad_input_is_named(arguments, message):
+    with pytest.raises(InputError, match=message):
+        full_size.main(arguments)
