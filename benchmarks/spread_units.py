@@ -94,13 +94,12 @@ def spread(networks: Any, pair: int, block: int, rng: np.random.Generator) -> di
 
 def sizes(n_pairs: int) -> None:
     """Print how many of so many pairs of strangers each statistic rejects at three levels."""
-    from provlab.chapters.calibration import measure
-    from provlab.chapters.calibration.trained import N_BLOCKS
+    from provlab.chapters.calibration.trained import N_BLOCKS, train_residual_pairs
     from provlab.statistics import get
     from provlab.statistics.base import Options
 
     found: dict[str, list[float]] = {name: [] for name in STATISTICS}
-    networks = measure.residual_pairs(n_pairs, seed=11).networks()
+    networks = train_residual_pairs(n_pairs, seed=11).networks()
     for pair in range(n_pairs):
         sides = [
             [spread(one, pair, block, np.random.default_rng([pair, block, side])) for block in range(N_BLOCKS)]

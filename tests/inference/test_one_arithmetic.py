@@ -24,13 +24,12 @@ TESTS = {"binomtest", "combine_pvalues", "false_discovery_control", "kendalltau"
 
 # what is neither Spearman's tail nor Fisher's
 EXCEPTIONS = {
-    "chapters.shared.calibration.bands": {"kstest", "sf", "cdf", "betaincinv", "betainccinv"},  # KS, binomial and beta
+    "chapters.shared.calibration.bands": {"kstest", "sf", "cdf", "betaincinv", "binomtest"},  # KS, binomial and beta
     "chapters.shared.calibration.check": {"logsf"},  # binomial
     "inference.tail": {"log_ndtr"},  # of the saddlepoint formula
     "inference.evalues": {"gammainc"},  # 1 - p + p ln p without cancellation
     "chapters.evasion.predicates": {"kstest", "cdf"},  # KS against values below the uniform, and the range of uniforms
     "chapters.llama_tree.predicates": {"sf"},  # binomial: a count of rejections at an attainable level
-    "chapters.calibration.measure": {"sf"},  # a goodness of fit, and a normal law about a shifted mean
     "chapters.matching_and_pvalues.measure": {"binomtest"},  # of PERMTEST's counts, whose rate is the t tail's p
     "chapters.robust_null.common_units": {"sf", "ndtr"},  # a normal law about a shifted mean
     "chapters.power.planted": {"ndtr", "stdtr"},  # laws of similarities

@@ -1,4 +1,4 @@
-"""Rates against levels: what the caption says of valid sets and of planted faults."""
+"""Rates and levels: the caption on valid sets and on planted faults."""
 
 import numpy as np
 import pytest

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from provlab.chapters.calibration import measure, shipped
+from provlab.chapters.calibration import shipped
+from provlab.chapters.calibration.trained import train_residual_pairs
 from provlab.engine.store import Store
 from provlab.publishing import claims
 from provlab.publishing.evidence import FAILS, HOLDS, Evidence
@@ -97,29 +98,30 @@ def test_a_smaller_profile_asks_for_fewer_pairs(tmp_path):
     assert judged(measured, tmp_path, "smoke").status == HOLDS
 
 
+def by_phi_u(pairs, weights):
+    """log10 p of the blocks of trained pairs, by the library's phi_U."""
+    row = ("phi_u", weights, shipped.SCIPY)
+    return shipped.compare(pairs, [row], seed=0).blocks[row].tolist()
+
+
 def test_blocks_of_a_common_initialisation_fail(tmp_path):
     """Trained for it: networks that begin from the same random numbers and learn other tasks."""
     measured = good()
-    shared = measure.residual_pairs(200, seed=1, shared=True)
-    found = shipped.compare(shared, seed=0, statistics=["phi_u"], weights=[shipped.AS_TRAINED], solvers=[shipped.SCIPY])
-    measured["valid"]["phi_u, networks"] = next(iter(found.blocks.values())).tolist()
+    pairs = train_residual_pairs(200, seed=1, shared_initialisation=True)
+    measured["valid"]["phi_u, networks"] = by_phi_u(pairs, shipped.AS_TRAINED)
     verdict = judged(measured, tmp_path, "smoke")
     assert verdict.status == FAILS
     assert "phi_u, networks: not uniform" in verdict.why
 
 
 def test_ties_broken_alike_in_every_block_fail(tmp_path, monkeypatch):
-    """What the library once did, and a check that breaks ties itself could not see."""
-    pairs = measure.residual_pairs(200, seed=2)
-
-    def tables():
-        found = shipped.compare(pairs, seed=0, statistics=["phi_u"], weights=[shipped.TIED], solvers=[shipped.SCIPY])
-        measured = good()
-        measured["valid"]["phi_u, networks"] = next(iter(found.blocks.values())).tolist()
-        return measured
-
-    assert judged(tables(), tmp_path, "smoke").status == HOLDS
+    """The library once did so; a check that breaks ties itself could not see it."""
+    pairs = train_residual_pairs(200, seed=2)
+    measured = good()
+    measured["valid"]["phi_u, networks"] = by_phi_u(pairs, shipped.TIED)
+    assert judged(measured, tmp_path, "smoke").status == HOLDS
     monkeypatch.setattr(phi_u, "tie_seed", lambda seed, *where: seed)
-    verdict = judged(tables(), tmp_path, "smoke")
+    measured["valid"]["phi_u, networks"] = by_phi_u(pairs, shipped.TIED)
+    verdict = judged(measured, tmp_path, "smoke")
     assert verdict.status == FAILS
     assert "blocks are correlated" in verdict.why

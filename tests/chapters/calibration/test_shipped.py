@@ -4,18 +4,19 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from provlab.chapters.calibration import measure, shipped
+from provlab.chapters.calibration import figures, shipped
+from provlab.chapters.calibration.trained import train_residual_pairs
 from provlab.inference import pvalues
 from provlab.inference.matching import cosine_similarity, match, match_shuffled, tie_seed, unit_rows
 from provlab.statistics import get, phi_match
 from provlab.statistics.base import Options
 
-ONE = {"statistics": ["phi_u"], "weights": [shipped.AS_TRAINED], "solvers": [shipped.COMPILED]}
+PHI_U = ("phi_u", shipped.AS_TRAINED, shipped.COMPILED)
 
 
 @pytest.fixture(scope="module")
 def pairs():
-    return measure.residual_pairs(40, seed=5)
+    return train_residual_pairs(40, seed=5)
 
 
 @pytest.fixture(scope="module")
@@ -30,23 +31,22 @@ def flagged(rows):
 def test_every_statistic_is_compared_on_both_weights_and_ties_by_both_solvers(pairs, compared):
     assert len(compared.whole) == 5 * (1 + 2) + 2 * 2
     assert all(values.shape == (40,) and (values <= 0).all() for values in compared.whole.values())
-    names = shipped.OF_WEIGHTS_AND_TEXT  # without ties there is one best matching, whoever finds it
-    again = shipped.compare(pairs, seed=0, statistics=names, weights=[shipped.AS_TRAINED], solvers=[shipped.SCIPY])
-    for name in names:
-        one = compared.whole[name, shipped.AS_TRAINED, shipped.COMPILED]
-        assert_array_equal(one, again.whole[name, shipped.AS_TRAINED, shipped.SCIPY])
-    one, other = (compared.whole["phi_u", shipped.TIED, how] for how in (shipped.COMPILED, shipped.SCIPY))
-    assert not np.array_equal(one, other)
+    rows = [(name, shipped.AS_TRAINED, shipped.SCIPY) for name in shipped.MATCHED]
+    again = shipped.compare(pairs, rows, seed=0)  # without ties both solvers find the one best matching
+    for name, weights, solver in rows:
+        assert_array_equal(compared.whole[name, weights, shipped.COMPILED], again.whole[name, weights, solver])
+    by_numba, by_scipy = (compared.whole["phi_u", shipped.TIED, how] for how in (shipped.COMPILED, shipped.SCIPY))
+    assert not np.array_equal(by_numba, by_scipy)
 
 
 def test_both_solvers_reach_the_same_total_where_there_are_ties(pairs):
     """Their matchings differ then, and so do the p-values: a wrong one of either solver would not show there."""
     for kind in ("up", "seen_gate", "hidden"):
         for a, b in zip(*(getattr(side, kind)[:, 0] for side in pairs.networks(tied=True)), strict=True):
-            found = match_shuffled(a, b, seed=1)
+            matchings = [match_shuffled(a, b, seed=1)]
             with shipped.without_compiler():
-                other = match_shuffled(a, b, seed=1)
-            totals = [cosine_similarity(a, b)[np.arange(len(a)), one.indices].sum() for one in (found, other)]
+                matchings.append(match_shuffled(a, b, seed=1))
+            totals = [cosine_similarity(a, b)[np.arange(len(a)), m.indices].sum() for m in matchings]
             assert totals[0] == pytest.approx(totals[1], abs=1e-4)
 
 
@@ -54,16 +54,15 @@ def test_the_numbers_are_those_of_the_definition(pairs, compared):
     """MATCH of the up projections, Spearman's law, Fisher: by hand for one pair."""
     first, second = pairs.networks()
     blocks = [pvalues.spearman(match(a, b).indices).log10_p for a, b in zip(first.up[7], second.up[7], strict=True)]
-    row = "phi_u", shipped.AS_TRAINED, shipped.COMPILED
-    assert compared.blocks[row][7] == pytest.approx(blocks)
-    assert compared.whole[row][7] == pytest.approx(pvalues.fisher(np.array(blocks)))
+    assert compared.blocks[PHI_U][7] == pytest.approx(blocks)
+    assert compared.whole[PHI_U][7] == pytest.approx(pvalues.fisher(np.array(blocks)))
 
 
 def test_nothing_is_flagged_where_nothing_is_wrong(compared):
     table = shipped.size_table(compared.whole)
     assert not flagged(compared.whole)
     assert {row.statistic: len(row.sizes) for row in table}["phi_l2"] == 1  # with 19 copies only 0.05 is in reach
-    words = shipped.worded(table)
+    words = figures.size_table(table)
     assert words["too many"].eq("no").all()
     assert (words["≤ 0.001"] == "out of reach").sum() == 2
 
@@ -71,25 +70,19 @@ def test_nothing_is_flagged_where_nothing_is_wrong(compared):
 def test_one_seed_for_the_ties_of_every_block_is_flagged(monkeypatch):
     """As the library once had it, where all cosines of an unsigned matching are one."""
     monkeypatch.setattr(phi_match, "tie_seed", lambda seed, name, block, side: tie_seed(seed, name, side))
-    found = shipped.compare(
-        measure.residual_pairs(300, seed=6),
-        seed=0,
-        statistics=["phi_match_unsigned"],
-        weights=[shipped.TIED],
-        solvers=[shipped.SCIPY],
-    )
-    assert flagged(found.whole) == set(found.whole)
+    row = ("phi_match_unsigned", shipped.TIED, shipped.SCIPY)
+    assert flagged(shipped.compare(train_residual_pairs(300, seed=6), [row], seed=0).whole) == {row}
 
 
 def test_a_common_initialisation_is_flagged():
-    rows = shipped.compare(measure.residual_pairs(100, seed=7, shared=True), seed=0, **ONE).whole
-    assert flagged(rows) == set(rows)
+    pairs = train_residual_pairs(100, seed=7, shared_initialisation=True)
+    assert flagged(shipped.compare(pairs, [PHI_U], seed=0).whole) == {PHI_U}
 
 
 def test_ties_differ_from_pair_to_pair():
     """Equal rows everywhere: the matching is the order of ties, and each pair is a study with a seed of its own."""
     rows = np.ones((3, 16, 4), np.float32)
-    found = [one.matching.tolist() for one in shipped.match_rows(rows, rows, seed=0)]
-    assert found[0] != found[1] != found[2]
+    matchings = [result.matching.tolist() for result in shipped.match_rows(rows, rows, seed=0)]
+    assert matchings[0] != matchings[1] != matchings[2]
     again = get("phi_u").compare_block(unit_rows(rows[0]), unit_rows(rows[0]), 0, Options(seed=0)).matching
-    assert_array_equal(found[0], again)
+    assert_array_equal(matchings[0], again)

@@ -1,4 +1,4 @@
-"""The law of Spearman's distance: against enumeration, against itself by other ways, and equivariance of MATCH."""
+"""The law of Spearman's distance: by enumeration, by other ways, and equivariance of MATCH."""
 
 import math
 
@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from provlab.chapters.calibration import spearman as law
-from provlab.chapters.calibration import symmetry
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
@@ -15,7 +14,7 @@ from provlab.inference.tail import exact_law
 
 
 def test_renumbering_a_model_renumbers_its_matching():
-    """What makes a shuffle of the matching an exact null draw, whether the pair is dependent or not."""
+    """A shuffle of the matching is therefore an exact null draw, whether the pair is dependent or not."""
     rng = np.random.default_rng(0)
     W1 = rng.normal(size=(40, 12))
     for W2 in (rng.normal(size=(40, 12)), W1 + 0.1 * rng.normal(size=(40, 12))):
@@ -34,8 +33,8 @@ def test_draws_have_the_exact_law_whatever_the_matching(start):
     share = exact.count / exact.count.sum()
     bins = np.digitize(exact.distance, exact.distance[np.searchsorted(np.cumsum(share), np.arange(0.05, 1, 0.05))])
     expected = np.bincount(bins, share) * 20_000
-    seen = np.bincount(bins[drawn // 2], minlength=expected.size)
-    assert stats.chisquare(seen, expected).pvalue > 1e-3
+    counts = np.bincount(bins[drawn // 2], minlength=expected.size)
+    assert stats.chisquare(counts, expected).pvalue > 1e-3
 
 
 def test_draws_in_several_chunks_have_the_moments_of_spearman(monkeypatch):
@@ -49,36 +48,36 @@ def test_draws_in_several_chunks_have_the_moments_of_spearman(monkeypatch):
 
 def test_splitting_finds_the_exact_tail():
     """Ten ranks down to the perfect match, one permutation in 3.6 million; the interval, widened by half, holds it."""
-    exact = symmetry.counted(10)
-    for found in law.tail_by_splitting(10, [0, 10, 40, 100], seed=3):
-        half = (found.high - found.low) / 2
-        assert abs(found.log10_p - exact[found.distance // 2]) < 1.5 * half
+    exact = law.counted(10)
+    for estimate in law.tail_by_splitting(10, [0, 10, 40, 100], seed=3):
+        half = (estimate.high - estimate.low) / 2
+        assert abs(estimate.log10_p - exact[estimate.distance // 2]) < 1.5 * half
         assert half < 0.3
 
 
-def outside_splittings_intervals(found, log10_p):
+def outside_splittings_intervals(estimates, log10_p):
     """Whether each of these log10 p lies outside splitting's interval, at a joint level of 5% over all depths.
 
-    An interval of `found` holds the truth 95% of the time; for all of them to, t's quantile is that of 5% over their
+    One estimate's interval holds the truth 95% of the time; for all to do so, t's quantile is that of 5% over their
     number (Bonferroni).
     """
-    own, joint = stats.t.isf([0.025, 0.025 / len(found)], law._RUNS - 1)
-    half = np.array([(one.high - one.low) / 2 for one in found]) * joint / own
-    return np.abs(np.asarray(log10_p) - [one.log10_p for one in found]) > half
+    own, joint = stats.t.isf([0.025, 0.025 / len(estimates)], law._RUNS - 1)
+    half = np.array([(e.high - e.low) / 2 for e in estimates]) * joint / own
+    return np.abs(np.asarray(log10_p) - [e.log10_p for e in estimates]) > half
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "depths"), [(64, (4, 12, 24, 48)), (256, (4, 12, 24))])
 def test_the_saddlepoint_lies_in_splittings_intervals_and_the_t_tail_does_not(n, depths):
     targets = [pvalues.distance_at(-depth, n) for depth in depths]
-    found = law.tail_by_splitting(n, targets, seed=1)
-    assert max(one.high - one.low for one in found) < 0.5
+    estimates = law.tail_by_splitting(n, targets, seed=1)
+    assert max(e.high - e.low for e in estimates) < 0.5
     saddlepoint = np.array([pvalues.log10_p_spearman(target, n) for target in targets])
-    assert not outside_splittings_intervals(found, saddlepoint).any()
+    assert not outside_splittings_intervals(estimates, saddlepoint).any()
     one_sided_t = [pvalues.log10_p_t(target, n) - math.log10(2) for target in targets]
-    assert outside_splittings_intervals(found, one_sided_t)[-1]
+    assert outside_splittings_intervals(estimates, one_sided_t)[-1]
     for off in (math.log10(2), -math.log10(2)):  # nor does twice or half the law, where intervals are narrowest
-        assert outside_splittings_intervals(found, saddlepoint + off)[0]
+        assert outside_splittings_intervals(estimates, saddlepoint + off)[0]
 
 
 def test_splitting_is_right_on_average_when_copies_stay_alike(monkeypatch):
@@ -86,12 +85,12 @@ def test_splitting_is_right_on_average_when_copies_stay_alike(monkeypatch):
     monkeypatch.setattr(law, "_PARTICLES", 100)
     monkeypatch.setattr(law, "_SWEEPS", 1)
     monkeypatch.setattr(law, "_RUNS", 100)
-    exact = symmetry.counted(10)
-    (found,) = law.tail_by_splitting(10, [10], seed=0)
-    assert found.low < exact[5] < found.high
+    exact = law.counted(10)
+    (estimate,) = law.tail_by_splitting(10, [10], seed=0)
+    assert estimate.low < exact[5] < estimate.high
 
 
-def test_splitting_that_never_mixes_is_found_out(monkeypatch):
+def test_splitting_that_never_mixes_is_refused(monkeypatch):
     """The planted fault: copies stay copies, so that the population dies out in a few ancestors."""
     monkeypatch.setattr(law, "_transpose", lambda *arguments: None)
     monkeypatch.setattr(law, "_RUNS", 2)
@@ -101,19 +100,19 @@ def test_splitting_that_never_mixes_is_found_out(monkeypatch):
 
 
 def test_the_table_of_tails_has_the_worst_errors():
-    tails = symmetry.far_tails([14], seed=0)
+    tails = law.far_tails([14], seed=0)
     table = tails[14]
     np.testing.assert_allclose(table["saddlepoint"], table["exact"], rtol=0, atol=0.02)
     assert table["splitting"].sub(table["exact"]).abs().max() < 0.3
     assert (table["t tail"] < table["exact"]).all()
-    said = symmetry.worst_errors(tails)
+    errors = law.worst_errors(tails).split("**")
     # the saddlepoint's bound is that of tests/inference/test_tail.py; t is two decades off next to the perfect match
-    assert float(said.split("**")[1]) < 0.02
-    assert float(said.split("**")[3]) > 1.0
-    planted = symmetry.worst_errors({14: table.assign(saddlepoint=table["high"] + 1)})
+    assert float(errors[1]) < 0.02
+    assert float(errors[3]) > 1.0
+    planted = law.worst_errors({14: table.assign(saddlepoint=table["high"] + 1)})
     assert f"**0 of {len(table)}**" in planted
-    assert set(symmetry.gaps(tails)) == {"14 units", "14 units, saddlepoint", "14 units, exact"}
-    assert list(symmetry.tail_table(tails)["exact"]) == [f"{value:.2f}" for value in table["exact"]]
+    assert set(law.gaps(tails)) == {"14 units", "14 units, saddlepoint", "14 units, exact"}
+    assert list(law.tail_table(tails)["exact"]) == [f"{value:.2f}" for value in table["exact"]]
 
 
 @pytest.mark.parametrize(

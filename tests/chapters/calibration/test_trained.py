@@ -40,8 +40,8 @@ def test_training_is_gradient_descent_on_each_network_alone():
         with torch.no_grad():
             for part, gradient in zip((embedding, gate, up, down, readout), gradients, strict=True):
                 part -= 0.02 * gradient
-    for one, other in zip(together, (embedding, gate, up, down, readout), strict=True):
-        assert_allclose(one[2] if one.ndim == 3 else one[:, 2], other.detach(), atol=1e-5)
+    for part, by_hand in zip(together, (embedding, gate, up, down, readout), strict=True):
+        assert_allclose(part[2] if part.ndim == 3 else part[:, 2], by_hand.detach(), atol=1e-5)
 
 
 def test_training_commutes_with_renumbering_each_block_on_its_own_and_the_stream():
@@ -53,10 +53,10 @@ def test_training_commutes_with_renumbering_each_block_on_its_own_and_the_stream
     def renumber(theta):
         embedding, gate, up, down, readout = theta
         gate, up = (
-            torch.stack([one[:, order] for one, order in zip(part, orders, strict=True)])[..., stream]
+            torch.stack([block[:, order] for block, order in zip(part, orders, strict=True)])[..., stream]
             for part in (gate, up)
         )
-        down = torch.stack([one[:, :, order] for one, order in zip(down, orders, strict=True)])[:, :, stream]
+        down = torch.stack([block[:, :, order] for block, order in zip(down, orders, strict=True)])[:, :, stream]
         return embedding[:, stream], gate, up, down, readout[..., stream]
 
     after = gradient_descent(NETWORK, renumber(start), task, 30, 0.02)
@@ -66,7 +66,7 @@ def test_training_commutes_with_renumbering_each_block_on_its_own_and_the_stream
 
 
 def test_networks_learn_and_their_activations_are_theirs():
-    pairs = train_residual_pairs(20, seed=2, hidden_units=8, n_inputs=7)
+    pairs = train_residual_pairs(20, seed=2, hidden_units=8, n_inputs=7, steps=100)
     assert len(pairs) == 20
     assert pairs.final_loss < 0.2 * pairs.initial_loss
     first, second = pairs.networks()
@@ -96,9 +96,9 @@ def test_a_shared_start_is_shared_and_an_independent_one_is_not():
 
 
 def test_same_seed_same_networks():
-    one, two = (train_residual_pairs(3, seed=5, steps=3) for _ in range(2))
-    assert_array_equal(one.second[1], two.second[1])
-    assert not np.array_equal(one.second[1], train_residual_pairs(3, seed=6, steps=3).second[1])
+    first, again = (train_residual_pairs(3, seed=5, steps=3) for _ in range(2))
+    assert_array_equal(first.second[1], again.second[1])
+    assert not np.array_equal(first.second[1], train_residual_pairs(3, seed=6, steps=3).second[1])
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import linear_sum_assignment
 
 from provlab.chapters.calibration import shipped
-from provlab.chapters.calibration.measure import same_block
 from provlab.chapters.calibration.trained import train_residual_pairs
 from provlab.chapters.shared import calibration
 from provlab.chapters.shared.example_one import permtest_phi_l2, train_pairs
 from provlab.errors import InputError
 from provlab.inference import pvalues
-from provlab.inference.matching import cosine_similarity
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +22,7 @@ def networks():
 
 @pytest.fixture(scope="module")
 def residual_pairs():
-    return train_residual_pairs(300, seed=13, steps=40)
+    return train_residual_pairs(300, seed=13, hidden_units=16, steps=40, n_inputs=32)
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +32,13 @@ def residual(residual_pairs):
 
 def by_phi_u_and_phi_h(pairs):
     """log10 p of each pair and block, ``(n_pairs, 3)``, by the library's own statistics."""
-    choices = {"statistics": ["phi_u", "phi_h"], "weights": [shipped.AS_TRAINED], "solvers": [shipped.COMPILED]}
-    blocks = shipped.compare(pairs, seed=14, **choices).blocks
+    rows = [(statistic, shipped.AS_TRAINED, shipped.COMPILED) for statistic in ("phi_u", "phi_h")]
+    blocks = shipped.compare(pairs, rows, seed=14).blocks
     return {statistic: values for (statistic, *_), values in blocks.items()}
 
 
 def log10_p_of(first, second):
     return shipped.log10_p(shipped.match_rows(first, second, seed=14))
-
-
-def log10_p_with_ties_in_order(first, second):
-    """By scipy's solver as it is, which breaks ties by the order of the rows, on both sides alike."""
-    similar = [cosine_similarity(a, b) for a, b in zip(first, second, strict=True)]
-    return np.array([pvalues.spearman(linear_sum_assignment(one, maximize=True)[1]).log10_p for one in similar])
 
 
 # Its own level --------------------------------------------------------------------------------------------------------
@@ -93,19 +84,12 @@ def test_networks_trained_apart_pass(networks, residual):
 # What must be flagged -------------------------------------------------------------------------------------------------
 
 
-def test_a_shared_initialisation_read_as_independent_is_flagged():
-    pairs = train_residual_pairs(60, seed=15, steps=40, shared_initialisation=True)
-    report = calibration.check(by_phi_u_and_phi_h(pairs)["phi_u"])
-    assert report.flagged
-    assert "too many p up to 0.001" in " ".join(report.reasons)
-
-
 def test_fisher_over_parameters_that_share_a_renumbering_is_flagged(residual_pairs):
     """phi_H of one block on three sets of inputs: dependent, as a table of blocks and as Fisher's aggregate alone.
 
     In a block with a gate, phi_U and phi_H are hardly correlated between independent networks.
     """
-    dependent = same_block(residual_pairs, seed=14)
+    dependent = shipped.same_block(residual_pairs, seed=14)
     as_blocks = calibration.check(dependent)
     assert as_blocks.correlation > 0.2
     assert any("blocks are correlated" in reason for reason in as_blocks.reasons)
@@ -137,7 +121,7 @@ def test_ties_broken_by_order_are_flagged_and_ties_broken_at_random_are_not(netw
     """Rows cut to their signs: at most 16 different rows among 16 units, so that most of them tie."""
     pairs, _ = networks
     signs = [np.sign(theta[..., :-1]) for theta in (pairs.theta1, pairs.theta2)]
-    assert calibration.check(log10_p_with_ties_in_order(*signs)).flagged
+    assert calibration.check(shipped.ties_in_order(*signs)).flagged
     assert not calibration.check(log10_p_of(*signs)).flagged
 
 
@@ -223,12 +207,11 @@ def test_rounds_keep_their_level_where_pairs_share_models_and_find_what_is_not_u
 
 def test_the_jackknife_by_hand():
     """Six models; of 15 pairs the five with the first are small. Without it no share, without another 4 of 10."""
-    found = calibration.round_robin(table_of("abcdef", lambda a, b: -3.0 if a == "a" else -0.1))
-    assert found.share == pytest.approx(1 / 3)
+    wide = calibration.round_robin(table_of("abcdef", lambda a, b: -3.0 if a == "a" else -0.1))
+    assert wide.share == pytest.approx(1 / 3)
     error = math.sqrt(5 / 6 * (5 * (0.4 - 1 / 3) ** 2 + (0.0 - 1 / 3) ** 2))
     # 2.570582: Student's t, 5 degrees of freedom, 0.975
-    assert found.high == pytest.approx(min(1.0, 1 / 3 + 2.570582 * error), rel=1e-6)
-    assert (found.n_models, found.n_pairs) == (6, 15)
+    assert wide.high == pytest.approx(min(1.0, 1 / 3 + 2.570582 * error), rel=1e-6)
     narrow = calibration.round_robin(
         table_of("abcdef", lambda a, b: -3.0 if (a, b) in (("a", "b"), ("c", "d")) else -0.1)
     )
@@ -245,11 +228,10 @@ def test_the_jackknife_where_one_model_is_in_every_pair():
 
 def test_blocks_are_compared_where_one_is_constant():
     rng = np.random.default_rng(4)
-    one = np.log10(rng.random(200))
-    other = np.log10(rng.random(200))
+    column, other = np.log10(rng.random((2, 200)))
     constant = np.full(200, -0.3)
-    alike = calibration.check(np.stack([one, one, other, constant], axis=1))
+    alike = calibration.check(np.stack([column, column, other, constant], axis=1))
     assert alike.correlation == pytest.approx(1.0)
     assert "blocks are correlated (up to 1.00)" in alike.reasons
-    free = calibration.check(np.stack([one, constant], axis=1))
+    free = calibration.check(np.stack([column, constant], axis=1))
     assert (free.correlation, free.tests["blocks"]) == (0.0, 0.0)

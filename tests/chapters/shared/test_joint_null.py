@@ -1,4 +1,4 @@
-"""The joint null of a table of matchings, held against simulated trees whose models repeat each other."""
+"""The joint null of a table of matchings, compared with simulated trees whose models repeat each other."""
 
 from itertools import combinations
 
@@ -57,7 +57,7 @@ def test_the_naive_test_rejects_far_too_often_and_the_joint_one_keeps_its_level(
     """100 tables under the null at level 0.05: the joint test rejects 5 of them on average.
 
     The bound is the binomial's: P(more than 13 of 100 at rate 0.05) = 4e-4. For the joint p-values, multiples of
-    1/50 by construction, all of the distribution is held against the uniform as well.
+    1/50 by construction, all of the distribution is compared with the uniform as well.
     """
     rng = np.random.default_rng(1)
     naive, joint = [], []
@@ -90,7 +90,7 @@ def test_matchings_near_the_identity_are_rejected():
 
 
 def test_one_hidden_link_may_escape_the_distance_and_not_holm():
-    """Of a table that clusters like this one, ten small p-values of 42 are no large distance: Holm is for those."""
+    """In a table that clusters like this one, ten small p-values of 42 are no large distance: Holm is for those."""
     rng = np.random.default_rng(2)
     matchings = near_identity(clustered(rng), "AB", rng)
     assert joint_null(matchings, TREES, n_draws=199, seed=0).ks(law=pvalues.log10_p_t).p > 0.05

@@ -1,12 +1,15 @@
-"""Rates of small p-values of many statistics, each with its exact interval, against what they should be."""
+"""Rates of small p-values of many statistics, each with its exact interval, compared with their levels."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.ticker import NullLocator
 
+from provlab.chapters.calibration.shipped import SizeRow
 from provlab.chapters.shared import calibration
-from provlab.plots import style
+from provlab.chapters.shared.calibration.check import Size
+from provlab.plots import format_interval, style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
 
@@ -84,3 +87,35 @@ _LEFT = 0.1  # no p-value up to the level at all is drawn here, hollow
 def _counts(rows: list[tuple[str, calibration.CalibrationReport, bool]]) -> str:
     counts = np.array([size.n for _, report, _ in rows for size in report.sizes])
     return f"{counts.min():,} to {counts.max():,}" if counts.min() < counts.max() else f"{counts.min():,}"
+
+
+def size_table(rows: Sequence[SizeRow]) -> pd.DataFrame:
+    """Sizes of statistics as the page's table."""
+    return pd.DataFrame(
+        [
+            {"statistic": style.word(row.statistic), "weights": row.weights, "solver": row.solver}
+            | {"pairs": f"{row.sizes[0].n:,}"}
+            | {f"≤ {level:g}": "out of reach" for level in calibration.SIZES}
+            | _in_words(row.sizes)
+            | {"too many": ", ".join(f"at {level:g}" for level in row.too_many) or "no"}
+            for row in rows
+        ]
+    )
+
+
+def report_table(reports: Mapping[str, calibration.CalibrationReport]) -> pd.DataFrame:
+    """Reports on sets that should be valid as the page's table."""
+    return pd.DataFrame(
+        [
+            {"statistic": style.word(name), "pairs": report.n, "blocks": report.n_blocks}
+            | {"uniform: p": f"{report.ks:.2f}"}
+            | {"Fisher uniform: p": "" if report.fisher_ks is None else f"{report.fisher_ks:.2f}"}
+            | _in_words(report.sizes)
+            | {"flagged": "; ".join(report.reasons) or "no"}
+            for name, report in reports.items()
+        ]
+    )
+
+
+def _in_words(sizes: Iterable[Size]) -> dict[str, str]:
+    return {f"≤ {size.level:g}": format_interval(size.share, size.low, size.high, 4) for size in sizes}

@@ -1,13 +1,30 @@
 """Predicates about p-values themselves: uniform under the null, independent, what their approximations say."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from provlab.chapters.calibration.measure import Blocks
+from numpy.typing import ArrayLike
+
 from provlab.chapters.shared import calibration
 from provlab.inference import pvalues
 from provlab.publishing.evidence import Evidence, Verdict, judge
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The tables that claim I2 is judged from.
+
+    Attributes
+    ----------
+    valid
+        log10 p by pair and block for each set of disjoint pairs, where Theorem 2 holds and ties are broken at random.
+    dependent
+        The same for p-values of parameters that share a renumbering, where it does not.
+    """
+
+    valid: dict[str, ArrayLike]
+    dependent: ArrayLike
 
 
 def blocks_calibrated(evidence: Evidence, measurement: str, level: float, min_pairs: Mapping[str, int]) -> Verdict:
@@ -22,7 +39,7 @@ def blocks_calibrated(evidence: Evidence, measurement: str, level: float, min_pa
     control = calibration.check(measured.dependent, level=level)
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
     most = max(report.n for report in reports.values())
-    smallest, closest = min((pvalues.holm(list(one.tests.values())).min(), name) for name, one in reports.items())
+    smallest, closest = min((pvalues.holm(list(r.tests.values())).min(), name) for name, r in reports.items())
     words = []
     for n, group in groupby(sorted(reports.values(), key=lambda report: -report.n), key=lambda report: report.n):
         alike = list(group)

@@ -11,15 +11,17 @@ at hand, and the law of D depends on the width and on nothing else. Three ways t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from provlab.errors import InputError
 from provlab.inference import pvalues
+from provlab.inference.tail import COUNTED, LARGEST_EXACT, exact_law
 
 _CHUNK = 2**22  # entries of random permutations held at a time
 _FIFTH = math.log10(0.2)  # from level to level of splitting
@@ -56,9 +58,9 @@ def relabelled_distances(matching: ArrayLike, n_draws: int, *, seed: int) -> NDA
     matching
         Shape (n,): a permutation, the partner of each unit, of any pair of models.
     n_draws
-        How many.
+        Number of renumberings.
     seed
-        Of the renumberings.
+        Seed of the renumberings.
 
     Returns
     -------
@@ -77,13 +79,13 @@ def relabelled_distances(matching: ArrayLike, n_draws: int, *, seed: int) -> NDA
         raise InputError(f"n_draws is {n_draws}; it must be at least 1")
     n = order.size
     rng = np.random.default_rng(seed)
-    found = np.empty(n_draws, dtype=np.int64)
+    distances = np.empty(n_draws, dtype=np.int64)
     rows = max(1, _CHUNK // n)
     narrow = order.astype(np.int32)
     for start in range(0, n_draws, rows):
         copies = rng.permuted(np.tile(narrow, (min(rows, n_draws - start), 1)), axis=1)
-        found[start : start + rows] = pvalues.distances(copies)
-    return found
+        distances[start : start + rows] = pvalues.distances(copies)
+    return distances
 
 
 def tail_by_splitting(n: int, targets: Sequence[int], *, seed: int) -> list[TailEstimate]:
@@ -125,12 +127,12 @@ def tail_by_splitting(n: int, targets: Sequence[int], *, seed: int) -> list[Tail
     states = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (_RUNS * _PARTICLES, 1)), axis=1)
     d = pvalues.distances(states)
     ln_share = np.zeros(_RUNS)  # ln P(D <= level) by each run; -inf once none of its permutations is there
-    found: dict[int, NDArray[np.float64]] = {}
+    ln_share_at: dict[int, NDArray[np.float64]] = {}
     for level in _levels(n, targets):
         below = (d <= level).reshape(_RUNS, _PARTICLES)
         with np.errstate(divide="ignore"):
             ln_share = ln_share + np.log(below.mean(axis=1))
-        found[level] = ln_share
+        ln_share_at[level] = ln_share
         if np.isneginf(ln_share).all():
             raise InputError(f"splitting found no way down to {level} for n = {n}; give nearer targets")
         for run, alive in enumerate(below):
@@ -139,7 +141,7 @@ def tail_by_splitting(n: int, targets: Sequence[int], *, seed: int) -> list[Tail
                 chosen = rng.choice(mine[alive], _PARTICLES)
                 states[mine], d[mine] = states[chosen], d[chosen]
         _transpose(states, d, level, _SWEEPS * n, rng)
-    return [_estimate(int(target), found[int(target)]) for target in targets]
+    return [_estimate(int(target), ln_share_at[int(target)]) for target in targets]
 
 
 def _levels(n: int, targets: Sequence[int]) -> list[int]:
@@ -185,3 +187,96 @@ def _estimate(target: int, ln_share: NDArray[np.float64]) -> TailEstimate:
     error = math.sqrt((scaled.size - 1) * float(spread.var()))
     half = float(stats.t.isf(0.025, scaled.size - 1)) * error
     return TailEstimate(target, log10_p, log10_p - half, log10_p + half)
+
+
+# The far tail by width ----------------------------------------------------------------------------------------------
+
+
+def far_tails(widths: Sequence[int], *, seed: int) -> dict[int, pd.DataFrame]:
+    """One-sided log10 p far out, by width.
+
+    Columns: distance, splitting, low, high (its 95% interval), saddlepoint (`provlab.inference.tail`), t tail, exact
+    (all permutations counted; NaN where they are too many).
+    """
+    tails = {}
+    for n in widths:
+        reachable = [depth for depth in (2, 4, 8, 12, 24, 48, 90) if -depth > 0.8 * pvalues.log10_floor(n)]
+        targets = [pvalues.distance_at(-depth, n) for depth in reachable]
+        drawn = tail_by_splitting(n, targets, seed=seed + n)
+        d = np.array(targets)
+        tails[n] = pd.DataFrame(
+            {
+                "distance": d,
+                "splitting": [estimate.log10_p for estimate in drawn],
+                "low": [estimate.low for estimate in drawn],
+                "high": [estimate.high for estimate in drawn],
+                "saddlepoint": pvalues.log10_p_spearman(d, n),
+                "t tail": one_sided_t(d, n),
+                "exact": counted(n)[d // 2] if n <= LARGEST_EXACT else np.nan,
+            }
+        )
+    return tails
+
+
+def one_sided_t(distance: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    """log10 p of the t tail on the side of agreement, for distances up to the middle."""
+    return pvalues.log10_p_t(distance, n) - math.log10(2.0)
+
+
+def counted(n: int) -> NDArray[np.float64]:
+    """log10 of P(D <= d) at every d = 0, 2, 4, ... by counting all permutations."""
+    return np.asarray(np.log10(np.cumsum(exact_law(n).count) / math.factorial(n)))
+
+
+def gaps(tails: Mapping[int, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """By how much (y, low, high) the t tail's log10 p falls short at its -log10 p (x): drawn, computed, and counted."""
+    curves = {}
+    for n, table in tails.items():
+        t = table["t tail"]
+        columns = {name: table[name] - t for name in ("splitting", "low", "high", "saddlepoint")}
+        drawn = pd.DataFrame({"x": -t, **columns}).rename(columns={"splitting": "y"})
+        curves[f"{n} units"] = drawn[["x", "y", "low", "high"]]
+        curves[f"{n} units, saddlepoint"] = drawn[["x", "saddlepoint"]].set_axis(["x", "y"], axis=1)
+        if n <= LARGEST_EXACT:
+            d = exact_law(n).distance[10:100]
+            t = one_sided_t(d, n)
+            curves[f"{n} units, exact"] = pd.DataFrame({"x": -t, "y": counted(n)[10:100] - t})[::3]
+    return curves
+
+
+def tail_table(tails: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """The same values in words, one row a width and distance."""
+    table = pd.concat(tails, names=["units"]).reset_index("units")
+    words = {
+        name: table[name].map("{:.2f}".format)
+        for name in ("exact", "saddlepoint", "splitting", "low", "high", "t tail")
+    }
+    return pd.DataFrame(
+        {
+            "units": table["units"],
+            "exact": words["exact"].where(table["exact"].notna(), ""),
+            "saddlepoint": words["saddlepoint"],
+            "splitting": words["splitting"] + " (" + words["low"] + " to " + words["high"] + ")",
+            "t tail": words["t tail"],
+        }
+    ).reset_index(drop=True)
+
+
+def worst_errors(tails: Mapping[int, pd.DataFrame]) -> str:
+    """How far saddlepoint and t tail are from the counted law at all its values, and from splitting, in Markdown."""
+    saddlepoint, t = [], []
+    for n in range(COUNTED + 1, LARGEST_EXACT + 1):
+        truth = counted(n)
+        near = exact_law(n).distance[: truth.size // 2]
+        saddlepoint.append((float(np.abs(pvalues.log10_p_spearman(near, n) - truth[near // 2]).max()), n))
+        # at the perfect match the t tail is at its own floor
+        t.append((float(np.abs(one_sided_t(near[1:], n) - truth[1 : near.size]).max()), n))
+    wide = pd.concat(tails.values())
+    within = wide["saddlepoint"].between(wide["low"], wide["high"])
+    (error, units), (t_error, t_units) = max(saddlepoint), max(t)
+    return (
+        f"At all values of {COUNTED + 1} to {LARGEST_EXACT} units, counted, the saddlepoint's largest error is "
+        f"**{error:.3f}** in log10 p (at {units} units), the t tail's **{t_error:.1f}** (at {t_units}). "
+        f"Splitting's 95% interval holds the saddlepoint's value in **{within.sum()} of {len(wide)}** places; the t "
+        f"tail is off its estimate by up to **{(wide['t tail'] - wide['splitting']).abs().max():.1f}**."
+    )

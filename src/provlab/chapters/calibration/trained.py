@@ -76,10 +76,10 @@ class ResidualPairs:
     def _networks(self, theta: Parameters, tied: bool) -> Networks:
         if tied:
             theta = one_sign_a_unit(theta)
-        seen = Residual(theta[1].shape[2]).forward(theta, self.inputs)[1]
+        by_block = Residual(theta[1].shape[2]).forward(theta, self.inputs)[1]
         _, gate, up, down, _ = theta
         weights = (gate, up, down.transpose(2, 3))
-        activations = (torch.stack(kind) for kind in zip(*seen, strict=True))
+        activations = (torch.stack(kind) for kind in zip(*by_block, strict=True))
         return Networks(*(np.ascontiguousarray(part.transpose(0, 1).numpy()) for part in (*weights, *activations)))
 
 
@@ -99,10 +99,10 @@ def train_residual_pairs(
     *,
     seed: int,
     shared_initialisation: bool = False,
-    hidden_units: int = 16,
-    steps: int = 100,
+    hidden_units: int = 32,
+    steps: int = 60,
     learning_rate: float = 0.02,
-    n_inputs: int = 32,
+    n_inputs: int = 64,
 ) -> ResidualPairs:
     """Train disjoint pairs of residual networks, each pair on a task of its own.
 
@@ -172,14 +172,14 @@ class Residual:
         """Outputs, and of each block what gate and up give and what enters the down projection, ``(n, m, N)`` each."""
         embedding, gates, ups, downs, readout = theta
         x = torch.bmm(embedding, x)
-        seen = []
+        activations = []
         for gate, up, down in zip(gates, ups, downs, strict=True):
             normed = _norm(x)
             by_gate, by_up = torch.bmm(gate, normed), torch.bmm(up, normed)
             hidden = silu(by_gate) * by_up
-            seen.append((by_gate, by_up, hidden))
+            activations.append((by_gate, by_up, hidden))
             x = x + torch.bmm(down, hidden)
-        return torch.bmm(readout, _norm(x)), seen
+        return torch.bmm(readout, _norm(x)), activations
 
 
 def _norm(x: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Exact joint nulls by symmetry: what many matchings have in common, relabelled at random.
+"""Exact joint nulls by symmetry: the units that many matchings share, relabelled at random.
 
 All pairs among 21 models are not 210 experiments: the fine-tunes of one base repeat each other, and so do their
 comparisons with a third model. Nor are several matrices of one pair several experiments, if their rows count the same
@@ -31,9 +31,9 @@ Law = Callable[[Integers, int], Floats]
 
 
 def of_all_units(matchings: Mapping[tuple[str, str], Sequence[Integers]]) -> dict[tuple[str, str], Sequence[Integers]]:
-    """Those pairs of whose models no unit was left out: only their matchings are permutations, as the laws here ask.
+    """Keep the pairs whose matchings are permutations of all units, as the laws here require.
 
-    A model may have units that write next to nothing, which are not matched.
+    Units that write next to nothing are not matched, so the matchings of a model that has some are no permutations.
     """
     most = max((block.shape[-1] for blocks in matchings.values() for block in blocks), default=0)
     every = np.arange(most)
@@ -86,7 +86,7 @@ def _permutations(matchings: ArrayLike) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class JointKS:
-    """Kolmogorov-Smirnov distance of a table of p-values, held against its copies.
+    """Kolmogorov-Smirnov distance of a table of p-values, compared with its copies.
 
     Attributes
     ----------
@@ -113,13 +113,13 @@ class JointNull:
 
     Attributes
     ----------
-    seen, drawn
+    observed, drawn
         int64, ``(pairs, blocks)`` and ``(n_draws, pairs, blocks)``.
     units
         Hidden units of a block.
     """
 
-    seen: Integers
+    observed: Integers
     drawn: Integers
     units: int
 
@@ -133,8 +133,12 @@ class JointNull:
         law
             From Spearman's distances and the number of units to log10 p; by default one-sided, by the law itself.
         """
-        observed, copies = (_ks(law(one, self.units), aggregated) for one in (self.seen[None], self.drawn))
-        return JointKS(float(observed[0]), float(p_value(observed[0], copies)), len(self.seen), len(self.drawn), copies)
+        observed, copies = (
+            _ks(law(distances, self.units), aggregated) for distances in (self.observed[None], self.drawn)
+        )
+        return JointKS(
+            float(observed[0]), float(p_value(observed[0], copies)), len(self.observed), len(self.drawn), copies
+        )
 
 
 def joint_ks(
@@ -157,9 +161,9 @@ def joint_null(
 ) -> JointNull:
     """Draw joint copies of a table of pairs.
 
-    A copy relabels each block of each tree by a permutation of its own. Of phi_MATCH, which has two matchings a block,
-    it relabels the units by gate and the units by up, independently: no theorem says that the two are unrelated, so
-    this is the assumption that is tested, and units that both give the same partner are lost in the copies.
+    A copy relabels each block of each tree by a permutation of its own. phi_MATCH has two matchings a block: a copy
+    relabels the units by gate and the units by up independently. No theorem says that the two are unrelated, so this is
+    the assumption that is tested, and units that both give the same partner are lost in the copies.
 
     Parameters
     ----------
@@ -199,9 +203,9 @@ def joint_null(
     axes = np.array([[names.index(trees[model]) for model in pair] for pair in pairs]).T[..., None] * n_blocks
     axes = (axes + np.arange(n_blocks)).reshape(2, -1)  # (2, tests), tests = pairs * blocks
     sides = np.moveaxis(table.reshape(len(pairs) * n_blocks, -1, h), 1, 0)  # (1 or 2, tests, h)
-    seen = pvalues.distances(sides[-1], None if len(sides) == 1 else sides[0])
+    observed = pvalues.distances(sides[-1], None if len(sides) == 1 else sides[0])
     drawn = _relabelled_distances(sides, axes, n_draws, np.random.default_rng(seed))
-    return JointNull(seen.reshape(len(pairs), n_blocks), drawn.reshape(n_draws, len(pairs), n_blocks), h)
+    return JointNull(observed.reshape(len(pairs), n_blocks), drawn.reshape(n_draws, len(pairs), n_blocks), h)
 
 
 def _relabelled_distances(sides: Integers, axes: Integers, n_draws: int, rng: np.random.Generator) -> Integers:

@@ -4,7 +4,7 @@ Under independence a p-value is uniform on (0, 1], or on the grid {1/(T+1), ...,
 T permutations. Each function below compares a set of p-values with that, over all of the set at once:
 its error rate is that of the whole picture, not of one point in it.
 
-The exact probabilities rest on one fact. Of n independent uniforms, the number N(t) up to t is a
+The exact probabilities rest on one fact: the number N(t) of n independent uniforms up to t is a
 Poisson process given its end, so the probability that N stays between two steps is found by one pass
 over the steps (Noé 1972; the pass in Poisson form is Moscovich and Nadler 2017).
 """
@@ -39,42 +39,28 @@ class Band:
         Shape (n,): -log10 of k / (n + 1) for k = 1, ..., n, so the largest comes first.
     lower, upper
         Shape (n,): with probability `level` every ordered -log10 p lies between them.
-    local_level
-        Probability, the same at every k, that one ordered value falls outside.
     """
 
     expected: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
-    local_level: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class GridUniformity:
     """How p-values on the grid {1/(T+1), ..., 1} compare with the uniform on it.
 
     Attributes
     ----------
-    grid, share
-        Shape (T + 1,): k / (T + 1) and the observed share of p-values up to it. A valid p-value has
-        share at most `grid` in expectation, an exact one has equality.
-    worst
-        Grid point at which the share exceeds the grid by the most unlikely amount.
     p_excess
         Probability, over all grid points at once, of an excess as unlikely anywhere: small means
         that the p-values are too small, so not valid.
     p_two_sided
         The same for an excess or a shortfall: small means not uniform.
-    n
-        Number of p-values.
     """
 
-    grid: NDArray[np.float64]
-    share: NDArray[np.float64]
-    worst: float
     p_excess: float
     p_two_sided: float
-    n: int
 
 
 def ks_uniform(log10_p: ArrayLike) -> KolmogorovSmirnov:
@@ -128,25 +114,13 @@ def simultaneous_band(n: int, level: float) -> Band:
         expected=-np.log10(k / (n + 1)),
         lower=-np.log10(upper_u),
         upper=-np.log10(lower_u),
-        local_level=eta,
     )
 
 
 def size_interval(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact (Clopper-Pearson) interval for a rate of which k in n were seen.
-
-    Raises
-    ------
-    InputError
-        If not 0 <= k <= n with n >= 1, or if `level` is not strictly between 0 and 1.
-    """
-    if n < 1 or not 0 <= k <= n:
-        raise InputError(f"k is {k} and n is {n}; k of n trials needs n >= 1 and 0 <= k <= n")
-    _check_level(level)
-    tail = (1.0 - level) / 2.0
-    low = float(special.betaincinv(k, n - k + 1, tail)) if k else 0.0
-    high = float(special.betainccinv(k + 1, n - k, tail)) if k < n else 1.0
-    return low, high
+    """Exact (Clopper-Pearson) interval for the rate behind k events in n trials, by scipy."""
+    interval = stats.binomtest(k, n).proportion_ci(level)
+    return float(interval.low), float(interval.high)
 
 
 def correlation_band(n: int, level: float = 0.95, n_comparisons: int = 1) -> tuple[float, float]:
@@ -217,12 +191,8 @@ def discrete_uniform_excess(p: ArrayLike, n_permutations: int) -> GridUniformity
     at_most = stats.binom.cdf(counts[:-1], n, grid)
     worst_high, worst_either = float(at_least.min()), float(np.minimum(at_least, at_most).min())
     return GridUniformity(
-        grid=np.arange(1, cells + 1) / cells,
-        share=counts / n,
-        worst=float(grid[at_least.argmin()]),
         p_excess=_probability_of_an_extreme(n, grid, worst_high, two_sided=False),
         p_two_sided=_probability_of_an_extreme(n, grid, worst_either, two_sided=True),
-        n=n,
     )
 
 
@@ -245,8 +215,7 @@ def _local_level(n: int, level: float) -> float:
     if n == 1:
         return 1.0 - level
     low, high = math.log((1.0 - level) / n), math.log(1.0 - level)
-    found = optimize.brentq(lambda x: _coverage(n, math.exp(x)) - level, low, high, xtol=1e-5)
-    return math.exp(found)
+    return math.exp(optimize.brentq(lambda x: _coverage(n, math.exp(x)) - level, low, high, xtol=1e-5))
 
 
 def _coverage(n: int, eta: float) -> float:

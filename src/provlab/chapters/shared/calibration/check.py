@@ -7,7 +7,6 @@ at most the level, however many questions were asked.
 
 import math
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,7 +54,7 @@ class Size:
 
 @dataclass(frozen=True, eq=False)
 class CalibrationReport:
-    """What `check` found.
+    """The answers of `check`.
 
     Attributes
     ----------
@@ -65,16 +64,14 @@ class CalibrationReport:
         p-value of the test of uniformity: Kolmogorov-Smirnov, or the exact test on the grid of PERMTEST.
     sizes
         At each level asked for, over all blocks.
-    fisher_ks, fisher_sizes
-        The same of Fisher's aggregate over blocks; None and empty with one block.
+    fisher_ks
+        The test of uniformity of Fisher's aggregate over blocks; None with one block.
     correlation
         Largest absolute correlation between p-values of two blocks; None with one block.
     tests
-        log10 p of every question asked, by name, not yet adjusted.
-    level
-        Probability, at most, of flagging p-values that are what they should be.
-    flagged, reasons
-        Whether some question's p-value is below the level after Holm's adjustment, and which, in words.
+        log10 p of every question, by name, not adjusted.
+    reasons
+        Questions whose p-value is below the level after Holm's adjustment, in words.
     """
 
     n: int
@@ -82,32 +79,29 @@ class CalibrationReport:
     ks: float
     sizes: tuple[Size, ...]
     fisher_ks: float | None
-    fisher_sizes: tuple[Size, ...]
     correlation: float | None
     tests: dict[str, float]
-    level: float
-    flagged: bool
     reasons: tuple[str, ...]
 
+    @property
+    def flagged(self) -> bool:
+        """Whether some question's p-value is below the level after Holm's adjustment."""
+        return bool(self.reasons)
 
-def check(
-    log10_p: ArrayLike,
-    *,
-    n_permutations: int | None = None,
-    level: float = 0.01,
-) -> CalibrationReport:
+
+def check(log10_p: ArrayLike, *, n_permutations: int | None = None, level: float = 0.01) -> CalibrationReport:
     """Check p-values of pairs that are known to be independent.
 
     Parameters
     ----------
     log10_p
         Shape (n,), or (n, L) with one p-value for each of L blocks: log10 p of n pairs of models, no model in two
-        pairs. Minus infinity, a p-value of zero, is taken for what it is, a fault.
+        pairs. Minus infinity, a p-value of zero, counts as a fault.
     n_permutations
-        T, for p-values of PERMTEST, multiples of 1/(T + 1): they are held against the uniform on that grid. None for
+        T, for p-values of PERMTEST, multiples of 1/(T + 1): they are compared with the uniform on that grid. None for
         continuous p-values.
     level
-        Of the whole check.
+        Probability, at most, that valid and independent p-values are flagged.
 
     Raises
     ------
@@ -127,53 +121,61 @@ def check(
     n, n_blocks = table.shape
     zeros = int(np.isneginf(table).sum())
     finite = np.maximum(table, _SMALLEST)
-    pooled = finite.ravel()
-    tests: dict[str, float] = {"zero": _IMPOSSIBLE if zeros else 0.0}
-    uniform = _uniformity(pooled[~np.isneginf(table.ravel())], n_permutations)
-    tests["uniform"] = _log10(uniform)
-    pooled_sizes = _sizes(pooled, n_permutations)
-    tests |= {f"size {size.level:g}": size.log10_p for size in pooled_sizes}
+    uniform = _uniformity(table[~np.isneginf(table)], n_permutations)
+    pooled_sizes = sizes(finite, n_permutations)
+    # each question: log10 p, and the reason if it is too small
+    questions = {
+        "zero": (_SMALLEST if zeros else 0.0, f"{zeros} p-values are 0, which no valid p-value is"),
+        "uniform": (_log10(uniform), f"not uniform ({pvalues.in_words(uniform)})"),
+    }
+    questions |= {
+        f"size {s.level:g}": (s.log10_p, f"too many p up to {s.level:g}: {s.k} of {s.n:,}") for s in pooled_sizes
+    }
     correlation = fisher_ks = None
-    fisher_sizes: tuple[Size, ...] = ()
-    if n_blocks > 1:
+    if n_blocks > 1 and n_permutations is None:  # the sum of logarithms on a grid is not quite chi-square
         aggregate = pvalues.fisher(finite, axis=1)
-        if n_permutations is None:  # the sum of logarithms on a grid is not quite chi-square
-            fisher_ks = ks_uniform(aggregate).p
-            tests["Fisher uniform"] = _log10(fisher_ks)
-            fisher_sizes = _sizes(aggregate, None)
-            tests |= {f"Fisher size {size.level:g}": size.log10_p for size in fisher_sizes}
-        if n >= 3:
-            correlation, tests["blocks"] = _between_blocks(10.0**finite)
-    adjusted = dict(zip(tests, pvalues.holm(list(tests.values())), strict=True))
-    failed = [name for name, value in adjusted.items() if value <= math.log10(level)]
-    words = {
-        "zero": f"{zeros} p-values are 0, which no valid p-value is",
-        "uniform": f"not uniform ({pvalues.in_words(uniform)})",
-        "Fisher uniform": f"Fisher's aggregate is not uniform ({pvalues.in_words(fisher_ks or 0.0)})",
-        "blocks": f"blocks are correlated (up to {correlation or 0:.2f})",
-    }
-    words |= {f"size {s.level:g}": f"too many p up to {s.level:g}: {s.k} of {s.n:,}" for s in pooled_sizes}
-    words |= {
-        f"Fisher size {s.level:g}": f"too many of Fisher's aggregates up to {s.level:g}: {s.k} of {s.n:,}"
-        for s in fisher_sizes
-    }
-    return CalibrationReport(
-        n=n,
-        n_blocks=n_blocks,
-        ks=uniform,
-        sizes=pooled_sizes,
-        fisher_ks=fisher_ks,
-        fisher_sizes=fisher_sizes,
-        correlation=correlation,
-        tests=tests,
-        level=level,
-        flagged=bool(failed),
-        reasons=tuple(words[name] for name in failed),
-    )
+        fisher_ks = ks_uniform(aggregate).p
+        words = f"Fisher's aggregate is not uniform ({pvalues.in_words(fisher_ks)})"
+        questions["Fisher uniform"] = (_log10(fisher_ks), words)
+        questions |= {
+            f"Fisher size {s.level:g}": (
+                s.log10_p,
+                f"too many of Fisher's aggregates up to {s.level:g}: {s.k} of {s.n:,}",
+            )
+            for s in sizes(aggregate)
+        }
+    if n_blocks > 1 and n >= 3:
+        correlation, log10_p_largest = _between_blocks(10.0**finite)
+        questions["blocks"] = (log10_p_largest, f"blocks are correlated (up to {correlation:.2f})")
+    tests = {name: value for name, (value, _) in questions.items()}
+    adjusted = zip(questions.values(), pvalues.holm(list(tests.values())), strict=True)
+    reasons = tuple(words for (_, words), value in adjusted if value <= math.log10(level))
+    return CalibrationReport(n, n_blocks, uniform, pooled_sizes, fisher_ks, correlation, tests, reasons)
 
 
-_SMALLEST = -1e9  # stands for a p-value of zero where a logarithm is needed
-_IMPOSSIBLE = -1e9  # log10 of the probability of what cannot be
+def sizes(log10_p: ArrayLike, n_permutations: int | None = None) -> tuple[Size, ...]:
+    """Count small p-values at each of `SIZES`, and compare the counts with the level.
+
+    Parameters
+    ----------
+    log10_p
+        Any shape: log10 p of independent tests.
+    n_permutations
+        T, for p-values of PERMTEST; levels that none of them can reach are left out.
+    """
+    values, steps = np.asarray(log10_p), (n_permutations or 0) + 1
+    rows = []
+    for level in SIZES:
+        expected = level if n_permutations is None else math.floor(level * steps + 1e-9) / steps
+        if expected > 0.0:
+            k = int((values <= math.log10(level) + 1e-12).sum())
+            log10_tail = float(stats.binom.logsf(k - 1, values.size, expected)) / pvalues.LN10
+            low, high = size_interval(k, values.size)
+            rows.append(Size(level, expected, k, values.size, low, high, max(log10_tail, _SMALLEST)))
+    return tuple(rows)
+
+
+_SMALLEST = -1e9  # stands for the logarithm of zero
 
 
 def _table(log10_p: ArrayLike) -> NDArray[np.float64]:
@@ -195,22 +197,6 @@ def _uniformity(log10_p: NDArray[np.float64], n_permutations: int | None) -> flo
     return discrete_uniform_excess(10.0**log10_p, n_permutations).p_two_sided
 
 
-def _sizes(log10_p: NDArray[np.float64], n_permutations: int | None) -> tuple[Size, ...]:
-    found = []
-    n = log10_p.size
-    for level in SIZES:
-        expected = level
-        if n_permutations is not None:
-            expected = math.floor(level * (n_permutations + 1) + 1e-9) / (n_permutations + 1)
-            if expected == 0.0:  # no p-value of PERMTEST reaches the level
-                continue
-        k = int((log10_p <= math.log10(level) + 1e-12).sum())
-        log10_tail = float(stats.binom.logsf(k - 1, n, expected)) / pvalues.LN10
-        low, high = size_interval(k, n)
-        found.append(Size(level, expected, k, n, low, high, max(log10_tail, _IMPOSSIBLE)))
-    return tuple(found)
-
-
 def _between_blocks(p: NDArray[np.float64]) -> tuple[float, float]:
     """Largest absolute correlation between two columns, and log10 of its p-value over all pairs of columns.
 
@@ -221,12 +207,12 @@ def _between_blocks(p: NDArray[np.float64]) -> tuple[float, float]:
     if n_blocks < 2:
         return 0.0, 0.0
     correlations = np.asarray(np.corrcoef(p.T)).reshape(n_blocks, n_blocks)
-    off = np.array([correlations[i, j] for i, j in combinations(range(n_blocks), 2)])
+    off = correlations[np.triu_indices(n_blocks, 1)]
     largest = float(min(np.abs(off).max(), 1.0))
     if largest >= 1.0 - 1e-12:
-        return largest, _IMPOSSIBLE
+        return largest, _SMALLEST
     return largest, min(math.log10(off.size) + pvalues.log10_p_correlation(largest, n), 0.0)
 
 
 def _log10(p: float) -> float:
-    return math.log10(p) if p > 0.0 else _IMPOSSIBLE
+    return math.log10(p) if p > 0.0 else _SMALLEST

@@ -2,8 +2,8 @@
 
 Forty models make 780 pairs but only 20 that share no model, and only such pairs are separate experiments. A round of
 a tournament is such a set: everyone plays once. All rounds together play each pair once. Every round gives a valid
-test; tests of different rounds depend on each other in an unknown way, and twice the mean of their p-values is a
-p-value all the same (Rüschendorf 1982; Vovk and Wang 2020). For rates there is Hoeffding's theory of averages over
+test; tests of different rounds depend on each other in an unknown way, and even so twice the mean of their p-values is
+a p-value (Rüschendorf 1982; Vovk and Wang 2020). For rates there is Hoeffding's theory of averages over
 pairs: left out one by one, the models say how uncertain an average over all pairs is (Arvesen 1969).
 """
 
@@ -23,7 +23,7 @@ LEVEL = 0.05  # of the share of small p-values
 
 @dataclass(frozen=True, eq=False)
 class RoundRobin:
-    """p-values of all pairs among models, held against the uniform round by round.
+    """p-values of all pairs among models, compared with the uniform round by round.
 
     Attributes
     ----------
@@ -34,8 +34,6 @@ class RoundRobin:
         Shape (n_rounds,): the p-value of each round, each valid on its own.
     share, low, high
         Share of all pairs with p up to `LEVEL`, and its 95% interval by the jackknife over models.
-    n_models, n_pairs
-        How many there are.
     """
 
     p: float
@@ -43,8 +41,6 @@ class RoundRobin:
     share: float
     low: float
     high: float
-    n_models: int
-    n_pairs: int
 
 
 def tournament(models: Sequence[str]) -> list[list[tuple[str, str]]]:
@@ -67,14 +63,14 @@ def tournament(models: Sequence[str]) -> list[list[tuple[str, str]]]:
     circle = list(models)
     rounds = []
     for _ in range(n - 1):
-        met = [sorted((circle[i], circle[n - 1 - i]), key=place.__getitem__) for i in range(n // 2)]
-        rounds.append([(a, b) for a, b in met])
+        pairs = ((circle[i], circle[n - 1 - i]) for i in range(n // 2))
+        rounds.append([(a, b) if place[a] < place[b] else (b, a) for a, b in pairs])
         circle = [circle[0], circle[-1], *circle[1:-1]]  # one stays, the others move on by one seat
     return rounds
 
 
 def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]]) -> RoundRobin:
-    """Hold the p-values of all pairs among independent models against the uniform.
+    """Compare the p-values of all pairs among independent models with the uniform.
 
     Parameters
     ----------
@@ -107,8 +103,6 @@ def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]]) -> R
         share=share,
         low=max(0.0, low),
         high=min(1.0, high),
-        n_models=len(models),
-        n_pairs=len(small),
     )
 
 
