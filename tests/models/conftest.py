@@ -3,7 +3,7 @@
 import pytest
 from hub_server import HubServer
 
-from provlab.models import hub, ranges
+from provlab.models import hub
 
 
 @pytest.fixture(autouse=True)
@@ -37,4 +37,4 @@ def large(monkeypatch):
     """Let files of a few kilobytes be too large to be fetched whole, and their tensors come in several pieces."""
     monkeypatch.setattr(hub, "_SMALL", 0)
     monkeypatch.setattr(hub, "_START", 8)
-    monkeypatch.setattr(ranges, "_PIECE", 1000)
+    monkeypatch.setattr(hub, "_PIECE", 1000)

@@ -16,7 +16,7 @@ import provlab
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir
-from provlab.models import anatomy, asking, hub, ranges
+from provlab.models import anatomy, asking, hub
 from provlab.models.checkpoint import Checkpoint
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import plan
@@ -297,13 +297,13 @@ def test_of_a_large_file_one_tensor_is_fetched(serve, llama, large):
 
 
 def test_an_interrupted_tensor_goes_on_where_it_was(serve, llama, large, monkeypatch):
-    monkeypatch.setattr(ranges, "AT_ONCE", 1)
+    monkeypatch.setattr(hub, "_AT_ONCE", 1)
     server = serve(org__name=Repo(llama))
     checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(llama)
     start = local._weights.info("lm_head.weight").start
     _ = checkpoint.shape("lm_head.weight")
     server.log.clear()
-    fetched, left = ranges.fetched, iter(range(2))
+    fetched, left = asking.fetch, iter(range(2))
 
     def two_pieces(*of, **how):
         if next(left, None) is None:
@@ -311,7 +311,7 @@ def test_an_interrupted_tensor_goes_on_where_it_was(serve, llama, large, monkeyp
         return fetched(*of, **how)
 
     with monkeypatch.context() as broken:
-        broken.setattr(ranges, "fetched", two_pieces)
+        broken.setattr(asking, "fetch", two_pieces)
         with pytest.raises(CheckpointError, match="no connection to"):
             checkpoint.tensor("lm_head.weight")
     assert asked(server) == [(start, 1000), (start + 1000, 1000)]
@@ -432,7 +432,7 @@ def test_headers_of_shards_are_asked_for_side_by_side(serve, sharded):
     """Each answer waits until all have been asked; one after the other would wait for ever."""
     n = len(list(sharded.glob("*.safetensors")))
     assert n > 1
-    together = threading.Barrier(min(n, ranges.AT_ONCE), timeout=20)
+    together = threading.Barrier(min(n, hub._AT_ONCE), timeout=20)
 
     def late(request, path):
         if path.endswith(".safetensors"):

@@ -1,9 +1,11 @@
-"""Asking the hub: again while it is busy, and every refusal in one line.
+"""Requests to the hub: repeated while it is busy, ended where an answer drips, and every refusal in one line.
 
-A refusal (no such model, no access) is a `CheckpointError`; where only no answer came, and a copy in the cache is as
-good as before, it is `Unreachable`, whose text stands in brackets in what the caller says.
+A refusal (no such model, no access) is a `CheckpointError`; where no answer came, and a copy in the cache serves as
+well, it is `Unreachable`, whose text stands in brackets in the caller's message.
 """
 
+import io
+import json
 import os
 import re
 import time
@@ -11,25 +13,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import Any, BinaryIO
 
+from huggingface_hub import HfApi
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
-    OfflineModeIsEnabled,
     RemoteEntryNotFoundError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status  # type: ignore[attr-defined]
 
 from provlab.errors import CheckpointError, one_line
 
-_DEFAULT_ENDPOINT = "https://huggingface.co"
-_BUSY = (408, 429, 500, 502, 503, 504)  # answers after which it is worth asking again
+SECONDS = 20.0  # without an answer, or without a byte more of it
+_SLOWEST = 2**12  # bytes a second, on average, below which a download is ended
+_LONGEST_ANSWER = 2**26  # bytes of JSON
+_BUSY = (408, 429, 500, 502, 503, 504)  # answers after which the question is repeated
 _WAITS = (1.0, 4.0)  # seconds before that, where the server names none
 _LONGEST_WAIT = 60.0
-
-T = TypeVar("T")
 
 
 class Unreachable(Exception):
@@ -40,29 +43,29 @@ class Unreachable(Exception):
         self.remedy = remedy
 
 
-class CutOff(Exception):
+class NoRanges(Exception):
+    """The server sends whole files only."""
+
+
+class OtherLength(Exception):
+    """The server has another number of bytes than the hub lists."""
+
+
+class _CutOff(ConnectionError):
     """An answer ended before its end."""
 
 
-class Page(Exception):
-    """A web page came where data were asked for."""
-
-
-class TooSlow(Exception):
-    """An answer drips."""
-
-
-def asked(question: Callable[[], T], source: str, *, commit: str | None = None) -> T:
-    """Ask the hub, again while it is busy, and put what goes wrong into words.
+def asked(question: Callable[[], None], label: str, *, commit: str | None = None) -> None:
+    """Call `question`, again while the hub is busy or an answer is cut off, and raise every failure in one line.
 
     Parameters
     ----------
     question
-        What asks; called again, it goes on where it was.
-    source
-        What the words are about: a model, or a file of one.
+        Sends a request; called again, it goes on where it stopped.
+    label
+        The model, or its file, for messages.
     commit
-        The commit that a file is asked of, which the hub has listed before.
+        Of the file, which the hub has listed before.
 
     Raises
     ------
@@ -73,94 +76,128 @@ def asked(question: Callable[[], T], source: str, *, commit: str | None = None) 
     """
     if offline():
         raise Unreachable("HF_HUB_OFFLINE is set")
-    try:
-        return _patiently(question)
-    except OfflineModeIsEnabled as error:
-        raise Unreachable("HF_HUB_OFFLINE is set") from error
-    except HfHubHTTPError as error:
-        raise _refusal(error, source, commit) from error
-    except Page as error:
-        raise Unreachable(
-            f"in place of {endpoint()} a web page answers: a login of this network, or a proxy",
-            "log in with a browser, or set HTTPS_PROXY, and try again",
-        ) from error
-    except TooSlow as error:
-        raise Unreachable(str(error), "try again on a better line; what came is kept") from error
-    except Exception as error:
-        if isinstance(error, CutOff) or _of_the_network(error):
-            raise _lost(error) from error
-        raise
-
-
-def _patiently(question: Callable[[], T]) -> T:
-    """Ask again where an answer is cut off, and while the hub is busy: after as long as it says, if bearable."""
-    refused_by_store = False
-    for wait in _WAITS:
-        seconds = wait
+    for wait in (*_WAITS, None):
         try:
             return question()
         except HfHubHTTPError as error:
-            if _by_store(error) and not refused_by_store:
-                refused_by_store, seconds = True, 0.0  # the question gets a new address from the hub
-            else:
-                seconds = _told_to_wait(error, wait)
-                if error.response.status_code not in _BUSY or seconds > _LONGEST_WAIT:
-                    raise
+            # the store's address is signed for a while: asked again, the hub gives a new one
+            seconds = 0.0 if _by_store(error) else _seconds_to_wait(error, wait or 0.0)
+            again = _by_store(error) or error.response.status_code in _BUSY
+            if wait is None or not again or seconds > _LONGEST_WAIT:
+                raise _refusal(error, label, commit) from error
         except Exception as error:
-            if not _is_cut(error):
+            # httpx has no base class that it exports under one name in all versions
+            if not type(error).__module__.startswith(("httpx", "httpcore")) and not isinstance(
+                error, ConnectionError | TimeoutError
+            ):
                 raise
+            cut = type(error).__name__ in ("ReadError", "WriteError", "CloseError", "RemoteProtocolError", "_CutOff")
+            if wait is None or not cut:
+                raise _lost(error, cut) from error
+            seconds = wait
         time.sleep(seconds)
-    return question()
+    raise AssertionError  # the last attempt returns or raises
 
 
-def _told_to_wait(error: HfHubHTTPError, otherwise: float) -> float:
+def fetch(url: str, start: int, nbytes: int, size: int | None, sink: BinaryIO) -> None:
+    """Append to `sink` the bytes that it lacks of `nbytes` from `start` on, of a file of `size` bytes.
+
+    Without a size, a whole answer of any length up to `nbytes` is taken.
+    """
+    had, began = sink.tell(), time.monotonic()
+    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+    if start + had or (size is not None and nbytes < size):
+        headers["Range"] = f"bytes={start + had}-{start + nbytes - 1}"
+    with get_session().stream("GET", url, headers=headers, timeout=SECONDS, follow_redirects=True) as answer:
+        if answer.status_code == 416:
+            raise OtherLength(f"fewer than {start + nbytes} bytes")
+        hf_raise_for_status(answer)
+        if answer.headers.get("Content-Type", "").lower().startswith("text/html"):  # the hub sends none here
+            raise _web_page()
+        sent = re.match(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", answer.headers.get("Content-Range", ""))
+        if answer.status_code != 206 or not sent or int(sent[1]) != start + had:
+            if start:
+                raise NoRanges
+            had = sink.seek(0)
+            sink.truncate()
+        length = int(sent[2] if sent else answer.headers.get("Content-Length", size or 0))
+        if size is not None and length != size and "Content-Encoding" not in answer.headers:
+            raise OtherLength(f"{length} bytes instead of {size}")
+        for chunk in answer.iter_bytes():
+            sink.write(chunk[: nbytes - sink.tell()])
+            if sink.tell() == nbytes:
+                return
+            if (seconds := time.monotonic() - began) > SECONDS + (sink.tell() - had) / _SLOWEST:
+                why = f"{sink.tell()} bytes came in {seconds:.0f} s"
+                raise Unreachable(why, "try again on a better line; what came is kept")
+    if size is not None and sink.tell() < nbytes:
+        raise _CutOff(f"after {sink.tell()} of {nbytes} bytes")
+
+
+def answered(url: str, label: str) -> Any:
+    """Return the hub's answer in JSON; raises as `asked` does."""
+    content = io.BytesIO()
+    asked(lambda: fetch(url, 0, _LONGEST_ANSWER, None, content), label)
+    try:
+        return json.loads(content.getvalue())
+    except (ValueError, RecursionError) as error:
+        raise _web_page() from error
+
+
+def permitted(repo: str, label: str) -> None:
+    """Raise as `asked` does where the hub would not give the files of a model."""
+    asked(lambda: HfApi(endpoint=endpoint()).auth_check(repo), label)
+
+
+def _seconds_to_wait(error: HfHubHTTPError, otherwise: float) -> float:
     """Return the seconds that a busy server asks to wait: as a number, as a date, or in the hub's own header."""
     headers = error.response.headers
-    named = str(headers.get("Retry-After", "")).strip()
-    if re.fullmatch(r"[0-9]{1,9}", named):
-        return float(named)
+    seconds = str(headers.get("Retry-After", "")).strip()
+    if re.fullmatch(r"[0-9]{1,9}", seconds):
+        return float(seconds)
     with suppress(ValueError, TypeError):
-        return max(0.0, (parsedate_to_datetime(named) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(seconds) - datetime.now(UTC)).total_seconds())
     own = re.search(r"\bt=([0-9]{1,9})", headers.get("RateLimit", ""))
     return float(own[1]) if own else otherwise
 
 
-def _refusal(error: HfHubHTTPError, source: str, commit: str | None) -> Exception:
-    """Put a status into words."""
+def _refusal(error: HfHubHTTPError, label: str, commit: str | None) -> Exception:
+    """Return the error for a status."""
     status = error.response.status_code
+    gone = isinstance(error, RepositoryNotFoundError | RevisionNotFoundError)
     if isinstance(error, GatedRepoError):
-        return CheckpointError(f"{source} is gated: accept its licence on {endpoint()} and set HF_TOKEN to your token")
-    if commit and isinstance(error, RepositoryNotFoundError | RevisionNotFoundError):
+        return CheckpointError(f"{label} is gated: accept its licence on {endpoint()} and set HF_TOKEN to your token")
+    if commit and gone:
         return CheckpointError(
-            f"{source}: commit {commit[:12]} has vanished from the hub since it was listed; open the model again, or "
+            f"{label}: commit {commit[:12]} has vanished from the hub since it was listed; open the model again, or "
             "set HF_TOKEN if it is private now"
         )
     if isinstance(error, RepositoryNotFoundError):
         return CheckpointError(
-            f"{source} is neither a folder here nor a model on {endpoint()}; if it is private, set HF_TOKEN"
+            f"{label} is neither a folder here nor a model on {endpoint()}; if it is private, set HF_TOKEN"
         )
-    if isinstance(error, RevisionNotFoundError):
-        return CheckpointError(f"{source}: the repository has no such revision; leave @... out for main")
+    if gone:
+        return CheckpointError(f"{label}: the repository has no such revision; leave @... out for main")
     if isinstance(error, RemoteEntryNotFoundError) or (commit and status in (404, 410)):
-        return CheckpointError(f"{source} has vanished from the hub since it was listed; open the model again")
+        return CheckpointError(f"{label} has vanished from the hub since it was listed; open the model again")
     if _by_store(error):
         return Unreachable(
             f"the store that the hub sends to refuses ({status}), also at a new address",
             "see whether this machine's clock is right, and try again later",
         )
     if status == 401:
-        return CheckpointError(f"{source}: the hub refuses the token in HF_TOKEN (401); make a new one, or unset it")
+        return CheckpointError(f"{label}: the hub refuses the token in HF_TOKEN (401); make a new one, or unset it")
     if status == 403:
-        return CheckpointError(f"{source}: the hub refuses access (403); accept the licence and set HF_TOKEN")
-    seconds = _told_to_wait(error, -1.0)
+        return CheckpointError(f"{label}: the hub refuses access (403); accept the licence and set HF_TOKEN")
+    seconds = _seconds_to_wait(error, -1.0)
     asks = f" and asks to wait {seconds:.0f} s" if seconds >= 0 else ""
     return Unreachable(f"it answers {status}{asks}", "try again later" if status in _BUSY else "check HF_ENDPOINT")
 
 
-def _lost(error: Exception) -> Unreachable:
-    """Put what the network did into words."""
+def _lost(error: Exception, cut: bool) -> Unreachable:
+    """Return the error for a failure of the network."""
     text = one_line(error)
-    if _is_cut(error):
+    if cut:
         return Unreachable(f"the connection to {endpoint()} was cut: {text}", "try again; what came is kept")
     if "CERTIFICATE" in text.upper():
         remedy = "set SSL_CERT_FILE to the certificates of your network"
@@ -170,25 +207,21 @@ def _lost(error: Exception) -> Unreachable:
     return Unreachable(f"no connection to {endpoint()}: {text}")
 
 
+def _web_page() -> Unreachable:
+    return Unreachable(
+        f"in place of {endpoint()} a web page answers: a login of this network, or a proxy",
+        "log in with a browser, or set HTTPS_PROXY, and try again",
+    )
+
+
 def _by_store(error: HfHubHTTPError) -> bool:
     """Whether the refusal comes from the store of large files, to which the hub sends with a signed address."""
     return error.response.status_code in (400, 401, 403) and bool(error.response.history)
 
 
-def _of_the_network(error: Exception) -> bool:
-    """Whether the client failed: its errors have no common base that it exports, only the module they come from."""
-    return type(error).__module__.startswith(("httpx", "httpcore")) or isinstance(error, ConnectionError | TimeoutError)
-
-
-def _is_cut(error: Exception) -> bool:
-    """Whether there was a connection, which ended before the answer did."""
-    known = {"ReadError", "WriteError", "CloseError", "RemoteProtocolError"}
-    return isinstance(error, CutOff) or (_of_the_network(error) and type(error).__name__ in known)
-
-
 def endpoint() -> str:
     """Address of the hub."""
-    return (os.environ.get("HF_ENDPOINT") or _DEFAULT_ENDPOINT).rstrip("/")
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
 def offline() -> bool:

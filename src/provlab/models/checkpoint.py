@@ -203,7 +203,7 @@ class Checkpoint:
 
     def bytes_to_hash(self) -> int:
         """Bytes that `digest` reads on this machine: of files whose hash is not remembered; the hub's are known."""
-        return self._files.bytes_to_hash(self._decisive)
+        return sum(self._files.size(name) for name in self._decisive if not self._files.hash_known(name))
 
     def bytes_to_fetch(self) -> int:
         """Bytes of the weight files that are not on this machine, and are fetched to run the model; 0 for a folder."""

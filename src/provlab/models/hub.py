@@ -1,17 +1,19 @@
 """Checkpoints on the Hugging Face hub: one commit, only the files that are asked for, each verified.
 
-What huggingface_hub leaves to its callers is done here: a name is resolved to a commit once and every file
-belongs to that commit; SHA-256 and size are checked after the download; without a network the commit that
-the cache remembers is used. Environment variables are read at call time, not at import.
+huggingface_hub neither compares a download with its SHA-256, nor resumes it in a later run, nor bounds the time that a
+busy server asks to wait; so names are resolved here, and bytes are fetched and checked here, through its session (which
+sends the token to the hub alone) and into its cache. Tensors of large safetensors files are fetched one by one; they
+cannot be compared with the SHA-256 of their file, and records say so. Environment variables are read at call time.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,11 +28,12 @@ from huggingface_hub import hf_hub_url
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from provlab.errors import CheckpointError, one_line
 from provlab.files import atomic_file, cache_dir, write_json
-from provlab.models import ranges
-from provlab.models.asking import Unreachable, asked, endpoint
+from provlab.models import asking
+from provlab.models.asking import NoRanges, OtherLength, Unreachable, endpoint
 from provlab.models.formats.container import PICKLES
 from provlab.models.local import remembered_sha256
 from provlab.models.weights import side_files
@@ -38,15 +41,16 @@ from provlab.models.weights import side_files
 _ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHARD = re.compile(r"(.*-)\d{5}(-of-\d{5}\.safetensors)")
-_SMALL = 2**24  # bytes of a file that is fetched whole, and so verified, whatever is asked of it
-# The format itself allows no longer header.
-_MAX_HEADER = 100_000_000
-_START = 40_000  # bytes in which most headers end; of a small file no more than a two-thousandth is asked for first
+_SMALL = 2**24  # bytes of a file that is always fetched whole, and so verified
+_PIECE = 2**24  # bytes fetched at a time
+_AT_ONCE = 4  # connections
+_START = 40_000  # bytes in which most headers end
+_MAX_HEADER = 100_000_000  # the format itself allows no longer one
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """What the hub says about a file: bytes, SHA-256 of a large one, git's SHA-1 of a small one."""
+    """The hub's entry for a file: bytes, SHA-256 of a large one, git's SHA-1 of a small one."""
 
     size: int | None
     sha256: str | None
@@ -68,9 +72,9 @@ class HubFiles:
         self.commit: str | None = commit
         self.label = repo if revision == "main" else f"{repo}@{revision}"
         self._commit = commit
-        self._unreachable = unreachable  # why the hub was not asked; it is not tried again for each file
+        self._unreachable = unreachable  # why the hub gave no answer; it is not asked again for each file
         self._cache = _hub_cache()
-        self._snapshot = _storage(self._cache, repo) / "snapshots" / commit
+        self._snapshot = _storage(repo) / "snapshots" / commit
         self.partial = ""  # why files may be missing that the repository has
         self._listing = listing if listing is not None else self._cached_listing()
         self._verified: set[str] = set()
@@ -90,25 +94,26 @@ class HubFiles:
         repo, revision = _parse(source)
         url = f"{endpoint()}/api/models/{repo}/revision/{quote(revision, safe='')}?blobs=true"
         try:
-            told = asked(lambda: ranges.answered(url), source)
+            answer = asking.answered(url, source)
         except Unreachable as error:
             return cls._from_cache(source, repo, revision, error)
-        commit, listing = _listing(told)
+        commit, listing = _listing(answer)
         if not commit:
             raise CheckpointError(f"{source}: {endpoint()} answers, but not as a hub does; check HF_ENDPOINT")
-        _remember(repo, revision, commit, listing)
+        with suppress(OSError):  # a cache that others own may be read-only
+            if not _COMMIT.fullmatch(revision):
+                with atomic_file(_storage(repo) / "refs" / revision) as temporary:
+                    temporary.write_text(commit, encoding="utf-8")
+            write_json(_listing_path(repo, commit), {name: vars(entry) for name, entry in listing.items()})
         return cls(repo, revision, commit, listing)
 
     @classmethod
     def _from_cache(cls, source: str, repo: str, revision: str, error: Unreachable) -> "HubFiles":
-        storage = _storage(_hub_cache(), repo)
         commit = revision
         if not _COMMIT.fullmatch(revision):
-            try:
-                commit = (storage / "refs" / revision).read_text(encoding="utf-8").strip()
-            except OSError:
-                commit = ""
-        if not _COMMIT.fullmatch(commit) or not (storage / "snapshots" / commit).is_dir():
+            with suppress(OSError):
+                commit = (_storage(repo) / "refs" / revision).read_text(encoding="utf-8").strip()
+        if not _COMMIT.fullmatch(commit) or not (_storage(repo) / "snapshots" / commit).is_dir():
             raise CheckpointError(
                 f"{source} is no folder here, cannot be asked from the hub ({error}), and is not in the "
                 f"cache {_hub_cache()}; {error.remedy}, or give a local folder"
@@ -116,7 +121,7 @@ class HubFiles:
         return cls(repo, revision, commit, None, error)
 
     def _cached_listing(self) -> dict[str, _Listed]:
-        """Return the listing kept from the last contact, else one of what the cache holds."""
+        """Return the listing kept from the last contact, else one of the files in the cache."""
         with suppress(OSError, ValueError, TypeError, AttributeError):
             kept = json.loads(_listing_path(self.repo, self._commit).read_text(encoding="utf-8"))
             return {name: _Listed(**entry) for name, entry in kept.items()}
@@ -125,7 +130,7 @@ class HubFiles:
             blob = path.resolve().name  # the cache names a blob by its SHA-256 or git's SHA-1
             sha256 = blob if re.fullmatch(r"[0-9a-f]{64}", blob) else None
             sha1 = blob if _COMMIT.fullmatch(blob) else None
-            if path.is_file() or path.is_symlink():  # a link to a blob that is gone is a file all the same
+            if path.is_file() or path.is_symlink():  # a link to a missing blob is a file of the repository too
                 listing[path.name] = _Listed(path.stat().st_size if path.is_file() else None, sha256, sha1)
         if self._unreachable:
             names = one_line(", ".join(name for name in listing if listing[name].size is not None) or "an empty folder")
@@ -145,13 +150,13 @@ class HubFiles:
         Raises
         ------
         CheckpointError
-            It cannot be fetched, or what came is not what the hub lists.
+            It cannot be fetched, or does not match the hub's listing.
         """
         with self._lock:
             path = self._snapshot / name
             fetched = not path.exists()
             if fetched:
-                path = self._fetch(name)
+                self._fetch(name, path)
             if name not in self._verified:
                 self._verify(name, path, fetched)
                 self._verified.add(name)
@@ -159,7 +164,7 @@ class HubFiles:
             return path
 
     def read(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:
-        """Some bytes of a file: of the whole file if it is here or small, else only these are fetched, and kept.
+        """Some bytes of a file: of the whole file if it is here or small, else these alone are fetched, and kept.
 
         Raises
         ------
@@ -167,55 +172,88 @@ class HubFiles:
             They cannot be fetched.
         """
         if self.in_part(name):
-            with suppress(ranges.NoRanges):
-                return self._piece(name, start, nbytes)
+            with suppress(NoRanges):
+                return self._part(name, start, nbytes)
         return np.fromfile(self.path(name), np.uint8, nbytes, offset=start)
 
-    def _piece(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:
-        with self._words(name):
-            size = self._listing[name].size or 0
-            return ranges.read(self._url(name), start, nbytes, size=size, kept=self._pieces(name), ask=self._ask(name))
-
-    def _url(self, name: str) -> str:
-        return hf_hub_url(self.repo, name, revision=self._commit, endpoint=endpoint())
+    def _part(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:
+        with self._faults(name):
+            content, end = np.empty(nbytes, np.uint8), 0
+            for path in self._fetched(name, start, nbytes):
+                begin, end = end, end + path.stat().st_size
+                content[begin:end] = np.fromfile(path, np.uint8)
+            return content
 
     def _pieces(self, name: str) -> Path:
+        """Folder of the pieces of a file, each named by its place and length."""
         return _kept(self.repo) / self._commit / name
 
-    def _fetch(self, name: str) -> Path:
-        """Fetch a whole file into the cache, in huggingface_hub's layout."""
-        listed, kept, path = self._listing[name], self._pieces(name), self._snapshot / name
-        with self._words(name):
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(kept.with_name(f"{name}.lock")):
-                if path.exists():  # another process was quicker
-                    return path
-                fetched = ranges.whole(self._url(name), listed.size or 0, kept=kept, ask=self._ask(name))
-                self._snapshot.mkdir(parents=True, exist_ok=True)
-                path.unlink(missing_ok=True)  # a link to a blob that is gone
-                blob = listed.sha256 or listed.git_sha1
-                if not blob:
-                    shutil.move(fetched, path)
-                    return path
-                blobs = _storage(self._cache, self.repo) / "blobs"
-                blobs.mkdir(exist_ok=True)
-                shutil.move(fetched, blobs / blob)
-                path.symlink_to(Path(os.path.relpath(blobs, self._snapshot)) / blob)
+    def _fetched(self, name: str, start: int, nbytes: int) -> Iterator[Path]:
+        """Yield the files of the pieces that make up some bytes, fetching several at once."""
+        places = [(first, min(_PIECE, start + nbytes - first)) for first in range(start, start + nbytes, _PIECE)]
+        pool = ThreadPoolExecutor(_AT_ONCE)
+        try:
+            with tqdm(total=nbytes, unit="B", unit_scale=True, desc=name, leave=False, disable=None) as bar:
+                for path in pool.map(lambda place: self._piece(name, *place), places):
+                    bar.update(path.stat().st_size)
+                    yield path
+        finally:
+            pool.shutdown(cancel_futures=True)  # after a failure, the others are not tried
+
+    def _piece(self, name: str, start: int, nbytes: int) -> Path:
+        """Fetch a piece into its file, except for the bytes that the file has; after a failure it keeps what came."""
+        path = self._pieces(name) / f"{start}-{nbytes}"
+        content = io.BytesIO(path.read_bytes()[:nbytes] if path.is_file() else b"")
+        had = content.seek(0, io.SEEK_END)
+        if had < nbytes:
+            try:
+                self._ask(name, start, nbytes, content)
+            finally:
+                if content.tell() != had:
+                    with atomic_file(path) as temporary:
+                        temporary.write_bytes(content.getvalue())
         return path
 
-    def _ask(self, name: str) -> ranges.Ask:
-        """Return what asks the hub for a file, unless it could not be reached before."""
+    def _ask(self, name: str, start: int, nbytes: int, sink: Any) -> None:
+        if self._unreachable:
+            raise self._unreachable
+        url = hf_hub_url(self.repo, name, revision=self._commit, endpoint=endpoint())
+        size = self._listing[name].size or 0
+        label = f"{self.label}: {name}"
+        asking.asked(lambda: asking.fetch(url, start, nbytes, size, sink), label, commit=self._commit)
 
-        def ask(question: Callable[[], None]) -> None:
-            if self._unreachable:
-                raise self._unreachable
-            asked(question, f"{self.label}: {name}", commit=self._commit)
-
-        return ask
+    def _fetch(self, name: str, path: Path) -> None:
+        """Fetch a whole file into the cache, in huggingface_hub's layout, from where an earlier call stopped."""
+        listed, pieces = self._listing[name], self._pieces(name)
+        size, whole = listed.size or 0, pieces / "whole"
+        with self._faults(name):
+            pieces.mkdir(parents=True, exist_ok=True)
+            with FileLock(pieces.with_name(f"{name}.lock")):
+                if path.exists():  # another process was quicker
+                    return
+                done = whole.stat().st_size // _PIECE * _PIECE if whole.is_file() else 0
+                try:
+                    with whole.open("ab") as stream:
+                        stream.truncate(done)
+                        for piece in self._fetched(name, done, size - done):
+                            stream.write(piece.read_bytes())
+                            piece.unlink()
+                except NoRanges:
+                    with whole.open("wb") as stream:
+                        self._ask(name, 0, size, stream)
+                self._snapshot.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)  # a link to a missing blob
+                if blob := listed.sha256 or listed.git_sha1:
+                    blobs = _storage(self.repo) / "blobs"
+                    blobs.mkdir(exist_ok=True)
+                    shutil.move(whole, blobs / blob)
+                    path.symlink_to(Path(os.path.relpath(blobs, self._snapshot)) / blob)
+                else:
+                    shutil.move(whole, path)
 
     @contextmanager
-    def _words(self, name: str) -> Iterator[None]:
-        """Put into words why a file, or a part of it, did not come."""
+    def _faults(self, name: str) -> Iterator[None]:
+        """Raise a CheckpointError of one line where a file, or a part of it, did not come or cannot be kept."""
         try:
             yield
         except Unreachable as error:
@@ -223,7 +261,7 @@ class HubFiles:
                 f"{self.label}: {name} is not in the cache {self._cache} and cannot be fetched ({error}); "
                 f"{error.remedy}"
             ) from error
-        except ranges.OtherLength as error:
+        except OtherLength as error:
             raise CheckpointError(f"{self.label}: {name} arrived damaged ({error}); try again") from error
         except OSError as error:
             place, why = error.filename or self._cache, error.strerror or one_line(error)
@@ -233,35 +271,32 @@ class HubFiles:
             ) from error
 
     def _verify(self, name: str, path: Path, fetched: bool) -> None:
-        """Compare with the listing; what was just fetched and is wrong is removed from the cache."""
-        listed = self._listing.get(name, _Listed(None, None, None))
-        size = path.stat().st_size
-        wrong = ""
+        """Compare with the listing; a damaged file that was just fetched is removed from the cache."""
+        listed, size = self._listing.get(name, _Listed(None, None, None)), path.stat().st_size
         if listed.size is not None and size != listed.size:
-            wrong = f"{size} bytes instead of {listed.size}"
+            damage = f"{size} bytes instead of {listed.size}"
         elif listed.sha256 and remembered_sha256(path) != listed.sha256:
-            wrong = "another SHA-256 than the hub lists"
+            damage = "another SHA-256 than the hub lists"
         elif listed.git_sha1 and _git_sha1(path) != listed.git_sha1:
-            wrong = "another checksum than the hub lists"
-        if not wrong:
+            damage = "another checksum than the hub lists"
+        else:
             return
         if fetched:
             path.resolve().unlink(missing_ok=True)
             path.unlink(missing_ok=True)
-            raise CheckpointError(f"{self.label}: {name} arrived damaged ({wrong}); try again")
-        raise CheckpointError(f"{self.label}: {name} is damaged in the cache ({wrong}); delete {path.resolve()}")
+            raise CheckpointError(f"{self.label}: {name} arrived damaged ({damage}); try again")
+        raise CheckpointError(f"{self.label}: {name} is damaged in the cache ({damage}); delete {path.resolve()}")
 
     @contextmanager
     def with_header(self, name: str) -> Iterator[Path]:
-        """Yield the path of a file whose header can be read: if it is not here, of a shell of full length.
+        """Yield the path of a file whose header can be read: if the file is not here, of a shell of full length.
 
-        The shell is the header and a hole. The format's own parser then holds the header against the file's
-        length, as it does for local files, and no weights need to be fetched. Shapes are asked of all shards: who asks
-        for the header of one waits once, for those of all.
+        The shell is the header and a hole, so that the format's own parser compares the header with the file's length,
+        as for local files, and no weights are fetched. The headers of all shards are fetched with the first.
         """
         if name not in self._headers:
             shards = [other for other in self._listing if _SHARD.sub(r"\1\2", other) == _SHARD.sub(r"\1\2", name)]
-            with ThreadPoolExecutor(ranges.AT_ONCE) as pool:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
                 self._headers |= zip(shards, pool.map(self._header, shards), strict=True)
         header = self._headers[name]
         if header is None:
@@ -278,14 +313,13 @@ class HubFiles:
         size = self._listing[name].size
         if size is None or self.here(name):
             return None
-        try:
-            start = self._piece(name, 0, min(size, _START, max(8, size >> 11)))
+        with suppress(NoRanges):
+            start = self._part(name, 0, min(size, _START, max(8, size >> 11)))  # of a small file a small part
             length = 8 + int.from_bytes(start[:8].tobytes(), "little")
             if length > min(size, _MAX_HEADER + 8):
                 raise CheckpointError(f"{self.label}: {name} has no safetensors header; do not trust it")
-            return start[:length] if length <= len(start) else self._piece(name, 0, length)
-        except ranges.NoRanges:
-            return None
+            return start[:length] if length <= len(start) else self._part(name, 0, length)
+        return None
 
     def size(self, name: str) -> int:
         """Bytes of a file, without fetching it."""
@@ -304,46 +338,39 @@ class HubFiles:
         """Hex SHA-256 of a file: of a large one as the hub lists it, without fetching it."""
         return self._listing[name].sha256 or remembered_sha256(self.path(name))
 
-    def bytes_to_hash(self, names: Iterable[str]) -> int:
-        """Bytes that would be read on this machine to hash these files: none, as the hub lists what they hash to."""
-        return 0
+    def hash_known(self, name: str) -> bool:
+        """Whether `sha256` reads no file: the hub lists the hashes."""
+        return True
 
     def whole(self, weight_files: Iterable[str]) -> Path:
-        """Fetch what loading needs (weights and small files, no code) and return the snapshot's folder."""
-        for name in (
-            *side_files(self),
-            *(n for n in self.names() if n.endswith(".index.json")),
-            *weight_files,
-        ):
+        """Fetch the files that loading needs (weights and small files, no code) and return the snapshot's folder."""
+        for name in (*side_files(self), *(n for n in self.names() if n.endswith(".index.json")), *weight_files):
             self.path(name)
         return self._snapshot
 
 
 def check_access(sources: Iterable[str]) -> None:
-    """Ask the hub for each model whether it would give us its files, before any is fetched.
+    """Ask the hub for each model whether it grants access to the files, before any is fetched.
 
     Raises
     ------
     CheckpointError
-        It would not: the model is gated or private, or not there. A hub that cannot be asked refuses nothing, as the
-        models may be in the cache.
+        The model is gated or private, or not there. A hub that cannot be asked refuses nothing, as the models may be in
+        the cache.
     """
-    for source in sources:
-        url = f"{endpoint()}/api/models/{_parse(source)[0]}/auth-check"
-        try:
-            asked(lambda url=url: ranges.permitted(url), source)  # type: ignore[misc]
-        except Unreachable:
-            return
+    with suppress(Unreachable):
+        for source in sources:
+            asking.permitted(_parse(source)[0], source)
 
 
-def _listing(told: Any) -> tuple[str, dict[str, _Listed]]:
-    """Take the commit and its files, those in folders left out, from the hub's answer; no commit from other answers."""
+def _listing(answer: Any) -> tuple[str, dict[str, _Listed]]:
+    """Read the commit and its files, without those in folders, from the hub's answer; no commit from other answers."""
 
     def text(value: Any, pattern: str) -> str | None:
         return value if isinstance(value, str) and re.fullmatch(pattern, value) else None
 
-    told = told if isinstance(told, dict) else {}
-    siblings = told.get("siblings")
+    answer = answer if isinstance(answer, dict) else {}
+    siblings = answer.get("siblings")
     listing = {}
     for entry in siblings if isinstance(siblings, list) else []:
         entry = entry if isinstance(entry, dict) else {}
@@ -351,12 +378,11 @@ def _listing(told: Any) -> tuple[str, dict[str, _Listed]]:
         if name and name != ".." and isinstance(size, int) and 0 <= size < 2**50:
             sha256 = text(lfs.get("sha256"), "[0-9a-f]{64}") if isinstance(lfs, dict) else None
             listing[name] = _Listed(size, sha256, None if sha256 else text(entry.get("blobId"), _COMMIT.pattern))
-    return text(told.get("sha"), _COMMIT.pattern) or "", listing
+    return text(answer.get("sha"), _COMMIT.pattern) or "", listing
 
 
 def _parse(source: str) -> tuple[str, str]:
-    match = _ID.fullmatch(source)
-    if match:
+    if match := _ID.fullmatch(source):
         with suppress(HFValidationError):
             validate_repo_id(match["repo"])
             revision = match["revision"] or "main"
@@ -373,32 +399,23 @@ def _git_sha1(path: Path) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _remember(repo: str, revision: str, commit: str, listing: dict[str, _Listed]) -> None:
-    """Keep what an offline run needs: which commit the revision is, as the cache does, and its listing."""
-    with suppress(OSError):  # a cache that others own may be read-only
-        if not _COMMIT.fullmatch(revision):
-            with atomic_file(_storage(_hub_cache(), repo) / "refs" / revision) as temporary:
-                temporary.write_text(commit, encoding="utf-8")
-        write_json(_listing_path(repo, commit), {name: vars(entry) for name, entry in listing.items()})
-
-
 def _listing_path(repo: str, commit: str) -> Path:
     return _kept(repo) / f"{commit}.json"
 
 
 def _kept(repo: str) -> Path:
-    """Folder of what is known of a repository, and of pieces of its files."""
+    """Folder of a repository's listings, and of pieces of its files."""
     return cache_dir() / "hub" / repo.replace("/", "--")
 
 
-def _storage(cache: Path, repo: str) -> Path:
+def _storage(repo: str) -> Path:
     """Folder of a repository in the cache, in huggingface_hub's layout."""
-    return cache / f"models--{repo.replace('/', '--')}"
+    return _hub_cache() / f"models--{repo.replace('/', '--')}"
 
 
 def _hub_cache() -> Path:
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if named := os.environ.get(variable):
-            return Path(os.path.expandvars(named)).expanduser().resolve()
+        if path := os.environ.get(variable):
+            return Path(os.path.expandvars(path)).expanduser().resolve()
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     return Path(os.path.expandvars(home)).expanduser().resolve() / "hub"

@@ -128,10 +128,10 @@ class LocalFiles:
         """Hex SHA-256 of a file."""
         return remembered_sha256(self.path(name))
 
-    def bytes_to_hash(self, names: Iterable[str]) -> int:
-        """Bytes that would be read to hash these files: all of those whose hash is not remembered."""
-        paths = [self.path(name).resolve() for name in names]
-        return sum(path.stat().st_size for path in paths if not _remembered(path, path.stat()))
+    def hash_known(self, name: str) -> bool:
+        """Whether `sha256` reads no file: its hash is remembered."""
+        path = self.path(name).resolve()
+        return _remembered(path, path.stat()) is not None
 
     def whole(self, weight_files: Iterable[str]) -> Path:
         """Return the folder, which has everything already."""

@@ -104,10 +104,9 @@ class Both:
         """Hex SHA-256 of a file."""
         return self._of(name).sha256(name)
 
-    def bytes_to_hash(self, names: Iterable[str]) -> int:
-        """Bytes that would be read on this machine to hash these files."""
-        names = list(names)
-        return sum(one.bytes_to_hash([n for n in names if self._of(n) is one]) for one in (self.base, self.adapter))
+    def hash_known(self, name: str) -> bool:
+        """Whether `sha256` reads no file."""
+        return self._of(name).hash_known(name)
 
     def whole(self, weight_files: Iterable[str]) -> Path:
         """Folder with all files of the base, these weight files among them: its tokenizer is that of both."""

@@ -39,8 +39,8 @@ class Files(Protocol):
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file."""
 
-    def bytes_to_hash(self, names: Iterable[str]) -> int:
-        """Bytes that would be read on this machine to hash these files."""
+    def hash_known(self, name: str) -> bool:
+        """Whether `sha256` reads no file."""
 
     def whole(self, weight_files: Iterable[str]) -> Path:
         """Folder with all files that loading the model needs, these weight files among them."""
