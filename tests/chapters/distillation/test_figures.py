@@ -28,25 +28,25 @@ def test_size_and_power_counts_what_lies_beyond():
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda r: r.clear(), "nothing to draw"),
         (lambda r: r.update(penalised=Groups([-0.2], [])), "penalised, dependent: .* at least one"),
         (lambda r: r.update(penalised=Groups([float("nan")], [-0.2])), "penalised, independent: .* finite"),
     ],
 )
-def test_size_and_power_refuses(spoil, said):
-    given = recipes()
-    spoil(given)
-    with pytest.raises(InputError, match=said):
-        figures.size_and_power(given)
+def test_size_and_power_refuses(spoil, message):
+    groups = recipes()
+    spoil(groups)
+    with pytest.raises(InputError, match=message):
+        figures.size_and_power(groups)
 
 
 def frames():
     dial = pd.DataFrame(
         [
-            {"teachers": who, "cosine": c, "median": m, "low": m - 1, "high": m + 0.2}
-            for who in ("the models' rows", "random rows")
+            {"teachers": teachers, "cosine": c, "median": m, "low": m - 1, "high": m + 0.2}
+            for teachers in ("the models' rows", "random rows")
             for c, m in ((0.0, -0.3), (0.8, -20.0), (1.0, -1166.0))
         ]
     )
@@ -60,9 +60,3 @@ def test_parallel_rows_says_how_far_it_goes():
     assert "smallest and the largest" in figure.caption
     named = {text.get_text() for text in figure.figure.legends[0].get_texts()}
     assert named == {"by hand, the models' rows", "by hand, random rows", "students, penalised"}
-
-
-def test_parallel_rows_refuses_a_frame_without_its_columns():
-    dial, trained = frames()
-    with pytest.raises(InputError, match="dial lacks median"):
-        figures.parallel_rows(dial.drop(columns="median"), trained)

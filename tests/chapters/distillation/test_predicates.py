@@ -41,7 +41,7 @@ def test_it_holds_with_power_and_size_and_reports_the_other_recipes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda m: m["distilled"][JUDGED]["dependent"].__setitem__(2, -1.9), "Holm at 0.01 misses 1 dependent pairs"),
         # 5 of 28: the interval is 0.06 to 0.37
@@ -51,12 +51,12 @@ def test_it_holds_with_power_and_size_and_reports_the_other_recipes(tmp_path):
         ),
     ],
 )
-def test_it_fails_for_each_reason_and_says_why(tmp_path, spoil, said):
+def test_it_fails_for_each_reason_and_says_why(tmp_path, spoil, message):
     measurements = copy.deepcopy(good())
     spoil(measurements)
     verdict = judged(tmp_path, measurements)
     assert verdict.status == "fails"
-    assert said in verdict.why
+    assert message in verdict.why
     assert "of pairs of students of one and the same MLP, 1 of 3 are below 0.05" in verdict.why
     assert "in their exact gated form, whose gate and up rows are the same, 2 of 2" in verdict.why
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from provlab.chapters.distillation.ridges import (
-    Stretched,
     gated_form,
     hermite_shares,
     random_ridges,
+    stretched,
     without_gate_direction,
 )
 from provlab.chapters.shared.students import Point, Student
@@ -33,9 +33,9 @@ def mlp(activation="gelu", bias=True, seed=0, **more):
 
 def test_shares_of_one_relu_ridge_are_the_known_ones():
     """Relu(z) has variance 1/2 - 1/(2 pi), of which 1/4 is linear, 1/(4 pi) quadratic and none cubic."""
-    one = BlockMlp("one", {"up": torch.tensor([[1.0, 0.0]]), "down": torch.ones(1, 1)}, "relu")
+    ridge = BlockMlp("ridge", {"up": torch.tensor([[1.0, 0.0]]), "down": torch.ones(1, 1)}, "relu")
     variance = 0.5 - 1 / (2 * math.pi)
-    shares = hermite_shares(one, factor=3.0)
+    shares = hermite_shares(ridge, factor=3.0)
     np.testing.assert_allclose(shares[:3], [0.25 / variance, 1 / (4 * math.pi) / variance, 0.0], atol=2e-3)
     assert shares.sum() < 1
 
@@ -58,7 +58,7 @@ def test_a_linear_network_is_linear_and_shares_sum_to_one():
 
 
 def test_the_gated_form_is_the_network():
-    """D (s(Gx) * Ux) with s(z) = gelu(z) / z, computed anew, is the network without biases."""
+    """D (s(Gx) * Ux) with s(z) = gelu(z) / z, computed here, is the network without biases."""
     network = mlp(bias=False)
     inputs = np.random.default_rng(0).standard_normal((50, WIDTH)).astype(np.float32)
     gate, _ = gated_form(network, inputs)
@@ -73,8 +73,8 @@ def test_the_gated_form_is_the_network():
 def test_the_dial_is_the_cosine(cosine):
     network = mlp()
     gate, up = gated_form(network, np.eye(WIDTH, dtype=np.float32), cosine=cosine, seed=3)  # inputs that show the rows
-    found = (gate * up).sum(1) / np.linalg.norm(gate, axis=1) / np.linalg.norm(up, axis=1)
-    np.testing.assert_allclose(found, cosine, atol=1e-5)
+    cosines = (gate * up).sum(1) / np.linalg.norm(gate, axis=1) / np.linalg.norm(up, axis=1)
+    np.testing.assert_allclose(cosines, cosine, atol=1e-5)
     again = gated_form(network, np.eye(WIDTH, dtype=np.float32), cosine=cosine, seed=3)[1]
     np.testing.assert_array_equal(up, again)
 
@@ -91,13 +91,13 @@ def test_without_the_gate_direction_nothing_is_along_it():
 def test_stretched_inputs_and_their_hash():
     network = mlp()
     x = torch.randn(4, WIDTH, generator=torch.Generator().manual_seed(0))
-    wide = Stretched(network, 3.0)
+    wide = stretched(network, 3.0)
     torch.testing.assert_close(wide(x), network(3 * x))
-    assert (wide.width, wide.mlp_width) == (WIDTH, UNITS)
-    assert Stretched(network, 1.0).digest == network.digest  # a student of the one is a student of the other
-    assert len({network.digest, wide.digest, Stretched(network, 2.0).digest}) == 3
+    assert (wide.width, wide.mlp_width, wide.to("cpu").digest) == (WIDTH, UNITS, wide.digest)
+    assert stretched(network, 1.0).digest == network.digest  # a student of the one is a student of the other
+    assert len({network.digest, wide.digest, stretched(network, 2.0).digest}) == 3
     with pytest.raises(ParameterError, match="factor must be positive"):
-        Stretched(network, 0.0)
+        stretched(network, 0.0)
 
 
 def test_random_ridges_have_the_shapes_and_nothing_else_of_a_network():

@@ -1,6 +1,5 @@
-"""What the page on retrained MLPs measures, on students of known weights: copies, strangers, units of opposite sign."""
+"""Measurements of the page on retrained MLPs, on students of known weights: copies, strangers, turned units."""
 
-from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,10 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from provlab.chapters.mlp_retraining import measure, narrow_models, signs
+from provlab.chapters.mlp_retraining import measure
 from provlab.chapters.mlp_retraining.measure import BlockRecord, Trial
 from provlab.chapters.shared.retraining import as_views, compare
-from provlab.chapters.shared.students import Point, Settings, Student
+from provlab.chapters.shared.students import Point, Student
 from provlab.inference import pvalues
 from provlab.statistics.base import Options
 from provlab.statistics.phi_match import GateAndUp
@@ -43,7 +42,7 @@ class Model:
 
 
 def features(*students):
-    gates, ups = zip(*(one.activations(INPUTS) for one in students), strict=True)
+    gates, ups = zip(*(student.activations(INPUTS) for student in students), strict=True)
     return GateAndUp(list(gates), list(ups), TOKENS)
 
 
@@ -53,82 +52,59 @@ def trial():
     return Trial(Model(), features(student(0), student(1)), features(student(2), student(3)))
 
 
-def test_a_block_is_judged_against_its_own_and_a_stranger(trial):
-    found = trial.judge(1, student(1)).log10_p()
-    assert found["log10_p"] == found["log10_p_unsigned"] == pvalues.log10_floor(N_UNITS - int(0.05 * N_UNITS))
-    assert min(found["log10_p_stranger"], found["log10_p_stranger_unsigned"]) > -3
-    assert trial.judge(0, student(1)).log10_p()["log10_p"] > -3
+def compared(trial, block, student, other=None, at=None):
+    views = trial.views(other or trial.base, block if at is None else at, block, student)
+    return compare(*views, block, trial.suspect.options)
+
+
+def test_a_block_is_judged_with_its_own_and_a_stranger(trial):
+    own, strange = (compared(trial, 1, student(1), other) for other in (trial.base, trial.stranger))
+    floor = pvalues.log10_floor(N_UNITS - int(0.05 * N_UNITS))
+    assert {result.log10_p for result in own.values()} == {floor}
+    assert min(result.log10_p for result in strange.values()) > -3
+    assert compared(trial, 1, student(1), at=0)["phi_match"].log10_p > -3
 
 
 def test_the_short_way_to_cosines_changes_no_matching(trial):
-    """Against all positions: of a partner, and of one whose inputs have other directions."""
-    beside = np.random.default_rng(1).standard_normal((2, N_UNITS, len(INPUTS))).astype(np.float32)
-    for other in (trial.base, GateAndUp([beside[0]], [beside[1]], TOKENS)):
-        found = trial.compare(other, 0, 0, student(0, turned=9))
-        whole = compare(other.block(0), trial.model.views(0, student(0, turned=9)), 0, trial.model.options)
-        for name, one in whole.items():
-            assert np.array_equal(found[name].matching, one.matching)
-            assert found[name].log10_p == one.log10_p
+    """As over all positions: for a partner, and for one whose inputs have other directions."""
+    others = np.random.default_rng(1).standard_normal((2, N_UNITS, len(INPUTS))).astype(np.float32)
+    for other in (trial.base, GateAndUp([others[0]], [others[1]], TOKENS)):
+        short = compared(trial, 0, student(0, turned=9), other)
+        whole = compare(other.block(0), trial.suspect.views(0, student(0, turned=9)), 0, trial.suspect.options)
+        for name, result in whole.items():
+            assert np.array_equal(short[name].matching, result.matching)
+            assert short[name].log10_p == result.log10_p
 
 
 def test_units_of_the_opposite_sign_are_counted(trial):
-    one = student(0, turned=24)
-    judged = trial.judge(0, one)
-    cosines = signs.up_cosines(trial, 0, one, judged)
+    turned = student(0, turned=24)
+    own = compared(trial, 0, turned)
+    cosines = trial.up_cosines(0, turned, own["phi_match_unsigned"])
     assert np.allclose(np.abs(cosines), 1, atol=1e-5)
     assert (int((cosines < 0).sum()), len(cosines)) == (24, N_UNITS)
-    assert "agree on 64 units over all blocks; **38%** of these" in signs.findings([cosines])
-    table = signs.table([judged], [cosines])
+    table = measure.signs_table([own, own], [cosines, cosines[:0]])
     assert table["units that agree, unsigned"][0] == 1.0
     assert table["units that agree"][0] == pytest.approx(40 / 64, abs=0.1)  # the rest by chance
     assert table["of these with the opposite sign"][0] == 24 / 64
-    assert "no unit" in signs.findings([np.array([])])
+    assert pd.isna(table["of these with the opposite sign"][1])
 
 
-def test_unrelated_blocks_are_all_blocks_but_their_own(trial):
-    records = measure.crossed(trial, [student(0), student(1)])
-    places = {(one.against, one.block, one.other) for one in records}
-    assert places == {
-        ("base", 0, 1), ("base", 1, 0), *(("stranger", block, other) for block in (0, 1) for other in (0, 1))
-    }  # fmt: skip
-    assert len(records) == 2 * len(places)
-    assert min(one.log10_p for one in records) > -3
-    table = measure.crossed_table(records)
-    assert table["pairs of blocks"].to_dict() == {"phi_match": 6, "phi_match_unsigned": 6}
-
-
-# Tables and sentences ---------------------------------------------------------------------------------------
-
-
-def records(log10_p=(-39.0, -1.0), stranger=(-0.1, -0.8)):
-    return [
-        BlockRecord(0, i, 0.1, 0.02, 0.01 + 0.02 * i, own, 4 * own, strange, strange)
-        for i, (own, strange) in enumerate(zip(log10_p, stranger, strict=True))
-    ]
-
-
-def test_findings_are_those_of_the_records():
-    said = measure.block_findings(records())
-    assert "these 4 tests" in said
-    assert "**1 of 2** retrained blocks are found, and **0 of 2** of the unrelated model's" in said
-    assert "smaller than that on noise in 1 of 2 blocks" in said
-    assert "**1 of 2** of the unrelated" in measure.block_findings(records(stranger=(-9.0, -0.1)))
+# Tables -----------------------------------------------------------------------------------------------------
 
 
 def test_table_8_has_as_many_rows_as_there_are_blocks():
     for n in (2, 40):  # the paper's model has 32
-        table = measure.table_8(records([-20.0] * n, [-0.1] * n))
+        table = measure.table_8([BlockRecord(0, i, 0.1, 0.02, 0.01, -20.0, -80.0, -0.1, -0.1) for i in range(n)])
         assert len(table) == n
         assert table["log10 p, published"].notna().sum() == min(n, 32)
     assert table["log10 p, published"][0] == -479.0  # Table 8, first row
 
 
 def test_published_shares_stay_below_one_half():
-    shares = signs.published_shares()
-    assert shares.shape == (32,)
-    table = signs.published_shares_table(shares).set_index("where")
-    assert table.loc["published, strongest", "log10 p"] == -614.0
-    assert shares.max() == table.loc["published, strongest", "share of units"] < 0.5
+    published = measure.published()
+    assert len(published) == 32
+    assert published.loc[published["share"].idxmax(), "log10_p"] == published["log10_p"].min() == -614.0
+    assert published["share"].max() < 0.5
 
 
 def test_the_first_error_is_the_one_below_which_all_pass():
@@ -150,27 +126,3 @@ def test_the_first_error_is_the_one_below_which_all_pass():
     assert row["strangers, smallest log10 p"] == -0.7
     lost = measure.frontier_table(points.assign(phi_match=measure.BAR)).iloc[0]
     assert pd.isna(lost["phi_MATCH from error"])
-
-
-def test_recipes_for_narrow_models_change_one_thing_each():
-    plain = Settings(steps=30)
-    recipes = narrow_models.recipes(plain)
-    assert list(recipes.values()) == [
-        plain, replace(plain, steps=60), replace(plain, width_factor=4.0), replace(plain, inputs="matched")
-    ]  # fmt: skip
-
-
-def test_narrow_blocks_are_counted_below_the_bar():
-    one = narrow_models.NarrowRecord("as above", 0, 0.1, -7.0, -14.0, -0.3, -0.4)
-    rows = [one, replace(one, block=1, log10_p=-13.0, log10_p_unsigned=-26.0)]
-    said = narrow_models.findings(rows, 256)
-    assert "half of 256 units agree, log10 p is -14.4. Below -12: **1 of 2**" in said
-    assert "**2 of 2** by the unsigned one" in said
-    row = narrow_models.table(rows).loc["as above"]
-    assert (row["log10 p, weakest block"], row["unsigned log10 p, strongest block"]) == (-7.0, -26.0)
-
-
-def test_series_of_the_figure():
-    frame = measure.by_statistic(records())
-    assert frame.columns.tolist() == ["block", "phi_match", "phi_match_unsigned", "a stranger"]
-    assert frame["phi_match"].tolist() == [one["log10_p"] for one in map(asdict, records())]

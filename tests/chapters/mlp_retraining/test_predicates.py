@@ -37,7 +37,7 @@ def test_it_holds_and_says_how_well_the_students_fit(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda rows: rows[2].update(log10_p=-11.9), "weakest block: 0.1 above -12"),
         (lambda rows: rows[2].update(log10_p=-12.0), "weakest block: 0 below -12"),
@@ -46,12 +46,12 @@ def test_it_holds_and_says_how_well_the_students_fit(tmp_path):
         (lambda rows: rows.pop(1), "block 1 was not retrained"),
     ],
 )
-def test_it_fails_for_each_reason(tmp_path, spoil, said):
+def test_it_fails_for_each_reason(tmp_path, spoil, message):
     rows = good()
     spoil(rows)
     verdict = judged(tmp_path, rows)
     assert verdict.status == "fails"
-    assert said in verdict.why
+    assert message in verdict.why
 
 
 def test_replicates_near_the_bar_are_within_their_spread(tmp_path):

@@ -31,7 +31,7 @@ def student(seed=0, turned=0):
 
 
 def compared(first, second, inputs):
-    sides = [retraining.as_views(one.activations(inputs), TOKENS) for one in (first, second)]
+    sides = [retraining.as_views(side.activations(inputs), TOKENS) for side in (first, second)]
     return retraining.compare(*sides, 0, Options())
 
 
@@ -39,23 +39,25 @@ def test_turned_units_say_the_same_and_are_lost_to_the_signed_statistic_alone(in
     plain, turned = student(), student(turned=N_UNITS // 2)
     rows = torch.from_numpy(inputs)
     np.testing.assert_allclose(plain(rows), turned(rows), rtol=1e-4, atol=1e-3)
-    found = compared(plain, turned, inputs)
-    floor = found["phi_match"].detail["floor"]
-    assert found["phi_match_unsigned"].log10_p == floor
+    results = compared(plain, turned, inputs)
+    floor = results["phi_match"].detail["floor"]
+    assert results["phi_match_unsigned"].log10_p == floor
     # a correlation of one half, give or take what the random rest adds
-    assert found["phi_match"].value == pytest.approx(0.5, abs=0.25)
+    assert results["phi_match"].value == pytest.approx(0.5, abs=0.25)
     assert compared(plain, plain, inputs)["phi_match"].log10_p == floor
 
 
 def test_strangers_are_strangers(inputs):
-    found = compared(student(0), student(1), inputs)
-    assert all(result.log10_p > -3 for result in found.values())
+    results = compared(student(0), student(1), inputs)
+    assert all(result.log10_p > -3 for result in results.values())
 
 
 def test_other_tokens_are_refused(inputs):
-    one = student().activations(inputs)
+    activations = student().activations(inputs)
     with pytest.raises(NotComparableError, match="cut the text differently"):
-        retraining.compare(retraining.as_views(one, TOKENS), retraining.as_views(one, TOKENS + 1), 0, Options())
+        retraining.compare(
+            retraining.as_views(activations, TOKENS), retraining.as_views(activations, TOKENS + 1), 0, Options()
+        )
 
 
 def test_shares_and_p_values():
@@ -70,8 +72,8 @@ def test_shares_and_p_values():
         drawn.append(pvalues.log10_p_allowing(np.arange(256), up, 12, rng=rng))
     assert retraining.log10_p_of_share(0.5, 256) == pytest.approx(np.mean(drawn), abs=1.0)
     for share in (0.05, 0.3, 0.5, 0.9):
-        told = retraining.paper_log10_p_of_share(share, 11_008)
-        assert retraining.share_of_log10_p(told, 11_008) == pytest.approx(share, abs=1e-4)
+        log10_p = retraining.paper_log10_p_of_share(share, 11_008)
+        assert retraining.share_of_log10_p(log10_p, 11_008) == pytest.approx(share, abs=1e-4)
 
 
 def test_a_model_is_opened_retrained_and_compared(models, text):
@@ -79,11 +81,11 @@ def test_a_model_is_opened_retrained_and_compared(models, text):
     suspect = retraining.Retrained.open(str(models["base"]), options)
     base = retraining.reference(str(models["base"]), options)
     assert [rows.shape for rows in suspect.inputs] == [(32, suspect.model.anatomy.width)] * 3
-    # the block itself, not retrained, is found at the floor: the same views as the statistic records by hooks
+    # the block itself, not retrained, is results at the floor: the same views as the statistic records by hooks
     mlp = suspect.mlp(1)
     views = retraining.as_views(mlp.activations(suspect.inputs[1]), suspect.spelt)
-    found = retraining.compare(base.block(1), views, 1, options)
-    assert found["phi_match"].log10_p == found["phi_match"].detail["floor"]
+    results = retraining.compare(base.block(1), views, 1, options)
+    assert results["phi_match"].log10_p == results["phi_match"].detail["floor"]
     fresh = suspect.student(1, Settings(steps=3, batch=8, inputs="matched"))
     again = retraining.compare(base.block(1), suspect.views(1, fresh), 1, options)
     assert again["phi_match"].matching.shape == (2, mlp.mlp_width)

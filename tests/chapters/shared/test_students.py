@@ -12,7 +12,8 @@ import torch
 from torch.nn import functional
 
 from provlab.chapters.shared import students as distill
-from provlab.chapters.shared.students import BlockMlp, Settings, block_mlp, mlp_inputs, relative_error
+from provlab.chapters.shared.students import Settings, relative_error
+from provlab.chapters.shared.teachers import BlockMlp, block_mlp, in_place, mlp_inputs
 from provlab.errors import CheckpointError, InputError, MissingRoleError, ParameterError
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
@@ -28,10 +29,10 @@ def planted(width=6, hidden=5, seed=0):
     return BlockMlp("planted", {"gate": gate, "up": up, "down": down}, "silu")
 
 
-def trained(teacher, settings, cache, **given):
+def trained(teacher, settings, cache, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROVLAB_CACHE", str(cache))
-        return distill.distill(teacher, settings, progress=False, **given)
+        return distill.distill(teacher, settings, progress=False, **options)
 
 
 # Teachers -------------------------------------------------------------------------------------------------
@@ -42,19 +43,19 @@ def test_a_teacher_gives_what_the_module_of_the_model_gives(label, tiny):
     checkpoint = Checkpoint.open(tiny(label))
     parts = anatomy.of(checkpoint)
     model = checkpoint.load_model(dtype=torch.float32, device="cpu")
-    seen = {}
+    recorded = {}
     for role, what in (("up", "inputs"), ("down", "outputs")):
         module = model.get_submodule(parts.module(role, 1))
         module.register_forward_hook(
-            lambda _, given, out, what=what: seen.update({what: (given[0] if what == "inputs" else out).flatten(0, 1)})
+            lambda _, x, y, what=what: recorded.update({what: (x[0] if what == "inputs" else y).flatten(0, 1)})
         )
     with torch.no_grad():
         model(input_ids=torch.from_numpy(TOKENS), attention_mask=torch.ones(TOKENS.shape))
     bias = parts.read(checkpoint, "down_bias", 1) if parts.has("down_bias") else 0.0
     teacher = block_mlp(checkpoint, 1)
-    np.testing.assert_allclose(teacher(seen["inputs"]), seen["outputs"].detach().numpy() - bias, atol=2e-6)
+    np.testing.assert_allclose(teacher(recorded["inputs"]), recorded["outputs"].detach().numpy() - bias, atol=2e-6)
     inputs = mlp_inputs(checkpoint, TOKENS)
-    np.testing.assert_allclose(inputs[1], seen["inputs"].detach(), atol=2e-6)
+    np.testing.assert_allclose(inputs[1], recorded["inputs"].detach(), atol=2e-6)
     assert (teacher.width, teacher.mlp_width) == (parts.width, parts.mlp_width)
 
 
@@ -66,9 +67,9 @@ def test_the_block_itself_in_its_own_place_changes_nothing(label, tiny):
     mask = torch.ones(TOKENS.shape)
     with torch.no_grad():
         plain = network(input_ids=ids, attention_mask=mask).logits
-        with distill.in_place(network, checkpoint, 1, block_mlp(checkpoint, 1)):
+        with in_place(network, checkpoint, 1, block_mlp(checkpoint, 1)):
             same = network(input_ids=ids, attention_mask=mask).logits
-        with distill.in_place(network, checkpoint, 1, torch.zeros_like):
+        with in_place(network, checkpoint, 1, torch.zeros_like):
             other = network(input_ids=ids, attention_mask=mask).logits
         after = network(input_ids=ids, attention_mask=mask).logits
     np.testing.assert_allclose(same, plain, atol=2e-6)
@@ -80,7 +81,7 @@ def test_an_mlp_that_is_no_module_cannot_be_replaced(tiny):
     checkpoint = Checkpoint.open(tiny("bert_base"))
     with (
         pytest.raises(InputError, match="no module of its own"),
-        distill.in_place(checkpoint.load_model(dtype=torch.float32, device="cpu"), checkpoint, 0, torch.zeros_like),
+        in_place(checkpoint.load_model(dtype=torch.float32, device="cpu"), checkpoint, 0, torch.zeros_like),
     ):
         pass
 
@@ -112,10 +113,10 @@ def test_gradients_by_hand_are_those_of_autograd():
     weights = [torch.randn(shape, generator=rng, requires_grad=True) for shape in ((7, 5), (7, 5), (4, 7))]
     gradients = distill._Gradients(weights, 9)
     for _ in range(2):  # the second time in memory that holds the first's
-        inputs, wanted = torch.randn(9, 5, generator=rng), torch.randn(9, 4, generator=rng)
+        inputs, outputs = torch.randn(9, 5, generator=rng), torch.randn(9, 4, generator=rng)
         with torch.no_grad():
-            gradients.of_error(inputs, wanted)
-        expected = torch.autograd.grad(functional.mse_loss(distill._glu(inputs, *weights), wanted), weights)
+            gradients.of_error(inputs, outputs)
+        expected = torch.autograd.grad(functional.mse_loss(distill._glu(inputs, *weights), outputs), weights)
         for weight, gradient in zip(weights, expected, strict=True):
             torch.testing.assert_close(weight.grad, gradient)
 
@@ -180,47 +181,36 @@ def test_the_penalty_turns_gates_away_from_ups(tmp_path):
     assert kept_apart.gate_up_cosine() < 0.5 * free.gate_up_cosine()
 
 
-@pytest.mark.parametrize("inputs", ["matched", "sample"])
-def test_inputs_like_given_ones(inputs):
+def test_matched_inputs_have_the_mean_and_the_covariance_of_the_sample():
     rng = np.random.default_rng(0)
     sample = (rng.standard_normal((500, 3)) @ np.array([[2, 1, 0], [0, 1, 0], [0, 0, 0.1]]) + 5).astype(np.float32)
-    rows = distill._Inputs(3, Settings(inputs=inputs), torch.from_numpy(sample), "cpu")(20_000).numpy()
+    rows = distill._inputs(3, Settings(inputs="matched"), torch.from_numpy(sample), "cpu")(20_000).numpy()
     # 20,000 draws: standard errors below 0.02 for means and 0.06 for covariances up to 5
     np.testing.assert_allclose(rows.mean(0), sample.mean(0), atol=0.06)
     np.testing.assert_allclose(np.cov(rows.T), np.cov(sample.T), atol=0.2)
-    given = {row.tobytes() for row in sample}
-    assert all(row.tobytes() in given for row in rows) is (inputs == "sample")
-
-
-def test_the_rate_falls_as_told():
-    settings = Settings(steps=100)
-    assert [distill._rate(settings, step) for step in (0, 50)] == pytest.approx([1.0, 0.5])
-    assert distill._rate(settings, 99) < 1e-3
-    assert distill._rate(replace(settings, schedule="constant"), 99) == 1.0
 
 
 # Refusals -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"width_factor": 0}, "width_factor must be positive"),
         ({"steps": 0}, "steps and batch must be at least 1"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"beta2": 1.0}, "beta2 must be from 0 to below 1"),
-        ({"schedule": "linear"}, "schedule must be cosine or constant"),
-        ({"inputs": "text"}, "inputs must be one of gaussian, matched, sample"),
+        ({"inputs": "text"}, "inputs must be one of gaussian, matched"),
         ({"parallel_penalty": -1.0}, "parallel_penalty must not be negative"),
         ({"steps": 5, "snapshots": (6,)}, "snapshots must be steps from 0 to 5"),
     ],
 )
-def test_bad_settings(wrong, said):
-    with pytest.raises(ParameterError, match=said):
+def test_bad_settings(wrong, message):
+    with pytest.raises(ParameterError, match=message):
         Settings(**wrong)
 
 
-def test_what_cannot_be_imitated_is_refused(tmp_path):
+def test_a_teacher_that_cannot_be_imitated_is_refused(tmp_path):
     teacher = planted()
     silent = replace(teacher, weights={**teacher.weights, "down": 0 * teacher.weights["down"]})
     with pytest.raises(InputError, match="nothing to imitate"):
@@ -263,7 +253,7 @@ def test_a_student_is_trained_once(tmp_path, monkeypatch):
 def test_another_sample_is_another_student(tmp_path):
     teacher = planted()
     samples = [np.random.default_rng(seed).standard_normal((50, 6)).astype(np.float32) for seed in (0, 1)]
-    students = [trained(teacher, replace(QUICK, inputs="sample"), tmp_path, sample=sample) for sample in samples]
+    students = [trained(teacher, replace(QUICK, inputs="matched"), tmp_path, sample=sample) for sample in samples]
     assert not torch.equal(students[0].gate, students[1].gate)
     # noise needs no sample, and so does not depend on one
     noisy = [trained(teacher, QUICK, tmp_path, sample=sample) for sample in samples]

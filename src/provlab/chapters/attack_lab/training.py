@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from provlab.chapters.shared.students import Settings, block_mlp, distill, mlp_inputs
+from provlab.chapters.shared.students import Settings, distill
+from provlab.chapters.shared.teachers import block_mlp, mlp_inputs
 from provlab.models.attacks.state import State
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Options

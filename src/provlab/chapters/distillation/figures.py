@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from numpy.typing import ArrayLike, NDArray
 
 from provlab.chapters.distillation.measure import LEVEL
 from provlab.chapters.shared.groups import Groups
@@ -31,11 +30,12 @@ def size_and_power(recipes: Mapping[str, Groups], *, caption: str = "") -> Figur
     figure = style.canvas(0.8 + 0.55 * len(recipes))
     axes = figure.add_subplot()
     rng = np.random.default_rng(0)  # jitter only
-    told = []
+    counts = []
     for row, (name, groups) in enumerate(recipes.items()):
-        words = []
+        beyond = []
         for group, (color, marker, shift) in _GROUPS.items():
-            values = _values(getattr(groups, group), f"{name}, {group}")
+            values = np.asarray(getattr(groups, group), dtype=float)
+            require(values.size and np.isfinite(values).all(), f"{name}, {group}: values must be finite, at least one")
             height = row - shift + rng.uniform(-0.09, 0.09, values.size)
             axes.plot(
                 -values, height, marker, color=color, markersize=4, markerfacecolor="none", markeredgewidth=0.9,
@@ -46,8 +46,8 @@ def size_and_power(recipes: Mapping[str, Groups], *, caption: str = "") -> Figur
                 f"{below} of {values.size}", (1.0, row - shift), (6, 0), xycoords=("axes fraction", "data"),
                 textcoords="offset points", va="center", fontsize=style.SMALL, color=style.ink(color),
             )  # fmt: skip
-            words.append(f"{below} of {values.size} {group}")
-        told.append(f"{style.word(name)}: {' and '.join(words)}")
+            beyond.append(f"{below} of {values.size} {group}")
+        counts.append(f"{style.word(name)}: {' and '.join(beyond)}")
     axes.axvline(-np.log10(LEVEL), color=style.MUTED, linewidth=0.9, linestyle="--")
     axes.set_xscale("symlog", linthresh=_LINEAR, linscale=1.0)
     axes.set_xlim(left=0)
@@ -56,10 +56,12 @@ def size_and_power(recipes: Mapping[str, Groups], *, caption: str = "") -> Figur
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(r"$-\log_{10}\,p$")
     style.value_grid(axes, "x")
-    _plain_ticks(axes, max(-min(*one.independent, *one.dependent) for one in recipes.values()))
+    _plain_ticks(axes, max(-min(*groups.independent, *groups.dependent) for groups in recipes.values()))
     figure.legend(loc="outside upper left", ncols=2)
     text = f"Dashed: p = {LEVEL:g}; at the right the pairs beyond it."
-    return Figure(figure, f"{caption} {text}".strip(), f"Points, one a pair. Beyond p = {LEVEL:g}: {'; '.join(told)}.")
+    return Figure(
+        figure, f"{caption} {text}".strip(), f"Points, one a pair. Beyond p = {LEVEL:g}: {'; '.join(counts)}."
+    )
 
 
 @styled
@@ -69,16 +71,10 @@ def parallel_rows(dial: pd.DataFrame, trained: pd.DataFrame, *, caption: str = "
     Parameters
     ----------
     dial
-        Columns cosine, teachers (who the MLPs are), median, low and high of log10 p: rows made parallel by hand.
+        Columns cosine, teachers (a name of the MLPs), median, low and high of log10 p: rows made parallel by hand.
     trained
         Columns cosine, recipe and log10_p: one pair of students a row, with the smaller of their two cosines.
     """
-    for name, frame, columns in (
-        ("dial", dial, {"cosine", "teachers", "median", "low", "high"}),
-        ("trained", trained, {"cosine", "recipe", "log10_p"}),
-    ):
-        missing = columns - set(frame.columns)
-        require(not missing, f"{name} lacks {', '.join(sorted(missing))}")
     figure = style.canvas(3.0, 5.2)
     axes = figure.add_subplot()
     colors = (style.INDEPENDENT, style.INK)
@@ -117,9 +113,3 @@ def _plain_ticks(axes: Axes, largest: float, axis: str = "x") -> None:
     set_ticks = axes.set_xticks if axis == "x" else axes.set_yticks
     set_ticks(ticks, [f"{t:g}" for t in ticks])
     set_ticks([], minor=True)
-
-
-def _values(log10_p: ArrayLike, name: str) -> NDArray[np.float64]:
-    values = np.asarray(log10_p, dtype=float).ravel()
-    require(values.size and np.isfinite(values).all(), f"{name}: values must be finite and at least one")
-    return values

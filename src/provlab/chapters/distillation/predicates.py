@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from provlab.chapters.distillation.measure import Distilled, found, size_and_power
+from provlab.chapters.distillation.measure import Distilled, n_called, size_and_power
 from provlab.inference import pvalues
 from provlab.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
@@ -43,8 +43,8 @@ def distilled_is_found(
     if np.isnan(dependent).any() or np.isnan(independent).any():
         return Verdict(NOT_RUN, "", "a pair has no value")
     fares = size_and_power(judged, level=size_level)
-    n_found = found(dependent, level)
-    accused = found(independent, level)
+    n_found = n_called(dependent, level)
+    accused = n_called(independent, level)
     words = [
         f"students {width:g} times as wide, relative error {judged.relative:.2g}, |cosine| {judged.cosine:.2f}",
         f"{n_found} of {dependent.size} dependent pairs found, strongest {log10_words(float(dependent.min()))}",
@@ -74,14 +74,14 @@ def distilled_is_found(
 def _reasons(evidence: Evidence, same: str, gated: str, level: float) -> str:
     """Why it fails, from the experiments made to find out."""
     twins, perfect = (np.array(evidence.measurement(name), dtype=float) for name in (same, gated))
-    told = []
+    reasons = []
     if twins.size:
         n = int((twins <= math.log10(level)).sum())
-        told.append(f"of pairs of students of one and the same MLP, {n} of {twins.size} are below {level:g}")
+        reasons.append(f"of pairs of students of one and the same MLP, {n} of {twins.size} are below {level:g}")
     if perfect.size:
         n = int((perfect <= math.log10(level)).sum())
-        told.append(
+        reasons.append(
             f"of pairs of independent MLPs in their exact gated form, whose gate and up rows are the same, {n} of "
             f"{perfect.size} are, the largest at {log10_words(float(perfect.max()))}"
         )
-    return "; ".join(told)
+    return "; ".join(reasons)

@@ -1,4 +1,4 @@
-"""What a feedforward network without gates is to a student with gates (Appendix H.3).
+"""A feedforward network without gates, as a student with gates meets it (Appendix H.3).
 
 A plain MLP is a sum of *ridges*: ``V a(W x + b)`` with an activation function ``a``. Two facts about it decide what a
 GLU MLP can learn from it, and both are computed here rather than argued.
@@ -18,7 +18,7 @@ from numpy.polynomial import hermite_e
 from numpy.typing import NDArray
 
 from provlab.chapters.shared.students import Student
-from provlab.chapters.shared.teachers import BlockMlp, Teacher
+from provlab.chapters.shared.teachers import BlockMlp
 from provlab.errors import InputError, ParameterError
 from provlab.files import digest
 
@@ -27,51 +27,34 @@ _HIGHEST = 30  # degrees in which units are taken to share anything: a cosine of
 
 
 @dataclass(frozen=True)
-class Stretched:
-    """A teacher whose inputs are multiplied by a factor first, so that unit noise reaches as far as wider noise would.
+class Stretched(BlockMlp):
+    """An MLP whose inputs are multiplied by a factor first; make one with `stretched`."""
 
-    Attributes
-    ----------
-    teacher
-        Any.
-    factor
-        Standard deviation of the inputs that the teacher sees when it is given noise of variance 1.
-    """
-
-    teacher: Teacher
     factor: float
-
-    def __post_init__(self) -> None:
-        if not (self.factor > 0 and math.isfinite(self.factor)):
-            raise ParameterError(f"factor must be positive and finite, not {self.factor}")
-
-    @property
-    def name(self) -> str:
-        """The teacher's, and the factor."""
-        return f"{self.teacher.name}, inputs x {self.factor:g}"
-
-    @property
-    def width(self) -> int:
-        """Length of an input."""
-        return self.teacher.width
-
-    @property
-    def mlp_width(self) -> int:
-        """Hidden units of the teacher."""
-        return self.teacher.mlp_width
 
     @property
     def digest(self) -> str:
         """Hash of all that decides the outputs."""
-        return self.teacher.digest if self.factor == 1 else digest({"of": self.teacher.digest, "factor": self.factor})
-
-    def to(self, device: str) -> "Stretched":
-        """Return the same map on another device."""
-        return Stretched(self.teacher.to(device), self.factor)
+        return super().digest if self.factor == 1 else digest({"of": super().digest, "factor": self.factor})
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """Outputs for inputs, rows for rows."""
-        return self.teacher(inputs * self.factor)
+        return super().__call__(inputs * self.factor)
+
+
+def stretched(mlp: BlockMlp, factor: float) -> Stretched:
+    """Multiply the inputs of an MLP by a factor, so that noise of variance 1 reaches as far as wider noise would.
+
+    Parameters
+    ----------
+    mlp
+        Any.
+    factor
+        Standard deviation of the inputs that the MLP sees when it is given noise of variance 1.
+    """
+    if not (factor > 0 and math.isfinite(factor)):
+        raise ParameterError(f"factor must be positive and finite, not {factor}")
+    return Stretched(f"{mlp.name}, inputs x {factor:g}", mlp.weights, mlp.activation, factor)
 
 
 def gated_form(

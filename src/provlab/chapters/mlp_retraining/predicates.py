@@ -1,4 +1,4 @@
-"""Predicates about an adversary who trains MLPs anew: what the fresh weights still show."""
+"""Predicates about an adversary who trains fresh MLPs: what their weights still show."""
 
 import numpy as np
 
@@ -26,10 +26,10 @@ def found_after_retraining(
         return Verdict(NOT_RUN, "", "two seeds gave the same numbers: one retraining was kept twice")
     problems: list[tuple[bool, str]] = []
     for seed, some in by_seed.items():
-        found = sorted(row.block for row in some)
-        missing = sorted(set(range(n_blocks)) - set(found))
+        retrained = [row.block for row in some]
+        missing = sorted(set(range(n_blocks)) - set(retrained))
         problems.append((bool(missing), f"block {missing[0] if missing else ''} was not retrained with seed {seed}"))
-        problems.append((len(set(found)) < len(found), f"a block was retrained twice with seed {seed}"))
+        problems.append((len(set(retrained)) < len(retrained), f"a block was retrained twice with seed {seed}"))
         strange = [row.log10_p_stranger for row in some if row.log10_p_stranger is not None]
         known = len(strange) == len(some) and bool(np.isfinite(strange).all())
         problems.append((not known, "a block was not compared with a stranger"))

@@ -1,4 +1,4 @@
-"""A model whose MLPs were trained anew, one at a time, compared with another (Section 4.2.1, Table 8).
+"""A model whose MLPs were retrained from scratch, one at a time, compared with another (Section 4.2.1, Table 8).
 
 One block at a time means that all before it is as it was: what enters the block is what enters it in the model before
 retraining, and the retrained model need never be assembled.
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.chapters.shared.students import BlockMlp, Settings, Student, block_mlp, distill, in_place, mlp_inputs
+from provlab.chapters.shared.students import Settings, Student, distill
+from provlab.chapters.shared.teachers import BlockMlp, block_mlp, in_place, mlp_inputs
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.models.activations import next_token_log_probs
@@ -62,7 +63,7 @@ class Retrained:
 
     @cached_property
     def spelt(self) -> NDArray[np.int64]:
-        """What its tokens are, as phi_MATCH compares them: ``(n_sequences, sequence_length)``."""
+        """Its tokens by their strings, as phi_MATCH compares them: ``(n_sequences, sequence_length)``."""
         return spellings(self.model.checkpoint, self.model.anatomy.vocab_size)[self.tokens]
 
     def mlp(self, block: int) -> BlockMlp:
@@ -70,7 +71,7 @@ class Retrained:
         return block_mlp(self.model.checkpoint, block)
 
     def student(self, block: int, settings: Settings, *, device: str = "cpu") -> Student:
-        """Train one block anew, or read the student kept from before."""
+        """Retrain one block from scratch, or read the student kept from before."""
         return distill(self.mlp(block), settings, sample=self.inputs[block], device=device)
 
     def views(self, block: int, student: Student) -> Views:
@@ -98,8 +99,8 @@ class Retrained:
             if block is not None and student is not None:
                 replaced.enter_context(in_place(network, self.model.checkpoint, block, student))
             batches = list(next_token_log_probs(network, self.tokens))
-        found = np.concatenate(batches).reshape(*self.tokens.shape, -1)[:, :-1]
-        return float(-np.take_along_axis(found, self.tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
+        log_probs = np.concatenate(batches).reshape(*self.tokens.shape, -1)[:, :-1]
+        return float(-np.take_along_axis(log_probs, self.tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
 
 
 def as_views(activations: tuple[NDArray[np.float32], NDArray[np.float32]], tokens: NDArray[np.int64]) -> Views:

@@ -14,7 +14,7 @@ trained once.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -26,29 +26,14 @@ from safetensors.torch import save_file
 from torch.nn import functional
 from tqdm import tqdm
 
-from provlab.chapters.shared.teachers import BlockMlp, Teacher, block_mlp, in_place, mlp_inputs, tensor_sha256
+from provlab.chapters.shared.teachers import BlockMlp, tensor_sha256
 from provlab.errors import InputError, ParameterError
 from provlab.files import atomic_file, cache_dir, digest
 from provlab.kept import reading
 
-# teachers come along, so that a caller needs one import
-__all__ = [
-    "BlockMlp",
-    "Point",
-    "Settings",
-    "Student",
-    "Teacher",
-    "block_mlp",
-    "distill",
-    "in_place",
-    "mlp_inputs",
-    "relative_error",
-]
-
 _VERSION = 1  # of the arithmetic below; a change that gives other students asks for another
 
-SCHEDULES = ("cosine", "constant")
-INPUTS = ("gaussian", "matched", "sample")
+INPUTS = ("gaussian", "matched")
 #: rows of held-out input that the learning curve is measured on
 _N_HELD_OUT = 1024
 _CURVE_POINTS = 12
@@ -65,14 +50,13 @@ class Settings:
     width_factor
         Hidden units of the student for each one of the teacher's (the paper: 2).
     steps, batch, learning_rate
-        Of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001).
+        Of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001). The rate falls to zero
+        as a cosine.
     beta2
         Adam's memory of squared gradients: at the usual 0.999 a short training still divides by those of its beginning.
-    schedule
-        ``"cosine"`` lets the rate fall to zero over the steps, ``"constant"`` leaves it.
     inputs
-        What the student is shown: ``"gaussian"`` noise of variance 1 as in the paper, noise ``"matched"`` in mean and
-        covariance to a given sample of real inputs, or rows of the ``"sample"`` itself.
+        The student's inputs: ``"gaussian"`` noise of variance 1 as in the paper, or noise ``"matched"`` in mean and
+        covariance to a sample of real inputs.
     parallel_penalty
         Weight of the mean squared cosine between a unit's gate and its up row, added to the relative error; 0 as in the
         paper.
@@ -87,31 +71,25 @@ class Settings:
     batch: int = 128
     learning_rate: float = 0.01
     beta2: float = 0.95
-    schedule: str = "cosine"
     inputs: str = "gaussian"
     parallel_penalty: float = 0.0
     snapshots: tuple[int, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for holds, what in (
-            (self.width_factor > 0, f"width_factor must be positive, not {self.width_factor}"),
-            (
-                self.steps >= 1 and self.batch >= 1,
-                f"steps and batch must be at least 1, not {self.steps}, {self.batch}",
+        for message, holds in {
+            f"width_factor must be positive, not {self.width_factor}": self.width_factor > 0,
+            f"steps and batch must be at least 1, not {self.steps}, {self.batch}": min(self.steps, self.batch) >= 1,
+            f"learning_rate must be positive, not {self.learning_rate}": self.learning_rate > 0,
+            f"beta2 must be from 0 to below 1, not {self.beta2}": 0 <= self.beta2 < 1,
+            f"inputs must be one of {', '.join(INPUTS)}, not {self.inputs!r}": self.inputs in INPUTS,
+            f"parallel_penalty must not be negative, not {self.parallel_penalty}": self.parallel_penalty >= 0,
+            f"snapshots must be steps from 0 to {self.steps}, not {list(self.snapshots)}": all(
+                0 <= step <= self.steps for step in self.snapshots
             ),
-            (self.learning_rate > 0, f"learning_rate must be positive, not {self.learning_rate}"),
-            (0 <= self.beta2 < 1, f"beta2 must be from 0 to below 1, not {self.beta2}"),
-            (self.schedule in SCHEDULES, f"schedule must be {' or '.join(SCHEDULES)}, not {self.schedule!r}"),
-            (self.inputs in INPUTS, f"inputs must be one of {', '.join(INPUTS)}, not {self.inputs!r}"),
-            (self.parallel_penalty >= 0, f"parallel_penalty must not be negative, not {self.parallel_penalty}"),
-            (
-                all(0 <= step <= self.steps for step in self.snapshots),
-                f"snapshots must be steps from 0 to {self.steps}, not {list(self.snapshots)}",
-            ),
-        ):
+        }.items():
             if not holds:
-                raise ParameterError(what)
+                raise ParameterError(message)
 
 
 @dataclass(frozen=True)
@@ -184,18 +162,18 @@ class Student:
         return float(functional.cosine_similarity(self.gate, self.up).abs().mean())
 
 
-def relative_error(student: Student, teacher: Teacher, inputs: NDArray[np.float32]) -> float:
+def relative_error(student: Student, teacher: BlockMlp, inputs: NDArray[np.float32]) -> float:
     """Mean squared error of a student's outputs on inputs ``(n, width)``, over the teacher's mean square."""
     rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32))
-    wanted = teacher(rows)
-    return float((student(rows) - wanted).square().mean() / wanted.square().mean())
+    outputs = teacher(rows)
+    return float((student(rows) - outputs).square().mean() / outputs.square().mean())
 
 
 # Training -------------------------------------------------------------------------------------------------
 
 
 def distill(
-    teacher: Teacher,
+    teacher: BlockMlp,
     settings: Settings = Settings(),
     *,
     sample: NDArray[np.float32] | None = None,
@@ -207,11 +185,11 @@ def distill(
     Parameters
     ----------
     teacher
-        What is imitated, such as `block_mlp` returns.
+        The MLP that is imitated, such as `block_mlp` returns.
     settings
         How.
     sample
-        Real inputs ``(n, width)``, for the inputs that need some.
+        Real inputs ``(n, width)``, for inputs that are matched to it.
     device
         Where it is trained; students of different devices differ in rounding, and are kept under one key.
     progress
@@ -237,7 +215,7 @@ def distill(
             "version": _VERSION,
             "torch": torch.__version__.split("+")[0],
             "teacher": teacher.digest,
-            "settings": asdict(settings),
+            "settings": {**asdict(settings), "schedule": "cosine"},
             "sample": None if rows is None else tensor_sha256(rows),
         }
     )
@@ -249,7 +227,7 @@ def distill(
     return student
 
 
-def _checked_sample(sample: NDArray[np.float32] | None, teacher: Teacher, settings: Settings) -> torch.Tensor | None:
+def _checked_sample(sample: NDArray[np.float32] | None, teacher: BlockMlp, settings: Settings) -> torch.Tensor | None:
     """Return the sample as a tensor if the inputs need one; None if they need none, whatever is given."""
     if settings.inputs == "gaussian":
         return None
@@ -260,9 +238,9 @@ def _checked_sample(sample: NDArray[np.float32] | None, teacher: Teacher, settin
     return torch.from_numpy(np.ascontiguousarray(sample, dtype=np.float32))
 
 
-def _train(teacher: Teacher, settings: Settings, sample: torch.Tensor | None, device: str, progress: bool) -> Student:
+def _train(teacher: BlockMlp, settings: Settings, sample: torch.Tensor | None, device: str, progress: bool) -> Student:
     """Minimise the error over fresh inputs at each step."""
-    draw = _Inputs(teacher.width, settings, sample, device)
+    draw = _inputs(teacher.width, settings, sample, device)
     teacher = teacher.to(device)
     with torch.inference_mode():
         held_out = draw(_N_HELD_OUT)
@@ -300,7 +278,7 @@ def _train(teacher: Teacher, settings: Settings, sample: torch.Tensor | None, de
         if step == settings.steps:
             break
         for group in optimiser.param_groups:
-            group["lr"] = settings.learning_rate * _rate(settings, step)
+            group["lr"] = settings.learning_rate * 0.5 * (1 + float(np.cos(np.pi * step / settings.steps)))
         inputs = draw(settings.batch)
         with torch.no_grad():
             gradients.of_error(inputs, teacher(inputs) / scale)
@@ -323,7 +301,7 @@ class _Gradients:
         shape = (batch, len(weights[0]))
         self._hidden = [torch.empty(shape, device=weights[0].device) for _ in range(6)]
 
-    def of_error(self, inputs: torch.Tensor, wanted: torch.Tensor) -> None:
+    def of_error(self, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
         """Set the ``grad`` of each weight for inputs ``(batch, width)`` and outputs ``(batch, outputs)``."""
         gate, up, down = self._weights
         of_gate, of_up, of_down = self._gradients
@@ -332,7 +310,7 @@ class _Gradients:
         torch.mm(inputs, up.T, out=u)
         torch.ops.aten.silu.out(g, out=act)
         torch.mul(act, u, out=h)
-        error = torch.mm(h, down.T).sub_(wanted)
+        error = torch.mm(h, down.T).sub_(outputs)
         error.mul_(2 / error.numel())
         torch.mm(error.T, h, out=of_down)
         torch.mm(error, down, out=dh)
@@ -342,30 +320,19 @@ class _Gradients:
         torch.mm(torch.mul(dh, act, out=dh).T, inputs, out=of_up)
 
 
-class _Inputs:
-    """Draws what the student is shown; the same sequence for the same seed."""
+def _inputs(width: int, settings: Settings, sample: torch.Tensor | None, device: str) -> Callable[[int], torch.Tensor]:
+    """Return a function that draws n inputs ``(n, width)``; the same sequence for the same seed."""
+    rng = torch.Generator(device).manual_seed(2 * settings.seed + 1)
+    if sample is not None:
+        values, vectors = torch.linalg.eigh(torch.cov(sample.double().T))
+        root = ((vectors * values.clamp(min=0).sqrt()) @ vectors.T).float().to(device)
+        mean = sample.double().mean(0).float().to(device)
 
-    def __init__(self, width: int, settings: Settings, sample: torch.Tensor | None, device: str) -> None:
-        self._rng = torch.Generator(device).manual_seed(2 * settings.seed + 1)
-        self._width, self._device = width, device
-        self._rows: torch.Tensor | None = None
-        self._mean = self._root = torch.empty(0)
-        if settings.inputs == "sample":
-            assert sample is not None
-            self._rows = sample.to(device)
-        elif settings.inputs == "matched":
-            assert sample is not None
-            values, vectors = torch.linalg.eigh(torch.cov(sample.double().T))
-            root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
-            self._mean, self._root = sample.double().mean(0).float().to(device), root.float().to(device)
+    def draw(n: int) -> torch.Tensor:
+        noise = torch.randn(n, width, generator=rng, device=device)
+        return noise if sample is None else mean + noise @ root
 
-    def __call__(self, n: int) -> torch.Tensor:
-        """Draw ``(n, width)``."""
-        if self._rows is not None:
-            chosen = torch.randint(len(self._rows), (n,), generator=self._rng, device=self._device)
-            return self._rows[chosen]
-        noise = torch.randn(n, self._width, generator=self._rng, device=self._device)
-        return noise if not len(self._root) else self._mean + noise @ self._root
+    return draw
 
 
 def _fresh(width: int, mlp_width: int, outputs: int, settings: Settings, device: str) -> list[torch.Tensor]:
@@ -380,13 +347,6 @@ def _finished(weights: Sequence[torch.Tensor], scale: float) -> tuple[torch.Tens
     """Copy the weights to the CPU, in the teacher's units."""
     gate, up, down = (tensor.detach().to("cpu", copy=True) for tensor in weights)
     return gate, up, down * scale
-
-
-def _rate(settings: Settings, step: int) -> float:
-    """Share of the learning rate at a step."""
-    if settings.schedule == "constant":
-        return 1.0
-    return 0.5 * (1 + float(np.cos(np.pi * step / settings.steps)))
 
 
 def _glu(inputs: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:

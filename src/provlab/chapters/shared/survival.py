@@ -14,7 +14,7 @@ from provlab.plots.style import require, styled
 @styled
 def survival(
     texts: Sequence[Sequence[str]],
-    found: ArrayLike,
+    survives: ArrayLike,
     *,
     statistics: Sequence[str],
     disguises: Sequence[str],
@@ -26,15 +26,15 @@ def survival(
     ----------
     texts
         What stands in each cell, ``(statistics, disguises)``.
-    found
+    survives
         Of the same shape: whether the dependence shows.
     statistics, disguises
         Names of rows and columns.
     """
-    marks = np.asarray(found, dtype=bool)
+    marks = np.asarray(survives, dtype=bool)
     require(
         marks.shape == (len(statistics), len(disguises)) and all(len(row) == len(disguises) for row in texts),
-        "texts and found must have a row for each statistic and a column for each disguise",
+        "texts and survives must have a row for each statistic and a column for each disguise",
     )
     figure = style.canvas(0.32 * len(statistics) + 0.75)
     axes = figure.add_subplot()

@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -20,32 +20,6 @@ from provlab.models.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-
-class Teacher(Protocol):
-    """What `distill` imitates: any map of rows ``(n, width)`` to rows ``(n, outputs)``."""
-
-    @property
-    def name(self) -> str:
-        """For messages and progress."""
-
-    @property
-    def width(self) -> int:
-        """Length of an input."""
-
-    @property
-    def mlp_width(self) -> int:
-        """Hidden units; the student has `Settings.width_factor` times as many."""
-
-    @property
-    def digest(self) -> str:
-        """Hash of all that decides the outputs."""
-
-    def to(self, device: str) -> "Teacher":
-        """Return the same map on another device."""
-
-    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Outputs for inputs, rows for rows."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +56,9 @@ class BlockMlp:
         sums = {role: tensor_sha256(tensor) for role, tensor in self.weights.items()}
         return digest({"weights": sums, "activation": self.activation})
 
-    def to(self, device: str) -> "BlockMlp":
+    def to(self, device: str) -> Self:
         """Return the same MLP on another device."""
-        return BlockMlp(self.name, {role: tensor.to(device) for role, tensor in self.weights.items()}, self.activation)
+        return replace(self, weights={role: tensor.to(device) for role, tensor in self.weights.items()})
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """Outputs ``(n, width)`` for inputs ``(n, width)``, without the constant that a bias of `down` adds."""
@@ -149,8 +123,8 @@ def mlp_inputs(
     list of array
         For each block ``(positions, width)`` float32: rows, as students take them; all positions by default.
     """
-    found = mlp_activations(checkpoint, tokens, kinds=("input",), device=device, dtype=dtype, positions=positions)
-    return [np.ascontiguousarray(columns.T) for columns in found["input"]]
+    recorded = mlp_activations(checkpoint, tokens, kinds=("input",), device=device, dtype=dtype, positions=positions)
+    return [np.ascontiguousarray(columns.T) for columns in recorded["input"]]
 
 
 @contextmanager
@@ -184,8 +158,8 @@ def in_place(
     if parts.has("down_bias"):
         constant = torch.from_numpy(parts.read(checkpoint, "down_bias", block))
 
-    def instead(_: nn.Module, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
-        return (student(given[0].to("cpu", torch.float32)) + constant).to(output)
+    def instead(_: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+        return (student(inputs[0].to("cpu", torch.float32)) + constant).to(output)
 
     handle = network.get_submodule(path).register_forward_hook(instead)
     try:
