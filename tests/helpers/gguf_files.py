@@ -44,7 +44,7 @@ def q4_0(weight: np.ndarray) -> bytes:
 
 def q4_k(weight: np.ndarray) -> bytes:
     """Blocks of 256, in eight parts, each with a scale and a minimum of 6 bits in units of the whole block."""
-    found = []
+    pieces = []
     for block in weight.reshape(-1, 8, 32):
         low = np.minimum(block.min(axis=1), 0)
         step = (block.max(axis=1) - low) / 15
@@ -54,9 +54,9 @@ def q4_k(weight: np.ndarray) -> bytes:
         codes = np.rint((block + np.float32(of_lows) * m[:, None]) / np.where(width, width, 1))
         codes = codes.clip(0, 15).astype(np.uint8).reshape(4, 2, 32)
         sixes = [*(s[:4] | s[4:] >> 4 << 6), *(m[:4] | m[4:] >> 4 << 6), *(s[4:] & 15 | (m[4:] & 15) << 4)]
-        found += [of_steps.tobytes(), of_lows.tobytes(), bytes(int(b) for b in sixes)]
-        found.append((codes[:, 0] | codes[:, 1] << 4).tobytes())
-    return b"".join(found)
+        pieces += [of_steps.tobytes(), of_lows.tobytes(), bytes(int(b) for b in sixes)]
+        pieces.append((codes[:, 0] | codes[:, 1] << 4).tobytes())
+    return b"".join(pieces)
 
 
 STORE: dict[str, Callable[[np.ndarray], bytes]] = {
@@ -78,7 +78,7 @@ def entry(key: str, value: Any) -> bytes:
     """One key and its value: a text, a list of texts or integers, an integer or a float."""
     if isinstance(value, list):
         texts = isinstance(value[0], str)
-        content = b"".join(text(one) if texts else struct.pack("<i", one) for one in value)
+        content = b"".join(text(item) if texts else struct.pack("<i", item) for item in value)
         return text(key) + struct.pack("<IIQ", 9, 8 if texts else 5, len(value)) + content
     if isinstance(value, str):
         return text(key) + struct.pack("<I", 8) + text(value)
@@ -87,11 +87,11 @@ def entry(key: str, value: Any) -> bytes:
 
 
 def content(
-    told: Mapping[str, Any], tensors: Mapping[str, tuple[np.ndarray, str]], version: int = 3, aligned: int = 32
+    metadata: Mapping[str, Any], tensors: Mapping[str, tuple[np.ndarray, str]], version: int = 3, aligned: int = 32
 ) -> bytes:
-    """Bytes of a file, from what it says of the model, and its tensors with the name of their type."""
-    header = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(told))
-    header += b"".join(entry(key, value) for key, value in told.items())
+    """Bytes of a file, from the model's metadata, and its tensors with the name of their type."""
+    header = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(metadata))
+    header += b"".join(entry(key, value) for key, value in metadata.items())
     data = b""
     for name, (weight, kind) in tensors.items():
         data += b"\0" * (-len(data) % aligned)
@@ -102,7 +102,7 @@ def content(
 
 
 def converted(model: PreTrainedModel, kind: str = "F32") -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, str]]]:
-    """What a file says of a model, and its tensors: matrices in one type of codes, vectors as they are."""
+    """A model's metadata and tensors in the file: matrices in one type of codes, vectors as they are."""
     config = model.config
     arch = {"mistral": "llama", "gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
     sizes = {
@@ -119,8 +119,8 @@ def converted(model: PreTrainedModel, kind: str = "F32") -> tuple[dict[str, Any]
         sizes["rope.freq_base"] = float(rotary.get("full_attention", rotary)["rope_theta"])
     if arch in ("gemma2", "gemma3"):
         sizes |= {"attention.key_length": config.head_dim, "attention.sliding_window": config.sliding_window}
-    told = {"general.architecture": arch} | {f"{arch}.{key}": value for key, value in sizes.items()}
-    told["tokenizer.ggml.tokens"] = [f"t{i}" for i in range(config.vocab_size)]
+    metadata = {"general.architecture": arch} | {f"{arch}.{key}": value for key, value in sizes.items()}
+    metadata["tokenizer.ggml.tokens"] = [f"t{i}" for i in range(config.vocab_size)]
     names = NAMES | FOUR_NORMS if arch in ("gemma2", "gemma3", "olmo2") else NAMES
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     tensors = {}
@@ -139,7 +139,7 @@ def converted(model: PreTrainedModel, kind: str = "F32") -> tuple[dict[str, Any]
         if arch.startswith("gemma") and name.endswith("norm.weight"):
             weight += 1
         tensors[f"{old}.{ending}"] = (weight, kind if weight.ndim > 1 else "F32")
-    return told, tensors
+    return metadata, tensors
 
 
 def save(label: str, path: Path, seed: int = 0) -> Path:
