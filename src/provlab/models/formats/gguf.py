@@ -206,7 +206,7 @@ def _opened(path: Path) -> "gguf.GGUFReader":
             end = orig_offs + 12
             if kind == gguf.GGUFValueType.STRING:  # tokens are skipped: the package takes half a minute for them
                 for _ in range(n):
-                    end += 8 + struct.unpack_from("<Q", memoryview(self.data), end)[0]
+                    end += 8 + struct.unpack_from("<Q", self.data, end)[0]  # type: ignore[arg-type]
                 return end - orig_offs, [], [], []
             numbers = self._get(end, self.gguf_scalar_to_np[gguf.GGUFValueType(kind)], n)
             return 12 + numbers.nbytes, [numbers], [0], [gguf.GGUFValueType.ARRAY, gguf.GGUFValueType(kind)]
