@@ -89,30 +89,30 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 def spoil_bytes(content: bytes, rng: random.Random, within: int | None = None) -> bytes:
     """One to four changes of bytes, near the beginning if `within` says so."""
-    found = bytearray(content)
+    spoilt = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 4))):
-        reach = min(len(found), within or len(found))
+        reach = min(len(spoilt), within or len(spoilt))
         at = rng.randrange(reach) if reach else 0
         length = rng.choice((1, 1, 2, 4, 8, 50))
         change = rng.randrange(6)
-        if change == 0 and found:
-            found[at] ^= 1 << rng.randrange(8)
+        if change == 0 and spoilt:
+            spoilt[at] ^= 1 << rng.randrange(8)
         elif change == 1:
-            del found[at : at + length]
+            del spoilt[at : at + length]
         elif change == 2:
-            found[at:at] = rng.randbytes(length)
+            spoilt[at:at] = rng.randbytes(length)
         elif change == 3:
-            found[at : at + length] = rng.choice((b"\x00", b"\xff", b"9", b"-", b"\x7f")) * length
+            spoilt[at : at + length] = rng.choice((b"\x00", b"\xff", b"9", b"-", b"\x7f")) * length
         elif change == 4:
             other = rng.randrange(reach) if reach else 0
-            found[at : at + length] = found[other : other + length]
+            spoilt[at : at + length] = spoilt[other : other + length]
         elif rng.random() < 0.3:
-            del found[at:]
-    return bytes(found)
+            del spoilt[at:]
+    return bytes(spoilt)
 
 
 class _Call:
-    """What a pickle calls when it is read by pickle: the mark that code ran."""
+    """A call that Python's own reader makes: the mark that code ran."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -154,8 +154,8 @@ def _spoil_zip(content: bytes, rng: random.Random, canary: Path) -> bytes:
     """Change the pickle in a zip archive, the names, sizes or contents of its entries, or bytes of the archive."""
     if rng.random() < 0.3:
         return spoil_bytes(content, rng, within=rng.choice((None, 2000)))
-    found = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(found, "w") as new:
+    spoilt = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(spoilt, "w") as new:
         for name in old.namelist():
             entry = old.read(name)
             if name.endswith(".pkl"):
@@ -166,16 +166,16 @@ def _spoil_zip(content: bytes, rng: random.Random, canary: Path) -> bytes:
                 continue
             packed = rng.random() < 0.05
             new.writestr(name, entry, zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED)
-    return found.getvalue()
+    return spoilt.getvalue()
 
 
 def _spoil_header(content: bytes, rng: random.Random) -> bytes:
-    length = int.from_bytes(content[:8], "little")
+    end = 8 + int.from_bytes(content[:8], "little")
     if rng.random() < 0.5:
-        header = spoil_json(json.loads(content[8 : 8 + length]), rng)
-        said = len(header) if rng.random() < 0.9 else rng.choice((0, 1, len(header) * 2, 2**40, 2**63))
-        return said.to_bytes(8, "little") + header + content[8 + length :]
-    return spoil_bytes(content, rng, within=8 + length)
+        header = spoil_json(json.loads(content[8:end]), rng)
+        length = len(header) if rng.random() < 0.9 else rng.choice((0, 1, len(header) * 2, 2**40, 2**63))
+        return length.to_bytes(8, "little") + header + content[end:]
+    return spoil_bytes(content, rng, within=end)
 
 
 def _spoil_legacy(content: bytes, rng: random.Random, canary: Path) -> bytes:
@@ -186,13 +186,13 @@ def _spoil_gguf(content: bytes, rng: random.Random) -> bytes:
     """Change bytes of the header, or put hostile numbers where counts, lengths, types and sizes stand."""
     if rng.random() < 0.5:
         return spoil_bytes(content, rng, within=2100)
-    found = bytearray(content)
+    spoilt = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.choice((4, 8, 16, 24)) if rng.random() < 0.2 else rng.randrange(24, 2100)
         number = rng.choice((0, 1, 5, 8, 9, 12, 255, 2**16, 2**31, 2**32 - 1, 2**40, 2**63, 2**64 - 1))
         width = 8 if number >= 2**32 else rng.choice((1, 4, 8))
-        found[at : at + width] = (number % 256**width).to_bytes(width, "little")
-    return bytes(found)
+        spoilt[at : at + width] = (number % 256**width).to_bytes(width, "little")
+    return bytes(spoilt)
 
 
 @dataclass(frozen=True)
@@ -236,13 +236,13 @@ def _pickled(folder: Path, **how: Any) -> None:
 def _adapter(folder: Path) -> None:
     """Write what peft writes of rank 2, beside its base."""
     _tiny(folder / "base")
-    told = {
+    settings = {
         "base_model_name_or_path": str(folder / "base"), "bias": "none", "fan_in_fan_out": False, "lora_alpha": 4,
         "lora_dropout": 0.0, "modules_to_save": None, "peft_type": "LORA", "r": 2, "rank_pattern": {},
         "alpha_pattern": {}, "target_modules": ["up_proj"], "task_type": "CAUSAL_LM", "use_dora": False,
         "use_rslora": False,
     }  # fmt: skip
-    (folder / "adapter_config.json").write_text(json.dumps(told))
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
     at = "base_model.model.model.layers.{}.mlp.up_proj.lora_{}.weight"
     shapes = {"A": (2, tiny_models.WIDTH), "B": (tiny_models.MLP_WIDTH, 2)}
     tensors = {at.format(block, side): torch.ones(shape) for block in (0, 1) for side, shape in shapes.items()}
@@ -280,8 +280,7 @@ def _open(source: Path | str) -> None:
     checkpoint = Checkpoint.open(source, allow_pickle=True)
     for name in checkpoint.tensor_names:
         checkpoint.shape(name), checkpoint.dtype(name)
-    found = anatomy.of(checkpoint)
-    found.read(checkpoint, "up", 0)
+    anatomy.of(checkpoint).read(checkpoint, "up", 0)
 
 
 def _skeleton(folder: Path) -> None:
@@ -366,16 +365,16 @@ def fuzz(name: str, seeds: range, folder: Path, doors: tuple[str, ...] | None = 
         path.write_bytes(format_.spoil(good, random.Random(seed), canary))
         for door in doors or format_.doors:
             try:
-                wrong, said = fault(door, made)
+                wrong, message = fault(door, made)
             except Late as error:  # raised as the limit was being lifted
-                wrong, said = f"Late: {error}", ""
+                wrong, message = f"Late: {error}", ""
             if canary.exists():
                 wrong = "code was run"
                 canary.rmdir()
             tried.n += 1
-            tried.opened += not said and not wrong
-            tried.refused += bool(said)
-            tried.sentences[said[:60]] += 1
+            tried.opened += not message and not wrong
+            tried.refused += bool(message)
+            tried.sentences[message[:60]] += 1
             if wrong:
                 tried.faults[f"{door}: {wrong}"] += 1
                 tried.seeds.setdefault(f"{door}: {wrong}", seed)

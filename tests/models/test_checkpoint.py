@@ -41,9 +41,9 @@ def test_reads_what_was_written(llama):
 
 def test_sharded_reads_the_same(llama, sharded):
     assert len(list(sharded.glob("*.safetensors"))) > 2
-    one, many = Checkpoint.open(llama), Checkpoint.open(sharded)
-    assert one.tensor_names == many.tensor_names
-    assert all(torch.equal(one.tensor(name), many.tensor(name)) for name in one.tensor_names)
+    whole, shards = Checkpoint.open(llama), Checkpoint.open(sharded)
+    assert whole.tensor_names == shards.tensor_names
+    assert all(torch.equal(whole.tensor(name), shards.tensor(name)) for name in whole.tensor_names)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -58,8 +58,8 @@ def test_every_byte_of_float8_is_read_as_torch_reads_it(tmp_path):
     for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         codes = torch.arange(256, dtype=torch.uint8)
         finite = codes[torch.isfinite(codes.view(dtype).float())]
-        found = dtypes.values(finite.numpy(), str(dtype).removeprefix("torch."))
-        assert np.array_equal(found, finite.view(dtype).float())
+        numbers = dtypes.values(finite.numpy(), str(dtype).removeprefix("torch."))
+        assert np.array_equal(numbers, finite.view(dtype).float())
         lost = codes[~torch.isfinite(codes.view(dtype).float())]
         assert not np.isfinite(dtypes.values(lost.numpy(), str(dtype).removeprefix("torch."))).any()
 
@@ -80,9 +80,9 @@ def test_arrays_are_float32_whatever_the_file_holds(tmp_path):
     for name, tensor in tensors.items():
         assert checkpoint.tensor(name).dtype == tensor.dtype
         assert torch.equal(checkpoint.tensor(name).double(), tensor.double()), name
-        found = checkpoint.array(name)
-        assert found.dtype == np.float32
-        assert np.array_equal(found, tensor.float()), name
+        numbers = checkpoint.array(name)
+        assert numbers.dtype == np.float32
+        assert np.array_equal(numbers, tensor.float()), name
     (folder / "model.safetensors").unlink()
     pickled = Checkpoint.open(folder, allow_pickle=True)
     for name, tensor in tensors.items():
@@ -95,12 +95,12 @@ def test_models_are_loaded_one_at_a_time(llama, monkeypatch):
     at_once, most = [], []
     load = transformers.LlamaForCausalLM.from_pretrained
 
-    def watched(*given, **settings):
+    def watched(*arguments, **settings):
         at_once.append(1)
         time.sleep(0.05)
         most.append(len(at_once))
         at_once.pop()
-        return load(*given, **settings)
+        return load(*arguments, **settings)
 
     monkeypatch.setattr(transformers.LlamaForCausalLM, "from_pretrained", watched)
     before = transformers.PreTrainedModel.tie_weights
@@ -183,8 +183,8 @@ def test_snapshot_in_the_cache_of_the_hub_may_link_to_its_blobs(llama, tmp_path)
         path.rename(blobs / f"blob-{path.name}")
         (snapshot / path.name).symlink_to(f"../../blobs/blob-{path.name}")
     assert Checkpoint.open(snapshot).tensor("model.norm.weight").shape == (tiny_models.WIDTH,)
-    for given in (snapshot, repo, f"{repo}/"):
-        assert (Checkpoint.open(given).name, Checkpoint.open(given).source) == ("name", str(snapshot))
+    for source in (snapshot, repo, f"{repo}/"):
+        assert (Checkpoint.open(source).name, Checkpoint.open(source).source) == ("name", str(snapshot))
     shutil.copytree(snapshot, repo / "snapshots" / ("1" * 40))
     with pytest.raises(CheckpointError, match="holds 2 snapshots and does not say which is main; give one"):
         Checkpoint.open(repo)
@@ -201,10 +201,10 @@ def test_schemes(llama, monkeypatch):
     assert (checkpoint.source, checkpoint.name) == ("farm:llama", "llama")
     with pytest.raises(CheckpointError, match=r"unknown scheme 'barn'; known are .*farm:NAME"):
         Checkpoint.open("barn:llama")
-    asked = []
-    register_scheme("shop", lambda name, *, allow_pickle: asked.append(allow_pickle) or llama.parent / name)
+    permissions = []
+    register_scheme("shop", lambda name, *, allow_pickle: permissions.append(allow_pickle) or llama.parent / name)
     Checkpoint.open("shop:llama", allow_pickle=True)  # what it opens itself may be pickled
-    assert asked == [True]
+    assert permissions == [True]
 
 
 @pytest.mark.parametrize("label", sorted(tiny_models.TINY))
@@ -308,5 +308,5 @@ def test_nothing_beside_the_hashed_files_decides_which_model_runs(llama, tmp_pat
         theirs = transformers.LlamaForCausalLM.from_pretrained(folder)(tokens).logits
         ours = Checkpoint.open(folder).load_model()(tokens).logits
         honest = Checkpoint.open(llama).load_model()(tokens).logits
-    assert not torch.equal(theirs, honest)  # the fault is there for who loads the folder as it is
+    assert not torch.equal(theirs, honest)  # a plain load of the folder has the fault
     assert torch.equal(ours, honest)

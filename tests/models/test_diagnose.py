@@ -1,4 +1,4 @@
-"""What is given in place of weights is named, with the way out, and never read as if it were weights."""
+"""Files that are no weights are named, with the remedy, and never read as weights."""
 
 import json
 
@@ -32,7 +32,7 @@ def _weights_as(content):
 def _tensors(change, **config):
     def make(folder):
         tiny_models.rewrite(folder, change)
-        tiny_models.edit_json(folder / "config.json", lambda told: told.update(config))
+        tiny_models.edit_json(folder / "config.json", lambda content: content.update(config))
 
     return make
 
@@ -73,7 +73,7 @@ GIVEN = {
         "has other.safetensors but no model.saf",
     ),
     "a pointer": (_weights_as(b"version https://git-lfs.github.com/spec/v1"), "pointer of Git LFS.*: run git lfs pull"),
-    "a page": (_weights_as(b"<!DOCTYPE html>"), "it is a web page, .*: download it anew"),
+    "a page": (_weights_as(b"<!DOCTYPE html>"), "it is a web page, .*: download it again"),
     "a pickle": (_weights_as(b"PK\x03\x04" + bytes(99)), "it is a pickle under another name: convert"),
     "GGUF under another name": (_weights_as(b"GGUF" + bytes(99)), "it is GGUF under another name: name it model.gguf"),
     "GPTQ": (
@@ -103,7 +103,7 @@ def _read(folder):
 
 
 @pytest.mark.parametrize("label", GIVEN)
-def test_what_is_given_in_place_of_weights_is_named(llama, label):
+def test_other_files_are_named(llama, label):
     make, text = GIVEN[label]
     make(llama)
     with pytest.raises(CheckpointError, match=text) as refusal:
@@ -135,7 +135,7 @@ def test_a_wrapper_s_prefix_is_no_part_of_the_name(llama, tmp_path, wrapper):
     tensors = load_file(llama / "model.safetensors")
     save_file({wrapper + name: value for name, value in tensors.items()}, llama / "model.safetensors", {"format": "pt"})
     wrapped = Checkpoint.open(llama)
-    ours, theirs = (anatomy.of(one).read(one, "up", 1) for one in (wrapped, honest))
+    ours, theirs = (anatomy.of(checkpoint).read(checkpoint, "up", 1) for checkpoint in (wrapped, honest))
     assert (ours == theirs).all()
     tokens = torch.arange(8)[None]
     with torch.no_grad():

@@ -46,18 +46,18 @@ def test_what_is_planted_is_found(wrong, door, tmp_path, monkeypatch):
     monkeypatch.setattr(mutations, "SECONDS", 0.2)
     good = []
     monkeypatch.setitem(mutations.DOORS, "open", lambda folder: door(folder) if good else good.append(1))
-    found = mutations.fuzz("header", range(3), tmp_path, ("open",)).faults
-    assert found.total() == 3
-    assert all(wrong in fault for fault in found)
+    faults = mutations.fuzz("header", range(3), tmp_path, ("open",)).faults
+    assert faults.total() == 3
+    assert all(wrong in fault for fault in faults)
 
 
 def test_long_words_and_lines_are_cut_where_they_are_made(tmp_path, monkeypatch):
     """Both ends stay: the thing, and the way out."""
     monkeypatch.setitem(mutations.DOORS, "open", _refuse)
-    wrong, said = mutations.fault("open", tmp_path)
+    wrong, message = mutations.fault("open", tmp_path)
     assert wrong == ""
-    assert len(said) <= ProvlabError.longest
-    assert said.startswith("xxx")
-    assert said.endswith("and so on")
+    assert len(message) <= ProvlabError.longest
+    assert message.startswith("xxx")
+    assert message.endswith("and so on")
     path = "/a/very/long/path" * 10
     assert path in str(ProvlabError(f"{path} {'of a model ' * 30}"))

@@ -64,8 +64,8 @@ def test_what_is_still_to_be_fetched_is_known(serve, sharded):
 def test_shapes_come_from_headers_alone(serve, llama, ignores_range):
     server = serve(org__name=Repo(llama, ignores_range=ignores_range))
     checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(llama)
-    found = anatomy.of(checkpoint)
-    assert [part.shape for part in found.parts] == [local.shape(part.name) for part in found.parts]
+    layout = anatomy.of(checkpoint)
+    assert [part.shape for part in layout.parts] == [local.shape(part.name) for part in layout.parts]
     assert checkpoint.dtype("lm_head.weight") == "float32"
     assert server.fetched() == ["config.json"]
     assert not list((hub._hub_cache() / "models--org--name" / "blobs").glob("?" * 64))
@@ -90,7 +90,7 @@ def test_a_server_that_ignores_ranges_is_not_read_to_the_end(serve, tmp_path):
     server = serve(org__big=Repo(tmp_path / "big", ignores_range=True))
     assert Checkpoint.open("org/big").shape("a") == (15_000_000,)
     server.stop()
-    assert server.n_bytes_sent < 30_000_000  # of 60 million; what the sockets hold was sent in vain
+    assert server.n_bytes_sent < 30_000_000  # of 60 million; the sockets' buffers are never read
 
 
 def test_remote_header_is_checked_as_a_local_one(serve, llama):
@@ -216,7 +216,7 @@ def test_unknown(serve, llama, source, message):
 
 
 @pytest.mark.parametrize(
-    ("given", "source"),
+    ("address", "source"),
     [
         ("org/name/", "org/name"),
         ("https://huggingface.co/org/name", "org/name"),
@@ -230,17 +230,17 @@ def test_unknown(serve, llama, source, message):
         ("https://huggingface.co/gpt2/tree/main", "gpt2"),
     ],
 )
-def test_addresses_of_pages_are_names(serve, llama, given, source):
+def test_addresses_of_pages_are_names(serve, llama, address, source):
     repo = Repo(llama, revisions=("main", "v1", "refs/pr/1"))
     serve(org__name=repo, gpt2=repo)
-    assert Checkpoint.open(given).source == source
-    assert "/" not in Checkpoint.open(given).name.partition("@")[0]
+    assert Checkpoint.open(address).source == source
+    assert "/" not in Checkpoint.open(address).name.partition("@")[0]
 
 
-@pytest.mark.parametrize("given", ["https://huggingface.co/datasets/org/name", "https://example.org/org/name"])
-def test_addresses_of_other_pages_are_refused(given):
+@pytest.mark.parametrize("address", ["https://huggingface.co/datasets/org/name", "https://example.org/org/name"])
+def test_addresses_of_other_pages_are_refused(address):
     with pytest.raises(CheckpointError, match="a hub id is written org/name"):
-        Checkpoint.open(given)
+        Checkpoint.open(address)
 
 
 def test_single_names(serve, llama):
@@ -267,20 +267,20 @@ def test_the_users_cache_is_left_alone(serve, llama, tmp_path):
     assert folder.is_relative_to(tmp_path / "hf-home" / "hub")
 
 
-def asked(server: HubServer) -> list[tuple[int, int]]:
+def requested(server: HubServer) -> list[tuple[int, int]]:
     """Pieces that were asked for: first byte and length."""
     spans = [span.removeprefix("bytes=").split("-") for method, _, span in server.log if method == "GET" and span]
     return sorted((int(first), int(last) - int(first) + 1) for first, last in spans)
 
 
 def test_of_a_large_file_one_tensor_is_fetched(serve, llama, large):
-    """Header and tensor, byte for byte, once on this machine; whoever reads the record sees what was not verified."""
+    """Header and tensor, byte for byte, once on this machine; the record names the file that was not verified."""
     server = serve(org__name=Repo(llama))
     checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(llama)
     info = local._weights.info("lm_head.weight")
     assert torch.equal(checkpoint.tensor("lm_head.weight"), local.tensor("lm_head.weight"))
-    header = [place for place in asked(server) if place[0] < info.start]
-    tensor = [place for place in asked(server) if place[0] >= info.start]
+    header = [place for place in requested(server) if place[0] < info.start]
+    tensor = [place for place in requested(server) if place[0] >= info.start]
     assert sum(length for _, length in tensor) == info.nbytes
     assert tensor[0] == (info.start, 1000)
     beginning = int.from_bytes((llama / "model.safetensors").read_bytes()[:8], "little") + 8
@@ -314,10 +314,10 @@ def test_an_interrupted_tensor_goes_on_where_it_was(serve, llama, large, monkeyp
         broken.setattr(asking, "fetch", two_pieces)
         with pytest.raises(CheckpointError, match="no connection to"):
             checkpoint.tensor("lm_head.weight")
-    assert asked(server) == [(start, 1000), (start + 1000, 1000)]
+    assert requested(server) == [(start, 1000), (start + 1000, 1000)]
     server.log.clear()
     assert torch.equal(checkpoint.tensor("lm_head.weight"), local.tensor("lm_head.weight"))
-    assert asked(server)[0][0] == start + 2000
+    assert requested(server)[0][0] == start + 2000
 
 
 def test_a_pickle_is_fetched_whole_once_its_tensors_are_needed(serve, llama, large):
@@ -370,9 +370,9 @@ def test_a_busy_hub_is_asked_again_when_it_says(serve, llama, monkeypatch):
 
 def test_a_verdict_names_what_was_not_verified(serve, models, large):
     serve(org__base=Repo(Path(models["base"])))
-    found = provlab.compare("org/base", models["tuned"], statistics=["phi_u"], progress=False)
-    assert "Tensors of org/base were fetched one by one" in found.verdict()
-    assert [model["not_verified"] for model in found.models] == [["model.safetensors"], []]
+    comparison = provlab.compare("org/base", models["tuned"], statistics=["phi_u"], progress=False)
+    assert "Tensors of org/base were fetched one by one" in comparison.verdict()
+    assert [model["not_verified"] for model in comparison.models] == [["model.safetensors"], []]
 
 
 def test_what_was_read_in_part_is_not_kept_for_the_verified_model(serve, models, large, tmp_path):
@@ -384,8 +384,8 @@ def test_what_was_read_in_part_is_not_kept_for_the_verified_model(serve, models,
 
     def compare():
         store = Store(tmp_path / "results")
-        found = provlab.compare("org/base", models["tuned"], statistics=["phi_u"], store=store, progress=False)
-        return found, {key for record in found.records for key in record.keys}
+        comparison = provlab.compare("org/base", models["tuned"], statistics=["phi_u"], store=store, progress=False)
+        return comparison, {key for record in comparison.records for key in record.keys}
 
     part, kept = compare()
     assert [model["not_verified"] for model in part.models] == [["model.safetensors"], []]
@@ -404,11 +404,11 @@ def test_of_some_units_their_rows_alone_are_fetched(serve, models, large):
     laid = plan(sketch.models, ["phi_u"], options, blocks=[1])
     assert laid.to_fetch(sketch) == {"org/base": 10 * 24 * 4, models["tuned"]: 0}
     server.log.clear()
-    found = provlab.compare("org/base", models["tuned"], units=10, blocks=[1], progress=False)
+    comparison = provlab.compare("org/base", models["tuned"], units=10, blocks=[1], progress=False)
     whole = Checkpoint.open(models["base"])
     start = whole._weights.info("model.layers.1.mlp.up_proj.weight").start
-    assert [place for place in asked(server) if place[0] >= start] == [(start, 10 * 24 * 4)]
-    assert found.records[0].outcome.blocks[0].detail["n"] == 10
+    assert [place for place in requested(server) if place[0] >= start] == [(start, 10 * 24 * 4)]
+    assert comparison.records[0].outcome.blocks[0].detail["n"] == 10
     run = plan(sketch.models, ["phi_h"], options, blocks=[1])
     assert run.to_fetch(sketch)["org/base"] == (Path(models["base"]) / "model.safetensors").stat().st_size
 

@@ -1,4 +1,4 @@
-"""The hub's bad days, played by a local server: what is wrong is said in one line, with the way out."""
+"""The hub's faults, played by a local server: each gives one line, with the remedy."""
 
 import json
 import os
@@ -33,13 +33,13 @@ def _is(kind):
 
 def answers(kind, status, content=b"", **headers):
     """Answer requests of a kind with this."""
-    told = {key.replace("_", "-"): value for key, value in headers.items()}
+    fields = {key.replace("_", "-"): value for key, value in headers.items()}
 
     def make(server):
         def trouble(request, path):
             if not _is(kind)(path):
                 return False
-            server.send(request, status, content, told)
+            server.send(request, status, content, fields)
             return True
 
         return trouble
@@ -192,7 +192,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("trouble", "message"), TABLE.values(), ids=TABLE)
-def test_said(trouble, message, serve, llama):
+def test_one_line(trouble, message, serve, llama):
     server = serve(org__name=Repo(llama))
     server.trouble = trouble(server)
     with pytest.raises(CheckpointError, match=message) as refusal:
@@ -233,11 +233,11 @@ def test_a_busy_hub_is_asked_again_whatever_is_asked(kind, large_files, serve, l
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
     busy = [(429, {"Retry-After": date}), (429, {"RateLimit": '"api";r=0;t=11'})]
 
-    def trouble(asked, path):
+    def trouble(call, path):
         if not _is(kind)(path) or not busy:
             return False
         status, headers = busy.pop(0)
-        server.send(asked, status, b"", headers)
+        server.send(call, status, b"", headers)
         return True
 
     server.trouble = trouble
@@ -312,8 +312,8 @@ def test_what_came_is_not_fetched_again(large_files, serve, llama, request, monk
     if large_files:  # two pieces come well
         good = iter(range(2))
         bad = server.trouble
-        server.trouble = lambda asked, path: (
-            _is("model.safetensors")(path) and next(good, None) is None and bad(asked, path)
+        server.trouble = lambda call, path: (
+            _is("model.safetensors")(path) and next(good, None) is None and bad(call, path)
         )
     with pytest.raises(CheckpointError, match="try again; what came is kept"):
         checkpoint.folder()
@@ -336,15 +336,15 @@ def test_no_token_is_sent_to_another_host(in_part, serve, llama, request, monkey
     elsewhere, server = serve(org__name=Repo(llama)), serve(org__name=Repo(llama))
     tokens = {"hub": set(), "elsewhere": set()}
 
-    def send_away(asked, path):
-        tokens["hub"].add(asked.headers.get("Authorization"))
+    def send_away(call, path):
+        tokens["hub"].add(call.headers.get("Authorization"))
         if _is("model.safetensors")(path):
-            server.send(asked, 302, b"", {"Location": f"{elsewhere.endpoint}{path}?signed"})
+            server.send(call, 302, b"", {"Location": f"{elsewhere.endpoint}{path}?signed"})
             return True
         return False
 
     server.trouble = send_away
-    elsewhere.trouble = lambda asked, path: tokens["elsewhere"].add(asked.headers.get("Authorization"))
+    elsewhere.trouble = lambda call, path: tokens["elsewhere"].add(call.headers.get("Authorization"))
     assert torch.equal(Checkpoint.open("org/name").tensor(NAME), Checkpoint.open(llama).tensor(NAME))
     assert tokens == {"hub": {"Bearer hf_secret"}, "elsewhere": {None}}
 
@@ -361,7 +361,7 @@ def test_a_dead_server_is_not_asked_for_every_piece(serve, llama, large):
 
 
 def test_ranges_that_are_not_those_asked_for(serve, llama, large):
-    """A proxy that knows ranges, but sends another one: the whole file is fetched, and held against its hash."""
+    """A proxy that knows ranges, but sends another one: the whole file is fetched, and compared with its hash."""
     server = serve(org__name=Repo(llama))
 
     def trouble(request, path):
@@ -381,7 +381,7 @@ def _snapshot(server, llama):
 
 
 def test_links_to_blobs_that_are_gone(serve, llama, monkeypatch):
-    """Fetched anew where the hub can be asked; said where it cannot."""
+    """Fetched again where the hub can be asked; named where it cannot."""
     server = serve(org__name=Repo(llama))
     snapshot = _snapshot(server, llama)
     (snapshot / "model.safetensors").resolve().unlink()
@@ -412,7 +412,7 @@ def test_a_cache_that_others_began(left, serve, llama, monkeypatch):
 
 
 def test_no_room_to_keep_anything(serve, llama, monkeypatch, tmp_path):
-    """What the disk refuses is not put down to the network."""
+    """A refusal of the disk is not blamed on the network."""
     (tmp_path / "taken").write_text("a file")
     monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "taken"))
     serve(org__name=Repo(llama))

@@ -103,8 +103,8 @@ def test_an_archive_packed_by_another_tool(tmp_path):
     repacked(tmp_path / "w.bin", zipfile.ZIP_STORED)
     assert torch.equal(array(opened(tmp_path), "columns"), tensors()["columns"])
     repacked(tmp_path / "w.bin", zipfile.ZIP_DEFLATED)
-    taken = torch.load(tmp_path / "w.bin", mmap=True, weights_only=True)["full"]
-    assert not torch.equal(taken, tensors()["full"])
+    garbage = torch.load(tmp_path / "w.bin", mmap=True, weights_only=True)["full"]
+    assert not torch.equal(garbage, tensors()["full"])
     with pytest.raises(CheckpointError, match="its tensors are compressed"):
         opened(tmp_path)
 

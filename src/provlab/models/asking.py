@@ -55,7 +55,7 @@ class _CutOff(ConnectionError):
     """An answer ended before its end."""
 
 
-def asked(question: Callable[[], None], label: str, *, commit: str | None = None) -> None:
+def ask(question: Callable[[], None], label: str, *, commit: str | None = None) -> None:
     """Call `question`, again while the hub is busy or an answer is cut off, and raise every failure in one line.
 
     Parameters
@@ -135,9 +135,9 @@ def fetch(url: str, start: int, nbytes: int, size: int | None, sink: BinaryIO) -
 
 
 def answered(url: str, label: str) -> Any:
-    """Return the hub's answer in JSON; raises as `asked` does."""
+    """Return the hub's answer in JSON; raises as `ask` does."""
     content = io.BytesIO()
-    asked(lambda: fetch(url, 0, _LONGEST_ANSWER, None, content), label)
+    ask(lambda: fetch(url, 0, _LONGEST_ANSWER, None, content), label)
     try:
         return json.loads(content.getvalue())
     except (ValueError, RecursionError) as error:
@@ -145,8 +145,8 @@ def answered(url: str, label: str) -> Any:
 
 
 def permitted(repo: str, label: str) -> None:
-    """Raise as `asked` does where the hub would not give the files of a model."""
-    asked(lambda: HfApi(endpoint=endpoint()).auth_check(repo), label)
+    """Raise as `ask` does where the hub would not give the files of a model."""
+    ask(lambda: HfApi(endpoint=endpoint()).auth_check(repo), label)
 
 
 def _seconds_to_wait(error: HfHubHTTPError, otherwise: float) -> float:

@@ -4,8 +4,7 @@
 ...     study(models)
 >>> count.tensors, count.hashed
 
-What is read within ``with`` is counted, in this thread; whoever reads elsewhere on its behalf, in another process, adds
-what was read there by `add`.
+Reads within ``with`` are counted, in this thread; a caller adds those of another process by `add`.
 """
 
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ _open: ContextVar[tuple[Count, ...]] = ContextVar("provlab_counts", default=())
 
 @contextmanager
 def counting() -> Iterator[Count]:
-    """Count what is read within; counts may stand in one another."""
+    """Count the bytes read within the block; counts may be nested."""
     count = Count()
     token = _open.set((*_open.get(), count))
     try:
@@ -52,6 +51,6 @@ def count_bytes(kind: Literal["tensors", "hashed"], n: int) -> None:
 
 
 def add(count: Count) -> None:
-    """Add what was counted elsewhere to every open count."""
+    """Add a count of another process to every open count."""
     count_bytes("tensors", count.tensors)
     count_bytes("hashed", count.hashed)

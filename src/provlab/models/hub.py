@@ -220,7 +220,7 @@ class HubFiles:
         url = hf_hub_url(self.repo, name, revision=self._commit, endpoint=endpoint())
         size = self._listing[name].size or 0
         label = f"{self.label}: {name}"
-        asking.asked(lambda: asking.fetch(url, start, nbytes, size, sink), label, commit=self._commit)
+        asking.ask(lambda: asking.fetch(url, start, nbytes, size, sink), label, commit=self._commit)
 
     def _fetch(self, name: str, path: Path) -> None:
         """Fetch a whole file into the cache, in huggingface_hub's layout, from where an earlier call stopped."""

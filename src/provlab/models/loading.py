@@ -24,12 +24,12 @@ from provlab.models.weights import wrapper
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# transformers replaces functions of its classes while it loads a model, and puts back what it found: two loads at once
+# transformers replaces functions of its classes while it loads a model, and restores them afterwards: two loads at once
 # in one process leave a replacement there for good, and no head is tied to its embedding any more
 _loading = Lock()
 
-# keys of config.json by which transformers would read other weights than the files that were hashed, or fetch code;
-# and those that say how weights were quantised, which are de-quantised here
+# keys of config.json by which transformers would read other weights than the hashed files, or fetch code; and settings
+# of quantised weights, which are de-quantised here
 _NOT_OBEYED = {"transformers_weights", "attn_implementation", "_attn_implementation", "experts_implementation"}
 _NOT_OBEYED |= {"quantization_config", "quantization"}
 
@@ -90,7 +90,7 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
             return transformers.AutoTokenizer.from_pretrained(
                 checkpoint.folder(), local_files_only=True, trust_remote_code=False
             )
-    except BaseException as error:  # the tokenizers library raises plain ones, and its Rust panics beside all of them
+    except BaseException as error:  # its Rust panics are no `Exception`
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise CheckpointError(f"{checkpoint.source} has no usable tokenizer: {one_line(error)}") from error
@@ -98,11 +98,11 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
 
 @contextmanager
 def _only_the_weights(checkpoint: Loadable) -> Iterator[Path]:
-    """Yield a folder with the weight files that the digest stands for, and a config that names no others.
+    """Yield a folder with the weight files that the digest covers, and a config that names no others.
 
-    From the checkpoint's own folder transformers would take more: an adapter that lies beside the weights is applied
-    unasked, and a key of the config puts another file in their place. Weights that it does not read as they are read
-    here, as codes or in a format of others, are written for it, one tensor at a time.
+    In the checkpoint's own folder transformers would apply an adapter that lies beside the weights, and obey a key of
+    the config that names another file. Weights that it does not read as they are read here (codes, other formats) are
+    written for it, one tensor at a time.
     """
     with TemporaryDirectory(prefix="provlab-") as name:
         folder = Path(name)
@@ -126,7 +126,7 @@ def _obeyed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_empty_promises(checkpoint: Loadable) -> None:
-    """Hold the config against the tensors: transformers makes whatever it promises, at random, and of any size."""
+    """Compare the config with the tensors: transformers would draw missing ones at random, of any size."""
     try:
         anatomy.of(checkpoint)
     except UnknownArchitectureError:

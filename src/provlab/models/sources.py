@@ -1,4 +1,4 @@
-"""Names of models as they are found in a browser or on a disk, brought to those that `Checkpoint.open` knows."""
+"""Names of models in a browser or on a disk, translated to those that `Checkpoint.open` knows."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from provlab.errors import CheckpointError
 
-# where a browser, or another tool, finds a model on the hub, and perhaps one of its revisions
+# the address of a model's page on the hub, and perhaps of one of its revisions
 _PAGE = re.compile(
     r"(?:hf://(?:models/)?|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)"
     r"(?P<repo>[\w.-]+(?:/(?!(?:tree|blob|resolve|commit)/)[\w.-]+)?)"
@@ -24,7 +24,7 @@ def plain(source: str | Path) -> str | Path:
     if isinstance(source, str) and (match := _PAGE.fullmatch(source)):
         revision = unquote(match["page"] or match["revision"] or "main")
         return match["repo"] if revision == "main" else f"{match['repo']}@{revision}"
-    with suppress(OSError, RuntimeError, ValueError):  # no path at all, as whoever opens it will say
+    with suppress(OSError, RuntimeError, ValueError):  # no path: the attempt to open it says so
         folder = Path(source).expanduser()
         if folder.name.startswith("models--") and (folder / "snapshots").is_dir():
             return _snapshot(folder)
@@ -32,10 +32,10 @@ def plain(source: str | Path) -> str | Path:
 
 
 def unknown(scheme: str, name: str, known: Iterable[str]) -> CheckpointError:
-    """Say that nobody resolves a scheme, and which are known."""
-    told = ", ".join(f"{one}:NAME" for one in sorted(known)) or "none"
+    """Return the error for a scheme that nothing resolves."""
+    names = ", ".join(f"{name}:NAME" for name in sorted(known)) or "none"
     return CheckpointError(
-        f"{scheme}:{name}: unknown scheme {scheme!r}; known are {told}; a hub id is written org/name, a folder ./name"
+        f"{scheme}:{name}: unknown scheme {scheme!r}; known are {names}; a hub id is written org/name, a folder ./name"
     )
 
 

