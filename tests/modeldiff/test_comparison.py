@@ -372,7 +372,7 @@ def test_relative_weights_are_no_counts():
 
 
 def test_a_chain_without_inputs_still_counts():
-    """Of 8 chains, half left nothing in Z: the number of inputs is known to within their spread only."""
+    """Half of 8 chains left nothing in Z: the number of inputs is known to within their spread only."""
     own = np.full(400, 3.0)
     other = np.where(np.arange(400) % 2, 2.9, 3.1)
     chain = np.repeat(np.arange(4), 100)

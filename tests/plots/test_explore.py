@@ -79,11 +79,12 @@ def test_densities_say_every_model_of_a_bin():
 
 
 def test_bins_of_d_say_truth_and_sample():
-    one = Differences("inputs of A", *np.array([[0.2, 0.8], [0.25, 0.75], [0.1, 0.6], [0.3, 0.9]]))
+    one = Differences("inputs of A", *np.array([[0.2, 0.8], [0.25, 0.75], [0.1, 0.6], [0.3, 0.9], [0.3, 0.7]]))
     figure = differences_against_truth(np.array([-1.0, 0.0, 1.0]), (one, one), xlabel="D", caption="Two bins.")
     assert len(figure.spots) == 4
     assert figure.spots[0].text == (
-        "inputs of A, D from -1.00 to 0.00: enumerated 0.2000, sampled 0.2500 (0.1000 to 0.3000)"
+        "inputs of A, D from -1.00 to 0.00: enumerated 0.2000, sampled 0.2500 (0.1000 to 0.3000), "
+        "without weights 0.3000"
     )
 
 

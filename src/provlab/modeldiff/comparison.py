@@ -326,20 +326,15 @@ def _reference(terms: NDArray[np.float64]) -> int:
     raise NotComparableError("no input has another loss under the other model: the two answer alike, there is no ratio")
 
 
-def from_enumeration(
-    nll_a: ArrayLike, nll_b: ArrayLike, z: tuple[float, float], counts: ArrayLike | None = None
-) -> Comparison:
+def from_enumeration(nll_a: ArrayLike, nll_b: ArrayLike, z: tuple[float, float]) -> Comparison:
     """Compare two models by all inputs of a space.
 
     Parameters
     ----------
     nll_a, nll_b
-        ``(n,)`` loss of the same n inputs, or groups of inputs, under each model.
+        ``(n,)`` loss of the same n inputs under each model.
     z
         The range of loss.
-    counts
-        ``(n,)`` inputs in each group; one each by default. With the centres of a joint histogram's cells as losses and
-        its counts here, D is known up to half a cell: let 0 and Z's ends be edges.
 
     Raises
     ------
@@ -347,17 +342,16 @@ def from_enumeration(
         A model has no input in Z, or the two share none.
     """
     z = checked_range(z)
-    a, b = np.asarray(nll_a).ravel(), np.asarray(nll_b).ravel()
-    weight = np.ones(a.shape) if counts is None else np.asarray(counts, dtype=float).ravel()
-    if not a.shape == b.shape == weight.shape:
-        raise InputError(f"nll_a, nll_b and counts must agree in size: {a.size}, {b.size} and {weight.size}")
-    in_a, in_b = within(a, z) & (weight > 0), within(b, z) & (weight > 0)
+    a, b = np.asarray(nll_a), np.asarray(nll_b)
+    if a.shape != b.shape:
+        raise InputError(f"nll_a and nll_b must agree in size: {a.size} and {b.size}")
+    in_a, in_b = within(a, z), within(b, z)
 
     def exact(side: Side, own: NDArray[np.bool_]) -> Direction:
         difference = a[own].astype(float) - b[own].astype(float)
         # every input is there: nothing is left to resample, and all rows are one "chain"
-        chain = np.zeros(len(difference), dtype=np.int64)
-        return Direction(side, difference, weight[own], (in_a & in_b)[own], chain, 1, log_unit=0.0, exact=True)
+        chain, weight = np.zeros(len(difference), dtype=np.int64), np.ones(len(difference))
+        return Direction(side, difference, weight, (in_a & in_b)[own], chain, 1, log_unit=0.0, exact=True)
 
     return Comparison(exact("A", in_a), exact("B", in_b), z)
 

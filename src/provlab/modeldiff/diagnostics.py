@@ -99,7 +99,7 @@ def converged(samples: Samples) -> Convergence:
     if len(names) > 1 and not redrawn and samples.round_trips.mean() < _LEAST_ROUND_TRIPS:
         failures.append(
             f"a chain went through the ladder and back {samples.round_trips.mean():.1f} times ({_LEAST_ROUND_TRIPS:g} "
-            "are needed): run more steps, or lay the ladder anew with tune_ladder"
+            "are needed): run more steps, or lay another ladder with tune_ladder"
         )
     return Convergence(ess, rhat, tuple(failures))
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOGITS = {"cpu": 1 << 24, "cuda": 1 << 28}
 _JUDGED = {"cpu": 1 << 22, "cuda": 1 << 28}  # where sequences are judged: on a CPU so many stay near the caches
 _CACHE = {"cpu": 1 << 30, "cuda": 1 << 32}  # and so many bytes of keys and values
-_TOKENS, _FEWEST = 1 << 12, 1 << 8  # and so many tokens: more gain nothing; fewer would read the weights in vain
+_TOKENS, _FEWEST = 1 << 12, 1 << 8  # and so many tokens: more gain nothing; fewer are slower than reading the weights
 
 
 class SequenceNll:
@@ -124,7 +124,7 @@ class SequenceNll:
     def rewrite(
         self, tokens: Tokens, cut: int, temper: NDArray[np.float64], seed: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Draw all tokens from a place on anew from the model's conditional distributions.
+        """Redraw all tokens from a place on from the model's conditional distributions.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ _LEAST_SHARED = 0.9  # of the smallest tokenizer's tokens; below, losses would b
 
 @dataclass(frozen=True, eq=False)
 class SharedTokens:
-    """What several models have in common.
+    """The tokens that several models have in common.
 
     Attributes
     ----------

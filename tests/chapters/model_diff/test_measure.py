@@ -1,11 +1,11 @@
-"""What the page on language models says of its numbers, on comparisons made by hand."""
+"""Steps and findings of the page on language models, on comparisons made by hand."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from provlab.chapters.model_diff import measure, tables
-from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord
+from provlab.chapters.model_diff import measure
+from provlab.chapters.model_diff.predicates import Capability, Domains, Ways
 from provlab.modeldiff.comparison import Comparison, from_enumeration
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.report.difference import ratio_text
@@ -21,7 +21,7 @@ def test_sides_are_those_of_the_comparison():
 
 
 @pytest.mark.parametrize(
-    ("held_out", "more", "said"),
+    ("held_out", "more", "words"),
     [
         (
             [3.2, 2.8],
@@ -32,8 +32,8 @@ def test_sides_are_those_of_the_comparison():
         ([3.2, 2.8], [0.3, -0.1, 0.4], "in Z (the interval includes equality)."),
     ],
 )
-def test_the_finding_on_capability_is_of_the_numbers(held_out, more, said):
-    assert said in measure.capability_finding([CapabilityRecord(["small", "large"], held_out, [0.1, 0.0, 0.2], more)])
+def test_the_finding_on_capability_is_of_the_numbers(held_out, more, words):
+    assert words in measure.capability_finding([Capability(["small", "large"], held_out, [0.1, 0.0, 0.2], more)])
 
 
 def inputs(z, shift, n=2000):
@@ -49,24 +49,36 @@ def inputs(z, shift, n=2000):
 
 
 def test_both_ways_are_put_side_by_side():
-    one, near, far = inputs((2.0, 3.0), -0.50), inputs((2.0, 3.0), -0.51), inputs((2.0, 3.0), -1.5)
-    records = measure.two_ways({"x": one, "y": one, "w": one}, {"x": near, "y": far, "w": "no chain"}, seed=0)
-    assert [row.pair for row in records] == ["x"] * 4 + ["y"] * 4
-    assert max(row.apart for row in records if row.pair == "x") < 1.5
-    assert max(row.apart for row in records if row.pair == "y" and "share" in row.what) > 3
-    said = measure.ways_finding(records, {"x": near, "y": far, "w": "no chain"})
-    assert said.startswith("w: replica exchange gives no number, no chain; Of 8 numbers")
-    assert list(tables.ways(records)["comparison"]) == [row.pair for row in records]
+    own, near, far = inputs((2.0, 3.0), -0.50), inputs((2.0, 3.0), -0.51), inputs((2.0, 3.0), -1.5)
+    rows = [
+        Ways(name, how.__name__, how(own.a, 0), how(other.a, 0))
+        for name, other in (("near", near), ("far", far))
+        for how in (measure.number_of_inputs, measure.disagreement)
+    ]
+    assert max(row.apart for row in rows[:2]) < 1.5
+    assert rows[3].apart > 3
+    assert list(measure.ways_table(rows)["comparison"]) == ["near", "near", "far", "far"]
 
 
 def test_repetition_by_loss_weighs_inputs_alike():
-    """Of two draws in a bin, one repeats itself and stands for three inputs."""
+    """Two draws share a bin; one repeats itself and stands for three inputs."""
     tokens = np.array([[1, 2, 1, 2, 1], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [1, 1, 2, 2, 3]])
     draws = Draws(tokens, np.array([0.5, 0.5, 1.5, 1.5]), np.log([3.0, 1.0, 1.0, 1.0]), np.array([0, 1, 0, 1]), 2)
-    (record,), curves = measure.repetitions({"m": draws}, np.array([0.0, 1.0, 2.0]), (1.0, 2.0), {"m": tokens[1:2]})
-    assert record.lowest == pytest.approx(0.5 * 3 / 4)
-    assert (record.nll, record.in_z, record.text) == (0.5, 0, 0)
-    pd.testing.assert_frame_equal(curves["m"], pd.DataFrame({"x": [0.5, 1.5], "y": [record.lowest, 0.0]}))
+    curve, in_z = measure.repetition_curve(draws, np.array([0.0, 1.0, 2.0]), (1.0, 2.0))
+    pd.testing.assert_frame_equal(curve, pd.DataFrame({"x": [0.5, 1.5], "y": [0.5 * 3 / 4, 0.0]}))
+    assert in_z == 0
+    assert measure.repetition_curve(draws, np.array([0.0, 1.0, 2.0]), (3.0, 4.0))[1] is None
+
+
+def test_the_disputed_quarter_is_the_one_that_each_model_prefers_most():
+    """Code is where A's D is lowest, and nowhere among B's inputs."""
+    compared = inputs((2.0, 3.0), -0.5)
+    a, b = compared.a.difference, compared.b.difference
+    row = measure.disputed(compared, [(a < np.quantile(a, 0.25)) * 1.0, np.zeros(len(b))], 0.9, seed=0)
+    assert (row.code_side, row.prose_side) == (pytest.approx(1, abs=0.01), 0)
+    assert row.gap[0] == pytest.approx(1, abs=0.01)
+    assert row.code_rise[0] == pytest.approx(1, abs=0.01)
+    assert row.prose_rise[0] == 0
 
 
 def test_a_ratio_is_written_with_its_unit_or_its_reason():
@@ -77,6 +89,6 @@ def test_a_ratio_is_written_with_its_unit_or_its_reason():
 
 
 def test_the_finding_on_domains_is_of_the_record():
-    said = measure.domains_finding(DomainsRecord(0.9, 0.3, [0.6, 0.5, 0.7], [0.2, 0.1, 0.3], [0.0, -0.1, 0.1], 0.85))
-    assert "90% look like code" in said
-    assert "difference 0.60, 95% interval 0.50 to 0.70" in said
+    finding = measure.domains_finding(Domains(0.9, 0.3, [0.6, 0.5, 0.7], [0.2, 0.1, 0.3], [0.0, -0.1, 0.1], 0.85))
+    assert "90% look like code" in finding
+    assert "difference 0.60, 95% interval 0.50 to 0.70" in finding

@@ -91,10 +91,10 @@ def verdict(tmp_path, name, spoil=lambda m: None):
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_planted_measurements_hold(tmp_path, name):
-    found = verdict(tmp_path, name)
-    assert found.status == HOLDS
-    assert found.ours
-    assert found.why
+    judged = verdict(tmp_path, name)
+    assert judged.status == HOLDS
+    assert judged.ours
+    assert judged.why
 
 
 def put(*path, value):
@@ -108,7 +108,7 @@ def put(*path, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "spoil", "said"),
+    ("name", "spoil", "words"),
     [
         ("disagreement_far_above", put("sizes", "by_count", value=ratio([1.0, 0.2, 0.01, 1.1])), "PA_AB for one of"),
         ("disagreement_far_above", put("sizes", "by_count", value=ratio([1.0, 0.01, 0.2, 1.1])), "PA_BA for one of"),
@@ -132,10 +132,10 @@ def put(*path, value):
         ("one_sided_copies", put("sides", 2, "below_b", value=[0.7, 0.6, 0.8]), "B's inputs below 0, stranger"),
     ],
 )
-def test_each_reason_to_fail_is_seen(tmp_path, name, spoil, said):
-    found = verdict(tmp_path, name, spoil)
-    assert found.status == FAILS
-    assert re.search(said, found.why)
+def test_each_reason_to_fail_is_seen(tmp_path, name, spoil, words):
+    judged = verdict(tmp_path, name, spoil)
+    assert judged.status == FAILS
+    assert re.search(words, judged.why)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,9 @@ def test_without_any_ratio_it_was_not_run(tmp_path, name):
         for way in ("by_r3", "by_count"):
             measurements[ARGUMENTS[name]["measurement"]][way] = {"error": "R3 is empty"}
 
-    found = verdict(tmp_path, name, spoil)
-    assert found.status == NOT_RUN
-    assert "R3 is empty" in found.why
+    judged = verdict(tmp_path, name, spoil)
+    assert judged.status == NOT_RUN
+    assert "R3 is empty" in judged.why
 
 
 def test_without_copies_the_pattern_was_not_run(tmp_path):

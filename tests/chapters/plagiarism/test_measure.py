@@ -1,13 +1,11 @@
-"""What the page on noisy copies makes and says: copies by their noise, findings by their numbers."""
+"""Steps and findings of the page on noisy copies: copies by their noise, findings by their numbers."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
 
 from provlab.chapters.plagiarism import measure
-from provlab.chapters.plagiarism.measure import Suspect
-from provlab.chapters.plagiarism.records import SidesRecord, SweepRecord
+from provlab.chapters.plagiarism.predicates import Sides, Sweep
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.models.checkpoint import Checkpoint
 
@@ -17,20 +15,19 @@ def record(pair, below_a, below_b):
         key: [0, 0]
         for key in ("z", "n", "n_common", "log10_inputs", "log10_common", "effective", "extent_a", "extent_b")
     }
-    return SidesRecord(**rest, below_a=below_a, below_b=below_b, by_r3={}, by_count={}, pair=pair, kind="noise")
+    return Sides(**rest, below_a=below_a, below_b=below_b, by_r3={}, by_count={}, pair=pair, kind="noise")
 
 
 def test_copies_differ_by_their_noise_alone(models, tmp_path):
     base = Checkpoint.open(models["base"])
-    found = measure.suspects(base, tmp_path, [0.01], 2, "", [str(models["stranger"])], seed=3)
-    assert [one.kind for one in found.values()] == ["noise", "noise", "stranger"]
-    assert list(measure.one_of_each(found)) == ["noise 0.01, 1", list(found)[2]]
-    first, second = (Checkpoint.open(one.source) for one in list(found.values())[:2])
+    suspects = measure.suspects(base, tmp_path, [0.01], 2, "", [str(models["stranger"])], seed=3)
+    assert [suspect.kind for suspect in suspects.values()] == ["noise", "noise", "stranger"]
+    first, second = (Checkpoint.open(suspect.source) for suspect in list(suspects.values())[:2])
     for name in base.tensor_names[:3]:
         noise = [(copy.tensor(name) - base.tensor(name)).numpy() for copy in (first, second)]
-        assert [one.std() for one in noise] == pytest.approx([0.01] * 2, rel=0.2)
+        assert [difference.std() for difference in noise] == pytest.approx([0.01] * 2, rel=0.2)
         assert (noise[0] != noise[1]).any()
-    assert Checkpoint.open(found["noise 0.01, 1"].source).digest == first.digest  # made once
+    assert Checkpoint.open(suspects["noise 0.01, 1"].source).digest == first.digest  # made once
 
 
 def test_the_finding_on_sides_is_of_the_numbers():
@@ -47,18 +44,18 @@ def test_the_finding_on_sides_is_of_the_numbers():
 
 
 def swept(pair, loss, a, b, kind="noise", **shift):
-    given = {"mean": 1.0, "variance": 1.0, "slope": 2.0, "predicted_b": b} | shift
-    return SweepRecord(pair, kind, loss, [a, a - 0.05, a + 0.05], [b, b - 0.05, b + 0.05], **given)
+    fields = {"mean": 1.0, "variance": 1.0, "slope": 2.0, "predicted_b": b} | shift
+    return Sweep(pair, kind, loss, [a, a - 0.05, a + 0.05], [b, b - 0.05, b + 0.05], **fields)
 
 
 def test_the_sweep_names_losses_where_all_copies_and_no_other_pair_lie_on_one_side():
     rows = [swept(f"noise 1, {k}", loss, 0.6, b) for k in (1, 2) for loss, b in ((1.0, 0.6), (2.0, 0.6), (3.0, 0.4))]
     rows += [swept("s", 1.0, 0.9, 0.1, "stranger"), swept("s", 2.0, 0.9, 0.9, "stranger")]
-    said = measure.sweep_finding(rows)
-    assert "in 4 of 6 cases (one copy at one loss) and mostly above it in 0" in said
-    assert "and no other pair: 1.0." in said  # at 2.0 the stranger lies there too
-    assert "Of the 8 cases" in said
-    assert "in 3;" in said  # mu = 1 is below s v = 2 throughout, so that it says above zero
+    finding = measure.sweep_finding(rows)
+    assert "in 4 of 6 cases (one copy at one loss) and mostly above it in 0" in finding
+    assert "and no other pair: 1.0." in finding  # at 2.0 the stranger lies there too
+    assert "the 8 cases in which" in finding
+    assert "in 3;" in finding  # mu = 1 is below s v = 2 throughout, so that it says above zero
     table = measure.sweep_table(rows)
     assert table.iloc[2]["noise 1"] == "0 below, 0 above, of 2"
     assert table.iloc[2]["s"] == ""
@@ -75,10 +72,10 @@ def test_one_side_holds_if_the_mean_exceeds_slope_times_variance():
         b = a + rng.normal(mu, v**0.5, len(a))
         draws = Draws(np.zeros((len(a), 1), int), a, np.log(weight), np.zeros(len(a), int), 1)
         side = Direction.from_draws(draws.within(z), b[(a >= z[0]) & (a <= z[1])], "A", z)
-        assert measure.shift(side, 2.5) == pytest.approx((mu, v, s), rel=0.1)
+        assert measure.shift(side, 2.5, 0.1) == pytest.approx((mu, v, s), rel=0.1)
         inputs = (b >= z[0]) & (b <= z[1])
         below = np.average((b > a)[inputs], weights=weight[inputs])  # D < 0 on B's inputs
-        assert below == pytest.approx(norm.cdf((mu - s * v) / v**0.5), abs=0.02)
+        assert below == pytest.approx(measure.predicted_share(mu, v, s), abs=0.02)
         assert (below > 0.5) == (mu > s * v)
 
 
@@ -92,8 +89,6 @@ def test_p_values_stand_beside_their_suspects():
             "error": [None, "no gate", None],
         }
     )
-    found = measure.p_values(
-        frame, "base", {"S": Suspect("s", "tune"), "T": Suspect("t", "stranger")}, ["phi_u", "phi_h"]
-    )
-    np.testing.assert_array_equal(found["phi_u"], [-3.0, np.nan])
-    np.testing.assert_array_equal(found["phi_h"], [np.nan, np.nan])
+    values = measure.p_values(frame, "base", ["s", "t"], ["phi_u", "phi_h"])
+    np.testing.assert_array_equal(values["phi_u"], [-3.0, np.nan])
+    np.testing.assert_array_equal(values["phi_h"], [np.nan, np.nan])

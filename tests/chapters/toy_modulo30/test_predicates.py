@@ -249,11 +249,11 @@ def test_a_broken_claim_does_not_hold(plant, tmp_path):
     assert judged(claim, tmp_path, change).status != HOLDS
 
 
-@pytest.mark.parametrize(("claim", "change", "said"), FAULTS, ids=[f"{f[0]}-{i}" for i, f in enumerate(FAULTS)])
-def test_each_fault_fails_the_claim(claim, change, said, tmp_path):
+@pytest.mark.parametrize(("claim", "change", "message"), FAULTS, ids=[f"{f[0]}-{i}" for i, f in enumerate(FAULTS)])
+def test_each_fault_fails_the_claim(claim, change, message, tmp_path):
     verdict = judged(claim, tmp_path, change)
     assert verdict.status in (FAILS, WITHIN_SPREAD)  # the latter where one run of three is off
-    assert said in verdict.why
+    assert message in verdict.why
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What inputs are, by simple rules that know neither of the models compared: repetition, and kind of text."""
+"""Simple rules that describe inputs and know neither of the models compared: repetition, and kind of text."""
 
 from dataclasses import dataclass
 

@@ -1,14 +1,15 @@
-"""Predicates about where two models disagree: ratios, densities of states, what inputs are, and noisy copies.
+"""Predicates about where two models disagree: ratios, densities of states, and kinds of inputs.
 
 A comparison's measurement is a `Summary`: PD_AB : PA_AB : PA_BA : PD_BA by the paper's normalisation (``by_r3``) and by
 numbers of inputs (``by_count``), each with 95% intervals.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from provlab.chapters.model_diff.records import CapabilityRecord, DomainsRecord, RepetitionRecord, WaysRecord
 from provlab.modeldiff.comparison import Summary
 from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
@@ -19,6 +20,61 @@ WAYS_APART = 1.5  # joint 95% intervals: of eight numbers one lies further apart
 LABELS_RIGHT = 0.8  # share of held-out text: labels that are wrong more often show nothing
 
 PD_AB, PA_AB, PA_BA, PD_BA = range(4)
+Numbers = Sequence[float]  # three of them are a value and its 95% interval
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Two models, their held-out losses, B's loss less A's, and log10 of B's inputs in Z for one of A's."""
+
+    models: Sequence[str]
+    held_out: Numbers
+    apart: Numbers
+    log10_more: Numbers
+
+
+@dataclass(frozen=True)
+class Ways:
+    """One number of a comparison, by the models' own generation and by replica exchange."""
+
+    pair: str
+    what: str
+    generation: Numbers
+    exchange: Numbers
+
+    @property
+    def apart(self) -> float:
+        """Distance of the two, in units of the reach of both intervals together."""
+        reach = sum(((row[2] - row[1]) / 2) ** 2 for row in (self.generation, self.exchange)) ** 0.5
+        off = abs(self.generation[0] - self.exchange[0])
+        return off / reach if reach else (float("inf") if off else 0.0)
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Mean share of repeated pairs of tokens: in a model's inputs of lowest loss, near `nll`, in Z, and in text."""
+
+    model: str
+    nll: float
+    lowest: float
+    in_z: float
+    text: float
+
+
+@dataclass(frozen=True)
+class Domains:
+    """Share of code among the quarter of inputs that the model tuned on code prefers most, and the one on prose.
+
+    Also their difference, by how much each one's own kind is more frequent there than in its other inputs, and the
+    share of held-out pieces that the labels get right.
+    """
+
+    code_side: float
+    prose_side: float
+    gap: Numbers
+    code_rise: Numbers
+    prose_rise: Numbers
+    accuracy: float
 
 
 def _ratios(measured: Summary) -> dict[str, dict[str, Any]]:
@@ -70,7 +126,7 @@ def disagreement_far_above(evidence: Evidence, measurement: str, most: float, wa
     measured = evidence.record(measurement, Summary)
     if nothing := _cannot_be_judged(measured):
         return nothing
-    both = [row for row in evidence.records(ways, WaysRecord) if row.pair == measurement]
+    both = [row for row in evidence.records(ways, Ways) if row.pair == measurement]
     if len({row.what for row in both}) < 4:
         return Verdict(NOT_RUN, "", f"{len(both)} numbers by replica exchange; four are asked for")
     far = max(both, key=lambda row: row.apart)
@@ -107,7 +163,7 @@ def larger_disagrees_more(evidence: Evidence, measurement: str, least: float) ->
 def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
     """In each pair, the model of lower held-out loss has more inputs in Z, both beyond their intervals."""
     words, bars = [], []
-    pairs = evidence.records(measurement, CapabilityRecord)
+    pairs = evidence.records(measurement, Capability)
     if not pairs or len({tuple(pair.models) for pair in pairs}) < len(pairs):
         return Verdict(NOT_RUN, "", f"{len(pairs)} pairs; it takes one or more, each once")
     for pair in pairs:
@@ -130,7 +186,7 @@ def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float)
     `z` names the comparison in whose range Z typical inputs lie; lowest losses must be below it.
     """
     words, problems, bars = [], [], []
-    rows = evidence.records(measurement, RepetitionRecord)
+    rows = evidence.records(measurement, Repetition)
     if not rows:
         return Verdict(NOT_RUN, "", "no model has inputs in Z")
     typical = evidence.record(z, Summary).z[0]
@@ -151,7 +207,7 @@ def composition_tells(evidence: Evidence, measurement: str, least: float) -> Ver
     Each side must be of its own kind by majority, and no less so than its other inputs: otherwise the two models
     differ, and D does not tell in what.
     """
-    row = evidence.record(measurement, DomainsRecord)
+    row = evidence.record(measurement, Domains)
     gap, low, high = row.gap
     ours = (
         f"code among the most disputed inputs: {row.code_side:.0%} of the code model's, {row.prose_side:.0%} of "

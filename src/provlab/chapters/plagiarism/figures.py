@@ -57,9 +57,9 @@ def both_evidence(
         axes.tick_params(axis="y", length=0)
         style.value_grid(axes, "x")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=3, fontsize=style.SMALL, handletextpad=0.2)
-    told = []
+    words = []
     for k, row in enumerate(rows):
-        said = [f"{np.asarray(v[0])[k]:.0%} below zero ({name})" for name, v in shares.items()]
-        said += [f"{style.word(name)} {np.asarray(v)[k]:,.1f}" for name, v in log10_p.items()]
-        told.append(f"{row}: {', '.join(said)}")
-    return Figure(figure, caption, f"Two panels, one line a pair of models. {caption} {'; '.join(told)}.")
+        values = [f"{np.asarray(v[0])[k]:.0%} below zero ({name})" for name, v in shares.items()]
+        values += [f"{style.word(name)} {np.asarray(v)[k]:,.1f}" for name, v in log10_p.items()]
+        words.append(f"{row}: {', '.join(values)}")
+    return Figure(figure, caption, f"Two panels, one line a pair of models. {caption} {'; '.join(words)}.")

@@ -1,23 +1,102 @@
-"""Predicates about the toy of Model-diff, where every input was enumerated and so every estimate has a truth."""
+"""Predicates about the toy of Model-diff, where every input was enumerated and so every estimate has a truth.
+
+The dataclasses name the fields of the rows that the page keeps; a ratio is four numbers PD_AB : PA_AB : PA_BA : PD_BA.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from provlab.chapters.shared.calibration import size_interval
-from provlab.chapters.toy_modulo30.records import (
-    BiasRecord,
-    GenerationRecord,
-    NaiveRecord,
-    NormalisationRecord,
-    OracleRecord,
-    SamplingRecord,
-    SpaceRecord,
-    ThroughReferenceRecord,
-)
+from provlab.modeldiff.comparison import TERMS
 from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
-TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
+Numbers = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Inputs of the space, how many of them are valid, and prefixes that went through each network."""
+
+    inputs: int
+    valid: int
+    prefixes: int
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A model's sequences by plain sampling, how many are valid, and the exact shares plainly and by Equation 4."""
+
+    model: str
+    n: int
+    valid: int
+    exact: float
+    papers: float
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A sampled ratio with its 95% intervals; of long runs also the distance of rho(D) for A's and for B's inputs."""
+
+    ratio: Numbers
+    low: Numbers
+    high: Numbers
+    total_variation: Numbers = ()
+
+
+@dataclass(frozen=True)
+class Bias:
+    """Exact distance of rho(D) to the truth for A's and B's inputs drawn by Equation 4 at a temperature, unweighted."""
+
+    temperature: float
+    A: float
+    B: float
+
+
+@dataclass(frozen=True)
+class Naive:
+    """Distance of rho(D) to the truth by draws of a chain, ``(draws, run, 2)``, without weights and with them."""
+
+    draws: Sequence[int]
+    naive: Sequence[Sequence[Numbers]]
+    weighted: Sequence[Sequence[Numbers]]
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """The worked example times four, R3 counted from both sides; ratios: exact, of uneven draws, of their counts."""
+
+    example: Numbers
+    common: Sequence[int]
+    exact: Numbers
+    sampled: Numbers
+    unnormalised: Numbers
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Precision and recall of one term in a range `z`: of weighted draws, enumerated, and of draws without weights."""
+
+    term: str
+    z: Numbers
+    precision: float
+    recall: float
+    exact_precision: float
+    exact_recall: float
+    plain_precision: float
+    plain_recall: float
+
+
+@dataclass(frozen=True)
+class ThroughReference:
+    """Terms of a comparison with A in units of A's inputs (Equations 14 to 17): enumerated, and of each long run."""
+
+    pair: str
+    exact: Numbers
+    runs: Sequence[Numbers]
 
 
 def _ratio(values: Iterable[float]) -> str:
@@ -26,9 +105,9 @@ def _ratio(values: Iterable[float]) -> str:
 
 def _whole(evidence: Evidence, inputs: int) -> Verdict | None:
     """Without all the inputs asked for there is nothing to judge."""
-    found = evidence.record("space", SpaceRecord).inputs
-    if found < inputs:
-        return Verdict(NOT_RUN, "", f"{found:,} inputs were enumerated; {inputs:,} are asked for")
+    enumerated = evidence.record("space", Space).inputs
+    if enumerated < inputs:
+        return Verdict(NOT_RUN, "", f"{enumerated:,} inputs were enumerated; {inputs:,} are asked for")
     return None
 
 
@@ -44,8 +123,8 @@ def generates_valid(evidence: Evidence, measurement: str, share: float, n: int, 
     """
     if missing := _whole(evidence, inputs):
         return missing
-    space = evidence.record("space", SpaceRecord)
-    rows = evidence.records(measurement, GenerationRecord)
+    space = evidence.record("space", Space)
+    rows = evidence.records(measurement, Generation)
     if (n_models := len({row.model for row in rows})) < 2:
         return Verdict(NOT_RUN, "", f"{n_models} models generated; two are asked for")
     problems = [(space.valid >= space.inputs, "every input of the space is valid, so nothing is shown")]
@@ -82,49 +161,46 @@ def sampled_matches_enumeration(
     """
     if missing := _whole(evidence, inputs):
         return missing
-    found = SamplingRecord.read(evidence.measurement(measurement))
-    runs, repeats, exact = found.runs, found.repeats, np.array(found.exact)
+    kept = evidence.measurement(measurement)
+    runs, repeats = ([Run(**row) for row in kept[name]] for name in ("runs", "repeats"))
+    blind, exact = Run(**kept["blind"]), np.array(kept["exact"])
     least = min_repeats.get(evidence.profile, max(min_repeats.values()))
     n_runs, n_repeats = (_distinct(run.ratio for run in some) for some in (runs, repeats))
-    if n_runs < min_runs or n_repeats < least or not all(len(run.total_variation) == 2 for run in (*runs, found.blind)):
+    if n_runs < min_runs or n_repeats < least or not all(len(run.total_variation) == 2 for run in (*runs, blind)):
         return Verdict(
             NOT_RUN, "", f"{n_runs} runs and {n_repeats} repeats, each its own; {min_runs} and {least} are asked for"
         )
-    ratios = np.array([run.ratio for run in runs])
+    ratios, apart = (np.array([getattr(run, name) for run in runs]) for name in ("ratio", "total_variation"))
+    drawn, low, high = (np.array([getattr(run, name) for run in repeats]) for name in ("ratio", "low", "high"))
     off = np.abs(ratios - exact)
-    apart = np.array([run.total_variation for run in runs])
-    free = [k for k in range(4) if TERMS[k] != found.reference]  # the term that is 1 by definition covers nothing
-    covered = float(np.mean([found.coverage[k] for k in free]))
-    ours = (
-        f"enumerated {_ratio(exact)}; {len(runs)} runs, mean {_ratio(ratios.mean(axis=0))}, furthest term "
-        f"{off.max():.3f} off; total variation of rho(D) at most {apart.max():.4f}; 95% intervals cover in "
-        f"{covered:.0%} of {len(repeats)} repeats"
-    )
-    run, term = np.unravel_index(int(off.argmax()), off.shape)
-    problems = [
-        (not covered >= coverage, f"the intervals cover in {covered:.0%} of cases only"),
-    ]
-    drawn, low, high = (np.array([getattr(one, name) for one in repeats]) for name in ("ratio", "low", "high"))
+    hits = ((low <= exact) & (exact <= high)).sum(axis=0)
+    free = [k for k in range(4) if TERMS[k] != kept["reference"]]  # the term that is 1 by definition covers nothing
+    covered = float(np.mean(hits[free] / len(repeats)))
+    problems = [(not covered >= coverage, f"the intervals cover in {covered:.0%} of cases only")]
     for k in free:
-        hits = round(found.coverage[k] * len(repeats))
         scatter = float(np.ptp(np.quantile(drawn[:, k], [0.025, 0.975])))
         width = float(np.median(high[:, k] - low[:, k]))
+        few = size_interval(int(hits[k]), len(repeats))[1] < 0.95
         problems += [
-            (size_interval(hits, len(repeats))[1] < 0.95, f"the intervals of {TERMS[k]} cover in {hits} repeats only"),
+            (few, f"the intervals of {TERMS[k]} cover in {hits[k]} repeats only"),
             (
                 not width <= 2 * scatter,
                 f"the intervals of {TERMS[k]} are {width:.3f} wide where repeats scatter over {scatter:.3f}",
             ),
         ]
-    blind = float(np.abs(np.array(found.blind.ratio) - exact).max())
-    ours += (
-        f"; moves without the rule: {_ratio(found.blind.ratio)}, total variation {max(found.blind.total_variation):.4f}"
+    run, term = np.unravel_index(int(off.argmax()), off.shape)
+    blind_off, blind_apart = float(np.abs(np.array(blind.ratio) - exact).max()), float(np.max(blind.total_variation))
+    ours = (
+        f"enumerated {_ratio(exact)}; {len(runs)} runs, mean {_ratio(ratios.mean(axis=0))}, furthest term "
+        f"{off.max():.3f} off; total variation of rho(D) at most {apart.max():.4f}; 95% intervals cover in "
+        f"{covered:.0%} of {len(repeats)} repeats; moves without the rule: {_ratio(blind.ratio)}, total variation "
+        f"{blind_apart:.4f}"
     )
     bars = [
         Bar(f"furthest term ({TERMS[term]} of run {run + 1})", off.max(axis=1).tolist(), tolerance),
         Bar("total variation of rho(D)", apart.max(axis=1).tolist(), total_variation),
-        Bar("furthest term by moves without the rule", [blind], tolerance),
-        Bar("total variation by moves without the rule", [float(np.max(found.blind.total_variation))], total_variation),
+        Bar("furthest term by moves without the rule", [blind_off], tolerance),
+        Bar("total variation by moves without the rule", [blind_apart], total_variation),
     ]
     return judge(ours, f"every term is within {tolerance}, rho(D) within {total_variation}", problems, bars)
 
@@ -146,22 +222,22 @@ def naive_misses(
     """
     if missing := _whole(evidence, inputs):
         return missing
-    found = evidence.record(measurement, NaiveRecord)
-    rows = evidence.records(bias, BiasRecord)
+    record = evidence.record(measurement, Naive)
+    rows = evidence.records(bias, Bias)
     exact = [next((row for row in rows if np.isclose(row.temperature, t, rtol=1e-3)), None) for t in temperatures]
-    drawn = next((row for row in rows if row.temperature == found.temperature), None)
-    n_runs = _distinct([tuple(run) for run in found.naive[-1]]) if found.naive else 0
+    drawn = next((row for row in rows if row.temperature == record.temperature), None)
+    n_runs = _distinct([tuple(run) for run in record.naive[-1]]) if record.naive else 0
     if n_runs < min_runs or None in exact or drawn is None:
         return Verdict(
             NOT_RUN, "", f"{n_runs} runs, each its own; {min_runs} are asked for, and the bias at each temperature"
         )
-    naive, weighted = (np.mean(runs[-1], axis=0) for runs in (found.naive, found.weighted))  # (2,): A's inputs, B's
+    naive, weighted = (np.mean(runs[-1], axis=0) for runs in (record.naive, record.weighted))  # (2,): A's inputs, B's
     known = [row for row in exact if row is not None]
     ours = (
         "bias without weights "
         + ", ".join(f"{(row.A + row.B) / 2:.4f} at T = {row.temperature:.3g}" for row in known)
-        + f"; with weights {weighted.mean():.4f} off after {found.draws[-1]:,} draws of a chain, without "
-        f"{naive.mean():.4f} at T = {found.temperature:.3g}"
+        + f"; with weights {weighted.mean():.4f} off after {record.draws[-1]:,} draws of a chain, without "
+        f"{naive.mean():.4f} at T = {record.temperature:.3g}"
     )
     problems = [
         problem
@@ -186,16 +262,16 @@ def naive_misses(
 
 def normalisation_holds(evidence: Evidence, measurement: str, example: Sequence[float], tolerance: float) -> Verdict:
     """The worked example to the digit, R3 the same from both sides, and Equations 12 and 13 on uneven samples."""
-    found = evidence.record(measurement, NormalisationRecord)
-    off = float(np.abs(np.array(found.sampled) - found.exact).max())
-    crude = float(np.abs(np.array(found.unnormalised) - found.exact).max())
-    common = found.common
+    record = evidence.record(measurement, Normalisation)
+    off = float(np.abs(np.array(record.sampled) - record.exact).max())
+    crude = float(np.abs(np.array(record.unnormalised) - record.exact).max())
+    common = record.common
     ours = (
-        f"example {':'.join(f'{value:g}' for value in found.example)}; R3 holds {common[0]:,} of A's inputs and "
+        f"example {':'.join(f'{value:g}' for value in record.example)}; R3 holds {common[0]:,} of A's inputs and "
         f"{common[1]:,} of B's; terms of uneven samples at most {off:.3f} off, {crude:.3f} by the plain totals"
     )
     problems = [
-        (list(found.example) != list(example), "the worked example comes out differently"),
+        (list(record.example) != list(example), "the worked example comes out differently"),
         (common[0] != common[1], "R3 has another size from either side"),
         (not min(common) > 0, "R3 is empty: there is nothing to divide by"),
         (not crude > tolerance, "without the normalisation the terms come out as well, so nothing is shown"),
@@ -211,12 +287,12 @@ def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float) -> Ver
 
     The ranges must be such that weights matter: without them some precision must come out wrong.
     """
-    rows = evidence.records(measurement, OracleRecord)
-    found = {(row.term, tuple(row.z)) for row in rows}
-    ranges = sorted({z for _, z in found})
-    if not ranges or found != {(term, z) for term in TERMS for z in ranges}:
+    rows = evidence.records(measurement, Oracle)
+    present = {(row.term, tuple(row.z)) for row in rows}
+    ranges = sorted({z for _, z in present})
+    if not ranges or present != {(term, z) for term in TERMS for z in ranges}:
         return Verdict(
-            NOT_RUN, "", f"{len(found)} terms have precision and recall; {len(TERMS)} are asked for in each Z"
+            NOT_RUN, "", f"{len(present)} terms have precision and recall; {len(TERMS)} are asked for in each Z"
         )
     words = "; ".join(
         f"Z = {low:.2f} to {high:.2f}: "
@@ -238,15 +314,15 @@ def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float) -> Ver
 
 def three_models_agree(evidence: Evidence, measurement: str, tolerance: float, min_runs: int) -> Verdict:
     """The terms of both comparisons in units of the reference's inputs (Equations 14 to 17), against enumeration."""
-    found = evidence.records(measurement, ThroughReferenceRecord)
-    if len({pair.pair for pair in found}) < 2 or any(_distinct(pair.runs) < min_runs for pair in found):
+    pairs = evidence.records(measurement, ThroughReference)
+    if len({pair.pair for pair in pairs}) < 2 or any(_distinct(pair.runs) < min_runs for pair in pairs):
         return Verdict(NOT_RUN, "", f"two pairs with {min_runs} runs each, each its own, are asked for")
     words, bars, problems = (
         [],
         [],
-        [(_distinct(pair.exact for pair in found) < 2, "both pairs have the same terms: one model twice")],
+        [(_distinct(pair.exact for pair in pairs) < 2, "both pairs have the same terms: one model twice")],
     )
-    for pair in found:
+    for pair in pairs:
         off = np.abs(np.array(pair.runs) - pair.exact).max(axis=1).tolist()
         mean = np.mean(pair.runs, axis=0)
         words.append(f"{pair.pair}: {_ratio(mean)} sampled, {_ratio(pair.exact)} enumerated")

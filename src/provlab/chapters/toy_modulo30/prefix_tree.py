@@ -4,58 +4,37 @@ V^L sequences share their beginnings: the tree has V^(L-1) inner nodes on its la
 V = 10). Each node goes through the network once, as one token that attends to the keys and values which its ancestors
 left, and its logits give the loss of all V children at once. For the toy that is 1.1e7 tokens in place of 7e8.
 
-GPT-2 has a forward pass of its own here, of few and large operations; every other architecture goes through
-transformers with its key/value cache. Both give what a plain forward pass gives, up to rounding.
+GPT-2, which the toys are, has a forward pass of its own here, of few and large operations; it gives the losses of a
+plain forward pass, up to rounding.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from provlab.errors import InvalidWeightsError
+from provlab.errors import InputError
 from provlab.modeldiff.nll import SequenceNll
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 _NODES = 4096  # tokens sent through the network at once: fewer, and calls cost; more, and memory does
 _EXPONENT = 60.0  # attention scores up to this need no shift before exp, in float32
 
 
-class Tree(Protocol):
-    """A network that is fed one token after another; a state is what it remembers of some prefixes of one length."""
-
-    def root(self) -> Any:
-        """Return the state of the empty prefix."""
-
-    def part(self, state: Any, rows: slice) -> Any:
-        """Return the state of some of the prefixes."""
-
-    def extend(self, state: Any, tokens: torch.Tensor, *, grow: bool) -> tuple[torch.Tensor, Any]:
-        """Put each of ``(c,)`` tokens behind each of p prefixes.
-
-        Returns the logits ``(p * c, vocabulary)`` of what comes next, the children of one prefix side by side, and
-        the children's state if they are to `grow`, else None.
-        """
-
-
-def subtree_nll(measured: SequenceNll, length: int, head: tuple[int, ...] = ()) -> NDArray[np.float32]:
-    """Return the mean token NLL (nats) of all sequences that begin with `head`.
+def subtree_nll(model: SequenceNll, length: int, head: tuple[int, ...] = ()) -> NDArray[np.float32]:
+    """Return the mean token NLL (nats) of all sequences that begin with `head`; no start token is put before them.
 
     Parameters
     ----------
-    measured
-        The model, and the convention of its NLL (start token or none).
+    model
+        A plain GPT-2 in float32 on the CPU.
     length
-        Of the whole sequences (tokens), more than `head` has.
+        Tokens of the whole sequences, more than `head` has.
     head
-        What all sequences begin with.
+        First tokens of all sequences.
 
     Returns
     -------
@@ -64,17 +43,18 @@ def subtree_nll(measured: SequenceNll, length: int, head: tuple[int, ...] = ()) 
 
     Raises
     ------
+    InputError
+        The model is of another kind.
     InvalidWeightsError
         The model answers with NaN or Inf.
     """
-    vocabulary = measured.vocabulary
-    tree = tree_of(measured.network)
+    vocabulary, tree = model.vocabulary, Gpt2Tree(model.network)
     every = torch.arange(vocabulary)
     result = np.empty(vocabulary ** (length - len(head)), dtype=np.float32)
     written = 0
 
-    def walk(state: Any, log_probs: torch.Tensor, losses: torch.Tensor, depth: int) -> None:
-        """Visit what lies below p prefixes of `depth` tokens, whose next token has `log_probs` ``(p, vocabulary)``."""
+    def walk(state: _State, log_probs: torch.Tensor, losses: torch.Tensor, depth: int) -> None:
+        """Visit all below p prefixes of `depth` tokens, whose next token has `log_probs` ``(p, vocabulary)``."""
         nonlocal written
         below = losses[:, None] - log_probs
         if depth + 1 == length:
@@ -90,67 +70,16 @@ def subtree_nll(measured: SequenceNll, length: int, head: tuple[int, ...] = ()) 
                 walk(grown, F.log_softmax(logits, dim=-1), children[:, tokens].flatten(), depth + 1)
 
     with torch.inference_mode():
-        state = tree.root()
-        loss = torch.zeros(1)
+        state, loss = tree.root(), torch.zeros(1)
         log_probs = torch.zeros(1, vocabulary)  # without a start token the first token costs nothing
-        given = head if measured.start_token is None else (measured.start_token, *head)
-        for place, token in enumerate(given):
-            if measured.start_token is None or place > 0:
-                loss = loss - log_probs[:, token]
+        for token in head:
+            loss = loss - log_probs[:, token]
             logits, state = tree.extend(state, torch.tensor([token]), grow=True)
             log_probs = F.log_softmax(logits, dim=-1)
         walk(state, log_probs, loss, len(head))
-    predicted = length - (measured.start_token is None)
-    result /= np.float32(predicted)
-    if not np.isfinite(result).all():
-        raise InvalidWeightsError(f"{measured.name}: the NLL is NaN or Inf; its weights are damaged, or need float32")
+    result /= np.float32(length - 1)
+    model.refuse_non_finite(result)
     return result
-
-
-def tree_of(network: "PreTrainedModel") -> Tree:
-    """Return the quickest way to walk the tree with this network."""
-    return Gpt2Tree(network) if Gpt2Tree.fits(network) else CachedTree(network)
-
-
-# Any architecture: transformers with its cache ----------------------------------------------------------------
-
-
-class CachedTree:
-    """Any causal language model of transformers whose cache is of keys and values alone."""
-
-    def __init__(self, network: "PreTrainedModel") -> None:
-        self.network = network
-
-    def root(self) -> Any:
-        """Return an empty cache."""
-        from transformers import DynamicCache
-
-        return DynamicCache(config=self.network.config)
-
-    def part(self, state: Any, rows: slice) -> Any:
-        """Copy the cache of some prefixes, since transformers changes caches in place."""
-        import copy
-
-        chosen = copy.deepcopy(state)
-        if chosen.get_seq_length() > 0:
-            held = range(len(chosen.layers[0].keys))[rows]
-            chosen.batch_select_indices(torch.tensor(held, dtype=torch.int64))
-        return chosen
-
-    def extend(self, state: Any, tokens: torch.Tensor, *, grow: bool) -> tuple[torch.Tensor, Any]:
-        """See `Tree.extend`."""
-        import copy
-
-        cache = copy.deepcopy(state)
-        prefixes = 1
-        if cache.get_seq_length() > 0:
-            prefixes = len(cache.layers[0].keys)
-            cache.batch_repeat_interleave(len(tokens))
-        answer = self.network(input_ids=tokens.repeat(prefixes)[:, None], past_key_values=cache, use_cache=True)
-        return answer.logits[:, -1].float(), answer.past_key_values if grow else None
-
-
-# GPT-2 --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -182,11 +111,12 @@ class Gpt2Tree:
     """GPT-2, with the children of a prefix sharing their ancestors' keys and values instead of copying them."""
 
     def __init__(self, network: Any) -> None:
+        self._check(network)
         body = network.transformer
         self.heads = network.config.n_head
         self.size = network.config.n_embd // self.heads
         self.epsilon = network.config.layer_norm_epsilon
-        self.activation = _activation(network)
+        self.activation = body.h[0].mlp.act
         self.embedding = body.wte.weight.detach()
         self.positions = body.wpe.weight.detach()
         self.norm = _affine(body.ln_f)
@@ -204,10 +134,9 @@ class Gpt2Tree:
         ]
 
     @staticmethod
-    def fits(network: "PreTrainedModel") -> bool:
-        """Whether this is a plain GPT-2 in float32 on the CPU."""
+    def _check(network: Any) -> None:
         config = network.config
-        return (
+        plain = (
             type(network).__name__ == "GPT2LMHeadModel"
             and config.scale_attn_weights
             and not config.scale_attn_by_inverse_layer_idx
@@ -215,6 +144,8 @@ class Gpt2Tree:
             and network.dtype == torch.float32
             and network.device.type == "cpu"
         )
+        if not plain:
+            raise InputError(f"{type(network).__name__} is no plain GPT-2 in float32 on the CPU, as the toys are")
 
     def root(self) -> _State:
         """Return the state that remembers nothing."""
@@ -226,8 +157,12 @@ class Gpt2Tree:
         """Return views of some prefixes."""
         return _State(tuple(k[rows] for k in state.keys), tuple(v[rows] for v in state.values), state.depth)
 
-    def extend(self, state: _State, tokens: torch.Tensor, *, grow: bool) -> tuple[torch.Tensor, _State | None]:
-        """See `Tree.extend`."""
+    def extend(self, state: _State, tokens: torch.Tensor, *, grow: bool) -> tuple[torch.Tensor, _State]:
+        """Put each of ``(c,)`` tokens behind each of p prefixes.
+
+        Returns the logits ``(p * c, vocabulary)`` of the next token, the children of one prefix side by side, and the
+        children's state, which is empty unless they are to `grow`.
+        """
         prefixes, children = len(state.keys[0]), len(tokens)
         width = self.heads * self.size
         x = self.embedding[tokens] + self.positions[state.depth]  # (c, width), one for all prefixes up to the attention
@@ -237,9 +172,9 @@ class Gpt2Tree:
             mixed = torch.addmm(block.attention[1], h, block.attention[0])
             # (p, heads, c, size) each; p is 1 in the first block
             query, key, value = mixed.view(-1, children, 3, self.heads, self.size).permute(2, 0, 3, 1, 4)
-            seen = _attend(query, key, value, old_keys, old_values)
-            seen = seen.transpose(1, 2).reshape(-1, width)
-            x = x.view(-1, children, width) + torch.addmm(block.projection[1], seen, block.projection[0]).view(
+            attended = _attend(query, key, value, old_keys, old_values)
+            attended = attended.transpose(1, 2).reshape(-1, width)
+            x = x.view(-1, children, width) + torch.addmm(block.projection[1], attended, block.projection[0]).view(
                 prefixes, children, width
             )
             x = x.view(-1, width)
@@ -250,7 +185,7 @@ class Gpt2Tree:
                 new_keys.append(_grown_keys(old_keys, key))
                 new_values.append(_grown_values(old_values, value))
         logits = F.layer_norm(x, (width,), *self.norm, self.epsilon) @ self.head
-        return logits, _State(tuple(new_keys), tuple(new_values), state.depth + 1) if grow else None
+        return logits, _State(tuple(new_keys), tuple(new_values), state.depth + 1)
 
     def _scaled(self, weight: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Divide the queries by the root of a head's size beforehand."""
@@ -293,17 +228,3 @@ def _grown_values(old: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 def _affine(module: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return module.weight.detach().contiguous(), module.bias.detach()
-
-
-def _activation(network: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The MLP's activation; GPT-2's own by a sigmoid, in a third of the time of the tanh that it is written with."""
-    if network.config.activation_function in ("gelu_new", "gelu_pytorch_tanh"):
-        return _gelu
-    act: Callable[[torch.Tensor], torch.Tensor] = network.transformer.h[0].mlp.act
-    return act
-
-
-def _gelu(h: torch.Tensor) -> torch.Tensor:
-    """H (1 + tanh(u)) / 2 = h sigmoid(2 u), with u = sqrt(2 / pi) (h + 0.044715 h^3)."""
-    slope = 2 * math.sqrt(2 / math.pi)
-    return (h * h).mul_(0.044715 * slope).add_(slope).mul_(h).sigmoid_().mul_(h)
