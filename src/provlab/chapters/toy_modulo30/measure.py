@@ -17,7 +17,6 @@ from provlab.publishing.published import published_table, scalar
 from provlab.zoo.toy import LENGTH
 
 WIDTH = 0.01  # of a bin of NLL (nats per token); ranges begin and end at multiples of it
-SIDES: tuple[Side, Side] = ("A", "B")
 TAILS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # quantile rules for Z
 SHIFTS = (-0.2, -0.1, 0.1, 0.2)  # of the rule's range, in its widths
 _CHUNK = 1_000_000  # inputs whose losses are held in float64 at a time
