@@ -248,7 +248,7 @@ def test_raw_against_permtest_shows_both():
 
 
 def test_agreement_tells_the_largest_difference():
-    figure = nulls.agreement([-1.0, -2.0], [-1.0, -2.5], xlabel="a", ylabel="b", log10=True)
+    figure = nulls.agreement([-1.0, -2.0], [-1.0, -2.5], xlabel="a", ylabel="b")
     assert "Each of 2 points" in figure.caption
     assert "Largest difference 0.5" in figure.caption
     with pytest.raises(InputError, match="one value a pair"):
@@ -257,11 +257,11 @@ def test_agreement_tells_the_largest_difference():
 
 def test_correlations_outside_the_band_are_framed():
     matrix = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, -0.1], [0.0, -0.1, 1.0]])
-    figure = nulls.correlation_matrix(matrix, ["0", "1", "2"], 0.3)
+    figure = nulls.correlation_matrix(matrix, ["0", "1", "2"], (-0.3, 0.3))
     assert "3 correlations, 1 outside" in figure.caption
     assert len([p for p in figure.figure.axes[0].patches if isinstance(p, Rectangle)]) == 1
     with pytest.raises(InputError, match="3 x 3"):
-        nulls.correlation_matrix(matrix[:2], ["0", "1", "2"], 0.3)
+        nulls.correlation_matrix(matrix[:2], ["0", "1", "2"], (-0.3, 0.3))
 
 
 def test_block_bars_hold_every_block():

@@ -29,6 +29,6 @@ def test_how_far_weights_moved(tmp_path):
         for parameter in network.parameters():
             parameter.mul_(1.5)
     network.save_pretrained(tmp_path / "b")
-    one, other = (Checkpoint.open(str(tmp_path / name)) for name in "ab")
-    assert measure.moved(one, one) == 0.0
-    assert measure.moved(one, other) == pytest.approx(0.5)
+    first, second = (Checkpoint.open(str(tmp_path / name)) for name in "ab")
+    assert measure.moved(first, first) == 0.0
+    assert measure.moved(first, second) == pytest.approx(0.5)

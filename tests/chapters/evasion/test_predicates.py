@@ -96,9 +96,9 @@ def disguised_pairs(seed=0):
     for a, b in combinations(FAMILIES, 2):
         for statistic in ("phi_u", "phi_h", "phi_match"):
             dependent = FAMILIES[a] == FAMILIES[b]
-            found = dependent and statistic == "phi_match"
-            blocks = [-100.0] * BLOCKS if found else list(np.log10(rng.uniform(size=BLOCKS)))
-            log10_p = -500.0 if found else float(np.log10(rng.uniform(0.02, 1)))
+            rejected = dependent and statistic == "phi_match"
+            blocks = [-100.0] * BLOCKS if rejected else list(np.log10(rng.uniform(size=BLOCKS)))
+            log10_p = -500.0 if rejected else float(np.log10(rng.uniform(0.02, 1)))
             rows.append(
                 {
                     "a": a,
@@ -138,7 +138,7 @@ def test_evaded_but_found():
 
 def spoil(frame, column, value, **where):
     """Set a column in the rows where other columns have these values."""
-    rows = np.logical_and.reduce([frame[name].eq(wanted) for name, wanted in where.items()])
+    rows = np.logical_and.reduce([frame[name].eq(own) for name, own in where.items()])
     for row in frame.index[rows]:
         frame.at[row, column] = value
 
@@ -207,8 +207,8 @@ def test_the_papers_own_table_breaks():
     """Table 7: M_b and M_c of rotated models lie a little above those of strangers, far below those of relatives."""
     rows = published_table("independence_table7_huref")
 
-    def column(name, wanted):
-        return [float(row[name]) for row in rows if wanted(row)]
+    def column(name, keep):
+        return [float(row[name]) for row in rows if keep(row)]
 
     def related(row):
         return row["independent"] == "false"

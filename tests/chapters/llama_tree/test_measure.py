@@ -1,8 +1,5 @@
 """A long training is found where it is known of, and every model of the zoo's tree stands for a published one."""
 
-from types import SimpleNamespace
-
-import pandas as pd
 import pytest
 
 from provlab import zoo
@@ -57,32 +54,3 @@ def test_mirrors(lineage):
     assert sorted(measure.mirrors(lineage).values()) == sorted(TREE)
     others = Lineage.of(["/a", f"{LONG_TRAINED}@main", "org/unknown"])
     assert measure.mirrors(others) == {f"{LONG_TRAINED}@main": LONG_TRAINED}
-
-
-def test_permtest_of_chosen_pairs():
-    def record(a, b, log10_p, *blocks, statistic="phi_l2"):
-        own = [SimpleNamespace(block=i, log10_p=p) for i, p in enumerate(blocks)]
-        return SimpleNamespace(statistic=statistic, a=a, b=b, outcome=SimpleNamespace(blocks=own, log10_p=log10_p))
-
-    lost = SimpleNamespace(statistic="phi_l2", a="zoo:c", b="zoo:d", outcome=None)
-    records = [
-        record("zoo:b", "zoo:a", -2.0, -1.0, -1.0),
-        record("zoo:b", "zoo:a", -3.5, -3.0, 0.0, statistic="phi_l2_blocks"),
-        record("zoo:a", "zoo:c", -1.0, -1.0, -1.0),
-        record("zoo:a", "zoo:b", -9.0, -9.0, statistic="phi_u"),
-        lost,
-    ]
-    table = measure.permtest_of(SimpleNamespace(records=records), [("zoo:a", "zoo:b"), ("zoo:c", "zoo:d")])
-    assert table.to_dict("records") == [
-        {"a": "b", "b": "a", "whole model": "0.01", "block 0": "0.001", "block 1": "1.000"}
-    ]
-
-
-def test_areas_of_the_papers_tables_and_of_ours():
-    """Tables 1 and 5 by hand: a dependent pair is the closer one in 17 of 6 x 7 comparisons."""
-    rows = [("a", "b", True, 0.1), ("a", "c", False, 0.2), ("b", "c", None, 0.0)]
-    frame = pd.DataFrame(rows, columns=["a", "b", "dependent", "value"]).assign(statistic="phi_jsd", error=None)
-    areas = measure.divergence_areas(frame)
-    assert areas.loc["published"].tolist()[:3] == [6, 7, f"{17 / 42:.2f}"]
-    assert areas.loc["ours"].tolist() == [1, 1, "1.00", "1.00 to 1.00"]
-    assert list(measure.divergence_areas(frame.assign(dependent=None)).index) == ["published"]

@@ -47,10 +47,6 @@ def uniform():
     return evidence(lambda rng: rng.permutation(H))
 
 
-def test_the_row_names_it():
-    assert claims.predicate(ROW) is tail_agrees
-
-
 def test_uniform_permutations_hold(uniform):
     verdict = judge(uniform)
     assert verdict.status == "holds", verdict
@@ -72,22 +68,11 @@ def test_matchings_that_lean_to_the_identity_fail():
 
     def lean(rng):
         moved = rng.choice(H, size=3 * H // 4, replace=False)
-        found = np.arange(H)
-        found[moved] = rng.permutation(moved)
-        return found
+        matching = np.arange(H)
+        matching[moved] = rng.permutation(moved)
+        return matching
 
     assert "not uniform" in judge(evidence(lean)).why
-
-
-def test_a_tail_that_permtest_contradicts_fails(uniform):
-    wrong = [row | {"log10_p_t": 2 * row["log10_p_t"]} for row in uniform["tail"]]
-    assert "PERMTEST and the t tail differ" in judge({**uniform, "tail": wrong}).why
-
-
-def test_too_little_is_said(uniform):
-    few = [row | {"n_copies": 99} if row["n_copies"] else row for row in uniform["uniform"]]
-    assert "too few copies" in judge({**uniform, "uniform": few}).why
-    assert judge({**uniform, "tail": []}).status == "not run"
 
 
 def test_disjoint_pairs_share_no_tree(uniform):

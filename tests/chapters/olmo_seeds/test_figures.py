@@ -30,13 +30,13 @@ def test_the_figure_says_what_it_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (pairs().iloc[:0], "nothing to draw"),
         (pairs().assign(start="none"), "start must be one of own seeds, same initialisation"),
         (pairs().assign(log10_p=float("nan")), "pairs must be finite"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(wrong: pd.DataFrame, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_be_drawn_is_refused(wrong: pd.DataFrame, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         figures.pairs_by_budget(wrong)

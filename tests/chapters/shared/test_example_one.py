@@ -70,9 +70,9 @@ def test_training_that_minds_the_numbering_shows_a_gap(monkeypatch):
 
 def test_independent_pairs_are_uniform_on_the_grid(independent):
     p = permtest_phi_l2(independent, n_permutations=99, seed=1).p
-    found = discrete_uniform_excess(p, 99)
-    assert found.p_excess > 0.001
-    assert found.p_two_sided > 0.001
+    excess = discrete_uniform_excess(p, 99)
+    assert excess.p_excess > 0.001
+    assert excess.p_two_sided > 0.001
 
 
 def test_fine_tunes_get_the_smallest_p():

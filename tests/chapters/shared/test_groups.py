@@ -9,6 +9,7 @@ from scipy import stats
 from provlab.chapters.shared.groups import Area, area_under_curve, chain_of_trees
 from provlab.engine.lineage import Lineage
 from provlab.errors import InputError
+from provlab.publishing.published import published_table
 
 
 def test_area_against_mann_and_whitney():
@@ -38,6 +39,17 @@ def test_pairs_repeat_each_other_and_the_interval_knows():
         area = area_under_curve([(names[a], names[b]) for a, b in pairs], values, dependent)
         covered += area.low <= 0.5 <= area.high
     assert covered >= 34  # of 40 at 95%: fewer has a probability of 0.4%
+
+
+def test_the_area_of_the_papers_tables():
+    """Tables 1 and 5 by hand: a dependent pair is the closer one in 17 of 6 x 7 comparisons."""
+    rows = [row for n in (1, 5) for row in published_table(f"independence_table{n}")]
+    rows = {frozenset((row["theta_1"], row["theta_2"])): row for row in rows}.values()
+    pairs = [(row["theta_1"], row["theta_2"]) for row in rows]
+    dependent = [row["independent"] == "false" for row in rows]
+    assert (sum(dependent), len(pairs)) == (6, 13)
+    area = area_under_curve(pairs, [float(row["log_jsd"]) for row in rows], dependent)
+    assert area.value == pytest.approx(17 / 42)
 
 
 def test_what_all_are_compared_with_stays():

@@ -73,9 +73,9 @@ def pair(tmp_path_factory):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_cosine_is_that_of_the_whole_matrices(way, pair):
-    for block, found in enumerate(value(way, *pair)):
+    for block, cosine in enumerate(value(way, *pair)):
         first, second = (whole(model, way, block).ravel() for model in pair)
-        assert found == pytest.approx(first @ second / np.linalg.norm(first) / np.linalg.norm(second), abs=1e-12)
+        assert cosine == pytest.approx(first @ second / np.linalg.norm(first) / np.linalg.norm(second), abs=1e-12)
     assert np.allclose(value(way, pair[0], pair[0]), 1.0)
 
 

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-import pandas as pd
-
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import shapes_of
-from provlab.planning.study import Estimate, estimate
+from provlab.planning.study import estimate
 from provlab.statistics.base import Options
 
 
@@ -46,30 +44,9 @@ ORDER = (
 def minutes(step: Step, shape: str, rates: Rates) -> tuple[float, float, float]:
     """CPU minutes of a step on two models of a known shape, at the least and at the most, and the GB that it reads."""
     models = shapes_of([f"shape:{shape}*2"]).models
-    found = estimate(models, step.statistics, Options(), rates, blocks=step.blocks)
+    law = estimate(models, step.statistics, Options(), rates, blocks=step.blocks)
+    # models are read and run once, however often their blocks are compared
     times = next(iter(models.values())).anatomy.n_blocks if step.crossed else 1
-    low, high = (_seconds(found, assignments, times) / 60 for assignments in found.assignments)
-    return low, high, found.plan.bytes_to_read / 1e9
-
-
-def _seconds(found: Estimate, assignments: float, times: int) -> float:
-    """Models are read and run once, however often their blocks are compared."""
-    return found.hashing + found.reading + found.passes + times * (found.products + assignments) + found.others
-
-
-def order_of_work(shape: str, rates: Rates) -> pd.DataFrame:
-    """Return the steps in their order with the CPU minutes that each takes on a pair of a known shape."""
-    rows = []
-    for number, step in enumerate(ORDER, start=1):
-        low, high, read = minutes(step, shape, rates)
-        span = f"{low:,.1f} to {high:,.1f}" if high - low >= 0.05 else f"{low:,.1f}"
-        rows.append(
-            {
-                "": number,
-                "ask": step.what,
-                "provlab compare A B": step.command,
-                "CPU minutes": span,
-                "read (GB)": f"{read:,.1f}",
-            }
-        )
-    return pd.DataFrame(rows)
+    once = law.hashing + law.reading + law.passes + law.others
+    low, high = ((once + times * (law.products + assignments)) / 60 for assignments in law.assignments)
+    return low, high, law.plan.bytes_to_read / 1e9

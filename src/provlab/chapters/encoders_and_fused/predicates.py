@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from provlab.chapters.encoders_and_fused.measure import Roles
 from provlab.chapters.shared.controls import found_alone
 from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
@@ -15,20 +14,21 @@ def found_by_each(
     The measurement names base, child and strangers; strangers may be each other's relatives, so only their pairs with
     base and child are controls (`found_alone`).
     """
-    roles = evidence.record(measurement, Roles)
-    if {roles.base, roles.child} & set(roles.strangers) or len(set(roles.strangers)) < len(roles.strangers):
+    roles = evidence.measurement(measurement)
+    pair, strangers = (roles["base"], roles["child"]), roles["strangers"]
+    if set(pair) & set(strangers) or len(set(strangers)) < len(strangers):
         return Verdict(NOT_RUN, "", "base, child and strangers must be different models")
-    controls = [(one, stranger) for stranger in roles.strangers for one in (roles.base, roles.child)]
+    controls = [(model, stranger) for stranger in strangers for model in pair]
     words: list[str] = []
     bars: list[Bar] = []
     problems: list[tuple[bool, str]] = []
     for name in statistics:
-        found = found_alone(evidence, name, (roles.base, roles.child), controls, log10_p=log10_p, level=level)
-        if isinstance(found, Verdict):
-            return found
-        words.append(found[0])
-        bars += found[1]
-        problems += found[2]
-    ours = f"{roles.base} and {roles.child}, " + "; ".join(words)
+        alone = found_alone(evidence, name, pair, controls, log10_p=log10_p, level=level)
+        if isinstance(alone, Verdict):
+            return alone
+        words.append(alone[0])
+        bars += alone[1]
+        problems += alone[2]
+    ours = f"{' and '.join(pair)}, " + "; ".join(words)
     why = f"each is below {log10_p:g}, and Holm at {level} rejects no pair with a stranger"
     return judge(ours, why, problems, bars)

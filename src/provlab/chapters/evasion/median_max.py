@@ -52,10 +52,10 @@ class Gates(Features):
         """Activations ``(h, tokens)`` and inner products of the rows ``(h, h)`` of one block, float32."""
         assert block is not None
         both = self.activations[block], through_norm(self.model, "gate", block)
-        seen, rows = (applied(self.units[block], one, "gate") for one in both)
-        kept = alive(seen, rows, name=f"an MLP of {self.model.name}")
+        activations, rows = (applied(self.units[block], values, "gate") for values in both)
+        kept = alive(activations, rows, name=f"an MLP of {self.model.name}")
         inner = (rows @ rows.T).astype(np.float32)
-        return (seen, inner) if kept.all() else (seen[kept], inner[kept][:, kept])
+        return (activations, inner) if kept.all() else (activations[kept], inner[kept][:, kept])
 
 
 @register

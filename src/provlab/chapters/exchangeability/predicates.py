@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from provlab.chapters.exchangeability.measure import ExampleOne
 from provlab.chapters.shared import calibration
 from provlab.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, judge
 
@@ -14,19 +13,15 @@ def permtest_uniform(
 ) -> Verdict:
     """P(p <= k/(T+1)) within its binomial band for all k at once, and fine-tunes at 1/(T+1).
 
-    So many pairs of either kind are asked for, and a T with which 1/(T+1) is `smallest` or less: at T = 1 half of all
+    So many pairs of either kind are needed, and a T with which 1/(T+1) is `smallest` or less: at T = 1 half of all
     independent pairs reach it too.
     """
-    measured = evidence.record(measurement, ExampleOne)
-    independent, dependent, t = np.array(measured.independent), np.array(measured.dependent), measured.n_permutations
-    enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
+    measured = evidence.measurement(measurement)
+    independent, dependent = np.array(measured["independent"]), np.array(measured["dependent"])
+    t, enough = measured["n_permutations"], min_pairs.get(evidence.profile, max(min_pairs.values()))
     if len(independent) < enough or len(dependent) < min_tunes or t + 1 < 1 / smallest:
-        return Verdict(
-            NOT_RUN,
-            "",
-            f"{len(independent)} pairs, {len(dependent)} fine-tunes, T = {t}; {enough}, {min_tunes} and "
-            f"{round(1 / smallest) - 1} are asked for",
-        )
+        sizes = f"{len(independent)} pairs, {len(dependent)} fine-tunes, T = {t}"
+        return Verdict(NOT_RUN, "", f"{sizes}; {enough}, {min_tunes} and {round(1 / smallest) - 1} are asked for")
     steps = np.concatenate([independent, dependent]) * (t + 1)
     if not (np.abs(steps - np.rint(steps)) < 1e-6).all() or not ((steps > 0.5) & (steps < t + 1.5)).all():
         return Verdict(FAILS, "", f"a p-value is off the grid 1/{t + 1}, ..., 1")
@@ -36,10 +31,7 @@ def permtest_uniform(
         f"{len(independent):,} independent pairs, T = {t}: P(p ≤ 0.05) = {np.mean(independent <= 0.05):.3f}, "
         f"uniform with p = {grid.p_two_sided:.2g}; {at_minimum} of {len(dependent)} fine-tunes at 1/{t + 1}"
     )
-    problems = [
-        (at_minimum < len(dependent), f"{len(dependent) - at_minimum} fine-tunes above 1/{t + 1}"),
-    ]
+    problems = [(at_minimum < len(dependent), f"{len(dependent) - at_minimum} fine-tunes above 1/{t + 1}")]
     bars = [Bar("p of uniformity on the grid", [grid.p_two_sided], 0.01, above=True)]
-    return judge(
-        ours, "the share of p-values up to k/(T+1) is within the exact band at every k at once", problems, bars
-    )
+    why = "the share of p-values up to k/(T+1) is within the exact band at every k at once"
+    return judge(ours, why, problems, bars)

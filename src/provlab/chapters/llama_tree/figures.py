@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from html import escape
 
-from matplotlib.axes import Axes
-
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
@@ -19,7 +17,7 @@ def lineage_tree(
     families: Mapping[str, str],
     edge_labels: Mapping[str, str],
 ) -> Figure:
-    """Draw who was made from whom: bases on the left, each edge labelled by what was done; on a phone, a nested list.
+    """Draw the descent of models: bases on the left, each edge labelled by its training; on a phone, a nested list.
 
     Parameters
     ----------
@@ -34,43 +32,58 @@ def lineage_tree(
     Raises
     ------
     InputError
-        If a parent is not a model of the tree, or the relations run in a circle.
+        If there is no model, a parent is not a model of the tree, or the relations run in a circle.
     """
     require(parents, "parents: there is no model to draw")
-    depth = {name: _depth(name, parents) for name in parents}
-    order = _in_tree_order(parents)
-    columns = _columns(order, depth, edge_labels)
-    extent = max(columns[depth[name]] + 0.3 + CHARACTER * len(name) for name in order)
-    figure = style.canvas(0.35 + ROW * len(order), min(style.WIDTH, max(style.HALF_WIDTH, extent)))
+    for parent in parents.values():
+        require(parent is None or parent in parents, f"{parent} is named as a parent but is not in the tree")
+    bases = [name for name, parent in parents.items() if parent is None]
+    depth = _depths(bases, parents)
+    circle = next((name for name in parents if name not in depth), None)
+    require(circle is None, f"the parents of {circle} run in a circle")
+    columns = [0.0]  # x of each generation in inches, with room for the labels of the edges that lead to it
+    for level in range(1, max(depth.values()) + 1):
+        longest = max(len(edge_labels.get(name, "")) for name in depth if depth[name] == level)
+        columns.append(columns[-1] + 0.45 + 0.062 * longest)
+    extent = max(columns[depth[name]] + 0.3 + CHARACTER * len(name) for name in depth)
+    figure = style.canvas(0.35 + ROW * len(depth), min(style.WIDTH, max(style.HALF_WIDTH, extent)))
     axes = figure.add_subplot()
     axes.set_axis_off()
     colors = style.family_colors(families)
-    rows = {name: float(i) for i, name in enumerate(order)}
-    for name in order:
-        parent = parents[name]
-        color = colors[families[name]]
-        x, y = columns[depth[name]], rows[name]
-        if parent is not None:
-            _edge(axes, columns[depth[parent]], rows[parent], x, y, color, edge_labels.get(name, ""))
-        marker = "s" if parent is None else "o"
+    rows = {name: float(i) for i, name in enumerate(depth)}
+    for name, y in rows.items():
+        parent, color, x = parents[name], colors[families[name]], columns[depth[name]]
+        if parent is not None:  # down from the parent, then right to the child; the label stands on the horizontal part
+            x0 = columns[depth[parent]]
+            axes.plot([x0, x0, x], [rows[parent], y, y], color=color, linewidth=1.2, solid_joinstyle="round", zorder=1)
+            label = edge_labels.get(name, "")
+            axes.text(x0 + 0.1, y - 0.08, label, fontsize=style.SMALL, color=style.MUTED, va="bottom")
+        marker, weight = ("s", "bold") if parent is None else ("o", "normal")
         axes.plot(x, y, marker, color=color, markersize=6, markeredgecolor=style.ink(color), zorder=3)
-        axes.text(
-            x + 0.1,
-            y,
-            name,
-            va="center",
-            color=style.ink(color),
-            fontweight="bold" if parent is None else "normal",
-        )
+        axes.text(x + 0.1, y, name, va="center", color=style.ink(color), fontweight=weight)
     axes.set_xlim(-0.1, max(style.HALF_WIDTH, extent))
-    axes.set_ylim(len(order) - 0.4, -0.6)
-    n_bases = sum(parent is None for parent in parents.values())
+    axes.set_ylim(len(depth) - 0.4, -0.6)
     text = (
-        f"{len(order)} models descend from {n_bases} bases (in bold); "
+        f"{len(depth)} models descend from {len(bases)} bases (in bold); "
         "each of the others was made from the one its line comes from, and beside it stands how."
     )
-    roots = [name for name, parent in parents.items() if parent is None]
-    return Figure(figure, text, _alt(order, parents, edge_labels), narrow=_list(roots, parents, edge_labels))
+    origins = [
+        f"{name} is a base" if parents[name] is None else f"{name} from {parents[name]}"
+        + (f" ({edge_labels[name]})" if edge_labels.get(name) else "")
+        for name in depth
+    ]  # fmt: skip
+    return Figure(figure, text, f"Family tree: {'; '.join(origins)}.", narrow=_list(bases, parents, edge_labels))
+
+
+def _depths(bases: list[str], parents: Mapping[str, str | None]) -> dict[str, int]:
+    """Generation of each model, every model followed by its descendants."""
+    depth: dict[str, int] = {}
+    waiting = [(name, 0) for name in reversed(bases)]
+    while waiting:
+        name, generation = waiting.pop()
+        depth[name] = generation
+        waiting.extend([(child, generation + 1) for child, parent in parents.items() if parent == name][::-1])
+    return depth
 
 
 def _list(names: list[str], parents: Mapping[str, str | None], labels: Mapping[str, str]) -> str:
@@ -78,51 +91,7 @@ def _list(names: list[str], parents: Mapping[str, str | None], labels: Mapping[s
     rows = []
     for name in names:
         how = f" <span>{escape(labels[name])}</span>" if labels.get(name) else ""
-        called = escape(name) if parents[name] else f"<strong>{escape(name)}</strong>"
+        title = escape(name) if parents[name] else f"<strong>{escape(name)}</strong>"
         children = [child for child, parent in parents.items() if parent == name]
-        rows.append(f"<li>{called}{how}{_list(children, parents, labels)}</li>")
+        rows.append(f"<li>{title}{how}{_list(children, parents, labels)}</li>")
     return f"<ul>{''.join(rows)}</ul>" if rows else ""
-
-
-def _depth(name: str, parents: Mapping[str, str | None]) -> int:
-    depth, current = 0, parents[name]
-    while current is not None:
-        require(current in parents, f"{current} is named as a parent but is not in the tree")
-        depth, current = depth + 1, parents[current]
-        require(depth <= len(parents), f"the parents of {name} run in a circle")
-    return depth
-
-
-def _in_tree_order(parents: Mapping[str, str | None]) -> list[str]:
-    """Each model followed by its descendants."""
-    order: list[str] = []
-    waiting = [name for name, parent in parents.items() if parent is None][::-1]
-    while waiting:
-        name = waiting.pop()
-        order.append(name)
-        waiting.extend([child for child, parent in parents.items() if parent == name][::-1])
-    return order
-
-
-def _columns(order: list[str], depth: Mapping[str, int], labels: Mapping[str, str]) -> list[float]:
-    """Return the x of each generation in inches: room for the labels of the edges that lead to it."""
-    columns = [0.0]
-    for level in range(1, max(depth.values()) + 1):
-        longest = max((len(labels.get(n, "")) for n in order if depth[n] == level), default=0)
-        columns.append(columns[-1] + 0.45 + 0.062 * longest)
-    return columns
-
-
-def _edge(axes: Axes, x0: float, y0: float, x1: float, y1: float, color: str, label: str) -> None:
-    """Go down from the parent, then right to the child; the label stands on the horizontal part."""
-    axes.plot([x0, x0, x1], [y0, y1, y1], color=color, linewidth=1.2, solid_joinstyle="round", zorder=1)
-    axes.text(x0 + 0.1, y1 - 0.08, label, fontsize=style.SMALL, color=style.MUTED, va="bottom")
-
-
-def _alt(order: list[str], parents: Mapping[str, str | None], labels: Mapping[str, str]) -> str:
-    told = [
-        f"{name} is a base" if parents[name] is None else f"{name} from {parents[name]}"
-        + (f" ({labels[name]})" if labels.get(name) else "")
-        for name in order
-    ]  # fmt: skip
-    return "Family tree: " + "; ".join(told) + "."

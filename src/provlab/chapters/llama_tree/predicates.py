@@ -11,20 +11,21 @@ from provlab.chapters.shared.groups import area_under_curve
 from provlab.inference import pvalues
 from provlab.publishing.evidence import HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
+NO_GROUPS = "the models run have no pair of known dependence and independence"
+
 
 def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, ks: float) -> Verdict:
     """Every dependent pair below `log10_p`, Holm at `level` rejects exactly these, the others uniform by KS.
 
-    Uniform as relabelled copies of the whole table are: pairs that share a model depend on each other, and the law of
-    independent ones is none for them. Where there are no such copies, uniformity is not judged.
+    Uniformity is judged by relabelled copies of the whole table: pairs that share a model depend on each other, so the
+    law of independent pairs does not apply. Where there are no such copies, uniformity is not judged.
     """
     dependent, independent, failed = evidence.of(statistic)
     if dependent.empty or independent.empty:
-        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
-    adjusted = pvalues.holm(pd.concat([dependent, independent])["log10_p"].to_numpy(dtype=float))
-    rejected = adjusted <= np.log10(level)
+        return Verdict(NOT_RUN, "", NO_GROUPS)
+    rejected = pvalues.holm([*dependent["log10_p"], *independent["log10_p"]]) <= np.log10(level)
     exact = bool(rejected[: len(dependent)].all() and not rejected[len(dependent) :].any())
-    found = int((dependent["log10_p"] < log10_p).sum())
+    n_found = int((dependent["log10_p"] < log10_p).sum())
     by_symmetry = evidence.experiment["measurements"].get("ks_by_symmetry", {}).get(statistic)
     bars = [Bar(f"largest {statistic} of a dependent pair", [dependent["log10_p"].max()], log10_p)]
     problems = [
@@ -32,13 +33,13 @@ def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, 
         (failed > 0, f"{failed} pairs could not be compared"),
     ]
     ours = (
-        f"{found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}; "
+        f"{n_found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}; "
         f"{len(independent)} independent, smallest {log10_words(independent['log10_p'].min())}"
     )
     if by_symmetry is None:
         without = judge(ours, "", problems, bars)
-        told = "whether the independent pairs are uniform was not tested by relabelling trees"
-        return Verdict(NOT_RUN, "", told) if without.status == HOLDS else without
+        untested = "whether the independent pairs are uniform was not tested by relabelling trees"
+        return Verdict(NOT_RUN, "", untested) if without.status == HOLDS else without
     naive = calibration.ks_uniform(independent["log10_p"]).p
     ours += f", KS p = {by_symmetry['p']:.2g} ({naive:.2g} were they independent of each other)"
     bars.append(Bar("KS p of the independent pairs", [by_symmetry["p"]], ks, above=True))
@@ -55,8 +56,8 @@ def permtest_at_minimum(
     """Every dependent pair at p = 1/(T+1) and per block below `fisher_log10_p`; independent ones no more than chance.
 
     `whole` permutes the whole model, `by_block` each MLP on its own, so that Fisher's method may combine its blocks.
-    The size is asked of the pairs that the measurement names, one model of each tree with that of the next, whose
-    p-values are independent: how many are at or below `level`, and whether those of their blocks are uniform.
+    The size is judged by the pairs that the measurement names, one model of each tree with that of the next, whose
+    p-values are independent: how many are at or below `level`, and whether the p-values of their blocks are uniform.
     """
     dependent, independent, failed = evidence.of(whole)
     dependent_by_block, independent_by_block, failed_by_block = evidence.of(by_block)
@@ -66,12 +67,12 @@ def permtest_at_minimum(
         for rows in (independent, independent_by_block)
     )
     if dependent.empty or apart.empty or dependent_by_block.empty or apart_by_block.empty:
-        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
+        return Verdict(NOT_RUN, "", NO_GROUPS)
     unit = evidence.store.get(dependent.iloc[0]["keys"][0])
     assert unit is not None
     n_permutations = unit["parameters"]["n_permutations"]
     minimum = -np.log10(n_permutations + 1)
-    found = int((dependent["log10_p"] <= minimum + 1e-9).sum())
+    n_found = int((dependent["log10_p"] <= minimum + 1e-9).sum())
     weakest = float(dependent_by_block["log10_p"].max())
     accused = int((apart["log10_p"] <= np.log10(level) + 1e-9).sum())
     attainable = np.floor(level * (n_permutations + 1) + 1e-9) / (n_permutations + 1)
@@ -80,13 +81,13 @@ def permtest_at_minimum(
     uniform = calibration.ks_uniform(blocks)
     largest_p = 10 ** float(dependent["log10_p"].max())
     ours = (
-        f"T = {n_permutations}: {found} of {len(dependent)} at p = {largest_p:.2g}; per block with Fisher at most "
+        f"T = {n_permutations}: {n_found} of {len(dependent)} at p = {largest_p:.2g}; per block with Fisher at most "
         f"{log10_words(weakest)}; {len(independent)} independent from {10 ** independent['log10_p'].min():.2f} "
         f"to {10 ** independent['log10_p'].max():.2f}; of {len(apart)} pairs that are independent of each other "
         f"{accused} at {level:g}, their {len(blocks)} blocks KS {pvalues.in_words(uniform.p)}"
     )
     problems = [
-        (found < len(dependent), f"{len(dependent) - found} dependent pairs are above the minimum"),
+        (n_found < len(dependent), f"{len(dependent) - n_found} dependent pairs are above the minimum"),
         (failed + failed_by_block > 0, f"{failed + failed_by_block} pairs could not be compared"),
         (p_accused <= level, f"{accused} of {len(apart)} independent pairs are at {level:g} as well"),
         (uniform.p <= level, f"per block the independent pairs are not uniform (KS {pvalues.in_words(uniform.p)})"),
@@ -102,11 +103,11 @@ def permtest_at_minimum(
 def does_not_separate(evidence: Evidence, statistic: str, level: float) -> Verdict:
     """No threshold finds the dependent pairs with `level` of the others: the area under the curve is below 1 - level.
 
-    That much of the area every statistic has which finds all dependent pairs at this level, as the paper's others do.
+    Every statistic that finds all dependent pairs at this level, as the paper's others do, has at least that area.
     """
     dependent, independent, failed = evidence.of(statistic)
     if dependent.empty or independent.empty:
-        return Verdict(NOT_RUN, "", "the models run have no pair of known dependence and independence")
+        return Verdict(NOT_RUN, "", NO_GROUPS)
     both = pd.concat([dependent, independent])
     pairs = list(zip(both["a"], both["b"], strict=True))
     area = area_under_curve(pairs, both["value"], both["dependent"].astype(bool))
@@ -116,8 +117,7 @@ def does_not_separate(evidence: Evidence, statistic: str, level: float) -> Verdi
         f"{np.log(smallest):.2f}; a dependent pair is the closer one in {area.value:.1%} of {len(dependent)} x "
         f"{len(independent)} comparisons"
     )
-    told = area.either_way
-    bar = Bar("area under the curve", [told.value], 1 - level, interval=told.interval)
+    bar = Bar("area under the curve", [area.either_way.value], 1 - level, interval=area.either_way.interval)
     why = f"its interval ends below {1 - level:g}, the least area of what finds every dependent pair at level {level:g}"
     return judge(ours, why, [(failed > 0, f"{failed} pairs could not be compared")], [bar])
 
@@ -130,11 +130,9 @@ def siblings_found(evidence: Evidence, statistics: Sequence[str], log10_p: float
         siblings = dependent[dependent["siblings"].astype(bool)] if len(dependent) else dependent
         if siblings.empty:
             return Verdict(NOT_RUN, "", "the models run hold no siblings")
-        found = int((siblings["log10_p"] < log10_p).sum())
-        words.append(
-            f"{statistic}: {found} of {len(siblings)} sibling pairs, largest {log10_words(siblings['log10_p'].max())}"
-        )
-        bars.append(Bar(f"largest {statistic} of siblings", [siblings["log10_p"].max()], log10_p))
+        n_found, largest = int((siblings["log10_p"] < log10_p).sum()), siblings["log10_p"].max()
+        words.append(f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}")
+        bars.append(Bar(f"largest {statistic} of siblings", [largest], log10_p))
     return judge("; ".join(words), f"every sibling pair is below {log10_p:g}", bars=bars)
 
 
@@ -145,18 +143,18 @@ def long_training_found(
     chain = evidence.experiment["measurements"].get(measurement)
     if not chain:
         return Verdict(NOT_RUN, "", "the models run hold no child that was trained on for so long")
-    wanted = {frozenset((chain["base"], chain["child"])), frozenset((chain["base"], chain["grandchild"]))}
+    pairs = [{chain["base"], chain["child"]}, {chain["base"], chain["grandchild"]}]
     words, bars = [], []
     for statistic in statistics:
         dependent, _, _ = evidence.of(statistic)
-        both = dependent[[frozenset(pair) in wanted for pair in zip(dependent["a"], dependent["b"], strict=True)]]
-        if len(both) < len(wanted):
+        both = dependent[[set(pair) in pairs for pair in zip(dependent["a"], dependent["b"], strict=True)]]
+        if len(both) < len(pairs):
             return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
         words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}")
         bars.append(Bar(f"largest {statistic} of the chain", [both["log10_p"].max()], log10_p))
-    problems = []
+    problems, tokens = [], ""
     if chain["share"] is not None:
-        problems.append((chain["share"] < share, f"the child saw only {chain['share']:.1%} of its base's tokens"))
-    seen = f" ({chain['share']:.1%} of the base's tokens)" if chain["share"] is not None else ""
-    ours = f"{chain['child']}{seen} and {chain['grandchild']}: " + ", ".join(words)
+        problems = [(chain["share"] < share, f"the child saw only {chain['share']:.1%} of its base's tokens")]
+        tokens = f" ({chain['share']:.1%} of the base's tokens)"
+    ours = f"{chain['child']}{tokens} and {chain['grandchild']}: " + ", ".join(words)
     return judge(ours, f"both are below {log10_p:g} against {chain['base']}", problems, bars)

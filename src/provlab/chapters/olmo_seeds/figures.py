@@ -73,8 +73,8 @@ def pairs_by_budget(pairs: pd.DataFrame, *, caption: str = "") -> Figure:
 
 
 def _words(pairs: pd.DataFrame) -> str:
-    said = []
+    ranges = []
     for (name, start), rows in pairs.groupby(["statistic", "start"], sort=False):
         low, high = format_log10_p(rows["log10_p"].min()), format_log10_p(rows["log10_p"].max())
-        said.append(f"{style.word(str(name))}, {start}: log10 p from {low} to {high}")
-    return "; ".join(said) + "."
+        ranges.append(f"{style.word(str(name))}, {start}: log10 p from {low} to {high}")
+    return "; ".join(ranges) + "."

@@ -87,7 +87,7 @@ def redrawn(gate: NDArray[np.intp], up: NDArray[np.intp], *, rng: np.random.Gene
     distances = np.empty(N_REDRAWN)
     for draw in range(N_REDRAWN):
         order = rng.permutation(n)
-        distances[draw] = np.square(np.subtract(*(np.argsort(np.argsort(order[one])) for one in (gate, up)))).sum()
+        distances[draw] = np.square(np.subtract(*(np.argsort(np.argsort(order[units])) for units in (gate, up)))).sum()
     return 1 - 6 * distances / (h * (h**2 - 1))
 
 

@@ -53,9 +53,9 @@ def seeds_independent(
     control = [tuple(pair) for budget in budgets for pair in budget["same_start"]]
     log10_p = np.array([values.loc[[(name, *pair) for pair in control], "log10_p"] for name in statistics])
     of_control = pvalues.holm(log10_p.ravel()).reshape(log10_p.shape)  # (statistics, pairs)
-    found = of_control <= np.log10(level)
-    missed = int((~found.any(axis=0)).sum())
-    counts = ", ".join(f"{name} {count}" for name, count in zip(statistics, found.sum(axis=1), strict=True))
+    rejections = of_control <= np.log10(level)
+    missed = int((~rejections.any(axis=0)).sum())
+    counts = ", ".join(f"{name} {count}" for name, count in zip(statistics, rejections.sum(axis=1), strict=True))
     weakest = int(uniform.argmin())
     n_pairs = min(len(group) for group in rows)
     ours = (

@@ -1,4 +1,4 @@
-"""One related pair and its controls, as a predicate reads them: whether a statistic finds the pair, and it alone."""
+"""Whether a statistic finds one related pair and none of its controls."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ def found_alone(
 ) -> tuple[str, list[Bar], list[tuple[bool, str]]] | Verdict:
     """Judge a pair that is said to be related against pairs that are said not to be.
 
-    Controls are judged twice: Holm over them and the pair must reject none, and not each of them may be at the level by
-    itself, which under independence has a probability of at most `level`, however they depend on each other, while Holm
-    lets any number of values a little above its first step pass.
+    Controls are judged twice. Holm over them and the pair must reject none. And not every control may be at the level
+    by itself: under independence that has a probability of at most `level`, however controls depend on each other,
+    while Holm lets any number of values a little above its first step pass.
 
     Parameters
     ----------
@@ -40,17 +40,17 @@ def found_alone(
     """
     rows = evidence.pairs[evidence.pairs["statistic"] == statistic]
     by_pair = {frozenset((row["a"], row["b"])): row for _, row in rows.iterrows()}
-    wanted = [frozenset(one) for one in (pair, *controls)]
-    if not controls or not any(one in by_pair for one in wanted):
+    keys = [frozenset(members) for members in (pair, *controls)]
+    if not controls or not any(key in by_pair for key in keys):
         return Verdict(NOT_RUN, "", f"{statistic} was not run on {pair[0]} and {pair[1]} and on a control")
     problems = []
-    for one, (a, b) in zip(wanted, (pair, *controls), strict=True):
-        if one not in by_pair or by_pair[one]["error"] or not by_pair[one]["log10_p"] <= 0:
+    for key, (a, b) in zip(keys, (pair, *controls), strict=True):
+        if key not in by_pair or by_pair[key]["error"] or not by_pair[key]["log10_p"] <= 0:
             return Verdict(FAILS, f"{len(by_pair)} pairs compared", f"{statistic} has no value for {a} and {b}")
-        known = by_pair[one]["dependent"]
-        said = f"{a} and {b} are known to be {'related' if known else 'independent'}"
-        problems.append((known is not None and known != (one == wanted[0]), said))
-    values = np.array([by_pair[one]["log10_p"] for one in wanted], dtype=float)
+        known = by_pair[key]["dependent"]
+        contradiction = f"{a} and {b} are known to be {'related' if known else 'independent'}"
+        problems.append((known is not None and known != (key == keys[0]), contradiction))
+    values = np.array([by_pair[key]["log10_p"] for key in keys], dtype=float)
     bar = float(np.log10(level))
     smallest = f"smallest of {len(controls)} controls {values[1:].min():.1f}"
     bars = [

@@ -43,22 +43,21 @@ def null_quantiles(
     figure = style.canvas(3.1)
     axes, bars = figure.subplots(1, 2, width_ratios=(3, 2))
     largest = 0.0
-    for one in bands.values():
-        axes.fill_between(one.expected, one.lower, one.upper, color=style.GRID, linewidth=0)
-        largest = max(largest, float(one.expected[0]))
-    told = []
+    for band in bands.values():
+        axes.fill_between(band.expected, band.lower, band.upper, color=style.GRID, linewidth=0)
+        largest = max(largest, float(band.expected[0]))
+    words = []
     for i, (label, values) in enumerate(series.items()):
-        ordered = np.sort(values)
+        ordered, band = np.sort(values), bands[len(values)]
         axes.plot(
-            bands[len(values)].expected, -ordered, style.MARKERS[i], color=style.SERIES[i % 5], markersize=3.2,
+            band.expected, -ordered, style.MARKERS[i], color=style.SERIES[i % 5], markersize=3.2,
             markerfacecolor="none", markeredgewidth=0.8, label=style.symbol(label),
         )  # fmt: skip
         largest = max(largest, float(-ordered[0]))
-        own = bands[len(values)]
-        inside = bool(((-ordered >= own.lower - 1e-12) & (-ordered <= own.upper + 1e-12)).all())
+        inside = bool(((-ordered >= band.lower - 1e-12) & (-ordered <= band.upper + 1e-12)).all())
         p = calibration.ks_uniform(values).p
         where = "all inside the band" if inside else "leaves the band"
-        told.append(f"{style.word(label)}: n = {len(values)}, KS p = {p:.2g}, {where}")
+        words.append(f"{style.word(label)}: n = {len(values)}, KS p = {p:.2g}, {where}")
     top = largest * 1.08
     axes.plot([0, top], [0, top], color=style.MUTED, linewidth=0.8)
     axes.set(xlim=(0, top), ylim=(0, top), xlabel=r"expected  $-\log_{10}\,p$", ylabel=r"observed  $-\log_{10}\,p$")
@@ -66,12 +65,9 @@ def null_quantiles(
     axes.legend(loc="upper left", handletextpad=0.2)
     _histogram(bars, series)
     text = "Uniform p-values give points along the line, inside the grey 95% simultaneous band."
-    ks = "; ".join(told) + "."
-    return Figure(
-        figure,
-        f"{text} {caption_extra} {ks}".replace("  ", " "),
-        f"Quantile plot and histogram of null p-values. {ks}",
-    )
+    ks = "; ".join(words) + "."
+    caption = f"{text} {caption_extra} {ks}".replace("  ", " ")
+    return Figure(figure, caption, f"Quantile plot and histogram of null p-values. {ks}")
 
 
 def _log10_p(label: str, values: ArrayLike) -> NDArray[np.float64]:
@@ -93,30 +89,25 @@ def _histogram(axes: Axes, series: Mapping[str, NDArray[np.float64]]) -> None:
 
 
 @styled
-def agreement(
-    x: ArrayLike, y: ArrayLike, *, xlabel: str, ylabel: str, caption: str = "", log10: bool = False, noun: str = "pair"
-) -> Figure:
-    """Draw two measurements of the same things against each other, with the line on which they agree.
+def agreement(x: ArrayLike, y: ArrayLike, *, xlabel: str, ylabel: str, caption: str = "", noun: str = "pair") -> Figure:
+    """Draw two log10 p of the same things against each other as -log10 p, with the line on which they agree.
 
     Parameters
     ----------
     x, y
-        Two values a pair, ``(n,)`` each.
-    log10
-        The values are log10 p: the axes show -log10 p.
+        log10 p, ``(n,)`` each.
     noun
         What a point is.
     """
     a, b = np.asarray(x, dtype=float).ravel(), np.asarray(y, dtype=float).ravel()
     require(a.shape == b.shape and a.size, f"x and y must hold one value a pair each, not {a.size} and {b.size}")
     require(np.isfinite(a).all() and np.isfinite(b).all(), "x and y must be finite")
-    sign = -1 if log10 else 1
     figure = style.canvas(style.HALF_WIDTH, style.HALF_WIDTH)
     axes = figure.add_subplot()
-    low, high = sign * np.concatenate([a, b]).min(), sign * np.concatenate([a, b]).max()
-    ends = np.asarray(sorted((low, high))) + np.array([-1, 1]) * 0.04 * max(abs(high - low), 1e-12)
+    both = -np.concatenate([a, b])
+    ends = np.array([both.min(), both.max()]) + np.array([-1, 1]) * 0.04 * max(np.ptp(both), 1e-12)
     axes.plot(ends, ends, color=style.MUTED, linewidth=0.8, zorder=1)
-    axes.plot(sign * a, sign * b, "o", color=style.INDEPENDENT, markersize=3, alpha=0.7, markeredgewidth=0)
+    axes.plot(-a, -b, "o", color=style.INDEPENDENT, markersize=3, alpha=0.7, markeredgewidth=0)
     axes.set(xlim=ends, ylim=ends, xlabel=xlabel, ylabel=ylabel, aspect="equal")
     style.value_grid(axes)
     gap = float(np.abs(a - b).max())
@@ -138,11 +129,8 @@ def separation(groups: Mapping[str, ArrayLike], *, xlabel: str, caption: str = "
     _strips(figure.add_subplot(), values, xlabel)
     text = _overlap(values)
     text = text[0].upper() + text[1:]
-    return Figure(
-        figure,
-        f"{caption} {text}".strip(),
-        f"Strip plot of {xlabel} for dependent and independent pairs. {text}",
-    )
+    alt = f"Strip plot of {xlabel} for dependent and independent pairs. {text}"
+    return Figure(figure, f"{caption} {text}".strip(), alt)
 
 
 @styled
@@ -151,8 +139,8 @@ def raw_against_permtest(
     log10_p: Mapping[str, ArrayLike],
     *,
     xlabel: str,
+    n_permutations: int,
     caption: str = "",
-    n_permutations: int | None = None,
 ) -> Figure:
     """Draw what PERMTEST adds: the raw distance of both groups beside its log10 p.
 
@@ -170,11 +158,11 @@ def raw_against_permtest(
     left, right = figure.subplots(1, 2, sharey=True)
     _strips(left, before, xlabel)
     _strips(right, {group: -values for group, values in after.items()}, r"PERMTEST:  $-\log_{10}\,p$")
-    if n_permutations is not None:
-        right.axvline(np.log10(n_permutations + 1), color=style.MUTED, linewidth=0.8, linestyle=":", zorder=0)
-    text = f"Raw distance: {_overlap(before)} PERMTEST p-value: {_overlap(after)}"
-    if n_permutations is not None:
-        text += f" The dotted line is the smallest p-value of T = {n_permutations} permutations."
+    right.axvline(np.log10(n_permutations + 1), color=style.MUTED, linewidth=0.8, linestyle=":", zorder=0)
+    text = (
+        f"Raw distance: {_overlap(before)} PERMTEST p-value: {_overlap(after)} "
+        f"The dotted line is the smallest p-value of T = {n_permutations} permutations."
+    )
     return Figure(figure, f"{caption} {text}".strip(), f"Two strip plots of dependent and independent pairs. {text}")
 
 
@@ -195,14 +183,7 @@ def _strips(axes: Axes, values: Mapping[str, NDArray[np.float64]], xlabel: str) 
         color, marker = GROUPS[group]
         height = row + rng.uniform(-0.25, 0.25, array.size)
         axes.plot(
-            array,
-            height,
-            marker,
-            color=color,
-            markersize=4,
-            markerfacecolor="none",
-            markeredgewidth=0.9,
-            alpha=0.8,
+            array, height, marker, color=color, markersize=4, markerfacecolor="none", markeredgewidth=0.9, alpha=0.8
         )
     axes.set_yticks(range(len(values)), [f"{group}\n(n = {array.size})" for group, array in values.items()])
     axes.set_ylim(len(values) - 0.5, -0.5)
@@ -223,7 +204,7 @@ def _overlap(values: Mapping[str, NDArray[np.float64]]) -> str:
 
 @styled
 def correlation_matrix(
-    matrix: ArrayLike, labels: Sequence[str], band: tuple[float, float] | float, *, caption: str = ""
+    matrix: ArrayLike, labels: Sequence[str], band: tuple[float, float], *, caption: str = ""
 ) -> Figure:
     """Draw correlations (of block p-values, say), with those outside the null band framed.
 
@@ -232,14 +213,12 @@ def correlation_matrix(
     matrix
         ``(k, k)``, symmetric, ones on the diagonal.
     band
-        The interval in which all correlations lie together under independence; one number means plus or
-        minus that number.
+        The interval in which all correlations lie together under independence.
     """
     full = np.asarray(matrix, dtype=float)
     k = len(labels)
     require(full.shape == (k, k), f"matrix must be {k} x {k} for {k} labels, not {full.shape}")
-    low, high = (-band, band) if isinstance(band, float | int) else band
-    below = np.tri(k, k=-1, dtype=bool)
+    (low, high), below = band, np.tri(k, k=-1, dtype=bool)
     outside = below & ~((full >= low) & (full <= high))
     figure = style.canvas(min(3.6, 1.2 + 0.4 * k), 4.2)
     axes = figure.add_subplot()
@@ -256,9 +235,7 @@ def correlation_matrix(
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     figure.colorbar(shown, ax=axes, shrink=0.8, label="correlation").outline.set_visible(False)
-    text = (
-        f"{int(below.sum())} correlations, {int(outside.sum())} outside "
-        f"the null band from {low:.2f} to {high:.2f}"
-        + (" (framed)." if outside.any() else ".")
-    )  # fmt: skip
+    framed = " (framed)" if outside.any() else ""
+    counts = f"{int(below.sum())} correlations, {int(outside.sum())} outside"
+    text = f"{counts} the null band from {low:.2f} to {high:.2f}{framed}."
     return Figure(figure, f"{caption} {text}".strip(), f"Matrix of correlations. {text}")

@@ -1,4 +1,4 @@
-"""Claims I10, I13 and I14, of one pair and its controls: they hold, and fail on evidence in which they are broken."""
+"""Claims I10, I13 and I14 (`derives_from`, `found_by_each`): they hold, and fail on evidence that breaks them."""
 
 from itertools import combinations
 
@@ -21,8 +21,8 @@ class Planted:
         self.known = dict.fromkeys(self.log10_p)
         self.controls = ["other", "another"]
 
-    def set(self, one, other, value):
-        self.log10_p[frozenset((one, other))] = value
+    def set(self, first, second, value):
+        self.log10_p[frozenset((first, second))] = value
 
     def judged(self, claim, folder):
         row, store, pairs = ROWS[claim], Store(folder), []
@@ -62,8 +62,8 @@ def all_controls_at(value):
     return plant
 
 
-def known(one, other, dependent):
-    return lambda planted: planted.known.__setitem__(frozenset((one, other)), dependent)
+def known(first, second, dependent):
+    return lambda planted: planted.known.__setitem__(frozenset((first, second)), dependent)
 
 
 PLANTS = {
