@@ -1,4 +1,4 @@
-"""What common units do to phi_MATCH: the exact law of renumbered matchings, and what levels are worth."""
+"""phi_MATCH and units in common: the exact law of renumbered matchings, and actual sizes."""
 
 from itertools import combinations, permutations
 
@@ -46,11 +46,12 @@ def test_renumbered_law_is_that_of_all_orders():
     gate, up = np.arange(7), np.array([0, 1, 3, 2, 5, 6, 4])
     every = [pvalues.spearman(np.array(pi)[gate], np.array(pi)[up]) for pi in permutations(range(7))]
     drawn = renumbered(np.stack([gate, up])[None], 20_000, rng=np.random.default_rng(0))[0]
-    exact = np.array([one.paper_log10_p for one in every])
+    exact = np.array([result.paper_log10_p for result in every])
     for level in (0.5, 0.2, 0.05):
-        wanted = np.mean(exact <= np.log10(level) + 1e-9)
-        assert abs(np.mean(drawn <= np.log10(level) + 1e-9) - wanted) < 4 * np.sqrt(wanted / 20_000)
-    assert np.mean([one.rho for one in every]) == pytest.approx((common_units(gate, up) - 1) / 6)
+        size = np.mean(exact <= np.log10(level) + 1e-9)
+        assert abs(np.mean(drawn <= np.log10(level) + 1e-9) - size) < 4 * np.sqrt(size / 20_000)
+    common = common_units({("a", "b"): [np.stack([gate, up])]})
+    assert np.mean([result.rho for result in every]) == pytest.approx((common.item() - 1) / 6)
 
 
 def test_each_renumbering_is_a_pvalue_of_the_statistic():
@@ -68,10 +69,10 @@ def test_chance_keeps_the_level_and_common_units_do_not():
     levels = (0.05, 0.01)
     for aggregated in (False, True):
         fair = actual_sizes(table_of(12, 3, None, 1), levels, n_draws=300, rng=rng, aggregated=aggregated)
-        assert all(abs(one.size / one.level - 1) < 0.12 for one in fair)
-        assert all(one.low < one.size < one.high for one in fair)
+        assert all(abs(actual.size / actual.level - 1) < 0.12 for actual in fair)
+        assert all(actual.low < actual.size < actual.high for actual in fair)
         planted = actual_sizes(table_of(12, 3, 16, 2), levels, n_draws=100, rng=rng, aggregated=aggregated)
-        assert all(one.low > 2 * one.level for one in planted)
+        assert all(actual.low > 2 * actual.level for actual in planted)
 
 
 def test_prediction_from_counts_agrees_with_the_drawn_size():
@@ -79,9 +80,9 @@ def test_prediction_from_counts_agrees_with_the_drawn_size():
     for common in (4, 12, 20):
         matchings = table_of(9, 1, common, common, h=256)
         drawn = actual_sizes(matchings, (0.05, 0.01), n_draws=700, rng=rng)
-        for one in drawn:
-            predicted = predicted_size([common] * 10, 256, one.level)
-            assert predicted == pytest.approx(one.size, rel=0.1)
+        for actual in drawn:
+            predicted = predicted_size([common] * 10, 256, actual.level)
+            assert predicted == pytest.approx(actual.size, rel=0.1)
     assert predicted_size([1], 256, 0.01) == pytest.approx(0.01)
 
 
@@ -89,9 +90,9 @@ def test_fisher_over_many_blocks_gathers_what_a_block_hides():
     rng = np.random.default_rng(5)
     fair = fisher_draws([1], 256, 32, 40_000, rng=rng)
     assert [np.mean(fair <= np.log10(level)) for level in (0.05, 0.01)] == pytest.approx([0.05, 0.01], rel=0.12)
-    one, many = (np.mean(fisher_draws([8], 256, n, 40_000, rng=rng) <= -2) for n in (1, 64))
-    assert one == pytest.approx(predicted_size([8], 256, 0.01), rel=0.12)
-    assert many > 2 * one
+    alone, many = (np.mean(fisher_draws([8], 256, n, 40_000, rng=rng) <= -2) for n in (1, 64))
+    assert alone == pytest.approx(predicted_size([8], 256, 0.01), rel=0.12)
+    assert many > 2 * alone
     # noncentral chi-square: a sum of squares has the same mean shift; Fisher lies within a factor of it
     shift = 64 * 49 / 255
     assert many == pytest.approx(stats.ncx2.sf(stats.chi2.isf(0.01, 64), 64, shift), rel=0.5)
@@ -101,9 +102,9 @@ def test_alignment_is_the_absolute_correlation_of_each_unit():
     rng = np.random.default_rng(6)
     gate = rng.normal(size=(3, 400)) + 5
     up = np.stack([2 * gate[0] - 1, 3 - gate[1], rng.normal(size=400)])
-    found = alignment(gate, up)
-    assert found[:2] == pytest.approx([1, 1])
-    assert found[2] == pytest.approx(abs(np.corrcoef(gate[2], up[2])[0, 1]))
+    aligned = alignment(gate, up)
+    assert aligned[:2] == pytest.approx([1, 1])
+    assert aligned[2] == pytest.approx(abs(np.corrcoef(gate[2], up[2])[0, 1]))
     assert centred(gate).mean(axis=1) == pytest.approx([0, 0, 0], abs=1e-12)
 
 
@@ -164,12 +165,12 @@ def test_aligned_units_are_found_in_common_and_taking_them_away_ends_it():
         return features[order] + 0.1 * rng.normal(size=(40, 600)), up[order] + 0.1 * rng.normal(size=(40, 600))
 
     a, b = model(), model()
-    found = {}
+    common = {}
     for name, ablate in ABLATIONS.items():
         sides = [ablate(*side, np.random.default_rng(0)) for side in (a, b)]
-        found[name] = common_units(*pair_matchings(*sides, seed=0))
+        common[name] = common_units({("a", "b"): [pair_matchings(*sides, seed=0)]}).item()
         assert all(np.shape(half)[0] == (20 if "half" in name or "least" in name else 40) for half in sides[0])
-    assert found["all units"] >= 19
-    assert found["the half most aligned"] >= 19
-    assert found["the half least aligned"] <= 4
-    assert found["means removed, least aligned"] <= 4
+    assert common["all units"] >= 19
+    assert common["the half most aligned"] >= 19
+    assert common["the half least aligned"] <= 4
+    assert common["means removed, least aligned"] <= 4

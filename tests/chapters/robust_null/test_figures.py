@@ -1,4 +1,4 @@
-"""Pictures of units in common: what is drawn, and what the words say of it."""
+"""Pictures of units in common: marks, captions and refusals."""
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ def test_counts_are_shares_beside_chance():
 
 
 def test_causes_mark_what_lies_above_chance():
-    found = {"all units": [(3.0, 2.5, 3.5), (1.1, 0.8, 1.4)], "few": [(1.0, 0.9, 1.1), (1.0, 0.9, 1.1)]}
-    figure = figures.ablations(found, ["block 0", "block 1"], caption="Why.")
+    means = {"all units": [(3.0, 2.5, 3.5), (1.1, 0.8, 1.4)], "few": [(1.0, 0.9, 1.1), (1.0, 0.9, 1.1)]}
+    figure = figures.ablations(means, ["block 0", "block 1"], caption="Why.")
     marks = [line.get_marker() for line in figure.figure.axes[0].lines[1:]]
     assert marks == ["D", "o"]
     assert "all units: block 0 3.00, block 1 1.10" in figure.alt

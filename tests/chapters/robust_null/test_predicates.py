@@ -1,6 +1,6 @@
 """The predicate about phi_MATCH between strangers holds on matchings by chance, and fails for each of its reasons.
 
-What is planted is planted in the matchings: units that gate and up give the same partner, in every block of every pair.
+Faults are planted in the matchings: units that gate and up give the same partner, in every block of every pair.
 """
 
 from dataclasses import asdict, replace
@@ -10,18 +10,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from provlab.chapters.robust_null import measure
-from provlab.chapters.robust_null.predicates import behaves_like_pvalue
+from provlab.chapters.robust_null.common_units import actual_sizes, paper_log10_p
+from provlab.chapters.robust_null.measure import LEVELS
+from provlab.chapters.robust_null.predicates import Uniformity, behaves_like_pvalue
+from provlab.chapters.shared.joint_null import joint_null
+from provlab.inference import pvalues
 from provlab.publishing import claims
-from provlab.statistics.base import Options
 
 ROW = next(row for row in claims.load_claims() if row["id"] == "I17")
 H = 256
 MODELS = [f"m{i}" for i in range(10)]
-COLLECTIONS = {
-    kind: measure.Collection(MODELS, list(combinations(MODELS, 2)), 32, {model: model for model in MODELS})
-    for kind in ("bases", "tree")
-}
+PAIRS = list(combinations(MODELS, 2))
 
 
 def by_chance(common, rng):
@@ -35,14 +34,19 @@ def by_chance(common, rng):
 
 
 def rows_of(common, seed=0):
-    rng = np.random.default_rng(seed)
-    tables = {
-        ("prose", kind): measure.Compared(
-            {pair: [by_chance(common, rng) for _ in range(2)] for pair in one.pairs}, Options()
-        )
-        for kind, one in COLLECTIONS.items()
-    }
-    return measure.uniformity(tables, COLLECTIONS, n_copies=499, n_draws=150, seed=seed)
+    """Records of two collections of ten models each, as the notebook makes them."""
+    rng, origins, rows = np.random.default_rng(seed), {model: model for model in MODELS}, []
+    for kind in ("bases", "tree"):
+        matchings = {pair: [by_chance(common, rng) for _ in range(2)] for pair in PAIRS}
+        copies = joint_null(matchings, origins, n_draws=499, seed=seed)
+        log10_p = paper_log10_p(matchings)
+        for per, values in (("block", log10_p), ("pair", pvalues.fisher(log10_p, axis=1))):
+            orders, aggregated = np.random.default_rng([seed, len(rows)]), per == "pair"
+            ks_p = copies.ks(aggregated=aggregated, law=pvalues.log10_p_t).p
+            sizes = actual_sizes(matchings, LEVELS, n_draws=150, rng=orders, aggregated=aggregated, trees=origins)
+            columns = {key: [getattr(size, key) for size in sizes] for key in ("level", "size", "low", "high")}
+            rows.append(Uniformity("prose", kind, per, len(PAIRS), values.min(), ks_p, 499, **columns))
+    return rows
 
 
 def judge(rows, profile="smoke", **changes):

@@ -1,4 +1,4 @@
-"""What hidden units in common do to phi_MATCH under independence, from the one symmetry that it has.
+"""Hidden units in common and the size of phi_MATCH under independence, by the one symmetry that it has.
 
 phi_MATCH matches the units of two MLPs twice, by gate and by up activations. Renumber the units of the second model by
 pi, and both matchings are renumbered: Spearman's correlation is then that of pi o gate with pi o up. A random start
@@ -52,9 +52,15 @@ class ActualSize:
     high: float
 
 
-def common_units(by_gate: ArrayLike, by_up: ArrayLike) -> int:
-    """Count the units that have one partner by both matchings; of unrelated MLPs one on average, whatever the width."""
-    return int((np.asarray(by_gate) == np.asarray(by_up)).sum())
+def common_units(matchings: Matchings) -> NDArray[np.int64]:
+    """Count the units that have one partner by gate and by up, ``(pairs, blocks)``; by chance one, at any width."""
+    return np.array([[(by_gate == by_up).sum() for by_gate, by_up in blocks] for blocks in matchings.values()])
+
+
+def paper_log10_p(matchings: Matchings) -> Floats:
+    """The paper's p-values of phi_MATCH, two-sided by the t tail, ``(pairs, blocks)`` log10."""
+    table = np.array(list(matchings.values()))  # (pairs, blocks, 2, h)
+    return pvalues.log10_p_t(pvalues.distances(table[:, :, 0], table[:, :, 1]), table.shape[-1])
 
 
 def renumbered(
@@ -69,7 +75,7 @@ def renumbered(
     n_draws
         Orders drawn for each block.
     rng
-        Of the orders, and of the units that are left out.
+        For the orders, and for the units that are left out.
     allowance
         Share of the units that may be in common without evidence: up to so many of those in common are left out, and
         the p-value is one-sided, by the law of those that are left. By default the paper's p-value: two-sided, by the
@@ -116,7 +122,7 @@ def _redrawn_distances(table: NDArray[np.int64], n_draws: int, rng: np.random.Ge
 
 
 def _without(block: NDArray[np.int64], at_most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Leave out up to so many units in common, drawn at random: both matchings ``(2, h)`` of the rest, ranked anew."""
+    """Leave out up to so many units in common, drawn at random: both matchings ``(2, h)`` of the rest, ranked again."""
     common = np.flatnonzero(block[0] == block[1])
     left = np.delete(block, rng.permutation(common)[:at_most], axis=1)
     return np.searchsorted(np.sort(left[0]), left)  # by gate and by up the rest has the same partners
@@ -137,17 +143,17 @@ def actual_sizes(
     Parameters
     ----------
     matchings
-        Of independent pairs, with equally many blocks each.
+        Independent pairs, with equally many blocks each.
     levels
         Nominal levels.
     n_draws
         Orders of units for each pair.
     aggregated
-        Of Fisher's aggregate over blocks, and not of a single block.
+        Whether the test is Fisher's aggregate over blocks, and not a single block.
     trees
         Tree of each model, where several models share an origin; by default each is its own.
     allowance
-        Of `renumbered`: by default the paper's p-value.
+        As for `renumbered`: by default the paper's p-value.
     """
     pairs = list(matchings)
     n_blocks = {len(matchings[pair]) for pair in pairs}
@@ -158,12 +164,12 @@ def actual_sizes(
     drawn = drawn.reshape(len(pairs), blocks, n_draws)
     if aggregated:
         drawn = pvalues.fisher(drawn, axis=1)[:, None]
-    found = []
+    sizes = []
     for level in levels:
         small = (drawn <= np.log10(level) + 1e-12).mean(axis=(1, 2))
         size, low, high = jackknife(dict(zip(pairs, small.tolist(), strict=True)), groups=trees)
-        found.append(ActualSize(level, size, max(0.0, low), min(1.0, high)))
-    return found
+        sizes.append(ActualSize(level, size, max(0.0, low), min(1.0, high)))
+    return sizes
 
 
 def predicted_size(common: ArrayLike, width: int, level: float) -> float:
@@ -218,7 +224,7 @@ def pair_matchings(
     seed
         Of the orders in which ties are broken; another one for each block.
     unsigned
-        By the size of the cosine, whatever its sign.
+        Match by the size of the cosine, whatever its sign.
     """
     return np.stack(
         [
@@ -254,7 +260,7 @@ def _half(gate: Activations, up: Activations, score: Floats) -> tuple[Activation
 
 
 Ablation = Callable[[Activations, Activations, np.random.Generator], tuple[Activations, Activations]]
-#: what is taken away from the gate and up activations of a block before its units are matched
+#: changes of the gate and up activations of a block before its units are matched
 ABLATIONS: dict[str, Ablation] = {
     "all units": lambda gate, up, rng: (gate, up),
     "half of them, at random": lambda gate, up, rng: _half(gate, up, rng.random(len(gate))),

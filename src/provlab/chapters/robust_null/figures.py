@@ -1,4 +1,4 @@
-"""Units that gate and up give the same partner in unrelated models: how many there are, and what makes them."""
+"""Units that gate and up give the same partner in unrelated models: their number, and their causes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ COLORS = (style.INDEPENDENT, "#009E73", "#CC79A7", "#E69F00", "#000000")
 
 @styled
 def common_counts(counts: Mapping[str, ArrayLike], *, caption: str = "") -> Figure:
-    """Draw how often two unrelated blocks have so many units in common, beside what chance gives.
+    """Draw how often two unrelated blocks have so many units in common, and the law of chance.
 
     Parameters
     ----------
@@ -30,16 +30,16 @@ def common_counts(counts: Mapping[str, ArrayLike], *, caption: str = "") -> Figu
     InputError
         If there are no counts, or a count is negative.
     """
-    values = {name: np.asarray(one, dtype=int).ravel() for name, one in counts.items()}
-    require(values and all(one.size for one in values.values()), "counts: nothing to draw")
-    require(all((one >= 0).all() for one in values.values()), "counts: a number of units is at least 0")
-    top = max(int(one.max()) for one in values.values())
+    values = {name: np.asarray(numbers, dtype=int).ravel() for name, numbers in counts.items()}
+    require(values and all(numbers.size for numbers in values.values()), "counts: nothing to draw")
+    require(all((numbers >= 0).all() for numbers in values.values()), "counts: a number of units is at least 0")
+    top = max(int(numbers.max()) for numbers in values.values())
     at = np.arange(top + 1)
     figure = style.canvas(2.7, 5.2)
     axes = figure.add_subplot()
     axes.bar(at, stats.poisson.pmf(at, 1.0), width=0.8, color=style.GRID, label="chance")
-    for i, (name, one) in enumerate(values.items()):
-        share = np.bincount(one, minlength=top + 1) / one.size
+    for i, (name, numbers) in enumerate(values.items()):
+        share = np.bincount(numbers, minlength=top + 1) / numbers.size
         axes.plot(
             at, share, style.MARKERS[i % 8] + style.LINES[i % 4], color=COLORS[i % 5], markersize=4, linewidth=1.0,
             label=name,
@@ -48,21 +48,19 @@ def common_counts(counts: Mapping[str, ArrayLike], *, caption: str = "") -> Figu
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="upper right")
     style.value_grid(axes, "y")
-    told = "; ".join(
-        f"{name}: mean {one.mean():.2f}, most {one.max()}, n = {one.size:,}" for name, one in values.items()
-    )
-    return Figure(figure, f"{caption} {told}.".strip(), f"Shares of pairs of blocks by units in common. {told}.")
+    text = "; ".join(f"{name}: mean {n.mean():.2f}, most {n.max()}, n = {n.size:,}" for name, n in values.items())
+    return Figure(figure, f"{caption} {text}.".strip(), f"Shares of pairs of blocks by units in common. {text}.")
 
 
 @styled
 def ablations(
-    found: Mapping[str, Sequence[tuple[float, float, float]]], labels: Sequence[str], *, caption: str = ""
+    means: Mapping[str, Sequence[tuple[float, float, float]]], labels: Sequence[str], *, caption: str = ""
 ) -> Figure:
     """Draw the mean number of common units under each ablation, one panel a block.
 
     Parameters
     ----------
-    found
+    means
         For each ablation, for each of `labels`, the mean and its interval.
     labels
         Of the panels.
@@ -72,30 +70,30 @@ def ablations(
     InputError
         If there is no ablation, or one has not one value for each panel.
     """
-    require(found and labels, "found: nothing to draw")
-    require(all(len(rows) == len(labels) for rows in found.values()), "found: one value for each of labels is needed")
-    figure = style.canvas(0.9 + 0.27 * len(found))
+    require(means and labels, "means: nothing to draw")
+    require(all(len(rows) == len(labels) for rows in means.values()), "means: one value for each of labels is needed")
+    figure = style.canvas(0.9 + 0.27 * len(means))
     panels = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
     for k, (axes, label) in enumerate(zip(panels, labels, strict=True)):
         axes.axvline(1.0, color=style.MUTED, linewidth=0.9, linestyle="--")
-        for row, values in enumerate(found.values()):
+        for row, values in enumerate(means.values()):
             mean, low, high = values[k]
             apart = low > 1.0
             color, marker = (style.DEPENDENT, "D") if apart else (style.INDEPENDENT, "o")
             axes.hlines(row, low, high, color=color, linewidth=1.2)
             axes.plot(mean, row, marker, color=color, markersize=4.5)
-        axes.set(title=label, ylim=(len(found) - 0.5, -0.5))
+        axes.set(title=label, ylim=(len(means) - 0.5, -0.5))
         axes.set_xlim(left=0)
         axes.tick_params(axis="y", length=0)
         style.value_grid(axes, "x")
-    panels[0].set_yticks(range(len(found)), list(found))
+    panels[0].set_yticks(range(len(means)), list(means))
     figure.supxlabel("units in common, mean over pairs", fontsize=9)
     text = "Dashed: one, as by chance. Diamonds: the 95% interval lies above it."
-    told = "; ".join(
+    numbers = "; ".join(
         f"{name}: " + ", ".join(f"{label} {values[k][0]:.2f}" for k, label in enumerate(labels))
-        for name, values in found.items()
+        for name, values in means.items()
     )
-    return Figure(figure, f"{caption} {text}".strip(), f"Dots with intervals, one row an ablation. {told}.")
+    return Figure(figure, f"{caption} {text}".strip(), f"Dots with intervals, one row an ablation. {numbers}.")
 
 
 def by_block(rows: pd.DataFrame, *, x: str, xlabel: str, caption: str) -> Figure:

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from provlab.chapters.robust_null.allowance import SIGNED, UNSIGNED, Independent
-from provlab.chapters.robust_null.common_units import pair_matchings
+from provlab.chapters.robust_null.common_units import Matchings, pair_matchings
 from provlab.chapters.shared.small_networks import Parameters, Task, train
 from provlab.inference.matching import tie_seed, unit_rows
 
@@ -47,33 +46,21 @@ class GatedUnits:
         return torch.bmm(theta[0], x), torch.bmm(theta[1], x)
 
 
-def trained_pairs(n_pairs: int, *, seed: int, hidden_units: int = 64, steps: int = 300) -> Independent:
-    """Train disjoint pairs and match the one block of each, signed and unsigned.
-
-    Parameters
-    ----------
-    n_pairs
-        Number of pairs.
-    seed
-        Everything random follows from it.
-    hidden_units, steps
-        Width and gradient steps.
-    """
+def trained_pairs(n_pairs: int, *, seed: int, hidden_units: int = 64, steps: int = 300) -> dict[str, Matchings]:
+    """Train disjoint pairs and match the one block of each: by statistic, signed and unsigned."""
     network, generator = GatedUnits(hidden_units), torch.Generator().manual_seed(seed)
     trained = train(network, n_pairs, "independent", steps=steps, learning_rate=0.03, generator=generator)
     inputs = torch.randn(n_pairs, _INPUTS, _EXAMPLES, generator=generator)  # not those of training
     views = [
-        [[unit_rows(one) for one in kind.numpy()] for kind in network.activations(theta, inputs)]
+        [[unit_rows(units) for units in kind.numpy()] for kind in network.activations(theta, inputs)]
         for theta in (trained.first, trained.second)
     ]  # network -> gate, up
-    names = [(f"small-{i}a", f"small-{i}b") for i in range(n_pairs)]
 
-    def matched(i: int, *, unsigned: bool) -> list[NDArray[np.int64]]:
+    def matched(i: int, unsigned: bool) -> list[NDArray[np.int64]]:
         a, b = ((gate[i], up[i]) for gate, up in views)
         return [pair_matchings(a, b, seed=tie_seed(seed, i), unsigned=unsigned)]
 
-    matchings = {
-        statistic: {pair: matched(i, unsigned=statistic == UNSIGNED) for i, pair in enumerate(names)}
-        for statistic in (SIGNED, UNSIGNED)
+    return {
+        statistic: {(f"small-{i}a", f"small-{i}b"): matched(i, unsigned) for i in range(n_pairs)}
+        for statistic, unsigned in (("phi_match", False), ("phi_match_unsigned", True))
     }
-    return Independent(True, matchings, {name: pair[0] for pair in names for name in pair})
