@@ -95,7 +95,7 @@ def most_common(
     return pd.DataFrame(rows)
 
 
-Views = Mapping[str, Sequence[tuple[Any, Any]]]  # source -> for each block its rows by gate and by up
+Views = Mapping[str, Sequence[tuple[Any, ...]]]  # source -> for each block its rows by gate and by up
 
 
 def ablated(features: Mapping[str, GateAndUp], ablate: units.Ablation, *, seed: int) -> Views:
