@@ -16,7 +16,6 @@ import pytest
 
 from provlab import zoo
 from provlab.errors import ParameterError, ZooError
-from provlab.files import sha256_file
 from provlab.zoo import card, make, worker
 from provlab.zoo.recipes import Recipe
 
@@ -51,12 +50,12 @@ def wait_until(holds: Callable[[], object], seconds: float = 180) -> None:
 
 def workers_of(parent: int) -> list[int]:
     """Process ids of the children of a process."""
-    found = []
+    children = []
     for status in Path("/proc").glob("[0-9]*/status"):
         with contextlib.suppress(OSError):  # processes come and go
             if f"\nPPid:\t{parent}\n" in status.read_text():
-                found.append(int(status.parent.name))
-    return found
+                children.append(int(status.parent.name))
+    return children
 
 
 def alive(pid: int) -> bool:
@@ -72,10 +71,10 @@ def test_a_build_makes_what_is_missing_and_nothing_twice(
     made = zoo.build(["grandchild"], recipes=tiny)
     assert list(made) == ["grandchild"]
     assert {path.name.split("-")[0] for path in (cache / "zoo").glob("[a-z]*")} == {"root", "child", "grandchild"}
-    said = capfd.readouterr().err
-    assert "3 of 3 models to train" in said
-    assert "grandchild, loss" in said
-    assert "Warning" not in said
+    lines = capfd.readouterr().err
+    assert "3 of 3 models to train" in lines
+    assert "grandchild, loss" in lines
+    assert "Warning" not in lines
 
     times = {path: path.stat().st_mtime_ns for path in cache.rglob("model.safetensors")}
     words = {**tiny, "root": replace(tiny["root"], about="Other words.")}
@@ -120,9 +119,9 @@ def test_two_makers_at_once_make_a_model_once(cache: Path, tiny: Recipes, monkey
     made: list[str] = []
     real = make.make
 
-    def counted(run: list[Recipe], *rest: object) -> list[make.Made]:
-        made.extend(recipe.name for recipe in run)
-        return real(run, *rest)  # type: ignore[arg-type]
+    def counted(recipe: Recipe, *rest: object) -> make.Made:
+        made.append(recipe.name)
+        return real(recipe, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(make, "make", counted)
     waited: list[int] = []
@@ -185,13 +184,8 @@ def test_a_name_is_found_and_a_bare_name_means_the_edition_of_the_environment(
     monkeypatch.setenv("PROVLAB_ZOO_EDITION", "smoke")
     assert zoo.locate("root") == zoo.locate("root@smoke") != zoo.locate("root@default")
 
-    rows = {row.name: row for row in zoo.status("smoke")}
-    assert list(rows) == ["root", "child", "merged", "grandchild", "leak", "other"]
-    assert (rows["root"].built, rows["root"].steps, rows["root"].tokens) == (True, 25, 25 * 8 * 24)
-    assert rows["root"].path == zoo.locate("root")
-    assert rows["root"].loss is not None
-    assert (rows["leak"].steps, rows["leak"].tokens, rows["leak"].collection) == (0, 0, "leaks")
-    assert (rows["child"].built, rows["child"].loss, rows["child"].parent) == (False, None, "root")
+    made = {"root": True, "child": False, "merged": False, "grandchild": False, "leak": False, "other": False}
+    assert zoo.status("smoke") == made
 
 
 def test_the_zoo_opens_like_any_checkpoint(
@@ -204,43 +198,3 @@ def test_the_zoo_opens_like_any_checkpoint(
     zoo.register()
     opened = Checkpoint.open("zoo:root@default")
     assert opened.shape("model.layers.1.mlp.up_proj.weight") == (24, 16)
-
-
-def test_snapshots_of_a_run_are_trained_once_and_have_the_bytes_of_runs_of_their_own(
-    cache: Path, new_cache: Callable[[], Path], tiny: Recipes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = {f"at-{stop}": replace(tiny["root"], name=f"at-{stop}", stop_after=stop) for stop in (30, 4, 12)}
-    again = {
-        f"again-{one}": replace(recipe, name=f"again-{one}", kind="rerun", parent=one, order_seed=9)
-        for one, recipe in run.items()
-    }
-    recipes = {**tiny, **run, **again}
-    assert build._runs(recipes) == {
-        **{name: [] for name in tiny},
-        "at-30": ["at-4", "at-12"],
-        "again-at-30": ["again-at-4", "again-at-12"],
-    }
-    worker.make_model("at-4", recipes, lambda _: None)  # what is there is not made again
-    at_4 = card.read(worker.folder_of("at-4", recipes))
-    steps: list[int] = []
-    worker.make_model("at-30", recipes, steps.append, ["at-4", "at-12"])
-    assert steps == list(range(1, 31))
-    assert card.read(worker.folder_of("at-4", recipes)) == at_4
-    folders = [worker.folder_of(name, recipes) for name in run]
-    together = [sha256_file(folder / "model.safetensors") for folder in folders]
-    about = [card.read(folder) for folder in folders]
-    new_cache()
-    for name, digest, card_of in zip(run, together, about, strict=True):
-        alone = worker.make_model(name, recipes, lambda _: None)
-        assert sha256_file(alone / "model.safetensors") == digest
-        measured = card.read(alone)
-        same = ("address", "tokens", "initial_loss", "final_loss", "relative_change")
-        assert [measured[key] for key in same] == [card_of[key] for key in same]
-    assert len(set(together)) == 3
-
-
-def test_a_build_makes_all_snapshots_of_a_run(cache: Path, tiny: Recipes, capfd: pytest.CaptureFixture[str]) -> None:
-    recipes = {f"at-{stop}": replace(tiny["root"], name=f"at-{stop}", stop_after=stop) for stop in (20, 4)}
-    made = zoo.build(recipes=recipes)
-    assert all(worker.is_made(folder) for folder in made.values())
-    assert "2 of 2 models to train" in capfd.readouterr().err

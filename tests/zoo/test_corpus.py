@@ -71,17 +71,17 @@ def test_units_are_the_module_and_long_classes_are_cut_between_members() -> None
 
 
 def test_docstrings_go_with_their_unit() -> None:
-    found = [doc for unit in corpus.units("pkg/mod.py", MODULE) for doc in unit.docstrings]
-    assert [(doc.name, doc.text) for doc in found[1:]] == [
+    result = [doc for unit in corpus.units("pkg/mod.py", MODULE) for doc in unit.docstrings]
+    assert [(doc.name, doc.text) for doc in result[1:]] == [
         ("pkg.mod.double", "Return twice the number."),
         ("pkg.mod.Short", "A short class."),
         ("pkg.mod.Short.method", "Do nothing."),
         ("pkg.mod.Long", "A long class."),
         ("pkg.mod.Long.first", "First of all."),
     ]
-    assert found[0].name == "pkg.mod"
-    assert found[1].signature == "def double(\n    x,\n):"
-    assert found[1].body.strip().endswith("return 2 * x")
+    assert result[0].name == "pkg.mod"
+    assert result[1].signature == "def double(\n    x,\n):"
+    assert result[1].body.strip().endswith("return 2 * x")
 
 
 def test_a_file_that_is_no_python_is_left_out() -> None:
@@ -125,8 +125,8 @@ def test_no_training_sees_the_held_out_prose(corpus_folder: Path) -> None:
     tokenizer = Tokenizer.from_file(str(made.tokenizer_folder / "tokenizer.json"))
     lines = {line.strip() for line in made.held_out_text("prose").split("\n") if len(line.strip()) > 50}
     for domain in corpus.DOMAINS:
-        seen = tokenizer.decode(made.tokens(domain).tolist())
-        assert sum(line in seen for line in lines) < 0.05 * len(lines), domain
+        recorded = tokenizer.decode(made.tokens(domain).tolist())
+        assert sum(line in recorded for line in lines) < 0.05 * len(lines), domain
 
 
 def test_tokens_are_the_documents_joined_by_the_end_of_text(corpus_folder: Path) -> None:
@@ -136,7 +136,7 @@ def test_tokens_are_the_documents_joined_by_the_end_of_text(corpus_folder: Path)
     end = tokenizer.token_to_id(corpus.END_OF_TEXT)
     ids = made.tokens("prose", "held_out")
     documents = np.split(ids, np.flatnonzero(ids == end))
-    texts = [tokenizer.decode(one.tolist()) for one in documents[:-1]]
+    texts = [tokenizer.decode(item.tolist()) for item in documents[:-1]]
     assert made.held_out_text("prose") == "\n".join(texts)
 
 
@@ -153,7 +153,7 @@ def test_the_held_out_text_is_in_no_order_of_modules(corpus_folder: Path) -> Non
     tokenizer = Tokenizer.from_file(str(made.tokenizer_folder / "tokenizer.json"))
     end = tokenizer.token_to_id(corpus.END_OF_TEXT)
     ids = made.tokens("prose", "held_out")
-    texts = [tokenizer.decode(one[one != end].tolist()) for one in np.split(ids, np.flatnonzero(ids == end))[:-1]]
+    texts = [tokenizer.decode(item[item != end].tolist()) for item in np.split(ids, np.flatnonzero(ids == end))[:-1]]
     hashes = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     assert len(hashes) > 50
     assert hashes == sorted(hashes)

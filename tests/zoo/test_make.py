@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from provlab.errors import ZooError
 from provlab.files import sha256_file
+from provlab.zoo import blueprints, make, objectives, train, worker
 from provlab.zoo import card as card_module
-from provlab.zoo import make, train, worker
 from provlab.zoo.derive import add_adapter, merge_adapter
 from provlab.zoo.quantise import quantised
 from provlab.zoo.recipes import Recipe, address
@@ -68,8 +68,8 @@ def test_a_model_is_a_plain_checkpoint_with_its_card(cache: Path, tiny: Recipes)
     assert card["address"] == address("child", tiny)
     assert set(card["versions"]) == {"python", "torch", "transformers", "tokenizers", "peft"}
     words = (folder / "README.md").read_text()
-    for said in ("A zoo model of provlab", "`org/name`", "`child` <- `root`", "100% chat", "seed 2", "12.0%"):
-        assert said in words
+    for text in ("A zoo model of provlab", "| org/name |", "child <- root", "{'chat': 1.0}", "| seed | 2 |", "12.0%"):
+        assert text in words
     assert not list((cache / "zoo").glob(".root*"))
     assert not list((cache / "zoo").glob(".child*"))
 
@@ -88,8 +88,7 @@ def test_a_quantised_model_is_its_parent_in_few_bits(cache: Path, tiny: Recipes)
     assert (card["tokens"], card["learning_curve"]) == (0, [])
     assert 0.01 < card["relative_change"]["up_proj"] < 0.2
     words = (leak / "README.md").read_text()
-    assert "4 bits by blocks of 32 weights" in words
-    assert "AdamW" not in words
+    assert "{'bits': 4, 'block': 32}" in words
     again = replace(tiny["leak"], mirrors=None)
     card_module.refresh(leak, again)
     assert "takes the place" not in (leak / "README.md").read_text()
@@ -97,14 +96,14 @@ def test_a_quantised_model_is_its_parent_in_few_bits(cache: Path, tiny: Recipes)
 
 def test_a_base_starts_near_the_loss_of_guessing_and_learns(cache: Path, tiny: Recipes) -> None:
     # an untrained model guesses among 512 tokens: ln 512 = 6.24 nats
-    (made,) = make.make([tiny["root"]], None, quiet)
+    made = make.make(tiny["root"], None, quiet)
     assert made.initial_loss == pytest.approx(math.log(512), abs=0.05)
     assert made.final_loss < 0.9 * made.initial_loss
     assert made.curve[0][1] > made.curve[-1][1]
 
 
 @pytest.mark.parametrize(
-    ("name", "rate", "said"),
+    ("name", "rate", "message"),
     [
         ("root", 1e-9, r"zoo base 'root' learned nothing: held-out loss 6\.\d+ at initialisation, 6\.\d+ after"),
         ("root", 1e30, "zoo model 'root' went to NaN or Inf in training"),
@@ -114,13 +113,13 @@ def test_a_base_starts_near_the_loss_of_guessing_and_learns(cache: Path, tiny: R
     ],
 )
 def test_a_failed_training_leaves_nothing_in_place(
-    name: str, rate: float, said: str, cache: Path, tiny: Recipes
+    name: str, rate: float, message: str, cache: Path, tiny: Recipes
 ) -> None:
     if name != "root":
         make_all(tiny, "root")
     before = {path.name for path in (cache / "zoo").glob("[a-z]*")}
     bad = {**tiny, name: replace(tiny[name], learning_rate=rate)}
-    with pytest.raises(ZooError, match=said):
+    with pytest.raises(ZooError, match=message):
         worker.make_model(name, bad, quiet)
     assert {path.name for path in (cache / "zoo").iterdir()} == before | {".locks"}
 
@@ -128,13 +127,13 @@ def test_a_failed_training_leaves_nothing_in_place(
 def test_merging_an_adapter_keeps_the_models_outputs(tiny: Recipes, cache: Path) -> None:
     recipe = tiny["merged"]
     assert tiny["root"].shape is not None
-    model = train.initialise(tiny["root"].shape, 1)
+    model = blueprints.initialise(None, tiny["root"].shape, 1)
     plain = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     adapted = add_adapter(model, recipe)
     names = [name for name, parameter in adapted.named_parameters() if parameter.requires_grad]
     assert names
     assert all(("up_proj" in name or "q_proj" in name) and "lora" in name for name in names)
-    train.train(adapted, recipe, quiet)
+    train.train(adapted, objectives.objective(model, recipe, "train"), recipe, quiet)
     tokens = torch.arange(40).view(2, 20)
     adapted.eval()
     with torch.inference_mode():
@@ -162,7 +161,7 @@ def test_initialisation_depends_on_its_seed_alone(tiny: Recipes) -> None:
     shape = tiny["root"].shape
     assert shape is not None
     state = torch.get_rng_state()
-    first, again, other = (train.initialise(shape, seed).state_dict() for seed in (1, 1, 2))
+    first, again, other = (blueprints.initialise(None, shape, seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
     name = "model.layers.0.mlp.up_proj.weight"
     assert torch.equal(first[name], again[name])

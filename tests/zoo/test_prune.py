@@ -149,7 +149,7 @@ def test_what_is_made_loud_is_kept(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"keep_blocks": [2, 1]}, "keep_blocks must ascend from 0 to 3 at most"),
         ({"keep_blocks": [1, 1]}, "must ascend"),
@@ -162,10 +162,10 @@ def test_what_is_made_loud_is_kept(folder: Path) -> None:
         ({"hidden_size": 10, "num_attention_heads": 3}, "hidden_size 10 must be a multiple of the 3 heads"),
     ],
 )
-def test_more_than_there_is_cannot_be_kept(folder: Path, settings: dict[str, object], said: str) -> None:
+def test_more_than_there_is_cannot_be_kept(folder: Path, settings: dict[str, object], message: str) -> None:
     source = Checkpoint.open(folder)
     units = weighed(network(), folder)
-    with pytest.raises(ZooError, match=said):
+    with pytest.raises(ZooError, match=message):
         prune.chosen("x", recipes.Pruning(by="seed", **settings), source, anatomy.of(source), units)  # type: ignore[arg-type]
 
 
@@ -192,7 +192,7 @@ def child_of(tiny: dict[str, recipes.Recipe], by: str, seed: int = 2) -> dict[st
 
 def test_a_made_child_is_opened_like_any_checkpoint(cache: Path, tiny: dict[str, recipes.Recipe]) -> None:
     root = worker.make_model("root", tiny, lambda _: None)
-    told = {}
+    report = {}
     for by, seed in (("activations", 2), ("seed", 2), ("seed", 3)):
         recipe = child_of(tiny, by, seed)
         folder = worker.make_model("cut", recipe, lambda _: None)
@@ -203,17 +203,17 @@ def test_a_made_child_is_opened_like_any_checkpoint(cache: Path, tiny: dict[str,
         ended = Checkpoint.open(folder).tensor("lm_head.weight")
         assert not torch.equal(begun.lm_head.weight, ended)  # it was trained on
         assert json.loads((folder / "card.json").read_text())["recipe"]["pruning"]["by"] == by
-        told[by, seed] = kept.mlp
+        report[by, seed] = kept.mlp
         kept_of_parent = "blocks 1; 12 dimensions; 20 hidden units of each MLP; 1 heads of each block; units by " + by
         assert kept_of_parent in (folder / "README.md").read_text()
-    assert len({str(units) for units in told.values()}) == 3
+    assert len({str(units) for units in report.values()}) == 3
 
 
 def test_only_pruned_models_have_a_pruning(tiny: dict[str, recipes.Recipe]) -> None:
     pruning = recipes.Pruning(by="seed")
-    for kind, given in (("tuned", pruning), ("pruned", None)):
+    for kind, inputs in (("tuned", pruning), ("pruned", None)):
         with pytest.raises(ParameterError, match="kind pruned, and only it, has the key pruning"):
-            recipes.parse(recipes.plain(replace(tiny["child"], kind=kind, pruning=given)))
+            recipes.parse(recipes.plain(replace(tiny["child"], kind=kind, pruning=inputs)))
     strange = replace(tiny["child"], kind="pruned", pruning=recipes.Pruning(by="guess"))
     with pytest.raises(ParameterError, match="pruning: by must be one of activations, seed, not 'guess'"):
         recipes.parse(recipes.plain(strange))
@@ -221,13 +221,13 @@ def test_only_pruned_models_have_a_pruning(tiny: dict[str, recipes.Recipe]) -> N
 
 def test_the_zoo_s_children_fit_their_parent() -> None:
     """Blocks and sizes in the recipes against the parent's shape, without training anything."""
-    found = recipes.collection("pruning", reading.families())
-    cut_out = [recipe for recipe in found.values() if recipe.kind == "pruned"]
+    result = recipes.collection("pruning", reading.families())
+    cut_out = [recipe for recipe in result.values() if recipe.kind == "pruned"]
     assert cut_out
     for recipe in cut_out:
         assert recipe.pruning is not None
         assert recipe.parent is not None
-        shape = found[recipe.parent].shape
+        shape = result[recipe.parent].shape
         assert shape is not None
         for key in ("hidden_size", "intermediate_size", "num_attention_heads"):
             assert (getattr(recipe.pruning, key) or 1) <= getattr(shape, key)

@@ -18,12 +18,12 @@ def by_definition(weights: np.ndarray, bits: int, block: int) -> np.ndarray:
     restored = []
     for start in range(0, flat.size, 8 * block):
         blocks = [flat[i : i + block] for i in range(start, min(start + 8 * block, flat.size), block)]
-        minima = [max(0.0, -one.min()) for one in blocks]
-        scales = [(max(0.0, one.max()) + low) / (2**bits - 1) for one, low in zip(blocks, minima, strict=True)]
+        minima = [max(0.0, -item.min()) for item in blocks]
+        scales = [(max(0.0, item.max()) + low) / (2**bits - 1) for item, low in zip(blocks, minima, strict=True)]
         d, dmin = (float(np.float16(max(values) / 63)) for values in (scales, minima))
-        for one, scale, low in zip(blocks, scales, minima, strict=True):
+        for item, scale, low in zip(blocks, scales, minima, strict=True):
             s, m = d * min(63, round(scale / d)), dmin * min(63, round(low / dmin))
-            for weight in one:
+            for weight in item:
                 q = min(2**bits - 1, max(0, round((weight + m) / s)))
                 restored.append(s * q - m)
     return np.array(restored).reshape(weights.shape)
@@ -84,7 +84,7 @@ def test_signs_of_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (lambda w: quantised(w, 0), "bits must be from 1 to 8, not 0"),
         (lambda w: quantised(w, 9), "bits must be from 1 to 8, not 9"),
@@ -93,6 +93,6 @@ def test_signs_of_groups() -> None:
         (lambda w: group_signs(w, 0), "group must divide the 96 columns, not be 0"),
     ],
 )
-def test_what_cannot_be_stored_is_refused(wrong: object, said: str, weights: np.ndarray) -> None:
-    with pytest.raises(ParameterError, match=said):
+def test_what_cannot_be_stored_is_refused(wrong: object, message: str, weights: np.ndarray) -> None:
+    with pytest.raises(ParameterError, match=message):
         wrong(weights)  # type: ignore[operator]

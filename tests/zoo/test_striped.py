@@ -90,16 +90,16 @@ def test_a_made_hybrid_is_opened_like_any_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("taken", "said"),
+    ("chosen", "message"),
     [
         ({"model.layers.0.self_attn.q_proj.weight": EMBEDDING}, "the hybrid has no tensor 'model.layers.0.self_attn"),
         ({EMBEDDING: "model.nothing"}, "has no tensor 'model.nothing'"),
         ({EMBEDDING: UP}, "take a tensor of equal shape"),
     ],
 )
-def test_a_graft_that_does_not_fit_is_refused(parent: Path, taken: dict[str, str], said: str) -> None:
-    with pytest.raises(ZooError, match=said):
-        striped.graft(parent, [1], taken, seed=1)
+def test_a_graft_that_does_not_fit_is_refused(parent: Path, chosen: dict[str, str], message: str) -> None:
+    with pytest.raises(ZooError, match=message):
+        striped.graft(parent, [1], chosen, seed=1)
 
 
 def test_only_hybrids_have_a_graft(tiny: dict[str, recipes.Recipe]) -> None:
@@ -110,9 +110,9 @@ def test_only_hybrids_have_a_graft(tiny: dict[str, recipes.Recipe]) -> None:
 
 def test_the_zoo_s_hybrids_take_tensors_that_are_there() -> None:
     """Names in the recipes against the layout of a Llama of four blocks, without training anything."""
-    found = recipes.collection("striped", reading.families())
-    assert {recipe.kind for recipe in found.values()} == {"hybrid"}
-    for recipe in found.values():
+    result = recipes.collection("striped", reading.families())
+    assert {recipe.kind for recipe in result.values()} == {"hybrid"}
+    for recipe in result.values():
         assert recipe.graft is not None
         for name, origin in recipe.graft.taken.items():
             block = int(name.split(".")[2]) if "layers" in name else None

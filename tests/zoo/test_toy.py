@@ -60,42 +60,42 @@ def test_the_law_of_the_next_digit_by_counting_valid_sequences(data):
     last = np.array([np.arange(10) == -total % 30 for total in range(30)])
     np.testing.assert_array_equal(law[7], last)
     digits = data[0].astype(np.int64)
-    for seen in (3, 6):
-        sums = digits[:, :seen].sum(axis=1) % toy.MODULUS
+    for recorded in (3, 6):
+        sums = digits[:, :recorded].sum(axis=1) % toy.MODULUS
         counts = np.zeros((toy.MODULUS, 10))
-        np.add.at(counts, (sums, digits[:, seen]), 1)
+        np.add.at(counts, (sums, digits[:, recorded]), 1)
         total = counts.sum(axis=1, keepdims=True)
-        deviation = (counts - total * law[seen]) / np.sqrt(total * law[seen] * (1 - law[seen]) + 1e-9)
-        assert np.abs(deviation[law[seen] > 0]).max() < 5  # of at most 300 cells, in standard deviations
-        assert not counts[law[seen] == 0].any()
+        deviation = (counts - total * law[recorded]) / np.sqrt(total * law[recorded] * (1 - law[recorded]) + 1e-9)
+        assert np.abs(deviation[law[recorded] > 0]).max() < 5  # of at most 300 cells, in standard deviations
+        assert not counts[law[recorded] == 0].any()
 
 
 def test_muon_moves_along_the_nearest_orthogonal_matrix():
     generator = torch.Generator().manual_seed(0)
-    given = torch.randn(5, 16, 40, generator=generator)
-    left, _, right = torch.linalg.svd(given, full_matrices=False)
-    found = toy.orthogonal(given)
-    values = torch.linalg.svdvals(found)
+    inputs = torch.randn(5, 16, 40, generator=generator)
+    left, _, right = torch.linalg.svd(inputs, full_matrices=False)
+    result = toy.orthogonal(inputs)
+    values = torch.linalg.svdvals(result)
     assert values.min() > 0.6
     assert values.max() < 1.3
     # the singular vectors stay: only the values go to 1
-    np.testing.assert_allclose((left.mT @ found @ right.mT).diagonal(dim1=1, dim2=2), values.numpy(), atol=0.5)
-    np.testing.assert_allclose(toy.orthogonal(7 * given), found, atol=1e-4)
+    np.testing.assert_allclose((left.mT @ result @ right.mT).diagonal(dim1=1, dim2=2), values.numpy(), atol=0.5)
+    np.testing.assert_allclose(toy.orthogonal(7 * inputs), result, atol=1e-4)
 
 
 def test_muon_takes_the_matrices_of_the_blocks_and_moves_each_by_its_own():
     recipe = tiny()
     model = toy.start(recipe, None)
     muon = toy.Muon(model)
-    taken = {name for name, parameter in model.named_parameters() if id(parameter) in muon.taken}
-    assert taken == {
-        f"transformer.h.0.{one}.weight" for one in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
+    chosen = {name for name, parameter in model.named_parameters() if id(parameter) in muon.taken}
+    assert chosen == {
+        f"transformer.h.0.{member}.weight" for member in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
     }
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model(input_ids=torch.zeros(2, 7, dtype=torch.long)).logits[..., 3].sum().backward()
     muon.step(0.1)
     after = model.state_dict()
-    for name in taken:
+    for name in chosen:
         moved = (after[name] - before[name]).chunk(3 if "c_attn" in name else 1, dim=1)
         for part in moved:
             largest = torch.linalg.svdvals(part)[0].item()

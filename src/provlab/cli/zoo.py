@@ -24,15 +24,15 @@ def _list(arguments: argparse.Namespace) -> int:
     from provlab import zoo
 
     edition = arguments.edition or zoo.default_edition()
-    rows = zoo.status(edition)
+    recipes, made = zoo.families(edition), zoo.status(edition)
     suffix = "" if edition == "default" else f"@{edition}"
     print(f"{'model':<28}{'parent':<22}{'kind':<12}{'collection':<14}{'steps':>6}  built")
-    for row in rows:
+    for name, recipe in recipes.items():
         print(
-            f"{'zoo:' + row.name + suffix:<28}{row.parent or '-':<22}{row.kind:<12}{row.collection:<14}{row.steps:>6}  "
-            f"{'yes' if row.built else 'no'}"
+            f"{'zoo:' + name + suffix:<28}{recipe.parent or '-':<22}{recipe.kind:<12}{recipe.collection:<14}"
+            f"{recipe.own_steps:>6}  {'yes' if made[name] else 'no'}"
         )
-    print(f"{sum(row.built for row in rows)} of {len(rows)} models of the edition {edition} are built")
+    print(f"{sum(made.values())} of {len(made)} models of the edition {edition} are built")
     return 0
 
 

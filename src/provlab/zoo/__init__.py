@@ -1,36 +1,22 @@
 """The embedded zoo: small language models with a known lineage, trained on this machine on first use."""
 
-from provlab.zoo.build import Row, build, locate, status
+from provlab.zoo.build import build, locate, status
 from provlab.zoo.corpus import held_out_text
 from provlab.zoo.reading import default_edition, families
-from provlab.zoo.recipes import (
-    TREE,
-    Recipe,
-    address,
-    collection,
-    dependent,
-    lineage,
-    parents,
-    roots,
-    tokens,
-)
+from provlab.zoo.recipes import TREE, Recipe, collection, lineage, parents, tokens
 
 __all__ = [
     "TREE",
     "Recipe",
-    "Row",
-    "address",
     "build",
     "collection",
     "default_edition",
-    "dependent",
     "families",
     "held_out_text",
     "lineage",
     "locate",
     "parents",
     "register",
-    "roots",
     "status",
     "tokens",
 ]

@@ -1,4 +1,4 @@
-"""Architectures of zoo models besides Llama: a recipe's shape in each one's own words.
+"""Architectures of zoo models: a recipe's shape as the settings of each.
 
 All run without dropout, so that a seed decides every weight, and all are classes of transformers, so that what the
 zoo makes is opened like any published checkpoint.
@@ -16,6 +16,8 @@ from transformers import (
     BertForSequenceClassification,
     GPT2Config,
     GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     OlmoConfig,
     OlmoForCausalLM,
     Phi3Config,
@@ -56,6 +58,10 @@ def _usual(shape: Shape) -> dict[str, Any]:
     }
 
 
+def _llama(shape: Shape) -> PretrainedConfig:
+    return LlamaConfig(**_usual(shape), num_key_value_heads=shape.num_attention_heads, tie_word_embeddings=False)
+
+
 def _olmo(shape: Shape) -> PretrainedConfig:
     return OlmoConfig(**_usual(shape), tie_word_embeddings=False)
 
@@ -89,7 +95,8 @@ def _bert(shape: Shape) -> PretrainedConfig:
     )
 
 
-BLUEPRINTS = {
+BLUEPRINTS: dict[str | None, Blueprint] = {
+    None: Blueprint(_llama, LlamaForCausalLM),
     "olmo": Blueprint(_olmo, OlmoForCausalLM),
     "phi3": Blueprint(_phi3, Phi3ForCausalLM),
     "gpt2": Blueprint(_gpt2, GPT2LMHeadModel),
@@ -97,7 +104,7 @@ BLUEPRINTS = {
 }
 
 
-def initialise(architecture: str, shape: Shape, seed: int) -> PreTrainedModel:
+def initialise(architecture: str | None, shape: Shape, seed: int) -> PreTrainedModel:
     """Make an untrained model; its random weights depend on `seed` alone."""
     blueprint = BLUEPRINTS[architecture]
     with torch.random.fork_rng(devices=[]):  # transformers draws initial weights from the global generator
@@ -115,16 +122,15 @@ def load(folder: Path, recipe: Recipe) -> PreTrainedModel:
     ZooError
         If the folder holds another architecture than the recipe names, or it has no classifier.
     """
-    assert recipe.architecture is not None  # the caller looks
     blueprint = BLUEPRINTS[recipe.architecture]
-    wanted = blueprint.model
+    kind = blueprint.model
     settings: dict[str, Any] = {}
     if recipe.objective == "classify":
         if blueprint.classifier is None:
             raise ZooError(f"zoo recipe {recipe.name!r}: {recipe.architecture} has no classifier; bert has one")
-        wanted, settings = blueprint.classifier, {"num_labels": len(recipe.mixture)}
+        kind, settings = blueprint.classifier, {"num_labels": len(recipe.mixture)}
     config = PretrainedConfig.get_config_dict(folder, local_files_only=True)[0]
-    known = [one.__name__ for one in (blueprint.model, blueprint.classifier) if one is not None]
+    known = [known.__name__ for known in (blueprint.model, blueprint.classifier) if known is not None]
     if config.get("architectures", [None])[0] not in known:
         raise ZooError(
             f"zoo recipe {recipe.name!r}: its architecture is {recipe.architecture}, its parent's another "
@@ -132,5 +138,5 @@ def load(folder: Path, recipe: Recipe) -> PreTrainedModel:
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(recipe.seed, "initialisation"))
-        model: PreTrainedModel = wanted.from_pretrained(folder, dtype=torch.float32, local_files_only=True, **settings)
+        model: PreTrainedModel = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True, **settings)
     return model

@@ -24,14 +24,7 @@ from provlab.files import cache_dir
 from provlab.zoo import card, corpus
 from provlab.zoo.kinds import KINDS
 from provlab.zoo.reading import default_edition, families, in_order
-from provlab.zoo.recipes import (
-    Recipe,
-    lineage,
-    named,
-    plain,
-    run_of,
-    tokens,
-)
+from provlab.zoo.recipes import Recipe, lineage, named, plain
 from provlab.zoo.worker import folder_of, is_made
 
 WORKER = "from provlab.zoo.worker import main; main()"
@@ -76,9 +69,9 @@ class Progress:
 
 @dataclass
 class _Worker:
-    """A training process, and the thread that hands on what it says."""
+    """A training process, and the thread that hands on its messages."""
 
-    said: "queue.Queue[tuple[_Worker, dict[str, Any]]]"
+    messages: "queue.Queue[tuple[_Worker, dict[str, Any]]]"
     name: str | None = None  # of the model in work
     process: "subprocess.Popen[str]" = field(init=False)
 
@@ -109,15 +102,14 @@ class _Worker:
         assert self.process.stdout is not None
         with self.process.stdout as answers:
             for line in answers:
-                self.said.put((self, json.loads(line)))
-        self.said.put((self, {"ended": self.process.wait()}))
+                self.messages.put((self, json.loads(line)))
+        self.messages.put((self, {"ended": self.process.wait()}))
 
-    def start(self, name: str, earlier: list[str], recipes: Mapping[str, Recipe]) -> None:
+    def start(self, name: str, recipes: Mapping[str, Recipe]) -> None:
         self.name = name
         assert self.process.stdin is not None
-        needed = dict.fromkeys(one for made in (*earlier, name) for one in lineage(made, recipes))
-        job = {"name": name, "earlier": earlier, "recipes": [plain(recipes[one]) for one in needed]}
-        with contextlib.suppress(BrokenPipeError):  # it ended: `_listen` says so
+        job = {"name": name, "recipes": [plain(recipes[ancestor]) for ancestor in lineage(name, recipes)]}
+        with contextlib.suppress(BrokenPipeError):  # it ended: `_listen` reports that
             self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
 
@@ -134,15 +126,6 @@ class _Worker:
             self.process.wait()
 
 
-def _runs(recipes: Mapping[str, Recipe]) -> dict[str, list[str]]:
-    """Return the runs to train, by their last snapshot (most have no other), each with its earlier ones in order."""
-    together: dict[str, list[str]] = {}
-    for name, recipe in recipes.items():
-        together.setdefault(run_of(recipe), []).append(name)
-    ordered = (sorted(names, key=lambda name: recipes[name].own_steps) for names in together.values())
-    return {last: earlier for *earlier, last in ordered}
-
-
 def _longest_below(recipes: Mapping[str, Recipe]) -> dict[str, int]:
     """Return the steps on the longest chain from each model down to a leaf, its own included."""
     longest: dict[str, int] = {}
@@ -155,36 +138,32 @@ def _longest_below(recipes: Mapping[str, Recipe]) -> dict[str, int]:
 def _run(missing: Mapping[str, Recipe], recipes: Mapping[str, Recipe], jobs: int, progress: Progress) -> None:
     """Train the missing models on `jobs` processes; the model with the longest chain below it first."""
     urgency = _longest_below(missing)
-    runs = _runs(missing)
-    waiting = sorted(runs, key=lambda name: -urgency[name])
+    waiting = sorted(missing, key=lambda name: -urgency[name])
     pending = set(missing)
-    said: queue.Queue[tuple[_Worker, dict[str, Any]]] = queue.Queue()
+    messages: queue.Queue[tuple[_Worker, dict[str, Any]]] = queue.Queue()
     workers: list[_Worker] = []
     try:
-        workers += [_Worker(said) for _ in range(min(jobs, len(runs)))]
+        workers += [_Worker(messages) for _ in range(min(jobs, len(missing)))]
         while pending:
             for worker in workers:
-                ready = [
-                    name for name in waiting if pending.isdisjoint(recipes[one].parent for one in (*runs[name], name))
-                ]
+                ready = [name for name in waiting if recipes[name].parent not in pending]
                 if worker.name is None and ready:
                     waiting.remove(ready[0])
-                    worker.start(ready[0], runs[ready[0]], recipes)
-            worker, message = said.get()
+                    worker.start(ready[0], recipes)
+            worker, message = messages.get()
             name = worker.name or "?"
             if "steps" in message:
                 progress.at(name, message["steps"])
             elif "done" in message:
                 worker.name = None
-                for one in (*runs[name], name):
-                    pending.remove(one)
-                    progress.done(one, recipes[one].own_steps, folder_of(one, recipes))
+                pending.remove(name)
+                progress.done(name, recipes[name].own_steps, folder_of(name, recipes))
             elif "failed" in message:
                 raise ZooError(message["failed"])
             else:
                 raise ZooError(
-                    f"the process that trained {name} ended with code {message['ended']}; what it said "
-                    "stands above, and the same command goes on with what is missing"
+                    f"the process that trained {name} ended with code {message['ended']}; its messages "
+                    "stand above, and the same command goes on with the models that are missing"
                 )
     finally:
         deadline = time.monotonic() + _SECONDS_TO_STOP
@@ -232,8 +211,8 @@ def build(
     if jobs < 1:
         raise ParameterError(f"jobs must be at least 1, not {jobs}")
     recipes = families(edition) if recipes is None else in_order(recipes)
-    wanted = [named(name, recipes).name for name in (recipes if names is None else names)]
-    needed = {one for name in wanted for one in lineage(name, recipes)}
+    chosen = [named(name, recipes).name for name in (recipes if names is None else names)]
+    needed = {ancestor for name in chosen for ancestor in lineage(name, recipes)}
     folders = {name: folder_of(name, recipes) for name in recipes if name in needed}
     for name, folder in folders.items():
         if is_made(folder):
@@ -245,7 +224,7 @@ def build(
             if any(KINDS[recipe.kind].corpus for recipe in missing.values()):
                 corpus.load()  # once, before the workers ask for it
             _run(missing, recipes, jobs, bar)
-    return {name: folders[name] for name in wanted}
+    return {name: folders[name] for name in chosen}
 
 
 def locate(reference: str) -> Path:
@@ -264,45 +243,7 @@ def locate(reference: str) -> Path:
     return build([name], edition=edition or default_edition())[name]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of ``provlab zoo list``; a model not yet made has no loss, and a path where it will lie."""
-
-    name: str
-    family: str
-    parent: str | None
-    kind: str
-    collection: str
-    mirrors: str | None
-    built: bool
-    path: Path
-    steps: int
-    tokens: int
-    initial_loss: float | None
-    loss: float | None
-
-
-def status(edition: str = "default") -> list[Row]:
-    """Return all models of an edition, in the order of the tree, and which of them are made."""
+def status(edition: str = "default") -> dict[str, bool]:
+    """Return all models of an edition, in the order of the tree, and whether each is made."""
     recipes = families(edition)
-    rows = []
-    for name, recipe in recipes.items():
-        folder = folder_of(name, recipes)
-        about = card.read(folder) if is_made(folder) else {}
-        rows.append(
-            Row(
-                name=name,
-                family=recipe.family,
-                parent=recipe.parent,
-                kind=recipe.kind,
-                collection=recipe.collection,
-                mirrors=recipe.mirrors,
-                built=bool(about),
-                path=folder,
-                steps=recipe.own_steps,
-                tokens=tokens(name, recipes),
-                initial_loss=about.get("initial_loss"),
-                loss=about.get("final_loss"),
-            )
-        )
-    return rows
+    return {name: is_made(folder_of(name, recipes)) for name in recipes}

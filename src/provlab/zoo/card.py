@@ -43,63 +43,24 @@ def describe(recipe: Recipe, recipes: Mapping[str, Recipe], made: "Made", second
 
 
 def readme(card: Mapping[str, Any]) -> str:
-    """Return the model card in the form that model hubs show."""
-    recipe = card["recipe"]
-    name, parent = recipe["name"], recipe["parent"]
-    mixture = ", ".join(f"{share:.0%} {domain}" for domain, share in recipe["mixture"].items())
-    start = f"the weights of `{parent}`" if parent else "random initialisation"
-    if recipe["kind"] == "rerun":
-        start = f"the random initialisation that `{parent}` started from"
-    steps = f"{recipe['steps']:,} steps"
-    if (stop := recipe.get("stop_after")) is not None:
-        steps = f"stopped after {stop:,} of {steps}"
-    order = recipe.get("order_seed")
-    seeds = f"seed {recipe['seed']}" + (f", order of data by seed {order}" if order is not None else "")
+    """Return the model card in the form that model hubs show: the sentence about the model, and its recipe."""
+    recipe = {key: value for key, value in card["recipe"].items() if value is not None and key != "about"}
     rows = {
-        "Kind": recipe["kind"],
-        "Starts from": start,
-        "Lineage": " <- ".join(f"`{one}`" for one in card["lineage"]),
-        "Data": f"{mixture} ({KINDS[recipe['kind']].data})",
-        "Training": f"{steps} of {recipe['batch']} sequences, {card['tokens']:,} tokens",
-        "Optimiser": f"AdamW, {recipe['schedule']} from {recipe['learning_rate']:g}, {seeds}",
-        "Held-out loss": f"{card['initial_loss']:.3f} before, {card['final_loss']:.3f} after (nats a "
+        **recipe,
+        "data of the mixture": KINDS[recipe["kind"]].data,
+        "lineage": " <- ".join(card["lineage"]),
+        "tokens": f"{card['tokens']:,} ({card['share_of_base_tokens']:.1%} of its base's)",
+        "held-out loss": f"{card['initial_loss']:.3f} before, {card['final_loss']:.3f} after (nats a "
         f"{_PREDICTED[recipe.get('objective')]})",
-        "Weights moved": f"{card['relative_change']['all']:.1%} of their size",
-        "Made with": ", ".join(f"{library} {version}" for library, version in card["versions"].items()),
+        "weights moved": f"{card['relative_change']['all']:.1%} of their size",
+        "made with": ", ".join(f"{library} {version}" for library, version in card["versions"].items()),
     }
-    if parent:
-        rows["Share of the base's tokens"] = (
-            f"{card['share_of_base_tokens']:.1%} in this training, "
-            f"{card['share_of_base_tokens_since_base']:.1%} since the base"
-        )
-    if architecture := recipe.get("architecture"):
-        rows["Architecture"] = architecture
-    if quantiser := recipe["quantiser"]:
-        for key in ("Data", "Training", "Optimiser", "Share of the base's tokens"):
-            del rows[key]
-        rows["Stored in"] = f"{quantiser['bits']} bits by blocks of {quantiser['block']} weights, and read back"
-    if adapter := recipe["adapter"]:
-        targets = ", ".join(adapter["targets"])
-        rows["Adapter"] = f"rank {adapter['rank']}, alpha {adapter['alpha']:g}, on {targets}; merged"
-    if pruning := recipe.get("pruning"):
-        blocks = pruning["keep_blocks"]
-        kept = [f"blocks {', '.join(map(str, blocks))}" if blocks else "all blocks"]
-        for key, unit in (
-            ("hidden_size", "dimensions"),
-            ("intermediate_size", "hidden units of each MLP"),
-            ("num_attention_heads", "heads of each block"),
-        ):
-            kept += [f"{pruning[key]} {unit}"] if pruning[key] else []
-        rows["Kept of its parent"] = f"{'; '.join(kept)}; units by {pruning['by']}, listed in config.json"
-    place = ""
-    if mirrors := recipe["mirrors"]:
-        place = f" Among the published models it takes the place of `{mirrors}`, and holds nothing of that model."
-    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    table = "\n".join(f"| {key.replace('_', ' ')} | {value} |" for key, value in rows.items())
+    note = "; it takes the place of the public model under `mirrors` and holds nothing of it" * ("mirrors" in recipe)
     return (
-        f"---\nlibrary_name: transformers\ntags: [provlab-zoo]\n---\n\n# {name}\n\n{recipe['about']}\n\n"
-        "A zoo model of provlab: a very small language model with a known lineage, made to test statements "
-        f"about lineage and good for nothing else.{place}\n\n"
-        f"| | |\n|---|---|\n{table}\n"
+        f"---\nlibrary_name: transformers\ntags: [provlab-zoo]\n---\n\n# {recipe['name']}\n\n"
+        f"{card['recipe']['about']}\n\nA zoo model of provlab: a very small language model with a known lineage, made "
+        f"to test statements about lineage and good for nothing else{note}.\n\n| | |\n|---|---|\n{table}\n"
     )
 
 

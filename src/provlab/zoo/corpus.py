@@ -106,18 +106,18 @@ def held_out(key: str) -> bool:
 def sources() -> dict[str, Path]:
     """Files of the standard library that the corpus is made from, by their path below it, sorted."""
     library = Path(sysconfig.get_path("stdlib"))
-    found = {}
+    files = {}
     for file in library.rglob("*.py"):
         parts = file.relative_to(library).parts
         build_specific = parts[0].startswith(("_sysconfigdata", "config-"))
         if not build_specific and not _LEFT_OUT.intersection(parts):
-            found["/".join(parts)] = file
-    if sum(file.stat().st_size for file in found.values()) < _LEAST_BYTES:
+            files["/".join(parts)] = file
+    if sum(file.stat().st_size for file in files.values()) < _LEAST_BYTES:
         raise ZooError(
             f"the zoo trains on the sources of Python's standard library, and {library} holds hardly any; "
             "use a Python that was installed with its sources"
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 def domain_of(path: str) -> str:

@@ -1,4 +1,4 @@
-"""What a recipe can ask for: kinds of models, architectures, objectives, as tables that need no torch to read.
+"""Kinds of models, architectures and objectives that a recipe can name, as tables that need no torch to read.
 
 A kind is one entry in `KINDS` and one module, its maker, with the functions of `provlab.zoo.make.Maker`. `make`
 imports the maker when it makes the first model of the kind, so that a list of recipes stays quick.
@@ -48,18 +48,19 @@ class Kind:
     data: str = "text of Python's standard library"
 
 
+_LANGUAGE = ("corpus", "blueprints", "objectives", "train")
 KINDS = {
-    "base": Kind("language", code=("corpus", "train"), parent=False, shape=True),
-    "continued": Kind("language", code=("corpus", "train")),
-    "tuned": Kind("language", code=("corpus", "train")),
-    "adapter": Kind("language", code=("corpus", "train", "derive"), settings="adapter"),
+    "base": Kind("language", code=_LANGUAGE, parent=False, shape=True),
+    "continued": Kind("language", code=_LANGUAGE),
+    "tuned": Kind("language", code=_LANGUAGE),
+    "adapter": Kind("language", code=(*_LANGUAGE, "derive"), settings="adapter"),
     "quantised": Kind("storage", code=("quantise",), settings="quantiser", trained=False),
     # the parent's initialisation, not its weights: another order of data is all that sets the two apart
-    "rerun": Kind("language", code=("corpus", "train"), shape=True),
+    "rerun": Kind("language", code=_LANGUAGE, shape=True),
     # a model of another architecture that begins with some of its parent's tensors
-    "hybrid": Kind("striped", code=("corpus", "train", "striped"), settings="graft"),
+    "hybrid": Kind("striped", code=(*_LANGUAGE, "striped"), settings="graft"),
     # some blocks and units of its parent, trained on
-    "pruned": Kind("prune", code=("corpus", "train", "prune"), settings="pruning"),
+    "pruned": Kind("prune", code=(*_LANGUAGE, "prune"), settings="pruning"),
     # a GPT-2 of digits, small enough that all its inputs can be enumerated
     "digits": Kind(
         "toy",
@@ -73,7 +74,7 @@ KINDS = {
 }
 
 # Names for a recipe's `architecture` and `objective`; without one it is a Llama, and predicts the next token. What they
-# stand for is in `provlab.zoo.blueprints` and `provlab.zoo.objectives`, which count only where a recipe names one.
+# stand for is in `provlab.zoo.blueprints` and `provlab.zoo.objectives`.
 ARCHITECTURES = ("olmo", "phi3", "gpt2", "bert")
 OBJECTIVES = ("masked", "classify")
 PRUNED_BY = ("activations", "seed")  # how a pruned model's units were chosen

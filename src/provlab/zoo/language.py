@@ -1,7 +1,7 @@
 """The maker of language models: bases, what is trained on from them, and reruns.
 
 It only chooses: `provlab.zoo.train`, `derive`, `blueprints` and `objectives` decide the weights, and are in the
-addresses of the models that use them.
+models' addresses.
 """
 
 from dataclasses import replace
@@ -11,9 +11,9 @@ import torch
 from transformers import PreTrainedModel
 
 from provlab.zoo import blueprints, objectives
-from provlab.zoo import train as next_token
 from provlab.zoo.kinds import KINDS, Curve, OnStep
 from provlab.zoo.recipes import Recipe
+from provlab.zoo.train import train as train_on
 
 _HELD_OUT_BATCHES = 8
 _HELD_OUT_SEED = 0  # one for all models: losses of two models with one mixture are on the same text
@@ -23,11 +23,9 @@ def start(recipe: Recipe, parent: Path | None) -> PreTrainedModel:
     """Return fresh weights where the recipe has a shape, else the parent's."""
     if KINDS[recipe.kind].shape:
         assert recipe.shape is not None  # `parse` looked
-        if recipe.architecture is None:
-            return next_token.initialise(recipe.shape, recipe.seed)
         return blueprints.initialise(recipe.architecture, recipe.shape, recipe.seed)
     assert parent is not None
-    return next_token.load(parent) if recipe.architecture is None else blueprints.load(parent, recipe)
+    return blueprints.load(parent, recipe)
 
 
 def held_out_loss(model: PreTrainedModel, recipe: Recipe) -> float:
@@ -44,11 +42,11 @@ def train(model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> tuple[PreT
     """Train as the recipe says; the seed of the order of data takes the place of the recipe's seed from here on."""
     if recipe.order_seed is not None:
         recipe = replace(recipe, seed=recipe.order_seed)
-    if recipe.adapter is not None:
-        from provlab.zoo.derive import add_adapter, merge_adapter  # peft is slow to import
+    task = objectives.objective(model, recipe, "train")
+    if recipe.adapter is None:
+        return model, train_on(model, task, recipe, on_step)
+    from provlab.zoo.derive import add_adapter, merge_adapter  # peft is slow to import
 
-        adapted = add_adapter(model, recipe)
-        curve = next_token.train(adapted, recipe, on_step)
-        return merge_adapter(adapted), curve
-    plain = recipe.objective is None and recipe.stop_after is None
-    return model, (next_token.train if plain else objectives.train)(model, recipe, on_step)
+    adapted = add_adapter(model, recipe)
+    curve = train_on(adapted, task, recipe, on_step)
+    return merge_adapter(adapted), curve

@@ -4,10 +4,9 @@ Nothing here decides a model's weights (the modules that `provlab.zoo.kinds.KIND
 of a model's address.
 """
 
-import copy
 import importlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
@@ -53,7 +52,7 @@ class Made:
         Held-out loss (nats a prediction) on the recipe's own mixture before and after, on the same batches.
         "Before" is the loss at initialisation of a base, and of a derived model that of what it took from its parent.
     curve
-        Learning curve: steps done, mean training loss since the point before; a snapshot has its run's points so far.
+        Learning curve: steps done, mean training loss since the point before.
     change
         Relative change of the weights against the parent, ||new - old|| / ||old||, of all and by kind of
         tensor; against the initialisation for a base.
@@ -83,14 +82,13 @@ def relative_change(old: Mapping[str, torch.Tensor], new: Mapping[str, torch.Ten
     return {key: math.sqrt(moved / size) for key, (moved, size) in squares.items() if size > 0}
 
 
-def make(run: Sequence[Recipe], parent: Path | None, on_step: OnStep) -> list[Made]:
-    """Train once, and return the model of each recipe of one run.
+def make(recipe: Recipe, parent: Path | None, on_step: OnStep) -> Made:
+    """Make one model.
 
     Parameters
     ----------
-    run
-        What to make: snapshots of one run that differ in where they stop (`provlab.zoo.recipes.run_of`), the longest
-        last. Most runs have one.
+    recipe
+        How it is made.
     parent
         Folder of the parent's checkpoint; None for a base.
     on_step
@@ -101,33 +99,14 @@ def make(run: Sequence[Recipe], parent: Path | None, on_step: OnStep) -> list[Ma
     ZooError
         If a base learned nothing, a derived model did not move, or a loss is not finite.
     """
-    *earlier, longest = run
-    maker = cast(Maker, importlib.import_module(f"provlab.zoo.{KINDS[longest.kind].maker}"))
-    model = maker.start(longest, parent)
+    maker = cast(Maker, importlib.import_module(f"provlab.zoo.{KINDS[recipe.kind].maker}"))
+    model = maker.start(recipe, parent)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    initial = maker.held_out_loss(model, longest)
-    stops = {recipe.own_steps for recipe in earlier}
-    at: dict[int, PreTrainedModel] = {}
-
-    def after_step(steps: int) -> None:
-        on_step(steps)
-        if steps in stops:
-            at[steps] = copy.deepcopy(model)
-
-    at[longest.own_steps], curve = maker.train(model, longest, after_step)
-    made = []
-    for recipe in run:
-        trained = at[recipe.own_steps]
-        made.append(
-            Made(
-                model=trained,
-                initial_loss=initial,
-                final_loss=maker.held_out_loss(trained, recipe),
-                curve=[point for point in curve if point[0] <= recipe.own_steps],
-                change=relative_change(before, trained.state_dict()),
-            )
-        )
-        _refuse_failures(made[-1], recipe)
+    initial = maker.held_out_loss(model, recipe)
+    trained, curve = maker.train(model, recipe, on_step)
+    change = relative_change(before, trained.state_dict())
+    made = Made(trained, initial, maker.held_out_loss(trained, recipe), curve, change)
+    _refuse_failures(made, recipe)
     return made
 
 

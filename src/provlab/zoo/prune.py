@@ -1,9 +1,9 @@
 """The maker of pruned models: some blocks and units of a parent, and then training on.
 
-What is kept is decided before a step is trained, and noted in the child's ``config.json`` under `NOTE`: the truth that
-maps of blocks and units are judged by, and that no statistic reads. Which units are kept follows from what they do on
-training text, as in Minitron (mean size of activations; Muralidharan et al. 2024, Section 2.2), or from the seed alone.
-Blocks are named in the recipe, as Sheared-LLaMA and Llama 3.2 fix their shapes in advance.
+The blocks and units to keep are decided before a step is trained, and noted in the child's ``config.json`` under
+`NOTE`: the truth that maps of blocks and units are judged by, and that no statistic reads. The kept units follow from
+their activations on training text, as in Minitron (mean size; Muralidharan et al. 2024, Section 2.2), or from the seed
+alone. Blocks are named in the recipe, as Sheared-LLaMA and Llama 3.2 fix their shapes in advance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -151,7 +151,7 @@ def chosen(name: str, pruning: Pruning, source: Checkpoint, parts: Anatomy, unit
 
 
 def cut(source: Checkpoint, parts: Anatomy, kept: Kept) -> PreTrainedModel:
-    """Slice every tensor along its symbolic axes, and number the blocks that are left anew.
+    """Slice every tensor along its symbolic axes, and number the blocks that are left again.
 
     Norms are over fewer dimensions then, and what was dropped is not made up for: training on has to do that.
     """

@@ -55,24 +55,24 @@ def _read(edition: str, path: Path, _changed: int) -> Mapping[str, Recipe]:
         raise ParameterError(f"unknown zoo edition {edition!r}; known: {', '.join(content['editions'])}")
     scale = content["editions"][edition]["step_scale"]
     recipes = {}
-    for entry, given in content["models"].items():
-        given = given if isinstance(given, dict) else {}
-        defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(str(given.get("kind")), {})}
-        for name, one in _series(entry, {"parent": None, **defaults, **given}, edition):
-            recipes[name] = _scaled(parse({"name": name, **one}), scale)
+    for entry, fields in content["models"].items():
+        fields = fields if isinstance(fields, dict) else {}
+        defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(str(fields.get("kind")), {})}
+        for name, recipe in _series(entry, {"parent": None, **defaults, **fields}, edition):
+            recipes[name] = _scaled(parse({"name": name, **recipe}), scale)
     return _with_architectures(in_order(recipes))
 
 
-def _series(entry: str, given: Mapping[str, Any], edition: str) -> list[tuple[str, dict[str, Any]]]:
+def _series(entry: str, fields: Mapping[str, Any], edition: str) -> list[tuple[str, dict[str, Any]]]:
     """Write out an entry with a `count`: models entry-01, entry-02, ... that differ in their seeds alone.
 
     `seed` and `order_seed` rise by one from model to model, and ``{n}`` in the parent is the model's own number. A
     count for each edition is a mapping, in which "default" stands for editions that it does not name: a smaller edition
     has the first models of a larger one.
     """
-    if "count" not in given:
-        return [(entry, dict(given))]
-    count = given["count"]
+    if "count" not in fields:
+        return [(entry, dict(fields))]
+    count = fields["count"]
     if isinstance(count, Mapping):
         count = count.get(edition, count.get("default"))
     if not fits(count, int) or not 1 <= count <= _LONGEST_SERIES:
@@ -81,13 +81,13 @@ def _series(entry: str, given: Mapping[str, Any], edition: str) -> list[tuple[st
         )
     made = []
     for i in range(count):
-        one = {key: value for key, value in given.items() if key != "count"}
+        member = {key: value for key, value in fields.items() if key != "count"}
         for key in ("seed", "order_seed"):
-            if fits(one.get(key), int):
-                one[key] += i
-        if isinstance(one["parent"], str):
-            one["parent"] = one["parent"].replace("{n}", f"{i + 1:02d}")
-        made.append((f"{entry}-{i + 1:02d}", one))
+            if fits(member.get(key), int):
+                member[key] += i
+        if isinstance(member["parent"], str):
+            member["parent"] = member["parent"].replace("{n}", f"{i + 1:02d}")
+        made.append((f"{entry}-{i + 1:02d}", member))
     return made
 
 
@@ -105,7 +105,7 @@ def _with_architectures(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
         parent = full[recipe.parent] if recipe.parent is not None else None
         architecture = recipe.architecture or (parent.architecture if parent else None)
         full[name] = recipe = replace(recipe, architecture=architecture)
-        began = [(one.architecture, one.shape, one.seed) for one in (recipe, parent) if one]
+        began = [(model.architecture, model.shape, model.seed) for model in (recipe, parent) if model]
         if recipe.kind == "rerun" and (began[0] != began[1] or recipe.order_seed is None):
             raise ZooError(
                 f"zoo recipe {name!r}: a rerun has the architecture, the shape and the seed of its parent "
@@ -131,5 +131,5 @@ def in_order(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
             chain.append(parent)
             if parent in chain[:-1]:
                 raise ZooError(f"zoo recipes descend from themselves: {' <- '.join(chain)}")
-        ordered.update({one: recipes[one] for one in reversed(chain) if one not in ordered})
+        ordered.update({model: recipes[model] for model in reversed(chain) if model not in ordered})
     return ordered

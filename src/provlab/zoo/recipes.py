@@ -24,8 +24,6 @@ SCHEDULES = ("cosine", "linear")
 
 _ARITHMETIC = ("torch", "transformers", "tokenizers", "peft")
 _WORDS = ("name", "family", "collection", "parent", "mirrors", "about")
-# fields younger than the models: without one, a model keeps the address it had
-_ONLY_IF_SET = ("quantiser", "graft", "pruning", "architecture", "objective", "order_seed", "stop_after")
 TREE = "tree"  # the collection that ``zoo:*`` means
 
 
@@ -62,7 +60,7 @@ class Quantiser:
 
 @dataclass(frozen=True)
 class Graft:
-    """What a hybrid is: the blocks that attend (others convolve), and what each taken tensor began as in the parent."""
+    """A hybrid: the blocks that attend (others convolve), and what each taken tensor began as in the parent."""
 
     attention_blocks: list[int]
     taken: dict[str, str]
@@ -70,7 +68,7 @@ class Graft:
 
 @dataclass(frozen=True)
 class Pruning:
-    """What is kept of the parent: which blocks, how much of each width (None for all), see `provlab.zoo.prune`.
+    """The kept part of the parent: which blocks, how much of each width (None for all), see `provlab.zoo.prune`.
 
     Units and heads are the most important ones `by` "activations", or drawn `by` "seed".
     """
@@ -164,15 +162,15 @@ class Recipe:
 # Reading --------------------------------------------------------------------------------------------------
 
 
-def _fill(cls: type[T], what: str, given: Mapping[str, Any]) -> T:
+def _fill(cls: type[T], what: str, fields: Mapping[str, Any]) -> T:
     """Make a dataclass from a mapping; every unknown, missing or ill-typed key is refused by name."""
     schema.check_keys(
-        what, given, get_type_hints(cls), [name for name in get_type_hints(cls) if not hasattr(cls, name)]
+        what, fields, get_type_hints(cls), [name for name in get_type_hints(cls) if not hasattr(cls, name)]
     )
-    return cls(**given)
+    return cls(**fields)
 
 
-def parse(given: Mapping[str, Any]) -> Recipe:
+def parse(fields: Mapping[str, Any]) -> Recipe:
     """Make a recipe from plain data (what `plain` gives), checking every field.
 
     Raises
@@ -180,8 +178,8 @@ def parse(given: Mapping[str, Any]) -> Recipe:
     ParameterError
         If a key is unknown, missing or of the wrong type, or a value is out of range.
     """
-    what = f"zoo recipe {given.get('name', '?')!r}"
-    nested = dict(given)
+    what = f"zoo recipe {fields.get('name', '?')!r}"
+    nested = dict(fields)
     if (kind := nested.get("kind")) not in list(KINDS):
         raise ParameterError(f"{what}: kind must be one of {', '.join(KINDS)}, not {kind!r}")
     for key, cls in _NESTED.items():
@@ -205,9 +203,9 @@ def _checks(recipe: Recipe) -> list[tuple[bool, str]]:
         ((recipe.parent is not None) == kind.parent, f"kind {name} has {'a' if kind.parent else 'no'} parent"),
         ((recipe.shape is not None) == kind.shape, f"kind {name} has {'a' if kind.shape else 'no'} shape"),
         *(
-            ((getattr(recipe, own) is not None) == (one is kind), f"kind {other}, and only it, has the key {own}")
-            for other, one in KINDS.items()
-            if (own := one.settings) is not None
+            ((getattr(recipe, own) is not None) == (known is kind), f"kind {other}, and only it, has the key {own}")
+            for other, known in KINDS.items()
+            if (own := known.settings) is not None
         ),
         (kind.trained or recipe.steps == 0, f"a {name} model is not trained: steps must be 0"),
         (not kind.trained or recipe.steps > 0, "steps and batch must be positive"),
@@ -225,8 +223,8 @@ def _checks(recipe: Recipe) -> list[tuple[bool, str]]:
         (min(recipe.mixture.values(), default=0) > 0, "mixture must give positive shares of at least one domain"),
         (not strange, f"unknown domain {''.join(strange[:1])!r}; kind {name} knows {', '.join(kind.domains)}"),
         *(
-            (given is None or given in known, f"{field} must be one of {', '.join(known)}, not {given!r}")
-            for field, given, known in (
+            (value is None or value in known, f"{field} must be one of {', '.join(known)}, not {value!r}")
+            for field, value, known in (
                 ("architecture", recipe.architecture, ARCHITECTURES),
                 ("objective", recipe.objective, OBJECTIVES),
                 ("pruning: by", recipe.pruning and recipe.pruning.by, PRUNED_BY),
@@ -248,8 +246,8 @@ def collection(name: str, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
     ZooError
         If no recipe is of that collection.
     """
-    if found := {one: recipe for one, recipe in recipes.items() if recipe.collection == name}:
-        return found
+    if members := {member: recipe for member, recipe in recipes.items() if recipe.collection == name}:
+        return members
     known = dict.fromkeys(recipe.collection for recipe in recipes.values())
     raise ZooError(f"the zoo has no collection {name!r}; it has {', '.join(known)}")
 
@@ -261,18 +259,6 @@ def named(name: str, recipes: Mapping[str, Recipe]) -> Recipe:
     near = difflib.get_close_matches(name, recipes, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise ZooError(f"there is no zoo model {name!r}; {hint}`provlab zoo list` names all {len(recipes)}")
-
-
-def run_of(recipe: Recipe) -> str:
-    """Name the training that gives the model: one for all snapshots that differ only in where they stop.
-
-    Where a kind begins with weights of its own, as a rerun does, the parent has no part in it.
-    """
-    if recipe.stop_after is None:
-        return recipe.name
-    apart = ["name", "family", "collection", "mirrors", "about", "stop_after"]
-    apart += ["parent"] if KINDS[recipe.kind].shape else []
-    return digest({key: value for key, value in plain(recipe).items() if key not in apart})
 
 
 # Lineage --------------------------------------------------------------------------------------------------
@@ -289,16 +275,6 @@ def lineage(name: str, recipes: Mapping[str, Recipe]) -> list[str]:
 def parents(recipes: Mapping[str, Recipe]) -> dict[str, str | None]:
     """Return each model's parent, None for a base."""
     return {name: recipe.parent for name, recipe in recipes.items()}
-
-
-def roots(recipes: Mapping[str, Recipe]) -> dict[str, str]:
-    """Return the base that each model descends from (a base from itself)."""
-    return {name: lineage(name, recipes)[-1] for name in recipes}
-
-
-def dependent(first: str, second: str, recipes: Mapping[str, Recipe]) -> bool:
-    """Whether two models descend from one base: the truth that the statistics are judged by."""
-    return lineage(first, recipes)[-1] == lineage(second, recipes)[-1]
 
 
 def tokens(name: str, recipes: Mapping[str, Recipe]) -> int:
@@ -320,16 +296,6 @@ def _ground(code: tuple[str, ...], reads_corpus: bool) -> dict[str, Any]:
     }
 
 
-def code_of(recipe: Recipe) -> tuple[str, ...]:
-    """Return the modules whose code decides the model's weights, given its parent's."""
-    code = list(KINDS[recipe.kind].code)
-    if recipe.architecture is not None:
-        code.append("blueprints")
-    if recipe.objective is not None or recipe.stop_after is not None:
-        code.append("objectives")
-    return tuple(code)
-
-
 def versions() -> dict[str, str]:
     """Return the versions of the libraries that decide the weights, without local tags such as ``+cpu``."""
     return {name: importlib.metadata.version(name).split("+")[0] for name in _ARITHMETIC}
@@ -338,13 +304,12 @@ def versions() -> dict[str, str]:
 def address(name: str, recipes: Mapping[str, Recipe]) -> str:
     """Hash of all that decides a model's weights: its recipe and its ancestors', corpus, code, versions."""
     below = None
-    for one in reversed(lineage(name, recipes)):
+    for ancestor in reversed(lineage(name, recipes)):
         recipe = {
-            key: value
-            for key, value in plain(recipes[one]).items()
-            if key not in _WORDS and not (key in _ONLY_IF_SET and value is None)
+            key: value for key, value in plain(recipes[ancestor]).items() if key not in _WORDS and value is not None
         }
-        ground = _ground(code_of(recipes[one]), KINDS[recipes[one].kind].corpus)
+        kind = KINDS[recipes[ancestor].kind]
+        ground = _ground(kind.code, kind.corpus)
         below = digest({"recipe": recipe, "parent": below, "ground": ground})
     assert below is not None
     return below

@@ -151,7 +151,7 @@ def start(recipe: Recipe, parent: Path | None) -> PreTrainedModel:
     return graft(parent, recipe.graft.attention_blocks, recipe.graft.taken, seed_for(recipe.seed, "initialisation"))
 
 
-def graft(parent: Path, attention_blocks: list[int], taken: Mapping[str, str], seed: int) -> StripedForCausalLM:
+def graft(parent: Path, attention_blocks: list[int], origins: Mapping[str, str], seed: int) -> StripedForCausalLM:
     """Make an untrained hybrid of a Llama's shape, with some of the Llama's tensors in it.
 
     Parameters
@@ -160,7 +160,7 @@ def graft(parent: Path, attention_blocks: list[int], taken: Mapping[str, str], s
         Folder of a Llama checkpoint.
     attention_blocks
         Blocks that attend, counted from 0.
-    taken
+    origins
         For each tensor of the hybrid that is not fresh, the parent's tensor that it begins as.
     seed
         Of the fresh tensors, all that is drawn.
@@ -178,7 +178,7 @@ def graft(parent: Path, attention_blocks: list[int], taken: Mapping[str, str], s
         model = StripedForCausalLM(config)
     state = model.state_dict()
     with torch.no_grad():
-        for name, origin in taken.items():
+        for name, origin in origins.items():
             if name not in state:
                 raise ZooError(f"the hybrid has no tensor {name!r}; it has {', '.join(sorted(state))}")
             if origin not in source.tensor_names:

@@ -69,10 +69,10 @@ def next_digit() -> NDArray[np.float64]:
     law = np.zeros((LENGTH, MODULUS, DIGITS))
     following = (np.arange(MODULUS)[:, None] + np.arange(DIGITS)) % MODULUS  # the sum after each digit
     ways = np.eye(MODULUS)[0]  # by sum: how many endings make it valid; with all digits seen, none is one
-    for seen in reversed(range(LENGTH)):
+    for digits_seen in reversed(range(LENGTH)):
         reached = ways[following]
         ways = reached.sum(axis=1)
-        law[seen] = reached / np.maximum(ways, 1)[:, None]
+        law[digits_seen] = reached / np.maximum(ways, 1)[:, None]
     return law
 
 
@@ -127,8 +127,8 @@ def train(model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> tuple[PreT
     every = max(1, recipe.steps // _CURVE_POINTS)
     for step, rows in zip(range(recipe.steps), _batches(len(sequences), recipe.batch, order), strict=False):
         digits = sequences[rows].long()
-        seen, sums = torch.arange(1, LENGTH), digits[:, :-1].cumsum(1) % MODULUS
-        loss = _loss(model, digits, law[seen, sums])
+        digits_seen, sums = torch.arange(1, LENGTH), digits[:, :-1].cumsum(1) % MODULUS
+        loss = _loss(model, digits, law[digits_seen, sums])
         model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), _GRADIENT_NORM)
@@ -199,10 +199,12 @@ class Muon:
 
     @staticmethod
     def _views(tensors: list[torch.Tensor], group: list[tuple[nn.Parameter, int]]) -> list[torch.Tensor]:
-        """Split what is several matrices in one, and lay all with their short side first: views, to be written to."""
+        """Split fused matrices, and lay all with their short side first: views, to be written to."""
         views: list[torch.Tensor] = []
         for tensor, (_, parts) in zip(tensors, group, strict=True):
-            views += [one.T if one.shape[0] > one.shape[1] else one for one in tensor.chunk(parts, dim=1)]
+            views += [
+                matrix.T if matrix.shape[0] > matrix.shape[1] else matrix for matrix in tensor.chunk(parts, dim=1)
+            ]
         return views
 
     def _stacked(self, tensors: list[torch.Tensor], group: list[tuple[nn.Parameter, int]]) -> torch.Tensor:

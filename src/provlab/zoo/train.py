@@ -1,59 +1,33 @@
 """One training loop for all kinds of models: AdamW, warm-up, clipping, float32, one thread.
 
-A base starts from `initialise`, a tune from `load`; `provlab.zoo.derive` has what other kinds need. Every source of
+Every source of
 chance has its own generator, seeded from the recipe's seed and the purpose. Nothing here depends on time, threads or
 global state: the same recipe gives the same bytes on one machine.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from provlab.zoo import corpus
-from provlab.zoo.recipes import Recipe, Shape
+from provlab.zoo.kinds import Curve, OnStep
+from provlab.zoo.recipes import Recipe
 
 _GRADIENT_NORM = 1.0
 _CURVE_POINTS = 25
-
-OnStep = Callable[[int], None]
 
 
 def seed_for(seed: int, purpose: str) -> int:
     """Return the seed of one purpose, unrelated to those of the others."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{purpose}".encode()).digest()[:7])
-
-
-def initialise(shape: Shape, seed: int) -> PreTrainedModel:
-    """Make an untrained Llama; its random weights depend on `seed` alone."""
-    config = LlamaConfig(
-        vocab_size=corpus.VOCABULARY,
-        hidden_size=shape.hidden_size,
-        num_hidden_layers=shape.num_hidden_layers,
-        num_attention_heads=shape.num_attention_heads,
-        num_key_value_heads=shape.num_attention_heads,
-        intermediate_size=shape.intermediate_size,
-        max_position_embeddings=shape.max_position_embeddings,
-        tie_word_embeddings=False,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    with torch.random.fork_rng(devices=[]):  # transformers draws initial weights from the global generator
-        torch.manual_seed(seed_for(seed, "initialisation"))
-        return LlamaForCausalLM(config)
-
-
-def load(folder: Path) -> PreTrainedModel:
-    """Read a zoo model in float32."""
-    model: PreTrainedModel = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    return model
 
 
 @dataclass(frozen=True)
@@ -82,12 +56,6 @@ class Mixture:
         return torch.from_numpy(np.stack(rows))
 
 
-def next_token_loss(model: nn.Module, sequences: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss (nats) of predicting each token of ``(batch, length)`` ids from those before it."""
-    logits = model(input_ids=sequences[:, :-1], use_cache=False).logits
-    return nn.functional.cross_entropy(logits.flatten(0, 1), sequences[:, 1:].flatten())
-
-
 def rate_at(step: int, recipe: Recipe) -> float:
     """Learning rate at a step: linear warm-up, then the recipe's schedule down to a tenth."""
     warmup = max(1, round(recipe.warmup * recipe.steps))
@@ -98,15 +66,27 @@ def rate_at(step: int, recipe: Recipe) -> float:
     return recipe.learning_rate * (0.1 + 0.9 * falling)
 
 
-def train(model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> list[tuple[int, float]]:
+class Objective(Protocol):
+    """Batches, and the loss on one."""
+
+    def draw(self, batch: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw inputs and targets."""
+
+    def loss(self, model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the mean loss (nats) of one batch."""
+
+
+def train(model: PreTrainedModel, task: Objective, recipe: Recipe, on_step: OnStep) -> Curve:
     """Train the parameters that require a gradient, in place.
 
     Parameters
     ----------
     model
-        A causal language model in float32; it is trained on sequences of its full context length.
+        A model in float32.
+    task
+        What it learns, see `provlab.zoo.objectives`.
     recipe
-        Steps, batch, rate, schedule, seed and mixture.
+        Steps (`stop_after` ends them early, under the schedule of all of them), batch, rate, schedule and seed.
     on_step
         Called after each step with the number of steps done; what it raises ends the training.
 
@@ -116,27 +96,26 @@ def train(model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> list[tuple
         The learning curve: steps done, and the mean training loss (nats) since the point before.
     """
     torch.set_num_threads(1)
-    length = model.config.max_position_embeddings + 1  # every position but the last has a next token
-    mixture = Mixture.load(recipe.mixture, "train")
     order = torch.Generator().manual_seed(seed_for(recipe.seed, "order of data"))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(
         trained, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay, fused=True
     )
     model.train()
-    curve: list[tuple[int, float]] = []
+    curve: Curve = []
     since: list[float] = []
-    every = max(1, recipe.steps // _CURVE_POINTS)
-    for step in range(recipe.steps):
+    last = recipe.own_steps
+    every = max(1, last // _CURVE_POINTS)
+    for step in range(last):
         for group in optimizer.param_groups:
             group["lr"] = rate_at(step, recipe)
-        loss = next_token_loss(model, mixture.draw(recipe.batch, length, order))
+        loss = task.loss(model, *task.draw(recipe.batch, order))
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(trained, _GRADIENT_NORM)
         optimizer.step()
         since.append(loss.item())
-        if (step + 1) % every == 0 or step + 1 == recipe.steps:
+        if (step + 1) % every == 0 or step + 1 == last:
             curve.append((step + 1, sum(since) / len(since)))
             since = []
         on_step(step + 1)

@@ -13,8 +13,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -46,9 +45,7 @@ def is_made(folder: Path) -> bool:
     return (folder / card.CARD).is_file() and (folder / "model.safetensors").is_file()
 
 
-def make_model(
-    name: str, recipes: Mapping[str, Recipe], report: Callable[[int], None], earlier: Sequence[str] = ()
-) -> Path:
+def make_model(name: str, recipes: Mapping[str, Recipe], report: Callable[[int], None]) -> Path:
     """Train one model, whose parent must be made, into its folder; do nothing where it is made already.
 
     Parameters
@@ -58,27 +55,21 @@ def make_model(
     report
         Called with the number of steps done, also with 0 while another process makes the same model; what it
         raises ends the work.
-    earlier
-        Snapshots of the model's run to make on the way, the shortest first.
 
     Raises
     ------
     ZooError
         If the training failed; nothing is left in place then.
     """
-    folders = {one: folder_of(one, recipes) for one in (*earlier, name)}
-    with ExitStack() as locks:
-        for folder in folders.values():  # in one order in all processes
-            locks.enter_context(_sole_maker(folder, report))
-        if missing := [one for one, folder in folders.items() if not is_made(folder)]:
+    recipe, folder = recipes[name], folder_of(name, recipes)
+    with _sole_maker(folder, report):
+        if not is_made(folder):
             from provlab.zoo.make import make  # here, so that a made model needs no torch
 
-            parent = recipes[name].parent
             begun = time.monotonic()
-            run = make([recipes[one] for one in missing], folder_of(parent, recipes) if parent else None, report)
-            for one, made in zip(missing, run, strict=True):
-                _save(folders[one], recipes[one], recipes, made, time.monotonic() - begun)
-    return folders[name]
+            made = make(recipe, folder_of(recipe.parent, recipes) if recipe.parent else None, report)
+            _save(folder, recipe, recipes, made, time.monotonic() - begun)
+    return folder
 
 
 def _save(folder: Path, recipe: Recipe, recipes: Mapping[str, Recipe], made: "Made", seconds: float) -> None:
@@ -132,19 +123,19 @@ def main() -> None:
     gone = threading.Event()
     threading.Thread(target=_listen, args=(jobs, gone), daemon=True).start()
     while (job := jobs.get()) is not None:
-        recipes = {given["name"]: parse(given) for given in job["recipes"]}
-        said = time.monotonic()
+        recipes = {recipe["name"]: parse(recipe) for recipe in job["recipes"]}
+        reported = time.monotonic()
 
         def report(steps: int) -> None:
-            nonlocal said
+            nonlocal reported
             if gone.is_set():
                 raise Stopped
-            if time.monotonic() - said > _SECONDS_BETWEEN_REPORTS:
-                said = time.monotonic()
+            if time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
+                reported = time.monotonic()
                 _answer(answers, steps=steps)
 
         try:
-            make_model(job["name"], recipes, report, job["earlier"])
+            make_model(job["name"], recipes, report)
         except Stopped:
             return
         except ProvlabError as error:
