@@ -317,7 +317,7 @@ def test_a_picture_says_where_its_records_come_from():
 
 def test_scoreboard_counts_and_says_each_status():
     figure = scoreboard(CLAIMS, made_by(EXPERIMENTS))
-    assert "Of 5 claims: 1 hold, 1 hold post hoc, 1 within their spread, 1 fail, 1 not run." in figure.caption
+    assert "5 claims: 1 hold, 1 hold post hoc, 1 within their spread, 1 fail, 1 not run." in figure.caption
     shown = [t.get_text() for t in figure.figure.axes[0].texts]
     assert {"✓ holds", "(✓) holds post hoc", "≈ within its spread", "✗ fails", "– not run"} <= set(shown)
     with pytest.raises(InputError, match="none of holds, holds_post_hoc, within_its_spread, fails"):

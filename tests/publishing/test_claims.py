@@ -15,12 +15,12 @@ from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.publishing import claims
 from provlab.publishing.evidence import Evidence
-from provlab.publishing.found import UNKNOWN, found
+from provlab.publishing.front_page import UNKNOWN, sentences
 from provlab.publishing.scoreboard import scoreboard_table
 
 ROWS = claims.load_claims()
 IDS = [row["id"] for row in ROWS]
-PREDICATES = {row["predicate"]["name"]: claims.predicate(row) for row in ROWS if "predicate" in row}
+PREDICATES = {row["predicate"]["name"]: claims.predicate(row) for row in ROWS}
 FAMILIES = {"a": "A", "a1": "A", "a2": "A", "a11": "A", "b": "B", "c": "C", "d": "D", "e": "E"}
 SIBLINGS = {("a1", "a2"), ("a2", "a11")}
 BLOCKS = 4
@@ -37,14 +37,12 @@ def test_ids_are_unique_and_all_claims_are_there():
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_every_row_is_whole(row):
     claims.check_row(row)
-    assert len({"experiment", "predicate", "profiles"} & set(row)) in (0, 3)
     assert row["paper"] in ("independence", "model-diff")
     assert row["statement"]
     assert row["source"]
-    if "predicate" in row:
-        assert set(row["profiles"]) <= {"smoke", "default", "paper"}
-        arguments = {key: value for key, value in row["predicate"].items() if key != "name"}
-        inspect.signature(claims.predicate(row)).bind(None, **arguments)
+    assert set(row["profiles"]) <= {"smoke", "default", "paper"}
+    arguments = {key: value for key, value in row["predicate"].items() if key != "name"}
+    inspect.signature(claims.predicate(row)).bind(None, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -110,15 +108,6 @@ def test_of_an_empty_store_nothing_was_run(tmp_path):
     json.dumps(rows, allow_nan=False)
     text = claims.as_text(rows)
     assert text.startswith("38 claims: 0 hold, 0 hold post hoc, 0 within their spread, 0 fail, 38 not run")
-    assert "no experiment" not in text
-
-
-def test_a_claim_without_an_experiment_says_so(tmp_path, monkeypatch):
-    bare = {key: value for key, value in ROWS[0].items() if key not in ("experiment", "predicate", "profiles")}
-    monkeypatch.setattr(claims, "load_claims", lambda: [bare, *ROWS[1:]])
-    rows = claims.evaluate(Store(tmp_path))
-    assert rows[0]["why"] == "this edition of the study has no experiment for it"
-    assert claims.as_text(rows).endswith(f"no experiment in this edition: {IDS[0]}")
 
 
 def test_a_claim_is_not_judged_in_another_profile(tmp_path):
@@ -503,7 +492,7 @@ def test_records_of_another_version_are_not_judged(tmp_path):
 
 def test_the_front_page_says_what_a_run_has_not_come_to(tmp_path):
     names = {"origin": "tree", "adversary": "hidden", "counted": "toy"}
-    assert found(Store(tmp_path), **names) == [f"Not run here: {name}." for name in names.values()]
+    assert sentences(Store(tmp_path), **names) == [f"Not run here: {name}." for name in names.values()]
 
 
 def test_the_front_pages_sentences_are_counted_in_the_records(tmp_path, monkeypatch):
@@ -525,12 +514,11 @@ def test_the_front_pages_sentences_are_counted_in_the_records(tmp_path, monkeypa
         ("toy", {"space": {"inputs": 1000}, "sampling": sampling}),
     ):
         store.put_experiment(name, {"name": name, "profile": "smoke", "measurements": measurements, "pairs": []})
-    origin, adversary, counted = found(store, origin="tree", adversary="hidden", counted="toy")
-    assert origin.startswith("Of 4 pairs")
-    assert "finds 1 of the 2 with a common origin, and accuses 1 of the 2 without one." in origin
+    origin, adversary, counted = sentences(store, origin="tree", adversary="hidden", counted="toy")
+    assert "finds 1 of the 2 pairs of language models with a common origin, and accuses 1 of the 2 pairs" in origin
     assert "the same test finds 1 of 2; one that is made for this finds 2, and 1 of 3 where" in adversary
     assert "all their 1,000 inputs" in counted
     assert "to within 2.0%." in counted
     rows["phi_u"] = ([], [])  # a reader's own models, of which nothing is known
     store.put_experiment("hidden", {"name": "hidden", "profile": "smoke", "measurements": {}, "pairs": []})
-    assert found(store, origin="tree", adversary="hidden", counted="toy")[:2] == [UNKNOWN, UNKNOWN]
+    assert sentences(store, origin="tree", adversary="hidden", counted="toy")[:2] == [UNKNOWN, UNKNOWN]

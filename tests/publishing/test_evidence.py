@@ -23,9 +23,9 @@ def test_a_bar_without_values_is_refused():
 
 
 def test_one_value_is_judged_by_its_side_and_tells_its_margin():
-    found = judged(-17.0)
-    assert (found.status, found.why, found.margin) == (HOLDS, "it holds", "weakest block: 5 below -12")
-    assert found.replicates == ""
+    result = judged(-17.0)
+    assert (result.status, result.why, result.margin) == (HOLDS, "it holds", "weakest block: 5 below -12")
+    assert result.replicates == ""
     assert judged(-11.5).status == FAILS
     assert judged(-11.5).why == "weakest block: 0.5 above -12, on the wrong side"
     assert judged(-12.0).status == FAILS
@@ -59,8 +59,8 @@ def test_the_interval_of_a_single_value_is_its_spread():
 
     assert (status(0.25, 0.4), status(0.1, 0.4), status(-np.inf, 0.4)) == (HOLDS, WITHIN_SPREAD, WITHIN_SPREAD)
     assert judged(0.1, at=0.2, above=True, interval=(0.05, 0.15)).status == FAILS
-    found = judged(0.3, at=0.2, above=True, interval=(0.25, 0.4))
-    assert (found.margin, found.replicates) == ("weakest block: 0.1 above 0.2 (95% interval 0.25 to 0.4)", "")
+    result = judged(0.3, at=0.2, above=True, interval=(0.25, 0.4))
+    assert (result.margin, result.replicates) == ("weakest block: 0.1 above 0.2 (95% interval 0.25 to 0.4)", "")
 
 
 def test_the_spread_contains_one_further_run_as_often_as_it_says():
@@ -74,6 +74,6 @@ def test_the_spread_contains_one_further_run_as_often_as_it_says():
 def test_a_problem_fails_whatever_the_bars_say():
     bars = [Bar("a", [-20.0], -12), Bar("b", [-11.5, -17.0, -14.0], -12)]
     assert judge("", "", [(False, "x")], bars).status == WITHIN_SPREAD
-    found = judge("", "", [(True, "strangers are missing")], bars)
-    assert (found.status, found.why, found.replicates) == (FAILS, "strangers are missing", "2 of 3")
-    assert found.margin == "a: 8 below -12; b: median 2 below -12, spread 9.3"
+    result = judge("", "", [(True, "strangers are missing")], bars)
+    assert (result.status, result.why, result.replicates) == (FAILS, "strangers are missing", "2 of 3")
+    assert result.margin == "a: 8 below -12; b: median 2 below -12, spread 9.3"

@@ -27,9 +27,9 @@ def plan(project):
     )
 
 
-def waves(*given):
-    experiments = [{"notebook": name} | settings for name, settings in zip("abcd", given, strict=False)]
-    return [[one["notebook"] for one in wave] for wave in plan_module._waves(experiments)]
+def waves(*inputs):
+    experiments = [{"notebook": name} | settings for name, settings in zip("abcd", inputs, strict=False)]
+    return [[item["notebook"] for item in wave] for wave in plan_module._waves(experiments)]
 
 
 def names(calls):
@@ -37,18 +37,18 @@ def names(calls):
 
 
 def test_a_plan_runs_once_and_then_is_up_to_date(plan, project, executed):
-    said = []
-    assert run_plan(plan, project / "book", say=said.append) == 3
+    message = []
+    assert run_plan(plan, project / "book", say=message.append) == 3
     assert executed == [
         ("tree", {"profile": "smoke", "seed": 4}),
         ("board", {"profile": "smoke"}),
         ("status", {"profile": "smoke"}),
     ]
-    assert said[0] == "tree: running"
-    assert re.fullmatch(r"tree: done in \d+ s", said[1])
-    said.clear()
-    assert run_plan(plan, project / "book", say=said.append) == 0
-    assert said == ["tree: up to date", "board: up to date", "status: up to date"]
+    assert message[0] == "tree: running"
+    assert re.fullmatch(r"tree: done in \d+ s", message[1])
+    message.clear()
+    assert run_plan(plan, project / "book", say=message.append) == 0
+    assert message == ["tree: up to date", "board: up to date", "status: up to date"]
     assert len(executed) == 3
 
 
@@ -75,11 +75,11 @@ def test_several_run_at_a_time_each_in_a_process(project):
     write(project / "notebooks" / "tree.ipynb", wait.format(own="a", other="b"))
     write(project / "notebooks" / "board.ipynb", wait.format(own="b", other="a"))
     plan = Plan("smoke", [{"notebook": "tree"}, {"notebook": "board"}], jobs=2)
-    said = []
-    assert run_plan(plan, project / "book", say=said.append) == 2
-    assert said[0] == "2 notebooks to run, 2 at a time"
-    assert sorted(line.partition(" done")[0] for line in said[1:]) == ["board:", "tree:"]
-    assert run_plan(plan, project / "book", say=said.append) == 0
+    message = []
+    assert run_plan(plan, project / "book", say=message.append) == 2
+    assert message[0] == "2 notebooks to run, 2 at a time"
+    assert sorted(line.partition(" done")[0] for line in message[1:]) == ["board:", "tree:"]
+    assert run_plan(plan, project / "book", say=message.append) == 0
 
 
 def test_of_several_the_longest_are_begun_first(project):
@@ -89,8 +89,8 @@ def test_of_several_the_longest_are_begun_first(project):
     write(project / "notebooks" / "tree.ipynb", begin.format(name="tree"))
     for name, other in (("board", "status"), ("status", "board")):
         write(project / "notebooks" / f"{name}.ipynb", (begin + wait).format(name=name, other=other))
-    given = [{"notebook": "tree"}, {"notebook": "board", "minutes": 1.0}, {"notebook": "status", "minutes": 9.0}]
-    run_plan(Plan("smoke", given, jobs=2), project / "book", say=str)
+    inputs = [{"notebook": "tree"}, {"notebook": "board", "minutes": 1.0}, {"notebook": "status", "minutes": 9.0}]
+    run_plan(Plan("smoke", inputs, jobs=2), project / "book", say=str)
     assert next(project.rglob("begun")).read_text().split()[-1] == "tree"
 
 
@@ -225,12 +225,12 @@ def test_a_stage_waits_for_the_one_before_it():
 def test_between_stages_the_book_can_be_built(plan, project, executed):
     """After the first alone: nothing follows the last, and where all is up to date nothing is new."""
     plan.experiments[0]["ends_stage"] = True
-    seen = []
-    settings = {"say": str, "between": lambda: seen.append(len(executed))}
+    recorded = []
+    settings = {"say": str, "between": lambda: recorded.append(len(executed))}
     assert run_plan(plan, project / "book", **settings) == 3
-    assert seen == [1]
+    assert recorded == [1]
     assert run_plan(plan, project / "book", **settings) == 0
-    assert seen == [1]
+    assert recorded == [1]
 
 
 def test_each_wave_has_its_models_made_before(project, executed, monkeypatch):
@@ -239,8 +239,8 @@ def test_each_wave_has_its_models_made_before(project, executed, monkeypatch):
     calls = []
     monkeypatch.setattr(plan_module.zoo, "build", lambda names, edition: calls.append((names, len(executed))))
     parameters = {"models": ["zoo:oak@smoke", "zoo:nobody", "elsewhere"]}
-    given = [{"notebook": "tree", "parameters": parameters, "ends_stage": True}, {"notebook": "board"}]
-    plan = Plan("smoke", given, zoo={"edition": "smoke"})
+    inputs = [{"notebook": "tree", "parameters": parameters, "ends_stage": True}, {"notebook": "board"}]
+    plan = Plan("smoke", inputs, zoo={"edition": "smoke"})
     run_plan(plan, project / "book", say=str)
     recipes = zoo.families("smoke")
     assert calls == [(["oak"], 0), (sorted(name for name in recipes if name.startswith("null-")), 1)]
@@ -254,8 +254,8 @@ def test_every_zoo_model_is_named_by_a_notebook_of_the_study():
     plan = Plan.read(root / "notebooks" / "profiles" / "default.yml")
     recipes = zoo.families("default")
     named = [
-        zoo_models(root / "notebooks" / f"{one['notebook']}.ipynb", one.get("parameters", {}), recipes)
-        for one in plan.experiments
+        zoo_models(root / "notebooks" / f"{item['notebook']}.ipynb", item.get("parameters", {}), recipes)
+        for item in plan.experiments
     ]
     needed = {ancestor for name in set().union(*named) for ancestor in zoo.lineage(name, recipes)}
     assert needed == set(recipes)
@@ -266,8 +266,8 @@ def test_every_zoo_model_is_named_by_a_notebook_of_the_study():
 def test_once_a_minute_it_is_said_what_is_running(project, monkeypatch):
     monkeypatch.setattr(plan_module, "_EVERY", 0.2)
     write(project / "notebooks" / "tree.ipynb", "import time\ntime.sleep(1.5)")
-    given = [{"notebook": "tree", "minutes": 5.0}, {"notebook": "board"}]
-    said = []
-    run_plan(Plan("smoke", given, jobs=2), project / "book", say=said.append)
-    told = [line for line in said if line.startswith("running: ")]
-    assert re.fullmatch(r"running: tree for 0 min(, board for 0 min)?; about 2 min left of these", told[0]), said
+    inputs = [{"notebook": "tree", "minutes": 5.0}, {"notebook": "board"}]
+    message = []
+    run_plan(Plan("smoke", inputs, jobs=2), project / "book", say=message.append)
+    report = [line for line in message if line.startswith("running: ")]
+    assert re.fullmatch(r"running: tree for 0 min(, board for 0 min)?; about 2 min left of these", report[0]), message

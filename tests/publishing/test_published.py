@@ -40,15 +40,15 @@ def tables():
 @pytest.fixture(scope="module")
 def llama_1(tables):
     """The row of Llama 1, which the paper finds independent of Llama 2."""
-    (found,) = [row for row in tables[CAPTION].to_dict("records") if row["published model"] == "llama-7b-hf"]
-    return found
+    (result,) = [row for row in tables[CAPTION].to_dict("records") if row["published model"] == "llama-7b-hf"]
+    return result
 
 
 @pytest.fixture(scope="module")
 def llemma(tables):
     """The row of Llemma, which descends from Llama 2."""
-    (found,) = [row for row in tables[CAPTION].to_dict("records") if row["published model"] == "llemma-7b"]
-    return found
+    (result,) = [row for row in tables[CAPTION].to_dict("records") if row["published model"] == "llemma-7b"]
+    return result
 
 
 def test_published_values_stand_in_their_own_columns(llama_1, llemma):
@@ -89,8 +89,8 @@ def test_every_row_of_tables_1_and_5_finds_its_models():
     """A name that no model of the tree answers to would drop its row without a word."""
     ids = list(published_parents())
     pairs = pd.DataFrame([row(ids[0], ids[1], "phi_u", 0.5, -1.0)])
-    found = side_by_side(pairs, {source: source for source in ids})
-    for number, table in zip((1, 5), found.values(), strict=True):
+    result = side_by_side(pairs, {source: source for source in ids})
+    for number, table in zip((1, 5), result.values(), strict=True):
         lines = published_table(f"independence_table{number}")
         assert len(table) == len(lines)
         assert len({line["theta_1"] for line in lines}) == 1  # which the caption names

@@ -46,7 +46,7 @@ def test_a_sentence_changes_no_digest_and_a_line_of_code_does():
         # the tree knows nothing of where two models disagree
         ("provlab.modeldiff.nll", DIFFERENCES),
         ("provlab.modeldiff.moves", DIFFERENCES),  # reached by way of others
-        ("provlab.chapters.power.measure", {"power"}),
+        ("provlab.chapters.power.limits", {"power"}),
         ("provlab.chapters.miqu.predicates", {"miqu"} | SHOWS_ALL),  # found by its folder, at run time
         ("chapters/miqu/claims.yml", {"miqu"} | SHOWS_ALL),
         ("publishing/published/independence_table8_mlp_retraining.csv", {"mlp_retraining"} | SHOWS_ALL),

@@ -25,10 +25,10 @@ def test_a_notebook_is_found_by_name_and_by_path(project, monkeypatch):
 
 
 def test_parameters_show_with_type_and_help(project):
-    found = runner.parameters_of(runner.find_notebook("tree"))
-    assert list(found) == ["profile", "models", "seed", "scale", "deep", "free"]
-    assert found["models"]["inferred_type_name"] == "list[str]"
-    assert found["models"]["help"] == "sources"
+    result = runner.parameters_of(runner.find_notebook("tree"))
+    assert list(result) == ["profile", "models", "seed", "scale", "deep", "free"]
+    assert result["models"]["inferred_type_name"] == "list[str]"
+    assert result["models"]["help"] == "sources"
 
 
 @pytest.mark.parametrize(
@@ -44,21 +44,21 @@ def test_a_file_that_is_no_notebook(tmp_path, content):
 
 
 def test_checked_returns_what_was_given(project):
-    given = {"seed": 5, "models": ["b"], "scale": 2, "free": object, "deep": {"a": 1}}
-    assert runner.checked(runner.find_notebook("tree"), given) == given
+    settings = {"seed": 5, "models": ["b"], "scale": 2, "free": object, "deep": {"a": 1}}
+    assert runner.checked(runner.find_notebook("tree"), settings) == settings
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"sede": 5}, "tree has no parameter 'sede'; it has deep, free, models, profile, scale, seed"),
         ({"seed": "5"}, "parameter seed must be int, not '5'"),
         ({"models": [5]}, r"parameter models must be list\[str\], not \[5\]"),
     ],
 )
-def test_checked_refuses(project, given, message):
+def test_checked_refuses(project, settings, message):
     with pytest.raises(ParameterError, match=message):
-        runner.checked(runner.find_notebook("tree"), given)
+        runner.checked(runner.find_notebook("tree"), settings)
 
 
 def test_a_notebook_without_parameters_says_so(project):
@@ -68,7 +68,7 @@ def test_a_notebook_without_parameters_says_so(project):
 
 
 def test_assignments_are_yaml():
-    given = [
+    settings = [
         "seed=5",
         "scale=0.5",
         "quick=true",
@@ -78,7 +78,7 @@ def test_assignments_are_yaml():
         "empty=",
         "e=x=y",
     ]
-    assert runner.parse_assignments(given) == {
+    assert runner.parse_assignments(settings) == {
         "seed": 5,
         "scale": 0.5,
         "quick": True,
@@ -105,8 +105,8 @@ def test_values_that_are_no_yaml(value):
 
 def test_text_becomes_a_list_where_one_is_wanted(project):
     path = runner.find_notebook("tree")
-    given = {"models": "a, b,", "profile": "a,b", "other": "a,b", "seed": 5}
-    assert runner.as_lists(path, given) == {"models": ["a", "b"], "profile": "a,b", "other": "a,b", "seed": 5}
+    settings = {"models": "a, b,", "profile": "a,b", "other": "a,b", "seed": 5}
+    assert runner.as_lists(path, settings) == {"models": ["a", "b"], "profile": "a,b", "other": "a,b", "seed": 5}
 
 
 # Stamps --------------------------------------------------------------------------------------------------------------
@@ -152,13 +152,13 @@ def test_the_stamp_does_not_change_with_anything_else(project):
 
 
 def test_an_experiment_depends_on_its_own_chapter_and_what_shows_claims_on_all(project, monkeypatch):
-    asked = []
-    monkeypatch.setattr(runner, "reached", lambda code, chapters, root: asked.append((code, chapters)) or {})
+    requests = []
+    monkeypatch.setattr(runner, "reached", lambda code, chapters, root: requests.append((code, chapters)) or {})
     tree = write(project / "notebooks" / "tree.ipynb", "import provlab\nrun.finish()", parameters="seed: int = 0")
     board = write(project / "notebooks" / "board.ipynb", "import provlab", "show()", parameters="seed: int = 0")
     for path in (tree, board):
         runner.stamp(path, {})
-    assert asked == [
+    assert requests == [
         ("seed: int = 0\nimport provlab\nrun.finish()", {"tree"}),
         ("seed: int = 0\nimport provlab\nshow()", None),
     ]
@@ -184,7 +184,7 @@ def test_a_real_failure_leaves_no_page_and_one_line(project):
         runner.run(path, {"seed": 5}, output, progress=False)
     failed = project / "book" / "tree.failed.ipynb"
     assert str(refused.value) == f"notebook tree failed in cell 4: ValueError: first second; see {failed}"
-    assert [found.name for found in output.parent.iterdir()] == ["tree.failed.ipynb"]
+    assert [result.name for result in output.parent.iterdir()] == ["tree.failed.ipynb"]
     assert "ValueError" in failed.read_text()
 
 
@@ -193,7 +193,7 @@ def test_a_real_death_of_the_kernel_is_said(project):
     output = project / "book" / "tree.ipynb"
     with pytest.raises(ProvlabError, match=r"notebook tree: the kernel died, .*; see .*tree\.failed\.ipynb"):
         runner.run(path, {}, output, progress=False)
-    assert [found.name for found in output.parent.iterdir()] == ["tree.failed.ipynb"]
+    assert [result.name for result in output.parent.iterdir()] == ["tree.failed.ipynb"]
 
 
 def test_a_kernel_that_is_done_says_nothing_when_it_ends(project, capfd):
@@ -210,9 +210,9 @@ def test_a_kernel_that_is_done_says_nothing_when_it_ends(project, capfd):
 
 def test_nothing_runs_before_everything_is_checked(project, executed):
     path, output = runner.find_notebook("tree"), project / "book" / "tree.ipynb"
-    for given in ({"sede": 1}, {"seed": "one"}):
+    for settings in ({"sede": 1}, {"seed": "one"}):
         with pytest.raises(ParameterError):
-            runner.run(path, given, output)
+            runner.run(path, settings, output)
     (project / "folder").mkdir()
     with pytest.raises(ParameterError, match=r"folder is a folder; give a file name, .*folder/tree.ipynb say"):
         runner.run(path, {}, project / "folder")

@@ -6,7 +6,7 @@ a constant here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from importlib import import_module, resources
 from typing import Any, cast
@@ -44,8 +44,8 @@ def load_claims() -> list[dict[str, Any]]:
     for chapter in resources.files("provlab.chapters").iterdir():
         table = chapter / "claims.yml"
         if table.is_file():
-            found = yaml.safe_load(table.read_text(encoding="utf-8"))
-            rows += [{**row, "experiment": chapter.name} for row in found]
+            entries = yaml.safe_load(table.read_text(encoding="utf-8"))
+            rows += [{**entry, "experiment": chapter.name} for entry in entries]
     for row in rows:
         check_row(row)
     return sorted(rows, key=lambda row: (row["paper"], int(row["id"][1:])))
@@ -54,7 +54,7 @@ def load_claims() -> list[dict[str, Any]]:
 def check_row(row: Mapping[str, Any]) -> None:
     """Raise ParameterError unless a row of claims has the keys that it must have, and no others."""
     what = f"claim {row.get('id', 'without an id')}"
-    check_keys(what, row, _PLAIN | _JUDGED | _STANDING, _PLAIN)
+    check_keys(what, row, _PLAIN | _JUDGED | _STANDING, _PLAIN | _JUDGED)
     if "settled" in row:
         check_keys(f"{what}: settled", row["settled"], _SETTLED, _SETTLED)
 
@@ -104,31 +104,22 @@ def evaluate(store: Store, experiment: str | None = None) -> list[dict[str, Any]
         replicates, trained_once (models whose training has no replicate), rule and date (of a rule that was settled
         after a look, else None), same_records (ids of claims judged from the same records), experiment, profile.
     """
-    evidence = {found["name"]: Evidence(found, store) for found in store.experiments()}
+    evidence = {experiment["name"]: Evidence(experiment, store) for experiment in store.experiments()}
     rows = []
     for claim in load_claims():
-        if experiment not in (None, claim.get("experiment")):
+        if experiment not in (None, claim["experiment"]):
             continue
-        here = evidence.get(claim.get("experiment", ""))
-        verdict = _verdict(claim, here)
-        settled = claim.get("settled")
+        here = evidence.get(claim["experiment"])
+        settled = claim.get("settled", {})
         rows.append(
             {
-                "id": claim["id"],
-                "paper": claim["paper"],
-                "status": verdict.status,
-                "statement": claim["statement"],
-                "source": claim["source"],
+                **{key: claim[key] for key in ("id", "paper", "statement", "source", "experiment")},
+                **asdict(_verdict(claim, here)),
                 "published": published(claim),
-                "ours": verdict.ours,
-                "why": verdict.why,
-                "margin": verdict.margin,
-                "replicates": verdict.replicates,
                 "trained_once": claim.get("trained_once", ""),
-                "rule": settled["rule"] if settled else None,
+                "rule": settled.get("rule"),
                 "date": settled["date"].isoformat() if settled else None,
                 "same_records": list(claim.get("same_records", [])),
-                "experiment": claim.get("experiment"),
                 "profile": here.profile if here else None,
             }
         )
@@ -136,8 +127,6 @@ def evaluate(store: Store, experiment: str | None = None) -> list[dict[str, Any]
 
 
 def _verdict(claim: Mapping[str, Any], evidence: Evidence | None) -> Verdict:
-    if "predicate" not in claim:
-        return Verdict(NOT_RUN, "", "this edition of the study has no experiment for it")
     if evidence is None:
         return Verdict(NOT_RUN, "", f"run it: provlab run {claim['experiment']}")
     if evidence.profile not in claim["profiles"]:
@@ -151,8 +140,8 @@ def _verdict(claim: Mapping[str, Any], evidence: Evidence | None) -> Verdict:
     settled = claim.get("settled")
     if verdict.status != HOLDS or not settled:
         return verdict
-    told = f"by a rule settled on {settled['date']:%Y-%m-%d}, after a look ({settled['look']}): {settled['rule']}"
-    return replace(verdict, status=HOLDS_POST_HOC, why=f"{verdict.why}; {told}")
+    note = f"by a rule settled on {settled['date']:%Y-%m-%d}, after a look ({settled['look']}): {settled['rule']}"
+    return replace(verdict, status=HOLDS_POST_HOC, why=f"{verdict.why}; {note}")
 
 
 def words(status: str) -> str:
@@ -173,17 +162,12 @@ def same_records(claim: Mapping[str, Any]) -> str:
 
 
 def as_text(rows: list[dict[str, Any]]) -> str:
-    """The scoreboard for a terminal: counts, then every claim that has an experiment."""
+    """The scoreboard for a terminal: counts, then every claim."""
     lines = [f"{len(rows)} claims: {counted(rows)}", ""]
     for row in rows:
-        if row["experiment"] is None:
-            continue
         lines.append(f"{row['id']:<4}{words(row['status']):<18} {row['statement']}")
-        told = {"published": row["published"], "ours": row["ours"]} if row["ours"] else {}
-        told |= {"margin": row["margin"], "replicates": row["replicates"], "trained once": row["trained_once"]}
-        told |= {"why": "" if row["status"] == HOLDS else row["why"], "records": same_records(row)}
-        lines += [f"            {name:<12} {text}" for name, text in told.items() if text]
-    rest = [row["id"] for row in rows if row["experiment"] is None]
-    if rest:
-        lines += ["", f"no experiment in this edition: {', '.join(rest)}"]
+        details = {"published": row["published"], "ours": row["ours"]} if row["ours"] else {}
+        details |= {"margin": row["margin"], "replicates": row["replicates"], "trained once": row["trained_once"]}
+        details |= {"why": "" if row["status"] == HOLDS else row["why"], "records": same_records(row)}
+        lines += [f"            {name:<12} {text}" for name, text in details.items() if text]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What a predicate is given and what it returns: the evidence of one experiment, and a verdict."""
+"""Input and output of a predicate: the evidence of one experiment, and a verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ Kind = TypeVar("Kind")
 
 HOLDS, HOLDS_POST_HOC, WITHIN_SPREAD = "holds", "holds_post_hoc", "within_its_spread"
 FAILS, NOT_RUN = "fails", "not run"
-MOST_TOLD = 4  # bars of one claim; of more, only those that are not passed
+MOST_SHOWN = 4  # bars of one claim; of more, only those that are not passed
 STATUSES = (HOLDS, HOLDS_POST_HOC, WITHIN_SPREAD, FAILS, NOT_RUN)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a predicate found.
+    """The judgement of a predicate.
 
     Attributes
     ----------
     status : str
-        One of `STATUSES`. A predicate never returns `HOLDS_POST_HOC`: that is said by `settled` in ``claims.yml``.
+        One of `STATUSES`. A predicate never returns `HOLDS_POST_HOC`: `settled` in ``claims.yml`` does that.
     ours : str
         Our value in words.
     why : str
@@ -172,7 +172,7 @@ class Evidence:
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
-        """One row per pair and statistic, aggregated anew from the stored units.
+        """One row per pair and statistic, aggregated again from the stored units.
 
         Columns: a, b, statistic, dependent, siblings, error, value, log10_p, paper_log10_p, detail, blocks (a list of
         log10 p).
@@ -215,17 +215,17 @@ def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: 
 
     A claim with a bar that is inside the spread of its replicates, and otherwise no problem, neither holds nor fails.
     """
-    found = [text for there, text in problems if there]
-    found += [f"{bar.margin}, on the wrong side" for bar in bars if bar.status == FAILS]
+    faults = [text for there, text in problems if there]
+    faults += [f"{bar.margin}, on the wrong side" for bar in bars if bar.status == FAILS]
     near = [f"{bar.margin}: another run may fall on the other side" for bar in bars if bar.status == WITHIN_SPREAD]
     replicated = [bar for bar in bars if len(bar.values) > 1]
-    told = bars if len(bars) <= MOST_TOLD else [bar for bar in bars if bar.status != HOLDS]
-    margins = [bar.margin for bar in told] or [f"all {len(bars)} values are beyond their bars"] * bool(bars)
+    shown = bars if len(bars) <= MOST_SHOWN else [bar for bar in bars if bar.status != HOLDS]
+    margins = [bar.margin for bar in shown] or [f"all {len(bars)} values are beyond their bars"] * bool(bars)
     least = min(replicated, key=lambda bar: bar.held / len(bar.values), default=None)
     return Verdict(
-        FAILS if found else WITHIN_SPREAD if near else HOLDS,
+        FAILS if faults else WITHIN_SPREAD if near else HOLDS,
         ours,
-        "; ".join(found or near) or why,
+        "; ".join(faults or near) or why,
         margin="; ".join(margins),
         replicates=f"{least.held} of {len(least.values)}" if least else "",
     )

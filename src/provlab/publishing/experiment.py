@@ -1,4 +1,4 @@
-"""What a notebook starts and ends with: parameters checked, results bound to the store, provenance shown.
+"""The first and the last cell of a notebook: parameters checked, results bound to the store, provenance shown.
 
 >>> run = provlab.begin("llama_tree", globals())  # doctest: +SKIP
 >>> study = run.study(models, statistics=["phi_u"])  # doctest: +SKIP
@@ -176,7 +176,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Footer:
-    """What one experiment showed and where it comes from, as the last cell of its page shows it.
+    """The claims of one experiment and its provenance, as the last cell of its page shows them.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ from provlab.zoo.recipes import Recipe, collection
 
 Say = Callable[[str], None]
 
-_EVERY = 60.0  # seconds after which it is said again what is running
+_EVERY = 60.0  # seconds between two lines on what is running
 # a zoo model, all of the tree, or the beginning of names that are put together ("zoo:null-{n:02d}")
 _ZOO_NAME = re.compile(r"zoo:([a-z0-9-]+|\*)(\{?)")
 
@@ -148,7 +148,7 @@ def run_plan(
     """Run every notebook of a plan that is not up to date; return how many ran.
 
     Several at a time if the plan says so. When one fails, those that run are waited for, their pages stay, and no
-    further one is begun. What is to happen `between` stages is begun after each in which a notebook ran.
+    further one is begun. `between` is called after each stage in which a notebook ran.
 
     Raises
     ------
@@ -166,8 +166,8 @@ def run_plan(
             if path.stem in plan.offers:  # a page with what was fetched is another one
                 inputs = digest([inputs, offer(path.stem).missing()])
             task = _Task(path, parameters, output / path.name, inputs, experiment.get("minutes", 0.0))
-            wanted = stamp(path, checked(path, parameters), task.inputs)
-            if stamp_of(task.page) == wanted and _records_are_there(path, plan.profile) and not force:
+            current = stamp(path, checked(path, parameters), task.inputs)
+            if stamp_of(task.page) == current and _records_are_there(path, plan.profile) and not force:
                 say(f"{path.stem}: up to date")
             else:
                 tasks.append(task)
@@ -179,7 +179,7 @@ def run_plan(
         ran += len(tasks)
         for experiment in together:
             page = output / find_notebook(experiment["notebook"]).name
-            # a page made anew has another time: whatever reads it runs again
+            # a page made again has another time: a notebook that reads it runs again
             before = digest([before, page.name, page.stat().st_mtime_ns])
         if between is not None and tasks and together[-1].get("ends_stage"):
             between()
@@ -190,15 +190,15 @@ def zoo_models(path: Path, parameters: Mapping[str, Any], recipes: Mapping[str, 
     """Models of the zoo that a notebook names, in its parameters, its cells, or its chapter's code."""
     sources = [code.read_text(encoding="utf-8") for code in (LIBRARY / "chapters" / path.stem).glob("*.py")]
     text = "\n".join([json.dumps(dict(parameters)), code_of(nbformat.read(path, as_version=4)), *sources])
-    found: set[str] = set()
+    models: set[str] = set()
     for name, continued in _ZOO_NAME.findall(text):
         if name == "*":
-            found.update(collection(zoo.TREE, recipes))
+            models.update(collection(zoo.TREE, recipes))
         elif continued or name.endswith("-"):
-            found.update(one for one in recipes if one.startswith(name))
+            models.update(recipe for recipe in recipes if recipe.startswith(name))
         elif name in recipes:
-            found.add(name)
-    return found
+            models.add(name)
+    return models
 
 
 def _waves(experiments: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
@@ -266,8 +266,8 @@ def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
 def _under_way(running: Sequence[_Task], left: Sequence[_Task], begun: Mapping[str, float], jobs: int) -> str:
     """Say what is running, for how long, and how long the rest of the wave will take where the plan has its minutes."""
     ages = {name: (time.monotonic() - start) / 60 for name, start in begun.items()}
-    told = ", ".join(f"{task.path.stem} for {ages[task.path.stem]:.0f} min" for task in running)
+    names = ", ".join(f"{task.path.stem} for {ages[task.path.stem]:.0f} min" for task in running)
     more = len(left) - len(running)
     minutes = sum(max(0.0, task.minutes - ages.get(task.path.stem, 0.0)) for task in left) / jobs
     rest = f"; {more} more to come" if more else ""
-    return f"running: {told}{rest}" + (f"; about {minutes:.0f} min left of these" if minutes >= 1 else "")
+    return f"running: {names}{rest}" + (f"; about {minutes:.0f} min left of these" if minutes >= 1 else "")

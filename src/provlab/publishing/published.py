@@ -55,11 +55,11 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> dict[str, p
     Returns
     -------
     dict of DataFrame
-        By caption, which names the model that a table holds against all others; one row for each of these. Numbers
+        By caption, which names the model that a table compares with all others; one row for each of these. Numbers
         are text, as each side gives them. A row whose models the study lacks is left out, and so is an empty table.
     """
     here = {hub_id: source for source, hub_id in mirrors.items()}
-    found = {(frozenset((row.a, row.b)), row.statistic): row for row in pairs.itertuples() if pd.isna(row.error)}
+    pairs_by = {(frozenset((row.a, row.b)), row.statistic): row for row in pairs.itertuples() if pd.isna(row.error)}
     tables = {}
     for table, name in (("independence_table1", "Table 1"), ("independence_table5", "Table 5")):
         lines = published_table(table)
@@ -69,7 +69,7 @@ def side_by_side(pairs: pd.DataFrame, mirrors: Mapping[str, str]) -> dict[str, p
             second = here.get(_hub_id(line["theta_2"], here))
             if first is None or second is None:
                 continue
-            ours = {s: found.get((frozenset((first, second)), s)) for s in ("phi_jsd", "phi_l2", "phi_u", "phi_h")}
+            ours = {s: pairs_by.get((frozenset((first, second)), s)) for s in ("phi_jsd", "phi_l2", "phi_u", "phi_h")}
             rows.append(
                 {
                     "published model": line["theta_2"],

@@ -61,7 +61,7 @@ def find_notebook(name: str) -> Path:
     folder = provenance.project_root() / "notebooks"
     path = folder / f"{name}.ipynb"
     if not path.is_file():
-        known = ", ".join(sorted(found.stem for found in folder.glob("*.ipynb"))) or "none"
+        known = ", ".join(sorted(path.stem for path in folder.glob("*.ipynb"))) or "none"
         raise ParameterError(f"there is no notebook {name!r} in {folder}; there are: {known}")
     return path
 
@@ -69,29 +69,29 @@ def find_notebook(name: str) -> Path:
 def parameters_of(path: Path) -> dict[str, dict[str, Any]]:
     """Parameters that a notebook declares: name to ``inferred_type_name``, ``default`` and ``help``."""
     try:
-        found: dict[str, dict[str, Any]] = papermill.inspect_notebook(str(path))
+        declared: dict[str, dict[str, Any]] = papermill.inspect_notebook(str(path))
     except UNREADABLE as error:
         raise ParameterError(f"{path} is no notebook that can be read ({one_line(error)}); restore it") from error
-    return found
+    return declared
 
 
-def checked(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters given, each known to the notebook and of the declared type.
+def checked(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters, each known to the notebook and of the declared type.
 
     Raises
     ------
     ParameterError
-        Naming the parameter, and what the notebook has or wants.
+        Naming the parameter, and what the notebook has or expects.
     """
     declared = parameters_of(path)
-    for name, value in given.items():
+    for name, value in parameters.items():
         if name not in declared:
             known = ", ".join(sorted(declared)) or "none"
             raise ParameterError(f"{path.stem} has no parameter {name!r}; it has {known}")
         annotation = TYPES.get(declared[name]["inferred_type_name"])
         if annotation is not None:
             schema.check(f"parameter {name}", value, annotation)
-    return dict(given)
+    return dict(parameters)
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, Any]:
@@ -108,14 +108,14 @@ def parse_assignments(assignments: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def as_lists(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+def as_lists(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Split comma-separated text for parameters that are lists of strings, so ``-p models=a,b`` works in a shell."""
     declared = parameters_of(path)
     return {
         name: [item.strip() for item in value.split(",") if item.strip()]
         if isinstance(value, str) and declared.get(name, {}).get("inferred_type_name") == "list[str]"
         else value
-        for name, value in given.items()
+        for name, value in parameters.items()
     }
 
 
@@ -139,10 +139,10 @@ def stamp_of(page: Path) -> str | None:
     if not page.is_file():
         return None
     try:
-        found = nbformat.read(page, as_version=4).metadata.get("provlab", {}).get("stamp")
+        mark = nbformat.read(page, as_version=4).metadata.get("provlab", {}).get("stamp")
     except UNREADABLE:
         return None
-    return str(found) if found else None
+    return str(mark) if mark else None
 
 
 def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str = "", progress: bool = True) -> None:

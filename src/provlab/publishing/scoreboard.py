@@ -79,8 +79,8 @@ def scoreboard(claims: Sequence[Mapping[str, Any]], label: str) -> Figure:
         axes.axhline(y, color=style.GRID, linewidth=0.7)
     for i, line in enumerate(below):
         axes.text(0.02, y + LINE * (i + 0.5) + 0.04, line, color=style.MUTED, va="center", fontsize=style.SMALL)
-    told = "; ".join(f"{name} {words(status)}" for name, status, _ in rows)
-    return Figure(figure, f"Of {len(rows)} claims: {counted(claims)}. {label}.", f"Scoreboard of claims: {told}.")
+    statuses = "; ".join(f"{name} {words(status)}" for name, status, _ in rows)
+    return Figure(figure, f"{len(rows)} claims: {counted(claims)}. {label}.", f"Scoreboard of claims: {statuses}.")
 
 
 def _known(claim: Mapping[str, Any]) -> str:
@@ -153,7 +153,7 @@ def claims_in_short(claims: Sequence[Mapping[str, Any]]) -> str:
 def _short_row(claim: Mapping[str, Any]) -> str:
     status, name = _known(claim), html.escape(str(claim["id"]))
     ours = _text(claim.get("ours") or claim.get("why"))
-    told = {
+    details = {
         "Published": claim.get("published"),
         "Ours": claim.get("ours"),
         "Margin": claim.get("margin"),
@@ -162,7 +162,7 @@ def _short_row(claim: Mapping[str, Any]) -> str:
         "Why": claim.get("why"),
         "Records": same_records(claim),
     }
-    more = "".join(f"<dt>{what}</dt><dd>{html.escape(str(text))}</dd>" for what, text in told.items() if text)
+    more = "".join(f"<dt>{what}</dt><dd>{html.escape(str(text))}</dd>" for what, text in details.items() if text)
     link = f'<p><a href="{html.escape(str(claim["link"]))}">where it is shown</a></p>' if claim.get("link") else ""
     return (
         f'<tr class="{_class(status)}" id="claim-{name}"><th scope="row">{name}</th>'

@@ -1,4 +1,4 @@
-"""What a run found, in the three sentences with which the book opens."""
+"""The three sentences with which the book opens, written from the records of a run."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,10 @@ from provlab.inference import pvalues
 from provlab.publishing.evidence import Evidence
 
 LEVEL = 0.01
-UNKNOWN = "Of no pair of models that was compared here is the descent known."
+UNKNOWN = "The descent of the models that were compared here is not known."
 
 
-def found(store: Store, *, origin: str, adversary: str, counted: str) -> list[str]:
+def sentences(store: Store, *, origin: str, adversary: str, counted: str) -> list[str]:
     """A sentence each on pairs of known origin, on an adversary, and on counted disagreement, from a run's records.
 
     Parameters
@@ -20,16 +20,16 @@ def found(store: Store, *, origin: str, adversary: str, counted: str) -> list[st
     store
         Of the run.
     origin, adversary, counted
-        Names of the experiments that left the records. What the run has not come to says so in place of its sentence.
+        Names of the experiments that left the records. Where one has not run, the sentence says so.
     """
-    said: list[tuple[str, Callable[[Evidence], str]]] = [
+    writers: list[tuple[str, Callable[[Evidence], str]]] = [
         (origin, _origin),
         (adversary, _adversary),
         (counted, _counted),
     ]
     return [
-        say(Evidence(experiment, store)) if (experiment := store.experiment(name)) else f"Not run here: {name}."
-        for name, say in said
+        write(Evidence(experiment, store)) if (experiment := store.experiment(name)) else f"Not run here: {name}."
+        for name, write in writers
     ]
 
 
@@ -47,8 +47,8 @@ def _origin(evidence: Evidence) -> str:
     if not n + others:
         return UNKNOWN
     return (
-        f"Of {n + others} pairs of language models whose descent is known, a test that reads nothing but weights finds "
-        f"{hit} of the {n} with a common origin, and accuses {accused} of the {others} without one."
+        f"A test that reads nothing but weights finds {hit} of the {n} pairs of language models with a common origin, "
+        f"and accuses {accused} of the {others} pairs without one."
     )
 
 
