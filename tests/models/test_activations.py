@@ -35,11 +35,11 @@ def test_random_tokens_are_uniform_and_reproducible():
 def test_activations_fit_the_weights(label, tiny):
     """gate and up are linear in the MLP's input, hidden is act(gate) * up, or act(up) without a gate."""
     checkpoint = Checkpoint.open(tiny(label))
-    found = anatomy.of(checkpoint)
-    kinds = ("hidden", "gate", "up") if found.has("gate") else ("hidden", "up")
+    result = anatomy.of(checkpoint)
+    kinds = ("hidden", "gate", "up") if result.has("gate") else ("hidden", "up")
     model = tiny_models.build(label)
     inputs = []
-    handle = model.get_submodule(found.module("up", 1)).register_forward_pre_hook(
+    handle = model.get_submodule(result.module("up", 1)).register_forward_pre_hook(
         lambda _, args: inputs.append(args[0].flatten(0, 1))
     )
     with torch.no_grad():
@@ -53,8 +53,8 @@ def test_activations_fit_the_weights(label, tiny):
         assert all(a.dtype == np.float32 for a in arrays)
     expected = {}
     for kind in kinds[1:]:
-        bias = found.read(checkpoint, f"{kind}_bias", 1) if found.has(f"{kind}_bias") else 0.0
-        expected[kind] = torch.from_numpy(inputs[0].numpy() @ found.read(checkpoint, kind, 1).T + bias)
+        bias = result.read(checkpoint, f"{kind}_bias", 1) if result.has(f"{kind}_bias") else 0.0
+        expected[kind] = torch.from_numpy(inputs[0].numpy() @ result.read(checkpoint, kind, 1).T + bias)
         np.testing.assert_allclose(kept[kind][1], expected[kind].T, atol=2e-6)
     name = checkpoint.config.get("hidden_activation") or checkpoint.config.get("hidden_act") or "gelu_new"
     act = {

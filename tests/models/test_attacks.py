@@ -165,8 +165,8 @@ def test_units_are_added_or_turned_as_many_as_asked(models):
     assert torch.equal(before.part("up", 0), after.part("up", 1))
     # the units of a stranger, aligned: MATCH then returns the identity
     _, after = attacked(model, "align", [other])
-    found = exact.match(State.read(other).part("up", 0).numpy(), after.part("up", 0).numpy()).indices
-    assert (found == np.arange(MLP_WIDTH)).all()
+    outcome = exact.match(State.read(other).part("up", 0).numpy(), after.part("up", 0).numpy()).indices
+    assert (outcome == np.arange(MLP_WIDTH)).all()
 
 
 def test_a_wrong_attack_is_noticed_and_nothing_is_written(models, tmp_path, monkeypatch):
@@ -201,7 +201,7 @@ def test_a_text_has_the_same_loss_whatever_its_tokens_are_numbered(tmp_path):
     result = disguise(model, tmp_path / "new", seed=3, kinds=["vocabulary", "T1", "vocabulary"], text=text)
     assert result.loss == pytest.approx(result.loss_before, abs=1e-5)
     new = Checkpoint.open(str(result.folder))
-    old_ids, ids = (one.tokenizer().encode(text) for one in (model, new))
+    old_ids, ids = (item.tokenizer().encode(text) for item in (model, new))
     assert old_ids != ids
     assert model.tokenizer().convert_ids_to_tokens(old_ids) == new.tokenizer().convert_ids_to_tokens(ids)
     # more tokens take some probability from those of the text, whose logits stay
@@ -216,13 +216,13 @@ def test_a_text_has_the_same_loss_whatever_its_tokens_are_numbered(tmp_path):
 def test_other_kinds_of_tokenizers_are_renumbered():
     tokenizer = Tokenizer(Unigram([("<unk>", 0.0), ("a", -1.0), ("b", -2.0)], unk_id=0))
     order = np.array([2, 0, 1])
-    told = {
+    settings = {
         "tokenizer.json": tokenizer.to_str(),
         "vocab.json": '{"a": 1}',
         "generation_config.json": '{"eos_token_id": [1, 2]}',
     }
-    told["tokenizer_config.json"] = '{"added_tokens_decoder": {"1": {"content": "a"}}}'
-    new = tokens.renumbered(told, ["tokenizer.model", "notes.txt"], order, 5, name="m")
+    settings["tokenizer_config.json"] = '{"added_tokens_decoder": {"1": {"content": "a"}}}'
+    new = tokens.renumbered(settings, ["tokenizer.model", "notes.txt"], order, 5, name="m")
     read = Tokenizer.from_str(new["tokenizer.json"])
     assert (read.encode("ab").ids, read.encode("?").ids, read.token_to_id("<|extra 4|>")) == ([0, 1], [2], 4)
     assert json.loads(new["vocab.json"]) == {"a": 0}
@@ -239,11 +239,11 @@ def test_other_kinds_of_tokenizers_are_renumbered():
 def test_the_command_writes_and_tells(models, tmp_path, capsys):
     model, other, _ = models()
     where = tmp_path / "new"
-    asked = ["--with", "align+split=2+T3", "--other", str(other.source)]
-    assert main(["disguise", str(model.source), str(where), *asked]) == 0
-    told = capsys.readouterr().out
+    arguments_ = ["--with", "align+split=2", "--with", "T3", "--other", str(other.source)]
+    assert main(["disguise", str(model.source), str(where), *arguments_]) == 0
+    settings = capsys.readouterr().out
     for words in ("align+split=2+T3", "exact: outputs up to", "parameters: 1."):
-        assert words in told
+        assert words in settings
     assert Checkpoint.open(str(where)).config["intermediate_size"] == 2 * MLP_WIDTH
     assert main(["disguise", "--list"]) == 0
     listed = capsys.readouterr().out.splitlines()
@@ -251,7 +251,7 @@ def test_the_command_writes_and_tells(models, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("label", "arguments", "said"),
+    ("label", "arguments", "message"),
     [
         ("gpt2", ["--with", "T1+split"], "cannot be disguised by split: GPT2LMHeadModel has no gate"),
         ("llama", ["--with", "T1+fog"], "there is no attack 'fog'; there are T1, T2"),
@@ -267,7 +267,7 @@ def test_the_command_writes_and_tells(models, tmp_path, capsys):
     ],
 )
 def test_bad_combinations_are_refused_in_one_line_and_nothing_is_written(
-    label, arguments, said, tiny, tmp_path, capsys
+    label, arguments, message, tiny, tmp_path, capsys
 ):
     where = tmp_path / "new"
     if label == "exists":
@@ -275,10 +275,10 @@ def test_bad_combinations_are_refused_in_one_line_and_nothing_is_written(
         (where / "mine").touch()
     source = str(tiny("llama" if label == "exists" else label))
     capsys.readouterr()  # what making the model printed
-    asked = ["disguise", source, str(where), *arguments] if arguments is not None else ["disguise", source]
-    assert main(asked) == 2
+    arguments_ = ["disguise", source, str(where), *arguments] if arguments is not None else ["disguise", source]
+    assert main(arguments_) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert [path.name for path in where.glob("*")] == (["mine"] if label == "exists" else [])
     assert [path.name for path in tmp_path.glob(".new*")] == []

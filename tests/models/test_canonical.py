@@ -37,14 +37,14 @@ def spread(three, changes, seed=0):
     rng = torch.Generator().manual_seed(seed)
     for change in changes:
         three = change(*three, rng)
-    gate, up, down = (one.numpy() for one in three)
+    gate, up, down = (item.numpy() for item in three)
     return gate, up, np.ascontiguousarray(down.T)
 
 
 def output(gate, up, down, x):
     """Sum of d silu(g x) (u x), ``(n, width)``."""
-    seen = x @ gate.T.astype(float)
-    return (seen / (1 + np.exp(-seen)) * (x @ up.T)) @ down
+    visible = x @ gate.T.astype(float)
+    return (visible / (1 + np.exp(-visible)) * (x @ up.T)) @ down
 
 
 def really(gate, up, down):
@@ -87,10 +87,10 @@ def test_units_without_gates_are_one_if_they_read_and_are_biased_alike():
     biased[1] = biased[0]
     biased[3, :-1], biased[3, -1] = biased[2, :-1], 20
     units = merged(None, biased, down)
-    found = applied(units, down, "down")
+    result = applied(units, down, "down")
     assert np.flatnonzero(~applied(units, up, "up").any(axis=1)) in ([0], [1])
-    np.testing.assert_allclose(found[0] + found[1], down[0] + down[1], rtol=1e-6)
-    np.testing.assert_array_equal(found[2:], down[2:])
+    np.testing.assert_allclose(result[0] + result[1], down[0] + down[1], rtol=1e-6)
+    np.testing.assert_array_equal(result[2:], down[2:])
 
 
 def test_units_that_never_fire_are_seen_by_their_activations_alone():
@@ -105,8 +105,8 @@ def test_units_that_never_fire_are_seen_by_their_activations_alone():
 def test_units_in_another_order_become_the_same_units(changes):
     rows = spread(mlp(2), changes)
     order = np.random.default_rng(5).permutation(len(rows[1]))
-    first, second = (really(*some)[1] for some in (rows, [one[order] for one in rows]))
-    kept = [one[one.any(axis=1)] for one in (first, second)]
+    first, second = (really(*some)[1] for some in (rows, [item[order] for item in rows]))
+    kept = [item[item.any(axis=1)] for item in (first, second)]
     assert len(kept[0]) == len(kept[1])
     assert (unit_rows(kept[0]).unit @ unit_rows(kept[1]).unit.T).max(axis=1).min() > 0.999
 
@@ -117,7 +117,7 @@ def p_of_strangers(n, place=None):
     The repeated ones are alike in both: pairs of units that MATCH would rather join with one another. Where a merged
     unit stands at a `place` of its parts' choosing, these stand too early in both models.
     """
-    found = []
+    result = []
     for pair in range(n):
         sides = []
         for side in (0, 1):
@@ -133,8 +133,8 @@ def p_of_strangers(n, place=None):
             rows = applied(units, up[copies], "up")
             sides.append(unit_rows(rows, keep=rows.any(axis=1)))
         assert len(sides[0]) == 24
-        found.append(correlation_with_identity(*sides, 0, pair).log10_p)
-    return np.array(found)
+        result.append(correlation_with_identity(*sides, 0, pair).log10_p)
+    return np.array(result)
 
 
 def at(units, place):

@@ -119,10 +119,10 @@ def test_a_tied_head_becomes_one_of_its_own(tiny, tmp_path):
 @pytest.mark.parametrize("label", ["gpt2", "llama"])
 def test_rotation_keeps_the_gram_matrix_of_the_embedding_and_mixes_all_directions(label, tiny):
     checkpoint = Checkpoint.open(tiny(label))
-    found = anatomy.of(checkpoint)
-    weights = read_all(checkpoint, found, torch.float64)
-    changed = evasion.EmbeddingRotations(found).sample(np.random.default_rng(2))(weights)
-    before, after = (w[found.tensor_name("embedding")] for w in (weights, changed))
+    outcome = anatomy.of(checkpoint)
+    weights = read_all(checkpoint, outcome, torch.float64)
+    changed = evasion.EmbeddingRotations(outcome).sample(np.random.default_rng(2))(weights)
+    before, after = (w[outcome.tensor_name("embedding")] for w in (weights, changed))
     assert torch.allclose(before @ before.T, after @ after.T, atol=1e-12)
     assert float(after.sum(1).sub(before.sum(1)).abs().max() < 1e-12) == (label == "gpt2")
     aligned = torch.nn.functional.cosine_similarity(before, after, dim=0)
@@ -142,11 +142,11 @@ def test_random_rotations_are_uniform():
 
 def test_new_norms_and_scales_are_far_from_zero_and_of_either_sign(tiny):
     checkpoint = Checkpoint.open(tiny("llama"))
-    found = anatomy.of(checkpoint)
-    weights = read_all(checkpoint, found, torch.float64)
-    changed = evasion.ReplacedNorms(found).sample(np.random.default_rng(2))(weights)
+    outcome = anatomy.of(checkpoint)
+    weights = read_all(checkpoint, outcome, torch.float64)
+    changed = evasion.ReplacedNorms(outcome).sample(np.random.default_rng(2))(weights)
     for name, block in (("input_norm", 0), ("post_attention_norm", 1), ("final_norm", None)):
-        new = changed[found.tensor_name(name, block)]
+        new = changed[outcome.tensor_name(name, block)]
         assert float(new.abs().min()) >= 0.5
         assert float(new.min()) < 0 < float(new.max())
 
@@ -167,13 +167,13 @@ def test_bad_input_is_refused_by_name(tiny, tmp_path):
 
 def test_a_norm_weight_of_zero_cannot_be_undone(tiny):
     checkpoint = Checkpoint.open(tiny("llama"))
-    found = anatomy.of(checkpoint)
-    weights = read_all(checkpoint, found, torch.float64)
-    name = found.tensor_name("input_norm", 1)
+    outcome = anatomy.of(checkpoint)
+    weights = read_all(checkpoint, outcome, torch.float64)
+    name = outcome.tensor_name("input_norm", 1)
     weights[name] = weights[name].clone()
     weights[name][WIDTH // 2] = 0.0
     with pytest.raises(NoSuchSymmetryError, match=f"{name} holds a zero"):
-        evasion.ReplacedNorms(found).sample(np.random.default_rng(0))(weights)
+        evasion.ReplacedNorms(outcome).sample(np.random.default_rng(0))(weights)
 
 
 # By name --------------------------------------------------------------------------------------------------

@@ -12,18 +12,18 @@ from provlab.models.room import Room
 
 def filled(in_memory):
     rng = np.random.default_rng(0)
-    wanted = [rng.normal(size=(5, 7)).astype(np.float32), rng.normal(size=(3, 7)).astype(np.float32)]
-    room = Room([a.shape for a in wanted], in_memory=in_memory)
+    expected = [rng.normal(size=(5, 7)).astype(np.float32), rng.normal(size=(3, 7)).astype(np.float32)]
+    room = Room([a.shape for a in expected], in_memory=in_memory)
     for start in (0, 3, 6):
-        for which, array in enumerate(wanted):
+        for which, array in enumerate(expected):
             room.write(which, start, array[:, start : start + 3])
-    return wanted, room
+    return expected, room
 
 
 @pytest.mark.parametrize("in_memory", [10**6, 0])
 def test_pieces_come_back_as_one(in_memory):
-    wanted, room = filled(in_memory)
-    for array, want in zip(room.arrays(), wanted, strict=True):
+    expected, room = filled(in_memory)
+    for array, want in zip(room.arrays(), expected, strict=True):
         assert np.array_equal(array, want)
         assert isinstance(array, np.memmap) == (in_memory == 0)
 

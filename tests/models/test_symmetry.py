@@ -31,10 +31,10 @@ def outputs(folder):
     return model, result.logits if "logits" in result else result.last_hidden_state
 
 
-def families(found):
+def families(outcome):
     return {
-        "mlp": MlpPermutations(found),
-        "embedding": EmbeddingPermutations(found),
+        "mlp": MlpPermutations(outcome),
+        "embedding": EmbeddingPermutations(outcome),
     }
 
 
@@ -42,9 +42,9 @@ def families(found):
 @pytest.mark.parametrize("label", sorted(TINY))
 def test_outputs_are_preserved(label, kind, tiny, tmp_path):
     checkpoint = Checkpoint.open(tiny(label))
-    found = anatomy.of(checkpoint)
-    weights = read_all(checkpoint, found)
-    transformation = families(found)[kind].sample(np.random.default_rng(5))
+    outcome = anatomy.of(checkpoint)
+    weights = read_all(checkpoint, outcome)
+    transformation = families(outcome)[kind].sample(np.random.default_rng(5))
     changed = transformation(weights)
     assert any(not torch.equal(changed[name], weights[name]) for name in weights)
     folder = save(changed, checkpoint, tmp_path / "changed")
@@ -68,16 +68,16 @@ def _orders(transformation):
 def test_one_axis_left_out_is_noticed(label, axis, tiny, tmp_path, monkeypatch):
     """Plants the fault: one tensor keeps its order along one axis. The check above must then fail."""
     checkpoint = Checkpoint.open(tiny(label))
-    found = anatomy.of(checkpoint)
-    family = MlpPermutations(found) if axis == "mlp" else EmbeddingPermutations(found)
+    outcome = anatomy.of(checkpoint)
+    family = MlpPermutations(outcome) if axis == "mlp" else EmbeddingPermutations(outcome)
     real = symmetry.Permutation._permuted
-    spared = found.tensor_name("down", 1)
+    spared = outcome.tensor_name("down", 1)
 
     def forgetful(self, part: TensorPart, tensor):
         return tensor if part.name == spared else real(self, part, tensor)
 
     monkeypatch.setattr(symmetry.Permutation, "_permuted", forgetful)
-    changed = family.sample(np.random.default_rng(5))(read_all(checkpoint, found))
+    changed = family.sample(np.random.default_rng(5))(read_all(checkpoint, outcome))
     _, after = outputs(save(changed, checkpoint, tmp_path / "changed"))
     _, before = outputs(checkpoint.folder())
     assert float((after - before).abs().max()) > 1e-3
@@ -86,10 +86,10 @@ def test_one_axis_left_out_is_noticed(label, axis, tiny, tmp_path, monkeypatch):
 def test_llama_as_in_table_4(tiny):
     """Each line of the paper's Table 4, written with permutation matrices (rows of P are the new units)."""
     checkpoint = Checkpoint.open(tiny("llama"))
-    found = anatomy.of(checkpoint)
-    weights = read_all(checkpoint, found, torch.float64)
-    embedding = EmbeddingPermutations(found).sample(np.random.default_rng(0))
-    mlp = MlpPermutations(found).sample(np.random.default_rng(0))
+    outcome = anatomy.of(checkpoint)
+    weights = read_all(checkpoint, outcome, torch.float64)
+    embedding = EmbeddingPermutations(outcome).sample(np.random.default_rng(0))
+    mlp = MlpPermutations(outcome).sample(np.random.default_rng(0))
     pi = torch.eye(WIDTH, dtype=torch.float64)[embedding.orders["model", None]].T
     of_emb, of_mlp = embedding(weights), mlp(weights)
     block = "model.layers.1."
@@ -111,9 +111,9 @@ def test_llama_as_in_table_4(tiny):
 
 def test_hidden_units_move_as_the_order_says(tiny, tmp_path):
     checkpoint = Checkpoint.open(tiny("phi3"))
-    found = anatomy.of(checkpoint)
-    permutation = MlpPermutations(found).sample(np.random.default_rng(2))
-    folder = save(permutation(read_all(checkpoint, found)), checkpoint, tmp_path / "changed")
+    outcome = anatomy.of(checkpoint)
+    permutation = MlpPermutations(outcome).sample(np.random.default_rng(2))
+    folder = save(permutation(read_all(checkpoint, outcome)), checkpoint, tmp_path / "changed")
     before = mlp_activations(checkpoint, TOKENS, kinds=("hidden", "gate"))
     after = mlp_activations(Checkpoint.open(folder), TOKENS, kinds=("hidden", "gate"))
     for kind in ("hidden", "gate"):
@@ -124,26 +124,26 @@ def test_hidden_units_move_as_the_order_says(tiny, tmp_path):
 
 def test_blocks_are_permuted_each_for_itself(tiny):
     checkpoint = Checkpoint.open(tiny("llama"))
-    found = anatomy.of(checkpoint)
-    permutation = MlpPermutations(found).sample(np.random.default_rng(0))
+    outcome = anatomy.of(checkpoint)
+    permutation = MlpPermutations(outcome).sample(np.random.default_rng(0))
     assert not np.array_equal(permutation.orders["mlp", 0], permutation.orders["mlp", 1])
-    one = MlpPermutations(found, blocks=[1]).sample(np.random.default_rng(0))
-    weights = read_all(checkpoint, found)
-    changed = one(weights)
+    item = MlpPermutations(outcome, blocks=[1]).sample(np.random.default_rng(0))
+    weights = read_all(checkpoint, outcome)
+    changed = item(weights)
     assert {name for name in weights if changed[name] is not weights[name]} == {
         f"model.layers.1.mlp.{m}_proj.weight" for m in ("gate", "up", "down")
     }
 
 
 def test_experts_are_permuted_each_for_itself(tiny):
-    found = anatomy.of(Checkpoint.open(tiny("mixtral")))
-    orders = MlpPermutations(found).sample(np.random.default_rng(0)).orders
+    outcome = anatomy.of(Checkpoint.open(tiny("mixtral")))
+    orders = MlpPermutations(outcome).sample(np.random.default_rng(0)).orders
     assert set(orders) == {(f"mlp.{expert}", block) for expert in range(3) for block in range(BLOCKS)}
 
 
 def test_same_seed_same_permutation(tiny):
-    found = anatomy.of(Checkpoint.open(tiny("mixtral")))
-    first, second = (MlpPermutations(found).sample(np.random.default_rng(9)).orders for _ in range(2))
+    outcome = anatomy.of(Checkpoint.open(tiny("mixtral")))
+    first, second = (MlpPermutations(outcome).sample(np.random.default_rng(9)).orders for _ in range(2))
     assert all(np.array_equal(first[key], second[key]) for key in first)
 
 
@@ -177,10 +177,10 @@ def test_save_shared_memory(llama, tmp_path):
 
 def test_tensors_without_a_role_forbid_permuting(llama):
     tiny_models.rewrite(llama, lambda tensors: tensors.update(extra=torch.zeros(3)))
-    found = anatomy.of(Checkpoint.open(llama))
+    outcome = anatomy.of(Checkpoint.open(llama))
     for family in (MlpPermutations, EmbeddingPermutations):
         with pytest.raises(InputError, match="its tensor extra has no role"):
-            family(found)
+            family(outcome)
 
 
 def test_blocks_out_of_range(tiny):

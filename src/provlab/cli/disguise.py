@@ -11,8 +11,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with",
         dest="attacks",
+        action="append",
         metavar="ATTACK[+ATTACK]",
-        help="attacks in their order, such as T1+split=2+T3 (default: those of T1 to T6 that the architecture has)",
+        help="attacks in their order, such as T1+split=2+T3; may be repeated (default: those of T1 to T6 that exist)",
     )
     parser.add_argument(
         "--other", action="append", default=[], metavar="MODEL", help="a model that attacks take from; may be repeated"
@@ -37,7 +38,7 @@ def _disguise(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.folder:
         raise InputError("give a model and a new folder: provlab disguise zoo:oak-chat hidden --with T1+split")
-    kinds = arguments.attacks.split("+") if arguments.attacks is not None else None
+    kinds = "+".join(arguments.attacks).split("+") if arguments.attacks is not None else None
     lossy = any(not catalogue.Step.read(kind).attack.exact for kind in kinds or ())
     opened = [Checkpoint.open(s, allow_pickle=arguments.allow_pickle) for s in (arguments.source, *arguments.other)]
     text = _text(arguments.text) if lossy or arguments.text else ""

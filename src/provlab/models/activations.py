@@ -133,8 +133,8 @@ def mlp_activations(
         block = block.to("cpu", torch.float32)
         if not _finite(block):
             raise _not_finite(model, f"the {kind} activations of block {b}", network)
-        found: NDArray[np.float32] = block.numpy()
-        return found
+        array: NDArray[np.float32] = block.numpy()
+        return array
 
     def keep(place: int, values: torch.Tensor) -> None:
         room.write(place, column, chosen(values, *list(places)[place]).T)
@@ -162,8 +162,10 @@ def mlp_activations(
         room.discard()
         raise
     arrays = iter(room.arrays())
-    found = {kind: [next(arrays) for _ in blocks] for kind in kinds if kind != UNITS}
-    return found | {UNITS: [_units(anatomy, network, b, squares[b] ** 0.5) for b in blocks]} if hidden else found
+    recorded: dict[str, list[NDArray[Any]]] = {kind: [next(arrays) for _ in blocks] for kind in kinds if kind != UNITS}
+    if hidden:
+        recorded[UNITS] = [_units(anatomy, network, b, squares[b] ** 0.5) for b in blocks]
+    return recorded
 
 
 def next_token_log_probs(
@@ -251,9 +253,9 @@ def _units(
     from provlab.models.canonical import merged
 
     def tensor(role: str, name: str) -> torch.Tensor:
-        found = network.get_submodule(anatomy.module(role, block)).get_parameter(name)
+        parameter = network.get_submodule(anatomy.module(role, block)).get_parameter(name)
         held = role if name == "weight" else f"{role}_bias"
-        return anatomy.part(held, block).split(found.detach().to("cpu", torch.float32))[held]
+        return anatomy.part(held, block).split(parameter.detach().to("cpu", torch.float32))[held]
 
     def rows(role: str) -> NDArray[np.float32]:
         biased = anatomy.has(f"{role}_bias") and role != "down"

@@ -2,12 +2,12 @@
 
 A gated MLP adds sum_i d_i act(g_i x) (u_i x) to the stream. Units of one gate g are therefore one sum, act(g x) M x
 with M = sum_i d_i u_i^T, however many units it is spread over: copies that share a unit's output, units that cancel, or
-d act(g x) (u x) = d act(g x) ((u + w) x) - d act(g x) (w x). Who adds such units, or units that write nothing, changes
-no output, and hides the units that there were among them. Here units of one gate become as many as M has rank, by its
+d act(g x) (u x) = d act(g x) ((u + w) x) - d act(g x) (w x). Adding such units, or units that write nothing, changes
+no output, and hides the original units among them. Here units of one gate become as many as M has rank, by its
 singular vectors, and units that write nothing go. Without gates, sum_i d_i act(u_i x), units of one u become one whose
 column is the sum of theirs.
 
-What is done to a model follows from its own weights and activations alone, and from the numbers of its units through
+The change to a model follows from its own weights and activations alone, and from the numbers of its units through
 random draws only: renumber its units, and the same ones are merged and left out. A merged unit stands where the part
 that writes most stood, or one of those, drawn at random; the first of its parts would stand too early, in both models.
 So the units that are left are in as random an order as all were, and the p-values of phi_U and phi_H remain exact
@@ -29,9 +29,9 @@ from provlab.models.checkpoint import Checkpoint
 Array = NDArray[np.floating[Any]]
 Float64 = NDArray[np.float64]
 
-#: a unit writes nothing if it writes less than this share of what the others write, in the mean. Of the zoo's units the
-#: least writes 3% by activations in the tree of 21 models, 0.02% in young ones, and 19% by weights. A larger share
-#: would leave out more of what hides honest units, and many honest ones of young models with it
+#: a unit writes nothing if it writes less than this share of what the others write, in the mean. The least of the
+#: zoo's units writes 3% by activations in the tree of 21 models, 0.02% in young ones, and 19% by weights. A larger
+#: share would leave out more of what hides honest units, and many honest ones of young models with it
 LIVE = 1e-4
 #: gates are one if they differ by less than this share of the longer. The nearest two in one MLP of the zoo do by 59%
 ONE_GATE = 0.25
@@ -100,18 +100,18 @@ def applied(units: Float64, rows: NDArray[Any], role: str) -> NDArray[Any]:
     if not len(units):
         return rows
     place, unit = units[:, :2].astype(np.int64).T
-    found = np.array(rows)
-    found[unit] = 0
+    result = np.array(rows)
+    result[unit] = 0
     enter = place >= 0
     place, unit = place[enter], unit[enter]
-    factors = units[enter, 2 + ("up", "gate", "down").index(role)].astype(found.dtype)
+    factors = units[enter, 2 + ("up", "gate", "down").index(role)].astype(result.dtype)
     order = np.argsort(place, kind="stable")
     _, starts, counts = np.unique(place[order], return_index=True, return_counts=True)
     turn = np.arange(len(order)) - np.repeat(starts, counts)
     for nth in range(counts.max(initial=0)):  # the nth of what enters each place: np.add.at takes many times as long
         some = order[turn == nth]
-        found[place[some]] += factors[some, None] * rows[unit[some]]
-    return found
+        result[place[some]] += factors[some, None] * rows[unit[some]]
+    return result
 
 
 def by_weights(checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, up: Array, down: Array) -> Float64:
@@ -123,9 +123,9 @@ def by_weights(checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, up: 
         Rows ``(h, d)``, as read or turned alike; what `read_besides` names is read.
     """
 
-    def rows(role: str, *found: Array) -> Array:
-        roles = [one for one in (role, f"{role}_bias")[len(found) :] if anatomy.has(one)]
-        return np.column_stack([*found, *(anatomy.read(checkpoint, one, block) for one in roles)])
+    def rows(role: str, *known: Array) -> Array:
+        roles = [name for name in (role, f"{role}_bias")[len(known) :] if anatomy.has(name)]
+        return np.column_stack([*known, *(anatomy.read(checkpoint, name, block) for name in roles)])
 
     return merged(rows("gate") if anatomy.has("gate") else None, rows("up", up), down)
 
@@ -165,9 +165,9 @@ def _of_one_gate(gates: Array, writes: Float64, rng: np.random.Generator) -> Ite
         for some in np.array_split(pairs, 1 + len(pairs) // _ROWS):
             i, j = some.T
             close = _lengths(gates[i] - gates[j]) <= ONE_GATE * np.maximum(lengths[i], lengths[j])
-            for one, other in some[close].tolist():
-                near[one].append(other)
-                near[other].append(one)
+            for unit, other in some[close].tolist():
+                near[unit].append(other)
+                near[other].append(unit)
     order = dict(zip(near, rng.random(len(near)).tolist(), strict=True))  # of units that write alike
     left = set(near)
     for first in sorted(near, key=lambda unit: (-writes[unit], order[unit])):
@@ -179,7 +179,7 @@ def _of_one_gate(gates: Array, writes: Float64, rng: np.random.Generator) -> Ite
 def _few(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tuple[Float64, Float64, Float64]]:
     """Units ``(r,)`` of M = down^T up of each group: what they write, the factors of `up` and of `down`, ``(r, k)``.
 
-    Of a singular vector and its opposite that is taken which has more of the rows of `up` on its side. Groups of one
+    A singular vector has two signs: the one that has more of the rows of `up` on its side is chosen. Groups of one
     size are solved together: there are hundreds.
     """
     for _, alike in groupby(groups, key=len):

@@ -189,7 +189,7 @@ def _proved(name: str, before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def parse(reference: str) -> tuple[tuple[str, ...], str]:
-    """Split what stands behind ``disguised:`` into the attacks asked for and the source of the model.
+    """Split the text after ``disguised:`` into the attacks that it names and the source of the model.
 
     Raises
     ------
@@ -238,8 +238,8 @@ def loss(checkpoint: Checkpoint, text: str) -> float | None:
         raise InputError(
             f"the text has {len(ids)} tokens for {checkpoint.name}, and {length} are needed to measure a loss"
         )
-    found = np.concatenate(list(next_token_log_probs(checkpoint.load_model(), tokens))).reshape(*tokens.shape, -1)
-    return float(-np.take_along_axis(found[:, :-1], tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
+    log_probs = np.concatenate(list(next_token_log_probs(checkpoint.load_model(), tokens))).reshape(*tokens.shape, -1)
+    return float(-np.take_along_axis(log_probs[:, :-1], tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
 
 
 def logits(checkpoint: Checkpoint, tokens: NDArray[np.int64], dtype: torch.dtype = torch.float64) -> torch.Tensor:

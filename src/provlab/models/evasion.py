@@ -116,7 +116,7 @@ class EmbeddingRotations:
     Raises
     ------
     NoSuchSymmetryError
-        A norm stands behind a sublayer (Gemma 2 and 3, OLMo 2, BERT): its weights scale the stream itself, direction
+        A norm follows a sublayer (Gemma 2 and 3, OLMo 2, BERT): its weights scale the stream itself, direction
         by direction.
     """
 

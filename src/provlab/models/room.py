@@ -81,8 +81,8 @@ class Room:
             if not left:
                 folder.cleanup()
 
-        for name, one in maps.items():
-            weakref.finalize(one, gone, name)
+        for name, array in maps.items():
+            weakref.finalize(array, gone, name)
         return [maps[path.stem] for path in self._paths]
 
     def discard(self) -> None:
@@ -95,7 +95,7 @@ class Room:
 def keep(array: Array, limit: int | None = None) -> Array:
     """Return a matrix as it is, or as a read-only map of a temporary file if it passes `limit` bytes.
 
-    The file vanishes with the array, at the latest when the process ends. What is made piece by piece should be
+    The file vanishes with the array, at the latest when the process ends. An array that is made piece by piece is
     written into a `Room` from the start, as activations are.
     """
     if array.nbytes <= (IN_MEMORY if limit is None else limit):

@@ -73,11 +73,11 @@ class Permutation:
 
     def _permuted(self, part: TensorPart, tensor: Tensor) -> Tensor:
         orders = [[self._order(axis, part) for axis in segment.axes] for segment in part.segments]
-        if all(order is None for one in orders for order in one):
+        if all(order is None for of_axes in orders for order in of_axes):
             return tensor
         pieces = part.split(tensor)
-        for segment, one in zip(part.segments, orders, strict=True):
-            for dimension, order in enumerate(one):
+        for segment, of_axes in zip(part.segments, orders, strict=True):
+            for dimension, order in enumerate(of_axes):
                 if order is not None:
                     pieces[segment.role] = _reordered(pieces[segment.role], order, dimension)
         return part.join(pieces)
@@ -108,8 +108,8 @@ class MlpPermutations:
     def __init__(self, anatomy: Anatomy, blocks: Sequence[int] | None = None) -> None:
         _check_complete(anatomy)
         self._anatomy = anatomy
-        wanted = range(anatomy.n_blocks) if blocks is None else blocks
-        for block in wanted:
+        chosen = range(anatomy.n_blocks) if blocks is None else blocks
+        for block in chosen:
             if not 0 <= block < anatomy.n_blocks:
                 raise InputError(f"blocks must lie in 0 to {anatomy.n_blocks - 1}, not {block}")
         axes = {
@@ -117,7 +117,7 @@ class MlpPermutations:
             for part in anatomy.parts
             for segment in part.segments
             for axis in segment.axes
-            if axis.partition(".")[0] == "mlp" and part.block in wanted
+            if axis.partition(".")[0] == "mlp" and part.block in chosen
         }
         # sorted: the same rng must give the same permutations in every process
         self._axes = sorted(axes, key=lambda key: (key[1] or 0, key[0]))
@@ -170,14 +170,14 @@ def write(weights: Weights, checkpoint: Checkpoint, folder: Path, side: Mapping[
     """
     from safetensors.torch import save_file
 
-    seen: set[int] = set()
+    written: set[int] = set()
     separate = {}
     for name, tensor in weights.items():
         values = tensor.detach().contiguous()
         # the format refuses two names for one piece of memory
-        if values.untyped_storage().data_ptr() in seen:
+        if values.untyped_storage().data_ptr() in written:
             values = values.clone()
-        seen.add(values.untyped_storage().data_ptr())
+        written.add(values.untyped_storage().data_ptr())
         separate[name] = values
     with atomic_folder(folder) as temporary:
         for path in checkpoint.side_files():

@@ -68,11 +68,11 @@ def test_what_is_merged_is_what_peft_merges(tmp_path, label):
     expected = theirs.state_dict()
     changed = 0
     for name in base.tensor_names:
-        found = merged.array(name)
-        key = name if name in expected else next(one for one in expected if one.endswith(f".{name}"))
-        np.testing.assert_allclose(found, expected[key], atol=1e-5)
-        np.testing.assert_allclose(merged.array(name, range(len(found) - 1, len(found))), found[-1:], atol=1e-6)
-        changed += not np.array_equal(found, base.array(name))
+        result = merged.array(name)
+        key = name if name in expected else next(item for item in expected if item.endswith(f".{name}"))
+        np.testing.assert_allclose(result, expected[key], atol=1e-5)
+        np.testing.assert_allclose(merged.array(name, range(len(result) - 1, len(result))), result[-1:], atol=1e-6)
+        changed += not np.array_equal(result, base.array(name))
     assert changed >= 2
     tokens = torch.arange(8)[None]
     with torch.no_grad():
@@ -90,10 +90,10 @@ def test_the_digest_is_of_both_and_reports_say_what_was_merged(llama, pair, tmp_
     assert merged.bytes_to_hash() > base.bytes_to_hash() > 0
     adapt(llama, tmp_path / "other", target_modules=["up_proj"], seed=1)
     assert Checkpoint.open(f"{llama}+{tmp_path / 'other'}").digest != merged.digest
-    found = compare(text, llama, statistics=["phi_u"])
-    assert found.records[0].outcome.log10_p < -10  # its numbers are not small
-    assert f"A LoRA adapter was merged into its base, in float32: {text}" in found.verdict()
-    assert found.models[0]["stored"] == ["LoRA"]
+    result = compare(text, llama, statistics=["phi_u"])
+    assert result.records[0].outcome.log10_p < -10  # its numbers are not small
+    assert f"A LoRA adapter was merged into its base, in float32: {text}" in result.verdict()
+    assert result.models[0]["stored"] == ["LoRA"]
 
 
 def test_both_may_lie_on_the_hub(llama, pair, serve):
@@ -113,7 +113,7 @@ def test_an_adapter_belongs_to_the_innermost_model(llama, pair):
     assert once.digest != merged.digest
     tokens = torch.arange(8)[None]
     with torch.no_grad():
-        ours, theirs = (one.load_model()(tokens).logits for one in (once, merged))
+        ours, theirs = (item.load_model()(tokens).logits for item in (once, merged))
     torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=1e-3)
 
 
@@ -130,7 +130,7 @@ def test_a_plus_in_a_path_is_part_of_it(llama, pair, tmp_path, monkeypatch):
 
 
 def _config(**entries):
-    return lambda folder: tiny_models.edit_json(folder / "adapter_config.json", lambda told: told.update(entries))
+    return lambda folder: tiny_models.edit_json(folder / "adapter_config.json", lambda content: content.update(entries))
 
 
 def _tensors(change):
@@ -169,9 +169,9 @@ BAD = {
 @pytest.mark.parametrize("label", BAD)
 def test_what_cannot_be_merged_is_refused_in_one_line(pair, label):
     text, folder = pair
-    spoil, told = BAD[label]
+    spoil, content = BAD[label]
     spoil(folder)
-    with pytest.raises(CheckpointError, match=told) as caught:
+    with pytest.raises(CheckpointError, match=content) as caught:
         Checkpoint.open(text)
     assert "\n" not in str(caught.value)
     assert len(re.sub(r"/\S+", "", str(caught.value))) < 350

@@ -1,6 +1,6 @@
 """Weights that are stored as codes come back as the floats that they stand for.
 
-Each way of storing is written here as its own tools describe it, number by number; MXFP4 is held against transformers.
+Each way of storing is written here as its own tools describe it, number by number; MXFP4 is compared with transformers.
 """
 
 import json
@@ -17,7 +17,7 @@ from provlab import compare
 from provlab.errors import CheckpointError
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.formats.codes import found
+from provlab.models.formats.codes import coded_weights
 from provlab.models.formats.container import TensorInfo
 
 GROUP = 8
@@ -56,17 +56,17 @@ def nf4(weight, nested=False):
     largest = blocks.abs().amax(1)
     codes = (blocks[..., None] / largest[:, None, None] - NF4).abs().argmin(-1).reshape(-1, 2)
     state = {"quant_type": "nf4", "blocksize": GROUP, "dtype": "float32", "shape": list(weight.shape)}
-    found = {"weight": (codes[:, :1] << 4 | codes[:, 1:]).to(torch.uint8), "weight.quant_map": NF4}
+    result = {"weight": (codes[:, :1] << 4 | codes[:, 1:]).to(torch.uint8), "weight.quant_map": NF4}
     if nested:
         table, offset = torch.linspace(-1, 1, 256), largest.mean()
         outer = (largest - offset).abs().max()
-        found["weight.absmax"] = ((largest - offset)[:, None] / outer - table).abs().argmin(1).to(torch.uint8)
-        found |= {"weight.nested_absmax": outer[None], "weight.nested_quant_map": table}
+        result["weight.absmax"] = ((largest - offset)[:, None] / outer - table).abs().argmin(1).to(torch.uint8)
+        result |= {"weight.nested_absmax": outer[None], "weight.nested_quant_map": table}
         state |= {"nested_blocksize": 10**4, "nested_offset": float(offset)}
     else:
-        found["weight.absmax"] = largest
+        result["weight.absmax"] = largest
     text = torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8)
-    return found | {"weight.quant_state.bitsandbytes__nf4": text}
+    return result | {"weight.quant_state.bitsandbytes__nf4": text}
 
 
 def gptq(weight):
@@ -150,7 +150,7 @@ def quantise(folder, store, config):
             tensors |= {f"{module}.{ending}": value.contiguous().clone() for ending, value in store(weight).items()}
 
     tiny_models.rewrite(folder, change)
-    tiny_models.edit_json(folder / "config.json", lambda told: told.update(config))
+    tiny_models.edit_json(folder / "config.json", lambda settings: settings.update(config))
     return folder
 
 
@@ -169,7 +169,7 @@ def test_codes_that_run_over_the_ends_of_words():
 
     def coded():
         info = {name: TensorInfo(array.shape, str(array.dtype)) for name, array in tensors.items()}
-        return found(tensors, {}, info.__getitem__, tensors.__getitem__)["m.weight"]
+        return coded_weights(tensors, {}, info.__getitem__, tensors.__getitem__)["m.weight"]
 
     assert np.array_equal(coded().read(), codes * [[1], [0.5]])
     tensors["m.weight_packed"] = np.zeros((2, 20), np.int32)  # with gaps, as no such package writes them any more
@@ -180,20 +180,20 @@ def test_codes_that_run_over_the_ends_of_words():
 
 @pytest.mark.parametrize("label", FORMATS)
 def test_coded_weights_look_like_any_others(llama, tmp_path, label):
-    store, config, said = FORMATS[label]
+    store, config, message = FORMATS[label]
     full = Checkpoint.open(tiny_models.copy(llama, tmp_path / "full"))
     coded = Checkpoint.open(quantise(llama, store, config))
     assert coded.tensor_names == full.tensor_names
-    assert coded.stored == [said]
+    assert coded.stored == [message]
     assert anatomy.of(coded).parts == anatomy.of(full).parts
     for name in full.tensor_names:
-        found, true = coded.array(name), full.array(name)
-        assert found.shape == coded.shape(name) == true.shape
-        assert np.abs(found - true).max() <= 0.16 * np.abs(true).max(), name
-        assert np.array_equal(coded.array(name, range(1, 3)), found[1:3])
+        result, true = coded.array(name), full.array(name)
+        assert result.shape == coded.shape(name) == true.shape
+        assert np.abs(result - true).max() <= 0.16 * np.abs(true).max(), name
+        assert np.array_equal(coded.array(name, range(1, 3)), result[1:3])
     tokens = torch.arange(8)[None]
     with torch.no_grad():
-        ours, theirs = (one.load_model()(tokens).logits for one in (coded, full))
+        ours, theirs = (item.load_model()(tokens).logits for item in (coded, full))
     assert torch.corrcoef(torch.stack([ours.flatten(), theirs.flatten()]))[0, 1] > 0.95
 
 
@@ -201,10 +201,10 @@ def test_a_quantised_copy_is_known_and_a_stranger_is_not(llama, tmp_path):
     stranger = tiny_models.save("llama", tmp_path / "stranger", seed=7)
     full = tiny_models.copy(llama, tmp_path / "full")
     quantise(llama, awq, {})
-    found = compare(llama, full, statistics=["phi_u"])
-    assert found.records[0].outcome.log10_p < -60  # the floor of two blocks of 40 units is -93
-    assert "stored as codes were de-quantised: those of" in found.verdict()
-    assert found.models[0]["stored"] == ["AWQ"]
+    result = compare(llama, full, statistics=["phi_u"])
+    assert result.records[0].outcome.log10_p < -60  # the floor of two blocks of 40 units is -93
+    assert "stored as codes were de-quantised: those of" in result.verdict()
+    assert result.models[0]["stored"] == ["AWQ"]
     assert compare(llama, stranger, statistics=["phi_u"]).records[0].outcome.log10_p > -3
 
 

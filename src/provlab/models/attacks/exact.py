@@ -20,7 +20,7 @@ from provlab.models.symmetry import Permutation
 
 @dataclass(frozen=True)
 class Aim:
-    """What an attack is given besides the model.
+    """Random numbers, a number and other models: the input of an attack apart from the model.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ def impostors(units: Units, aim: Aim) -> Units:
     for _ in range(int(aim.value)):
         order = {role: torch.from_numpy(aim.rng.permutation(len(units["up"]))) for role in ("gate", "up", "down")}
         drawn.append({role: tensor[order[role.removesuffix("_bias")]] for role, tensor in units.items()})
-    return {role: torch.cat([one[role] for one in drawn]) for role in units}
+    return {role: torch.cat([copy[role] for copy in drawn]) for role in units}
 
 
 def decoys(state: State, aim: Aim) -> State:
@@ -174,8 +174,8 @@ def align(state: State, aim: Aim) -> State:
     orders: dict[tuple[str, int | None], NDArray[np.int64]] = {}
     for block in range(parts.n_blocks):
         rows = [
-            one.part("up", block).numpy() if block < one.anatomy.n_blocks else np.empty((0, 0))
-            for one in (other, state)
+            model.part("up", block).numpy() if block < model.anatomy.n_blocks else np.empty((0, 0))
+            for model in (other, state)
         ]
         if rows[0].shape != rows[1].shape:
             raise InputError(f"{other.name} has not the blocks and widths of {state.name}, so units cannot be aligned")

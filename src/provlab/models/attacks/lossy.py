@@ -130,7 +130,7 @@ def jitter(state: State, aim: Aim) -> State:
 
 
 def murmur(state: State, aim: Aim) -> State:
-    """Add three decoys for each unit that write a little: too much to be told from weak units, too little to harm."""
+    """Add three decoys for each unit that write a little: too much to pass for dead units, too little to harm."""
 
     def added(units: Units) -> Units:
         more = impostors(units, replace(aim, value=3))

@@ -55,14 +55,14 @@ class State:
         NoSuchSymmetryError
             It has tensors of unknown role: changing what is round them would change its outputs.
         """
-        found = anatomy_module.of(checkpoint)
-        if found.unnamed:
+        anatomy = anatomy_module.of(checkpoint)
+        if anatomy.unnamed:
             raise NoSuchSymmetryError(
-                f"{checkpoint.name} ({found.architecture}) cannot be disguised: its tensor {found.unnamed[0]} has no "
-                "role in provlab/models/architectures.toml"
+                f"{checkpoint.name} ({anatomy.architecture}) cannot be disguised: its tensor {anatomy.unnamed[0]} has "
+                "no role in provlab/models/architectures.toml"
             )
-        weights = {part.name: checkpoint.tensor(part.name).double() for part in found.parts}
-        return cls(checkpoint, dict(checkpoint.config), weights, np.arange(found.vocab_size))
+        weights = {part.name: checkpoint.tensor(part.name).double() for part in anatomy.parts}
+        return cls(checkpoint, dict(checkpoint.config), weights, np.arange(anatomy.vocab_size))
 
     @property
     def name(self) -> str:
@@ -159,11 +159,11 @@ class State:
             usual = dtypes[anatomy_module.of(self.origin).tensor_name("embedding")]
             weights = {name: tensor.to(dtypes.get(name, usual)) for name, tensor in weights.items()}
         files = self.origin.side_files()
-        told = {path.name: path.read_text(encoding="utf-8") for path in files if path.suffix == ".json"}
-        told["config.json"] = json.dumps(self.config, indent=2)
-        side: dict[str, str | None] = {**told}
+        texts = {path.name: path.read_text(encoding="utf-8") for path in files if path.suffix == ".json"}
+        texts["config.json"] = json.dumps(self.config, indent=2)
+        side: dict[str, str | None] = {**texts}
         n_tokens = self.anatomy.vocab_size
         if n_tokens != len(self.ids) or (self.ids != np.arange(n_tokens)).any():
             others = [path.name for path in files if path.suffix != ".json"]
-            side = tokens.renumbered(told, others, self.ids, n_tokens, name=self.name)
+            side = tokens.renumbered(texts, others, self.ids, n_tokens, name=self.name)
         return write(weights, self.origin, folder, side)

@@ -56,8 +56,8 @@ def renumbered(
         elif file in ("vocab.json", "added_tokens.json"):
             content = {token: int(ids[old]) for token, old in content.items()}
         elif file == "tokenizer_config.json" and "added_tokens_decoder" in content:
-            told = content["added_tokens_decoder"]
-            content["added_tokens_decoder"] = {str(ids[int(old)]): token for old, token in told.items()}
+            decoder = content["added_tokens_decoder"]
+            content["added_tokens_decoder"] = {str(ids[int(old)]): token for old, token in decoder.items()}
         elif file == "tokenizer.json":
             content = _tokenizer(content, ids, n_tokens)
         new[file] = json.dumps(content, indent=2, ensure_ascii=False)
@@ -66,7 +66,7 @@ def renumbered(
 
 def _moved(value: Any, ids: NDArray[np.int64]) -> Any:
     if isinstance(value, list):
-        return [_moved(one, ids) for one in value]
+        return [_moved(entry, ids) for entry in value]
     return int(ids[value]) if isinstance(value, int) and 0 <= value < len(ids) else value
 
 

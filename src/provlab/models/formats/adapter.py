@@ -40,17 +40,17 @@ _BEGUN = (None, True, False, "gaussian", "eva", "orthogonal")  # ways to begin t
 def split(text: str) -> tuple[str, str] | None:
     """Split ``BASE+ADAPTER``; None for a path that is there, or where nothing names an adapter.
 
-    Paths may hold a ``+`` themselves: the adapter is the shortest end that is a folder with an adapter, else what
-    stands behind the last ``+``.
+    Paths may hold a ``+`` themselves: the adapter is the shortest end that is a folder with an adapter, else the
+    text after the last ``+``.
     """
     if _exists(Path(text)):
         return None
-    found = [(text[:place], text[place + 1 :]) for place, letter in enumerate(text) if letter == "+"][::-1]
-    found = [pair for pair in found if all(pair)]
-    here = next((pair for pair in found if _exists(Path(pair[1]) / CONFIG)), None)
-    if not here and (not found or (found[0][0][0] in "./~" and not _exists(Path(found[0][0])))):
+    pairs = [(text[:place], text[place + 1 :]) for place, letter in enumerate(text) if letter == "+"][::-1]
+    pairs = [pair for pair in pairs if all(pair)]
+    here = next((pair for pair in pairs if _exists(Path(pair[1]) / CONFIG)), None)
+    if not here and (not pairs or (pairs[0][0][0] in "./~" and not _exists(Path(pairs[0][0])))):
         return None
-    base, adapter = here or found[0]
+    base, adapter = here or pairs[0]
     return base, str(sources.plain(adapter))
 
 
@@ -74,7 +74,9 @@ class Both:
 
     def names(self) -> frozenset[str]:
         """Names of all files."""
-        return frozenset(one for files in (self.base, self.adapter) for one in files.names() if self._of(one) is files)
+        return frozenset(
+            name for files in (self.base, self.adapter) for name in files.names() if self._of(name) is files
+        )
 
     def path(self, name: str) -> Path:
         """Path of a file here, fetched first if need be."""
@@ -117,7 +119,7 @@ class AdaptedWeights(WeightFiles):
     """The tensors of a base, with what an adapter makes of them, in float32."""
 
     def __init__(self, source: Both, base: WeightFiles, *, allow_pickle: bool = False) -> None:
-        """Hold the adapter against the base.
+        """Compare the adapter with the base.
 
         Raises
         ------
@@ -201,7 +203,7 @@ class Adapter:
     ----------
     label
         For messages.
-    told
+    config
         Content of ``adapter_config.json``.
     container
         Its tensors.
@@ -209,11 +211,11 @@ class Adapter:
         The tensors that they change.
     """
 
-    def __init__(self, label: str, told: Mapping[str, Any], container: Container, base: WeightFiles) -> None:
-        self._label, self._told, self._container, self._base = label, told, container, base
+    def __init__(self, label: str, config: Mapping[str, Any], container: Container, base: WeightFiles) -> None:
+        self._label, self._config, self._container, self._base = label, config, container, base
         self.changes: dict[str, Change] = {}
-        kind, begun = told.get("peft_type"), told.get("init_lora_weights")
-        unlike = [what for key, what in _NOT_MERGED.items() if told.get(key)]
+        kind, begun = config.get("peft_type"), config.get("init_lora_weights")
+        unlike = [what for key, what in _NOT_MERGED.items() if config.get(key)]
         unlike += [str(begun)] if begun not in _BEGUN else []
         if kind != "LORA" or unlike:
             raise CheckpointError(
@@ -242,51 +244,51 @@ class Adapter:
     def merged(self, name: str, base: NDArray[Any], rows: range | None) -> NDArray[np.float32]:
         """One tensor of the merged model, or some rows of it, from the same of the base."""
         change = self.changes[name]
-        taken = slice(None) if rows is None else slice(rows.start, rows.stop)
+        part = slice(None) if rows is None else slice(rows.start, rows.stop)
         if change.whole:
-            base = self._array(change.whole)[taken]
+            base = self._array(change.whole)[part]
         if not change.first:
             return base
         left, right = self._array(change.second), self._array(change.first)
         if change.transposed:
             left, right = right.T, left.T
-        with np.errstate(over="ignore", invalid="ignore"):  # who reads it looks for NaN and Inf
-            found: NDArray[np.float32] = base + np.float32(change.scale) * (left[taken] @ right)
-        return found
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller looks for NaN and Inf
+            merged: NDArray[np.float32] = base + np.float32(change.scale) * (left[part] @ right)
+        return merged
 
     def _product(self, module: str, sides: Mapping[str, str], shape: tuple[int, ...], embedding: bool) -> Change:
-        """Hold A and B, of shapes (rank, inputs) and (outputs, rank), against the tensor that they change."""
+        """Compare A and B, of shapes (rank, inputs) and (outputs, rank), with the tensor that they change."""
         a, b = (self._container.header[sides[side]].shape for side in "AB")
-        transposed = embedding or self._told.get("fan_in_fan_out") is True
+        transposed = embedding or self._config.get("fan_in_fan_out") is True
         if len(a) != 2 or len(b) != 2 or a[0] != b[1] or not a[0] or (b[0], a[1]) != shape[:: -1 if transposed else 1]:
             raise self._unfit(f"{module}.weight")
         alpha = self._alpha(module)
         if not isinstance(alpha, int | float) or not abs(alpha) < 1e30:
             raise CheckpointError(f"{self._label}: {CONFIG} has no number as its lora_alpha; copy it again")
-        rank = math.sqrt(a[0]) if self._told.get("use_rslora") else a[0]
+        rank = math.sqrt(a[0]) if self._config.get("use_rslora") else a[0]
         return Change(first=sides["A"], second=sides["B"], scale=alpha / rank, transposed=transposed)
 
     def _alpha(self, module: str) -> Any:
         """Return the alpha of a module: of a pattern that its name ends in (or is, after ``^``), else that of all."""
-        patterns = self._told.get("alpha_pattern") or {}
+        patterns = self._config.get("alpha_pattern") or {}
         for pattern, alpha in (patterns if isinstance(patterns, dict) else {str(patterns): None}).items():
             if not re.fullmatch(r"\^?(\\\.|[\w.-])+", pattern):
-                said = one_line(pattern)[:60]
-                raise CheckpointError(f"{self._label}: {CONFIG} has a pattern that is not read here: {said}")
+                shown = one_line(pattern)[:60]
+                raise CheckpointError(f"{self._label}: {CONFIG} has a pattern that is not read here: {shown}")
             if re.match(rf"(.*\.)?({pattern})$", module):
                 return alpha
-        return self._told.get("lora_alpha")
+        return self._config.get("lora_alpha")
 
     def _found(self, name: str) -> str:
         """Return the base's own name of a tensor: it may lack, or have, what stands before a model with a head."""
         names = self._base.tensor_names
-        longer = [one for one in names if one.endswith(f".{name}")]
-        found = [one for one in (name, name.partition(".")[2]) if one in names] or longer
-        if not found or (len(longer) > 1 and found == longer):
+        longer = [known for known in names if known.endswith(f".{name}")]
+        matches = [known for known in (name, name.partition(".")[2]) if known in names] or longer
+        if not matches or (len(longer) > 1 and matches == longer):
             raise CheckpointError(
                 f"{self._label} changes {one_line(name)[:100]}, which the base has not; give the base it was made for"
             )
-        return found[0]
+        return matches[0]
 
     def _unfit(self, name: str) -> CheckpointError:
         return CheckpointError(

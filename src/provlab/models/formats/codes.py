@@ -1,8 +1,8 @@
 """Weights that are stored as codes and scales: which tensors belong together, and the weight that they stand for.
 
 A checkpoint that was quantised holds no ``up_proj.weight`` of floats, but codes under this or another name and, beside
-them, what they are to be multiplied by. `found` puts such tensors together by their names; each is de-quantised on its
-own when it is asked for, to float32 (how, is in `methods`), and its shape is known from the headers.
+them, their factors. `coded_weights` puts such tensors together by their names. Each is de-quantised alone when it is
+read, to float32 (`methods` says how), and its shape is known from the headers.
 """
 
 from collections import defaultdict
@@ -53,7 +53,7 @@ class CodedWeights(WeightFiles):
 
     @cached_property
     def _coded(self) -> dict[str, Coded]:
-        return found(super().tensor_names, self.config, super().info, self._stored)
+        return coded_weights(super().tensor_names, self.config, super().info, self._stored)
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class CodedWeights(WeightFiles):
         return values(super()._content(name, None), info.dtype).reshape(info.shape)
 
 
-def found(
+def coded_weights(
     names: Iterable[str],
     config: Mapping[str, Any],
     info: Callable[[str], TensorInfo],
@@ -120,8 +120,8 @@ def found(
     info, read
         Shape and dtype of a stored tensor, and its numbers.
     """
-    told = config.get("quantization_config") or config.get("quantization")
-    settings = told if isinstance(told, Mapping) else {}
+    stated = config.get("quantization_config") or config.get("quantization")
+    settings = stated if isinstance(stated, Mapping) else {}
     beside: dict[str, dict[str, str]] = defaultdict(dict)  # module -> ending -> name
     endings = sorted({ending for method in METHODS for ending in (*method.needs, *method.takes)}, key=len, reverse=True)
     for name in names:
@@ -131,8 +131,8 @@ def found(
     for module, stored in beside.items():
         for method in METHODS:
             if set(method.needs) <= set(stored):
-                taken = {ending: stored[ending] for ending in (*method.needs, *method.takes) if ending in stored}
-                parts = Parts(taken, settings, info, read)
+                names_of = {ending: stored[ending] for ending in (*method.needs, *method.takes) if ending in stored}
+                parts = Parts(names_of, settings, info, read)
                 if method.fits(parts):
                     coded[module + method.suffix] = Coded(method, parts)
                     break

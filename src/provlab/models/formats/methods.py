@@ -1,6 +1,6 @@
 """Ways of quantising: by which tensors each is known, and how its codes become weights again.
 
-A weight is ``(output units, input units)`` as in transformers. What is repeated below: codes of few bits are packed
+A weight is ``(output units, input units)`` as in transformers. Two things return below: codes of few bits are packed
 into words, and a scale (and a zero, the code of 0) belongs to a *group* of neighbouring inputs, to a row, or to all.
 """
 
@@ -60,7 +60,7 @@ class Method(NamedTuple):
     name
         For reports.
     needs, takes
-        Endings of the names by which it is known, and of those that may be there besides.
+        Endings of the names by which it is known, and of those of optional ones.
     shape, weight
         Shape of the weight, and the weight, from its parts.
     fits
@@ -89,8 +89,8 @@ def unpacked(words: Codes, bits: int) -> NDArray[np.uint8]:
         return pieces.reshape(*content.shape[:-1], -1)
     stream = np.unpackbits(content, axis=-1, bitorder="little")
     stream = stream[..., : stream.shape[-1] // bits * bits].reshape(*content.shape[:-1], -1, bits)
-    found: NDArray[np.uint8] = np.packbits(stream, axis=-1, bitorder="little")[..., 0]
-    return found
+    codes: NDArray[np.uint8] = np.packbits(stream, axis=-1, bitorder="little")[..., 0]
+    return codes
 
 
 def spread(scale: Floats, shape: tuple[int, ...], block: Any = None) -> Floats:
