@@ -120,8 +120,8 @@ def fetched(config: dict[str, Any], label: str) -> None:
                 with served(0.0, a=folder) as server:
                     model, needed = Model.open("org/a"), 0
                     for block in range(n_blocks):
-                        need = get("phi_u").need(model, block, Options(units=units))
-                        needed += sum(tensor_bytes(model, name, need.rows.get(name)) for name in need.tensors)
+                        tensors = get("phi_u").tensors(model, model, block, Options(units=units))
+                        needed += sum(tensor_bytes(model, name, rows) for name, rows in tensors.items())
                         model.anatomy.read(model.checkpoint, "up", block, units=units)
                     what = f"{label}, {shards} file(s), {n_blocks} block(s), {units or 'all'} units"
                     sent, asked = server.bytes, len(server.log)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from provlab import cli, zoo
-from provlab.engine import cluster
+from provlab.cli import cluster
 from provlab.engine.store import Store
 
 PHI_U = ["--statistic", "phi_u"]

@@ -189,9 +189,9 @@ def study(
 
     Each tensor is read once per statistic, whatever the number of pairs, as long as the features of all models on one
     block fit into `memory` (``8GB``; by default most of what is free); beyond that models are taken in groups. With
-    `workers` that many processes of this machine share the work, with `executor` whoever stands behind it, such as
-    the Dask cluster of `provlab.engine.cluster.cluster`; records are the same. A script that asks for workers must
-    stand under ``if __name__ == "__main__":``.
+    `workers` that many processes of this machine share the work, with `executor` any backend with the interface of
+    `concurrent.futures`, such as a Dask cluster's `Client(address).get_executor(pure=False)`; records are the same. A
+    script that asks for workers must stand under ``if __name__ == "__main__":``.
     """
     from provlab.engine.lineage import Lineage
     from provlab.report.study_report import StudyReport  # tables and pictures of many pairs: pandas

@@ -10,22 +10,24 @@ import subprocess
 import sys
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from provlab import api, machine
-from provlab.engine import executors, pairs, units
-from provlab.engine.cluster import _check_workers, cluster, parse_resources
-from provlab.engine.executors import Workers, completed
+from provlab.cli import cluster as dask
+from provlab.cli.cluster import cluster, parse_resources
+from provlab.engine import pairs, tasks, workers
+from provlab.engine.memory import Budget
 from provlab.engine.pairs import open_models, run_pairs
-from provlab.engine.processes import Processes
-from provlab.engine.schedule import Group
-from provlab.engine.shelf import Shelf
 from provlab.engine.store import Store
+from provlab.engine.tasks import Shelf
+from provlab.engine.workers import Processes, Workers, completed
 from provlab.errors import InputError, ParameterError, WorkerError
 from provlab.models.counting import counting
 from provlab.statistics.base import Options
 
+FREE = Budget(10**9, False, 0, 1)
 STATISTICS = ["phi_u", "phi_h", "phi_match", "phi_l2"]
 PATIENCE = 120  # seconds until a test gives up on another process
 
@@ -59,8 +61,8 @@ def after_first(monkeypatch):
     def plant(happens):
         seen = []
 
-        def watched(tasks, crew):
-            for task, done in completed(tasks, crew):
+        def watched(pieces, crew):
+            for task, done in completed(pieces, crew):
                 if not seen:
                     happens(crew)
                 seen.append((task, done))
@@ -117,7 +119,7 @@ class Doomed(Workers):
 
 
 def task(block=0):
-    return units.UnitTask("phi_u", block, Group(("a", "b"), ()), (("a", "b"),), {}, {}, Shelf(), Options())
+    return tasks.UnitTask("phi_u", block, (("a", "b"),), {}, {}, Shelf(Path(), 0), Options(), FREE)
 
 
 def test_workers_that_die_again_and_again_end_in_one_line():
@@ -125,7 +127,7 @@ def test_workers_that_die_again_and_again_end_in_one_line():
     with pytest.raises(WorkerError, match=r"died 4 times in a row, the last at phi_u on block 0, .* is kept") as error:
         list(completed([task(0), task(1)], doomed))
     assert "\n" not in str(error.value)
-    assert doomed.renewed == executors.BREAKDOWNS
+    assert doomed.renewed == workers.BREAKDOWNS
     assert doomed.stopped == 1
 
 
@@ -137,15 +139,15 @@ def test_breakdowns_are_counted_anew_after_each_piece_that_is_finished():
 
         def submit(self, task):
             self.tries += 1
-            if self.tries % executors.BREAKDOWNS:
+            if self.tries % workers.BREAKDOWNS:
                 return super().submit(task)
             future = Future()
-            future.set_result(units.Done((), units.Count(), "me"))
+            future.set_result(tasks.Done((), tasks.Count(), "me"))
             return future
 
     frail = Frail()
     assert len(list(completed([task(i) for i in range(4)], frail))) == 4
-    assert frail.renewed > executors.BREAKDOWNS
+    assert frail.renewed > workers.BREAKDOWNS
 
 
 def test_an_executor_that_breaks_is_not_ours_to_mend(models, options):
@@ -177,7 +179,7 @@ def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial
 
     with Counting(1) as threads, pytest.raises(KeyboardInterrupt):
         run(models.values(), options, store, executor=threads)
-    passed = [task for task in handed[:7] if isinstance(task, units.PassTask)]
+    passed = [task for task in handed[:7] if isinstance(task, tasks.PassTask)]
     assert len(passed) == len(models)
     handed[:7], left = [], list((tmp_path / "features").iterdir())
     assert left
@@ -185,7 +187,7 @@ def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial
     handed += [None] * 8
     with Counting(1) as threads:
         assert run(models.values(), options, store, executor=threads) == serial[0]
-    again = [task for task in handed[8:] if isinstance(task, units.PassTask)]
+    again = [task for task in handed[8:] if isinstance(task, tasks.PassTask)]
     assert sum(len(task.features) for task in again) == 2 * len(models) - len(left)
     assert not (tmp_path / "features").exists()
     assert files(store) == serial[1]
@@ -210,35 +212,35 @@ def test_failures_elsewhere_are_those_of_here(models, options, spoilt, tmp_path)
 
 
 def test_a_worker_with_other_weights_says_so(models, options):
-    reference = units.Reference(models["base"], "0" * 64)
-    piece = units.UnitTask(
+    reference = tasks.Reference(models["base"], "0" * 64)
+    piece = tasks.UnitTask(
         "phi_u",
         0,
-        Group((models["base"], models["other"]), ()),
         ((models["base"], models["other"]),),
-        {models["base"]: reference, models["other"]: units.Reference(models["other"], "0" * 64)},
+        {models["base"]: reference, models["other"]: tasks.Reference(models["other"], "0" * 64)},
         {},
-        Shelf(),
+        Shelf(Path(), 0),
         options,
+        FREE,
     )
-    ((_, failed),) = units.do(piece).found
+    ((_, failed),) = tasks.do(piece).results
     assert f"{models['base']} holds other weights on {socket.gethostname()} than where the study began" in str(failed)
 
 
 def test_a_worker_that_does_not_see_the_features_says_so(models, options, tmp_path):
     sources = models["base"], models["other"]
     references = {m.checkpoint.source: m.checkpoint.digest for m in open_models(list(sources)).models.values()}
-    piece = units.UnitTask(
+    piece = tasks.UnitTask(
         "phi_h",
         0,
-        Group(sources, ()),
         (sources,),
-        {source: units.Reference(source, digest) for source, digest in references.items()},
+        {source: tasks.Reference(source, digest) for source, digest in references.items()},
         dict.fromkeys(sources, "elsewhere"),
-        Shelf(tmp_path),
+        Shelf(tmp_path, 0),
         options,
+        FREE,
     )
-    ((_, failed),) = units.do(piece).found
+    ((_, failed),) = tasks.do(piece).results
     assert f"the features of base are not in {tmp_path / 'elsewhere'}; let all workers see" in str(failed)
 
 
@@ -266,7 +268,7 @@ def test_what_travels_is_small(models, options, monkeypatch):
     with Weighing(1) as threads:
         run(models.values(), options, executor=threads)
     for piece, size in sent:
-        reads_text = isinstance(piece, units.PassTask) or piece.statistic == "phi_match"
+        reads_text = isinstance(piece, tasks.PassTask) or piece.statistic == "phi_match"
         assert size < 8000 + (len(options.text) if reads_text else 0)
 
 
@@ -340,63 +342,49 @@ def dask_cluster(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_dask_worker_killed_in_the_middle_costs_nothing_but_its_unit(
-    models, options, serial, after_first, dask_cluster, tmp_path
+    models, options, serial, after_first, dask_cluster, tmp_path, monkeypatch
 ):
-    address, workers = dask_cluster
-
-    def kill(crew):
-        workers[0].kill()  # SIGKILL: it says no goodbye
-
-    seen = after_first(kill)
+    address, (doomed, other) = dask_cluster
+    monkeypatch.setattr(dask, "CONNECT", PATIENCE)
+    with distributed.Client(address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=PATIENCE)
+    seen = after_first(lambda _: doomed.kill())  # SIGKILL: it says no goodbye
     store = Store(tmp_path)
-    with cluster(address, resources={"GPU": 1}, timeout=PATIENCE, workers=2) as executor:
+    with cluster(address, {"GPU": 1}) as executor:
         records = run(models.values(), options, store, executor=executor)
-    assert workers[0].wait(PATIENCE) == -signal.SIGKILL
-    assert workers[1].poll() is None
+    assert doomed.wait(PATIENCE) == -signal.SIGKILL
+    assert other.poll() is None
     assert records == serial[0]
     assert files(store) == serial[1]
     # what the other has done is more than what was handed to it at first
-    assert sum(done.worker.endswith(f":{workers[1].pid}") for _, done in seen) >= len(seen) - 2
+    assert sum(done.worker.endswith(f":{other.pid}") for _, done in seen) >= len(seen) - 2
     # and a resource that no worker has is refused instead of waited for
     refused = r"no worker of tcp://.* offers TPU=1; start one by: dask worker .*TPU=1"
-    with pytest.raises(WorkerError, match=refused), cluster(address, resources={"TPU": 1}, timeout=PATIENCE):
+    with pytest.raises(WorkerError, match=refused), cluster(address, {"TPU": 1}):
         pass
-
-
-def test_a_scheduler_that_is_not_there(monkeypatch):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    said = f"no scheduler answers at {address}; start one by"
-    with pytest.raises(WorkerError, match=said) as error, cluster(address, timeout=0.5):
-        pass
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://", "spam://127.0.0.1:1", "127.0.0.1:x"])
-def test_an_address_that_is_none(address):
-    with pytest.raises(WorkerError, match="no scheduler answers at"), cluster(address, timeout=0.5):
+def test_an_address_that_is_none(address, monkeypatch):
+    monkeypatch.setattr(dask, "CONNECT", 0.5)
+    with pytest.raises(WorkerError, match="no scheduler answers at"), cluster(address, {}):
         pass
 
 
-def test_other_versions_are_refused(monkeypatch):
+def test_other_versions_are_refused():
+    here = dict.fromkeys(dask.PACKAGES, "2.0")
+
     class Client:
         def wait_for_workers(self, *_, **__): ...
 
         def scheduler_info(self, **_):
-            return {"workers": {"tcp://w:1": {"resources": {}}}}
+            return {"workers": {}}
 
-        def run(self, function):
-            return {"tcp://w:1": {**function(), "torch": "1.0"}}
+        def get_versions(self, **_):
+            return {"client": {"packages": here}, "workers": {"tcp://w:1": {"packages": {**here, "torch": "1.0"}}}}
 
-    with pytest.raises(WorkerError, match=r"worker tcp://w:1 has torch 1.0 and this machine \d.*; numbers may depend"):
-        _check_workers(Client(), "tcp://s:1", {}, 1, 1)
-
-
-def test_without_distributed_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(WorkerError, match=r"install provlab\[dask\]"), cluster("tcp://127.0.0.1:1"):
-        pass
+    with pytest.raises(WorkerError, match=r"worker tcp://w:1 has torch 1.0 and this machine 2.0; numbers may depend"):
+        dask._check_workers(Client(), "tcp://s:1", {})
 
 
 @pytest.mark.parametrize(

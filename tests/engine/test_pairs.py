@@ -255,7 +255,7 @@ def test_whatever_one_statistic_raises_is_its_reason(error, models, options, mon
     assert "\n" not in record.error
 
 
-@pytest.mark.parametrize("method", ["blocks", "prepare", "need", "comparing", "compare_block"])
+@pytest.mark.parametrize("method", ["blocks", "prepare", "compare_block"])
 def test_what_one_model_raises_does_not_end_the_study_of_the_others(method, models, options, monkeypatch):
     """In planning, in reading and in comparing; the program's own faults are named by their type."""
     real = getattr(PhiU, method)

@@ -7,11 +7,11 @@ from spread_units import dead, decoys, duplicates, up_split
 
 from provlab import api
 from provlab.engine.pairs import open_models, run_pairs
-from provlab.engine.schedule import plan
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
 from provlab.models.counting import counting
+from provlab.planning.study import plan
 from provlab.statistics import get
 from provlab.statistics.alive import alive
 from provlab.statistics.base import Options

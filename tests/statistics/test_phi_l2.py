@@ -251,7 +251,7 @@ def test_the_blocks_as_a_statistic_of_their_own(models):
 
 def test_the_blocks_read_no_more_than_the_mlps(models):
     model = opened(models, "base")
-    names = PhiL2Blocks().need(model, 1, OPTIONS).tensors
+    names = PhiL2Blocks().tensors(model, model, 1, OPTIONS)
     assert sorted(names) == sorted(f"model.layers.1.{name}" for name in AXES if name.startswith("mlp."))
     assert list(PhiL2Blocks().prepare(model, OPTIONS).block(1).tensors) == list(names)
 

@@ -87,16 +87,6 @@ def test_by_its_definition(ungated):
     np.testing.assert_array_equal(result.matching, partners)
 
 
-def test_need_covers_what_is_held(ungated, text):
-    for name in ("phi_views", "phi_views_outer"):
-        statistic, model = get(name), Model.open(ungated["base"])
-        options = Options(text=text, n_sequences=4, sequence_length=16)
-        need = statistic.need(model, 0, options)
-        block = statistic.prepare(model, options).block(0)
-        assert need.features >= sum(side.unit.nbytes for side in block[:2])
-        assert set(need.tensors) <= set(model.checkpoint.tensor_names)
-
-
 def test_refusals(ungated, models, text):
     with pytest.raises(NotComparableError, match="blocks"):
         api.compare(ungated["base"], models["base"], statistics=["phi_views"], text=text, **SIZES)

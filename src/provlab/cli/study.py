@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _study(arguments: argparse.Namespace) -> int:
     from provlab import provenance
     from provlab.api import study
-    from provlab.engine.cluster import cluster, parse_resources
+    from provlab.cli.cluster import cluster, parse_resources
     from provlab.engine.store import Store
 
     common.check_json(arguments.json)

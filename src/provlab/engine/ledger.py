@@ -1,12 +1,12 @@
-"""What a study knows of its pairs: found in the store, missing, failed; and how a finished unit is kept."""
+"""Pairs of a study that are finished, missing or failed; and how a finished unit is kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from provlab.engine.schedule import Pair, Place, by_block, places
+from provlab.engine.memory import Pair
 from provlab.engine.store import Store
-from provlab.engine.units import Result
-from provlab.errors import PAIR_FAILURES, reason
+from provlab.engine.tasks import Place, Result
+from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
 
 
@@ -48,7 +48,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Finished:
-    """Finished units of one statistic, found again by all that their numbers depend on; none without a store.
+    """Finished units of one statistic, under a hash of all that their numbers depend on; none without a store.
 
     A key is the hash of the statistic, its version and what it reads of the options, of both digests (with those of the
     tokenizers where it reads text), and of the block.
@@ -65,10 +65,10 @@ class Finished:
 
     def get(self, key: str) -> BlockResult | None:
         """Return a finished unit, or None."""
-        if not self.store or (found := self.store.get(key)) is None:
+        if not self.store or (unit := self.store.get(key)) is None:
             return None
-        block = found["block"] if isinstance(found["block"], int) else None
-        return BlockResult(block, found["value"], found["log10_p"], found["detail"], self.store.matching(key))
+        block = unit["block"] if isinstance(unit["block"], int) else None
+        return BlockResult(block, unit["value"], unit["log10_p"], unit["detail"], self.store.matching(key))
 
     def put(self, key: str, sources: Pair, models: Sequence[Model], block: Place, result: BlockResult) -> None:
         """Write a finished unit."""
@@ -78,8 +78,8 @@ class Finished:
             {"source": source, "digest": model.checkpoint.digest, "commit": model.checkpoint.commit}
             for source, model in zip(sources, models, strict=True)
         )
-        found = {"block": block, "value": result.value, "log10_p": result.log10_p, "detail": result.detail}
-        self.store.put(key, self._about(*sides) | found, result.matching)
+        unit = {"block": block, "value": result.value, "log10_p": result.log10_p, "detail": result.detail}
+        self.store.put(key, self._about(*sides) | unit, result.matching)
 
     def _about(self, a: object, b: object) -> dict[str, object]:
         statistic = self.statistic
@@ -96,16 +96,16 @@ class Ledger:
         Pair -> the first block that failed, in their order (-1 before any), and why.
     """
 
-    def __init__(self, bench: Bench, finished: Finished, wanted: Sequence[Pair], only: Sequence[int] | None) -> None:
+    def __init__(self, bench: Bench, finished: Finished, pairs: Sequence[Pair], only: Sequence[int] | None) -> None:
         self.bench, self.finished, self.statistic = bench, finished, finished.statistic
-        self.wanted = wanted
+        self.pairs = pairs
         self.errors: dict[Pair, tuple[int, str]] = {}
-        self._found: dict[tuple[Pair, int | None], BlockResult] = {}
+        self._results: dict[tuple[Pair, int | None], BlockResult] = {}
         self._keys: dict[tuple[Pair, int | None], str] = {}
-        for pair in wanted:
+        for pair in pairs:
             if refused := [bench.refused[source] for source in pair if source in bench.refused]:
                 self.errors[pair] = -1, refused[0]
-        opened = [pair for pair in wanted if pair not in self.errors]
+        opened = [pair for pair in pairs if pair not in self.errors]
         self._places, errors = places(self.statistic, bench.models, opened, only)
         for pair, error in errors.items():
             self.take(pair, None, error)
@@ -117,9 +117,9 @@ class Ledger:
             try:
                 for block in blocks:
                     key = self._keys[pair, block] = self.finished.key([self.bench.models[s] for s in pair], block)
-                    if (found := self.finished.get(key)) is not None:
-                        self._found[pair, block] = found
-                left[pair] = [block for block in blocks if (pair, block) not in self._found]
+                    if (result := self.finished.get(key)) is not None:
+                        self._results[pair, block] = result
+                left[pair] = [block for block in blocks if (pair, block) not in self._results]
             except PAIR_FAILURES as error:
                 self.take(pair, None, error)
         return by_block(left)
@@ -127,7 +127,7 @@ class Ledger:
     def take(self, pair: Pair, block: int | None, result: Result) -> None:
         """Enter what came out for one pair on one block (None: on all): keep a result, or note why there is none."""
         if isinstance(result, BlockResult):
-            self._found[pair, block] = result
+            self._results[pair, block] = result
             models = [self.bench.models[source] for source in pair]
             self.finished.put(self._keys[pair, block], pair, models, block, result)
             return
@@ -137,10 +137,41 @@ class Ledger:
 
     def records(self) -> Iterator[PairRecord]:
         """One record per pair, aggregated over its blocks."""
-        for pair in self.wanted:
+        for pair in self.pairs:
             if pair in self.errors:
                 yield PairRecord(*pair, self.statistic.name, None, self.errors[pair][1])
                 continue
             units = [(pair, block) for block in self._places[pair]]
-            outcome = self.statistic.aggregate([self._found[unit] for unit in units])
+            outcome = self.statistic.aggregate([self._results[unit] for unit in units])
             yield PairRecord(*pair, self.statistic.name, outcome, None, tuple(self._keys[unit] for unit in units))
+
+
+def places(
+    statistic: Statistic, models: Mapping[str, Model], pairs: Sequence[Pair], only: Sequence[int] | None
+) -> tuple[dict[Pair, list[int | None]], dict[Pair, Exception]]:
+    """Blocks at which a statistic compares each pair, and why it does not compare others."""
+    where: dict[Pair, list[int | None]] = {}
+    errors: dict[Pair, Exception] = {}
+    for pair in pairs:
+        try:
+            blocks = statistic.blocks(*(models[source] for source in pair))
+            if only is not None and blocks != [None]:
+                if unknown := [block for block in only if block not in blocks]:
+                    raise InputError(
+                        f"there is no block {', '.join(map(str, unknown))}: these models have blocks 0 to "
+                        f"{len(blocks) - 1}"
+                    )
+                blocks = [*sorted(set(only))]  # a block counted twice would count twice in Fisher
+            where[pair] = blocks
+        except PAIR_FAILURES as error:
+            errors[pair] = error
+    return where, errors
+
+
+def by_block(places: Mapping[Pair, Sequence[int | None]]) -> dict[int | None, list[Pair]]:
+    """Turn pair -> blocks into block -> pairs, blocks in ascending order."""
+    pairs: dict[int | None, list[Pair]] = {}
+    for pair, blocks in places.items():
+        for block in blocks:
+            pairs.setdefault(block, []).append(pair)
+    return dict(sorted(pairs.items(), key=lambda item: -1 if item[0] is None else item[0]))

@@ -1,7 +1,7 @@
-"""What is known of where models come from: the truth that results are held against.
+"""Known origins of models: the truth that results are compared with.
 
 Zoo models carry theirs in their recipes; the 21 public models of the paper's Figure 2 carry theirs in
-``llama7b_tree.csv``. Of any other model nothing is known, and nothing is assumed.
+``llama7b_tree.csv``. The origin of any other model is unknown.
 """
 
 import csv
@@ -76,11 +76,11 @@ class Lineage:
 
     def ancestors(self, source: str) -> list[str]:
         """Parent, grandparent, ... of a source."""
-        found = []
+        ancestors = []
         while (parent := self.parents.get(source)) is not None:
-            found.append(parent)
+            ancestors.append(parent)
             source = parent
-        return found
+        return ancestors
 
     def dependent(self, a: str, b: str) -> bool | None:
         """Whether two models share a root; None where either origin is unknown."""
@@ -105,7 +105,7 @@ def short_names(sources: Sequence[str]) -> dict[str, str]:
 
 def recipes_of(edition: str) -> "dict[str, Recipe]":
     """Recipes of an edition, the default one if it is empty, read once."""
-    from provlab import zoo  # only for who compares its models
+    from provlab import zoo  # needed only for its own models
 
     return _read_recipes(edition or zoo.default_edition())
 

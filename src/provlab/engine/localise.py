@@ -19,7 +19,7 @@ from tqdm import tqdm
 from provlab.engine.ledger import Bench, Finished, PairRecord
 from provlab.engine.pairs import BAR
 from provlab.engine.store import Store
-from provlab.engine.units import place, said_of
+from provlab.engine.tasks import named, place
 from provlab.errors import PAIR_FAILURES, NotComparableError, ParameterError, reason
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
@@ -240,7 +240,7 @@ def _everywhere(
     with tqdm(total=len(left), disable=not progress, leave=False, bar_format=BAR, desc="blocks") as bar:
         for i, j in left:
             try:
-                with said_of(place(statistic.name, (i, j)), a.name, b.name):
+                with named(place(statistic.name, (i, j)), a.name, b.name):
                     result = results[i, j] = statistic.compare_block(first(i), second(j), i, options)
                 finished.put(keys[i, j], (a.checkpoint.source, b.checkpoint.source), (a, b), (i, j), result)
             except NotComparableError as error:

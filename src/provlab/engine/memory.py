@@ -1,12 +1,20 @@
-"""How much memory a study may take: what the user says, or most of what is free."""
+"""How much memory a study may take, and how models are held within it: measured as they are read, not foretold."""
 
 import re
-from dataclasses import dataclass
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
+import numpy as np
 import psutil
 
 from provlab.errors import ParameterError
+from provlab.models.anatomy import Anatomy
+from provlab.statistics.base import Model
 
 #: bytes that Python and the libraries take in a process that has done a little of everything: measured by the tests
 LIBRARIES = 600 * 10**6
@@ -18,15 +26,18 @@ CONTAINER = Path("/sys/fs/cgroup")  # where Linux keeps the limits of the contai
 _UNITS = {"": 1, "b": 1, **{p + u: 10 ** (3 * i) for i, p in enumerate("kmgt", 1) for u in ("", "b")}}
 _UNITS |= {p + "ib": 2 ** (10 * i) for i, p in enumerate("kmgt", 1)}
 
+_TRACING = threading.Lock()
+
+Pair = tuple[str, str]
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True)
 class Budget:
-    """Memory of a study.
+    """Memory of each process of a study.
 
     Attributes
     ----------
-    total : int
-        Bytes that all processes of the study may take on this machine.
     process : int
         Bytes of arrays that each process may hold, beside the libraries.
     given : bool
@@ -37,7 +48,6 @@ class Budget:
         Processes that compute.
     """
 
-    total: int
     process: int
     given: bool
     fixed: int
@@ -67,8 +77,7 @@ def budget_for(memory: int | str | None, workers: int = 1) -> Budget:
     own = int(psutil.Process().memory_info().rss)
     fixed = max(own, LIBRARIES) + (workers * LIBRARIES if workers > 1 else 0)  # some are loaded only when they are used
     if memory is None:
-        total = own + int(SHARE_OF_FREE * free())
-        return Budget(total, max(total - fixed, 0) // workers, False, fixed, workers)
+        return Budget(max(own + int(SHARE_OF_FREE * free()) - fixed, 0) // workers, False, fixed, workers)
     total = parse(memory)
     process = int(SHARE_OF_GIVEN * (total - fixed)) // workers
     if process <= 0:
@@ -77,7 +86,7 @@ def budget_for(memory: int | str | None, workers: int = 1) -> Budget:
             f"process{'es' if workers > 1 else ''}; give more than {gigabytes(fixed)}"
             + (" or fewer workers" if workers > 1 else "")
         )
-    return Budget(total, process, True, fixed, workers)
+    return Budget(process, True, fixed, workers)
 
 
 def parse(memory: int | str) -> int:
@@ -103,11 +112,86 @@ def gigabytes(n: int) -> str:
 
 def free() -> int:
     """Bytes that are free on this machine, or within the limit of its container."""
-    found = int(psutil.virtual_memory().available)
+    available = int(psutil.virtual_memory().available)
     try:
         limit = (CONTAINER / "memory.max").read_text().strip()
         if limit != "max":
-            found = min(found, int(limit) - int((CONTAINER / "memory.current").read_text()))
+            available = min(available, int(limit) - int((CONTAINER / "memory.current").read_text()))
     except (OSError, ValueError):
         pass  # no such container
-    return max(found, 0)
+    return max(available, 0)
+
+
+def in_rounds(
+    pairs: Sequence[Pair],
+    load: Callable[[str], Any],
+    compare: Callable[[Pair, Any, Any], Result],
+    fits: Callable[[Sequence[Any]], bool],
+) -> Iterator[tuple[Pair, Result]]:
+    """Compare each pair once, holding as many models as fit.
+
+    A round loads one model after the other and compares it with those that are held. It is then held too, as long as
+    models fit; once they do not, the later ones are compared and dropped, and a next round loads them again. So each
+    model is loaded once where all fit.
+
+    Parameters
+    ----------
+    load
+        Features of a model, by its source.
+    compare
+        A pair, and the features of both.
+    fits
+        Whether these features may be held together while another model is read and compared with them.
+    """
+    left = dict.fromkeys(pairs)
+    while left:
+        held: dict[str, Any] = {}
+        full = False
+        for source in dict.fromkeys(source for pair in left for source in pair):
+            mine = [pair for pair in left if source in pair and not held.keys().isdisjoint(pair)]
+            if full and not mine:
+                continue
+            features = load(source)
+            for pair in mine:
+                del left[pair]
+                yield pair, compare(pair, *(features if side == source else held[side] for side in pair))
+            needed = {side for pair in left for side in pair}
+            held = {side: held[side] for side in held if side in needed}
+            if source in needed and (not held or (not full and fits([*held.values(), features]))):
+                held[source] = features
+            elif source in needed:
+                full = True
+            del features
+
+
+def nbytes(features: Any) -> int:
+    """Bytes of the arrays in memory that features of one model hold; files that are mapped take none."""
+    if isinstance(features, np.ndarray):
+        if isinstance(features, np.memmap):
+            return 0
+        return nbytes(features.base) if isinstance(features.base, np.ndarray) else features.nbytes
+    if isinstance(features, Mapping):
+        return sum(map(nbytes, features.values()))
+    if isinstance(features, list | tuple):
+        return sum(map(nbytes, features))
+    if is_dataclass(features) and not isinstance(features, Model | Anatomy):
+        return sum(map(nbytes, vars(features).values()))
+    return 0
+
+
+@contextmanager
+def traced() -> Iterator[list[int]]:
+    """Bytes that numpy's arrays take within at most, beside those that are there already: the one entry of a list."""
+    peak = [0]
+    with _TRACING:
+        ours = not tracemalloc.is_tracing()
+        if ours:
+            tracemalloc.start()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        try:
+            yield peak
+        finally:
+            peak[0] = tracemalloc.get_traced_memory()[1] - before
+            if ours:
+                tracemalloc.stop()

@@ -1,9 +1,9 @@
-"""All pairs of a list of models: resumable, each tensor read once per statistic, here or by workers.
+"""All pairs of a list of models: resumable, each tensor read once per statistic, in this process or by workers.
 
 The unit of work is (statistic, block) over all models: features of one block are made for every model, every pair is
-compared, and the features are dropped before the next block. `schedule` lays this out, `units` says how one piece is
-done, `executors` who does it, and here is the one way through: what is missing is laid out as tasks, and what comes of
-them goes to the store at once. What fails for one pair becomes a record with its reason, and the rest goes on.
+compared, and the features are dropped before the next block. A `Ledger` for each statistic says what is missing in the
+store; that becomes tasks; workers do them; each result goes into its ledger, and so to the store, at once. What fails
+for one pair becomes a record with its reason, and the rest goes on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,11 @@ from tempfile import TemporaryDirectory
 
 from tqdm import tqdm
 
-from provlab.engine.executors import InPlace, Workers, completed
 from provlab.engine.ledger import Bench, Finished, Ledger, PairRecord
-from provlab.engine.memory import budget_for
-from provlab.engine.schedule import Pair, Schedule, lay_out
-from provlab.engine.shelf import Shelf
+from provlab.engine.memory import Budget, Pair, budget_for
 from provlab.engine.store import Store
-from provlab.engine.units import Failed, PassTask, Reference, Task, UnitTask
+from provlab.engine.tasks import PassTask, Reference, Shelf, Task, UnitTask, in_place
+from provlab.engine.workers import Processes, Workers, completed
 from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
@@ -74,7 +72,7 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model], statis
     drawn = any("vocab_size" in get_statistic(name).parameters(options) for name in statistics)
     vocabulary = None
     if drawn:
-        from provlab.statistics.text import common_strings  # whoever compares weights needs none of it
+        from provlab.statistics.text import common_strings  # not needed to compare weights
 
         vocabulary = common_strings(models.values())
     smallest = min(model.anatomy.vocab_size for model in models.values())
@@ -124,7 +122,7 @@ def run_pairs(
     Returns
     -------
     list of PairRecord
-        One per pair and statistic, statistics outermost, pairs in their order; the same whoever did the work.
+        One per pair and statistic, statistics outermost, pairs in their order; the same by any workers.
 
     Raises
     ------
@@ -141,34 +139,22 @@ def run_pairs(
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise InputError(f"workers must be a whole number of at least 1, not {workers!r}")
     budget = budget_for(memory, workers)
-    wanted = list(pairs) if pairs is not None else list(combinations(bench.sources, 2))
+    pairs = list(pairs) if pairs is not None else list(combinations(bench.sources, 2))
     options = with_common_vocabulary(options, bench.models, statistics)
-    ledgers = {}
-    for name in statistics:
-        finished = Finished(store, get_statistic(name), options)
-        ledgers[name] = Ledger(bench, finished, wanted, blocks)
+    ledgers = {name: Ledger(bench, Finished(store, get_statistic(name), options), pairs, blocks) for name in statistics}
     todo = {name: ledger.missing() for name, ledger in ledgers.items()}
-    alone = executor is None and workers == 1
-    schedule = lay_out(todo, bench.models, options, budget, spill=not alone)
-    for one in schedule.refused:
-        for pair in one.pairs:
-            ledgers[one.statistic].take(pair, None, Failed(one.reason))
+    here = executor is None and workers == 1
     with ExitStack() as stack:
-        shelf = Shelf()
-        if schedule.spilled:
-            root = store.root / "features" if store else stack.enter_context(TemporaryDirectory(prefix="provlab-"))
-            shelf = Shelf(Path(root).resolve())
-        tasks = _tasks(schedule, bench, options, shelf, passes_first=not alone)
-        crew: Workers = InPlace(bench.models, {name: ledger.errors for name, ledger in ledgers.items()})
-        if executor is not None:
-            crew = Workers(executor)
-        elif not alone:
-            from provlab.engine.processes import Processes  # only who asks for several needs them
-
-            crew = Processes(workers)
+        root = store.root if store else Path(stack.enter_context(TemporaryDirectory(prefix="provlab-")))
+        shelf = Shelf(root.resolve() / "features", budget.process // 2 if here else 0)
+        tasks = _tasks(todo, bench, options, shelf, budget)
+        if here:
+            done_tasks = in_place(tasks, bench.models, {name: ledger.errors for name, ledger in ledgers.items()})
+        else:
+            done_tasks = completed(tasks, Processes(workers) if executor is None else Workers(executor))
         bar = stack.enter_context(
             tqdm(
-                total=schedule.comparisons + sum(isinstance(task, PassTask) for task in tasks),
+                total=sum(1 if isinstance(task, PassTask) else len(task.pairs) for task in tasks),
                 unit="pair",
                 disable=not progress,
                 leave=False,
@@ -177,25 +163,29 @@ def run_pairs(
             )
         )
         # closed at once, also if we are stopped between two results
-        for task, done in stack.enter_context(closing(completed(tasks, crew))):
+        for task, done in stack.enter_context(closing(done_tasks)):
             counting.add(done.count)
             if isinstance(task, PassTask):
                 bar.set_description(f"pass of {bench.models[task.model.source].name}")
-                for name, failure in done.found:
-                    for pair in schedule.pairs(name, task.model.source):
-                        ledgers[name].take(pair, None, failure)
+                for name, failure in done.results:
+                    for pair in {pair for together in todo[name].values() for pair in together}:
+                        if task.model.source in pair:
+                            ledgers[name].take(pair, None, failure)
                 bar.update()
             else:
                 bar.set_description(task.statistic)
-                for pair, result in done.found:
+                for pair, result in done.results:
                     ledgers[task.statistic].take(pair, task.block, result)
                     bar.update()
         shelf.clear(key for task in tasks for key in task.features.values())
     return [record for ledger in ledgers.values() for record in ledger.records()]
 
 
-def _tasks(schedule: Schedule, bench: Bench, options: Options, shelf: Shelf, *, passes_first: bool) -> list[Task]:
-    """Describe all pieces of a schedule, the passes before the first unit that reads what they leave, or before all."""
+Todo = dict[int | None, list[Pair]]  # block -> pairs to compare there
+
+
+def _tasks(todo: Mapping[str, Todo], bench: Bench, options: Options, shelf: Shelf, budget: Budget) -> list[Task]:
+    """Describe all pieces: a pass for each model that must be run, then a unit for each statistic and block."""
 
     @cache
     def reference(source: str) -> Reference:
@@ -203,35 +193,39 @@ def _tasks(schedule: Schedule, bench: Bench, options: Options, shelf: Shelf, *, 
 
     @cache
     def key(name: str, source: str) -> str:
-        """Of all that recorded features depend on."""
+        """Hash of all that recorded features depend on."""
         statistic = get_statistic(name)
         parameters, model = statistic.parameters(options), statistic.identity(bench.models[source], options)
         # statistics that record the same share what one pass leaves
         what = statistic.recorded.__qualname__ if statistic.recorded else name
         return Store.key(recorded=what, version=statistic.version, model=model, parameters=parameters)
 
-    passes: list[Task] = []
-    for step in schedule.passes:
-        keys = {name: key(name, step.model) for name in step.statistics}
-        if left := {name: key for name, key in keys.items() if key not in shelf}:
-            passes.append(PassTask(reference(step.model), left, shelf, options))
+    features: dict[str, dict[str, str]] = {}  # source -> statistic -> key on the shelf
     units: list[Task] = []
-    for unit in schedule.units:
-        recorded = get_statistic(unit.statistic).recorded
-        reads_text = "text_sha256" in get_statistic(unit.statistic).parameters(options)
-        for group in unit.groups:
-            met = (*group.held, *group.passing)
-            units.append(
-                UnitTask(
-                    unit.statistic,
-                    unit.block,
-                    group,
-                    group.pairs(unit.pairs),
-                    {source: reference(source) for source in met},
-                    {source: key(unit.statistic, source) for source in met} if recorded else {},
-                    shelf,
-                    options if reads_text else replace(options, text="", vocabulary=None),
+    for name, blocks in todo.items():
+        statistic = get_statistic(name)
+        reads_text = "text_sha256" in statistic.parameters(options)
+        for block, pairs in blocks.items():
+            sources = dict.fromkeys(source for pair in pairs for source in pair)
+            keys = {source: key(name, source) for source in sources if statistic.recorded}
+            for source in keys:
+                features.setdefault(source, {})[name] = keys[source]
+            if pairs:
+                units.append(
+                    UnitTask(
+                        name,
+                        block,
+                        tuple(pairs),
+                        {source: reference(source) for source in sources},
+                        keys,
+                        shelf,
+                        options if reads_text else replace(options, text="", vocabulary=None),
+                        budget,
+                    )
                 )
-            )
-    first = 0 if passes_first else next((i for i, task in enumerate(units) if task.features), 0)
-    return units[:first] + passes + units[first:]
+    passes: list[Task] = []
+    for source in bench.models:
+        missing = {name: key for name, key in features.get(source, {}).items() if key not in shelf}
+        if missing:
+            passes.append(PassTask(reference(source), missing, shelf, options, budget))
+    return passes + units

@@ -70,14 +70,14 @@ def until_settled(
         "bytes_left": sum(size[len(records) :]),
     }
     left, total = sum(size[len(records) :]), sum(size)
-    said = (
+    sentence = (
         f"{len(records)} of {len(order)} blocks were read, in an order drawn beforehand, until the product of their "
         f"e-values, 10^{detail['log10_e']:.1f}, reached {1 / level:g} or none was left; the p-value is valid whenever "
         f"reading stops. {left / total:.0%} of {total:,} bytes were left unread."
     )
-    found = [record.outcome.blocks[0] for record in records if record.outcome]
-    combined = statistic.aggregate(found)
-    about = {"until_settled": detail, "said": said}
+    results = [record.outcome.blocks[0] for record in records if record.outcome]
+    combined = statistic.aggregate(results)
+    about = {"until_settled": detail, "said": sentence}
     outcome = Outcome(combined.value, evalues.anytime_log10_p(log10_p), combined.blocks, None, about)
     keys = tuple(key for record in records for key in record.keys)
     first, second = bench.sources
@@ -86,10 +86,9 @@ def until_settled(
 
 def _bytes(name: str, bench: Bench, block: int, options: Options) -> int:
     """Bytes of one block's tensors in the files of both models, as far as the statistic reads them."""
-    models = [bench.models[source] for source in bench.sources]
-    needs = [get_statistic(name).need(model, block, options) for model in models]
+    a, b = (bench.models[source] for source in bench.sources)
     return sum(
-        tensor_bytes(model, tensor, need.rows.get(tensor))
-        for model, need in zip(models, needs, strict=True)
-        for tensor in need.tensors
+        tensor_bytes(model, tensor, rows)
+        for model, other in ((a, b), (b, a))
+        for tensor, rows in get_statistic(name).tensors(model, other, block, options).items()
     )

@@ -1,7 +1,7 @@
 """E-values: evidence that may be read block by block and stopped at any time.
 
 An e-value is at least 0 and has mean at most 1 under the null. A product of independent ones, read in an order fixed
-beforehand, then exceeds 1/alpha *at any time* with probability at most alpha (Ville's inequality): who reads blocks
+beforehand, then exceeds 1/alpha *at any time* with probability at most alpha (Ville's inequality): reading blocks
 until the question is settled keeps the level, which Fisher's method, asked again after each block, would not.
 """
 

@@ -97,8 +97,8 @@ def spearman(a: ArrayLike, b: ArrayLike | None = None) -> Spearman:
 def log10_p_allowing(a: ArrayLike, b: ArrayLike, common: int, *, rng: np.random.Generator) -> float:
     """One-sided log10 p of two matchings of the same units, where up to `common` units may agree without evidence.
 
-    Of the units with one partner by both matchings, min(`common`, all of them) are left out, drawn at random. The
-    partners of the others are ranked anew on both sides, and `log10_p_spearman` is taken of what is left.
+    Among the units with one partner by both matchings, min(`common`, all of them) are left out, drawn at random. The
+    partners of the others are ranked again on both sides, and `log10_p_spearman` is taken of what is left.
 
     Parameters
     ----------

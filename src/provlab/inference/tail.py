@@ -113,7 +113,7 @@ def exact_law(n: int) -> ExactLaw:
     layer = np.ones((1, 1), dtype=np.int64)  # ways[state, D] with the first i ranks placed
     index = {0: 0}
     for i in range(n):
-        states = [sum(1 << j for j in taken) for taken in combinations(range(n), i + 1)]
+        states = [sum(1 << j for j in places) for places in combinations(range(n), i + 1)]
         following = {state: k for k, state in enumerate(states)}
         ways = np.zeros((len(states), largest + 1), dtype=np.int64)
         for j in range(n):
@@ -256,8 +256,8 @@ def _beyond_the_determinant() -> Reals:
     theta = np.minimum(_THETA, 60.0)
     weight = np.log(np.maximum(law.count, 1e-300)) - theta[:, None] / n**2 * law.distance / 2
     exact = special.logsumexp(weight, axis=1) - math.lgamma(n + 1) + theta * _sum_of_squares(n)
-    found = n * (exact - np.array([_mccullagh(one, n) for one in theta]))
-    return np.asarray(found + _beyond(_THETA) - _beyond(theta))
+    error = n * (exact - np.array([_mccullagh(tilt, n) for tilt in theta]))
+    return np.asarray(error + _beyond(_THETA) - _beyond(theta))
 
 
 def _beyond(theta: Reals) -> Reals:
@@ -303,7 +303,7 @@ def _bands() -> tuple[Chebyshev, Chebyshev]:
     """G and e over ln s, exactly."""
     low, high = math.log(_EXACT_FROM), math.log(_NARROWEST) + 0.1
     ln_s = low + 0.5 * (high - low) * (chebpts1(24) + 1.0)
-    short, long = np.array([_band(math.exp(one), (30, 40)) for one in ln_s]).T
+    short, long = np.array([_band(math.exp(value), (30, 40)) for value in ln_s]).T
     g = (long - short) / 10
     return Chebyshev.fit(ln_s, g, len(ln_s) - 1), Chebyshev.fit(ln_s, short - 30 * g, len(ln_s) - 1)
 
@@ -317,21 +317,21 @@ def _band(s: float, sizes: tuple[int, ...]) -> list[float]:
     states, source, target, steps = _moves()
     weight = np.exp(-0.5 * s * steps**2)
     start = states - 1  # the lowest five: columns that do not exist
-    v, ln_scale, found = np.eye(1, states, start)[0], 0.0, []
+    v, ln_scale, permanents = np.eye(1, states, start)[0], 0.0, []
     for size in range(1, max(sizes) + 1):
         v = np.bincount(target, v[source] * weight, minlength=states)
         if size in sizes:
-            found.append(ln_scale + math.log(v[start]))
+            permanents.append(ln_scale + math.log(v[start]))
         scale = v.sum()
         v, ln_scale = v / scale, ln_scale + math.log(scale)
-    return found
+    return permanents
 
 
 @cache
 def _moves() -> tuple[int, NDArray[np.int64], NDArray[np.int64], Reals]:
     """States of `_band`, and from which to which by a step of what length a row's column leads."""
     reach = 5
-    states = sorted(sum(1 << j for j in taken) for taken in combinations(range(2 * reach), reach))
+    states = sorted(sum(1 << j for j in places) for places in combinations(range(2 * reach), reach))
     index = {state: len(states) - 1 - k for k, state in enumerate(states)}  # the lowest columns taken: the last
     moves = [
         (index[state], index[(state | 1 << j) >> 1], j - reach)
@@ -368,7 +368,7 @@ def _near_the_floor(n: int) -> Reals:
         if length <= n:
             counts[k] += ways * math.comb(n - length + count, count)
     below = [sum(counts[: k + 1]) for k in range(_NEAREST + 1)]
-    return np.array([math.log(one) - math.lgamma(n + 1) for one in below])
+    return np.array([math.log(count) - math.lgamma(n + 1) for count in below])
 
 
 @cache

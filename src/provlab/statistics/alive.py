@@ -1,10 +1,10 @@
 """Which hidden units of a block are alive: those that a matching can be asked of.
 
 A unit whose row is zero on one side has no direction, and a unit that writes nothing, or only with others, may be
-anything: whoever adds such units to a model changes no output. Each model is therefore rid of its own, those that
-`provlab.models.canonical` finds, and what is left is matched, the smaller side into the larger. That costs no validity:
-which units go is decided by the model's own rows, wherever they stand, so that the units that stay are in as random an
-order as before (Theorem 2 holds of them), and partners are ranked among those of the other side that stay.
+anything: adding such units to a model changes no output. They are therefore removed from each model
+(`provlab.models.canonical` finds them), and the others are matched, the smaller side into the larger. That costs no
+validity: which units go is decided by the model's own rows, wherever they stand, so that the units that stay are in as
+random an order as before (Theorem 2 holds of them), and partners are ranked among those of the other side that stay.
 """
 
 from typing import Any
@@ -33,12 +33,12 @@ def alive(*kinds: NDArray[Any], name: str) -> NDArray[np.bool_]:
     InputError
         If fewer than two units are alive: no order can be read off one.
     """
-    found = np.logical_and.reduce([rows.any(axis=1) for rows in kinds])
-    if found.sum() < 2:
+    kept = np.logical_and.reduce([rows.any(axis=1) for rows in kinds])
+    if kept.sum() < 2:
         raise InputError(
-            f"{name} has {found.sum()} rows that are not zero, and a matching needs two; leave the block out"
+            f"{name} has {kept.sum()} rows that are not zero, and a matching needs two; leave the block out"
         )
-    return found
+    return kept
 
 
 def living_rows(*kinds: NDArray[Any], name: str) -> tuple[UnitRows, ...]:

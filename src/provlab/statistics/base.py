@@ -1,4 +1,4 @@
-"""What every statistic is: features made once per model, compared block by block, then aggregated.
+"""The protocol of a statistic: features made once per model, compared block by block, then aggregated.
 
 A statistic of the papers compares two models through one or more *blocks* (transformer blocks, counted from 0; a
 statistic of the whole model has the single block ``None``). The unit of work of a study is (statistic, block) over
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[np.float32]
-
-BATCH = 16  # sequences that run through a model at a time
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")  # in which models run, by torch's names
 
@@ -137,8 +135,8 @@ class Options:
         """The dtype as torch knows it."""
         import torch
 
-        found: torch.dtype = getattr(torch, self.dtype)
-        return found
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
 
     @property
     def kept_tokens(self) -> int:
@@ -191,7 +189,7 @@ class BlockResult:
     value, log10_p : float
         The raw statistic, and its log10 p where it has one.
     detail : dict
-        What aggregation needs besides, JSON-able.
+        What aggregation needs as well, JSON-able.
     matching : array or None
         ``(h,)`` int64, the partner of each hidden unit, for statistics that match units; ``(2, h)`` for phi_MATCH, by
         gate and by up. Where units were left out, of each that stayed, on the side that has fewer of these.
@@ -225,55 +223,35 @@ class Outcome:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Need:
-    """What one model asks of the machine for one unit of work, known from shapes alone.
-
-    Attributes
-    ----------
-    tensors : tuple of str
-        Read from the checkpoint.
-    features : int
-        Bytes held as long as pairs are compared.
-    making : int
-        Bytes held besides while the features are made.
-    rows : mapping
-        Tensor -> how many of its rows are read, where not all are.
-    """
-
-    tensors: tuple[str, ...] = ()
-    features: int = 0
-    making: int = 0
-    rows: Mapping[str, int] = field(default_factory=dict)
-
-
 class Features(ABC):
-    """What a statistic needs of one model; ``block(i)`` may read lazily and is asked once per block."""
+    """Features that a statistic reads of one model; ``block(i)`` may read lazily and is called once per block."""
 
     @abstractmethod
     def block(self, block: int | None) -> Any:
-        """Features of one block, as `Statistic.compare_block` wants them."""
+        """Features of one block, as `Statistic.compare_block` takes them."""
 
     def as_arrays(self) -> dict[str, NDArray[Any]]:
-        """Arrays of a recorded one by name: of a field ``gate`` that is a list, ``gate.0``, ``gate.1``, ..."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
-        named = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        lists = {name: value for name, value in values.items() if isinstance(value, list)}
-        return named | {f"{name}.{i}": array for name, value in lists.items() for i, array in enumerate(value)}
+        """Arrays of recorded features by name: of a field ``gate`` that is a list, ``gate.0``, ``gate.1``, ..."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                arrays[name] = value
+            elif isinstance(value, list):
+                arrays |= {f"{name}.{i}": array for i, array in enumerate(value)}
+        return arrays
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], model: "Model") -> "Features":
-        """Put together again what `as_arrays` took apart, for the same model."""
+        """Rebuild features of the same model from `as_arrays`."""
         values: dict[str, Any] = {}
-        for one in fields(cls):  # type: ignore[arg-type]
-            if one.type in (Model, "Model"):
-                values[one.name] = model
-            elif one.name in arrays:
-                values[one.name] = arrays[one.name]
+        for entry in fields(cls):  # type: ignore[arg-type]
+            name = entry.name
+            if entry.type in (Model, "Model"):
+                values[name] = model
+            elif name in arrays:
+                values[name] = arrays[name]
             else:
-                values[one.name] = [
-                    arrays[f"{one.name}.{i}"] for i in range(len(arrays)) if f"{one.name}.{i}" in arrays
-                ]
+                values[name] = [arrays[f"{name}.{i}"] for i in range(len(arrays)) if f"{name}.{i}" in arrays]
         return cls(**values)
 
 
@@ -339,69 +317,33 @@ class Statistic(ABC):
     def prepare(self, model: Model, options: Options) -> Features:
         """Make (or arrange to read) one model's features, once for all its pairs."""
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """Say what one block's features take; every tensor of the block as float32, unless a statistic knows better."""
-        return reading(model, [part.name for part in model.anatomy.parts if block is None or part.block == block])
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
+        """Tensors of `model` that are read to compare one block with `partner`, and how many first rows (None: all).
 
-    def need_with(self, model: Model, partner: Model, block: int | None, options: Options) -> tuple[str, ...]:
-        """Tensors of `model` that are read for this partner besides; none, unless a statistic knows better."""
-        return ()
-
-    def recording(self, model: Model, options: Options) -> Need:
-        """Say what the pass over the inputs takes, the features of all blocks together; for `recorded` ones only."""
-        blocks: list[int | None] = [*range(model.anatomy.n_blocks)]
-        kept = sum(self.need(model, block, options).features for block in blocks)
-        return Need(tuple(part.name for part in model.anatomy.parts), kept, loaded_bytes(model, options))
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """Bytes that one comparison takes above the features; as much again, unless a statistic knows better."""
-        return sum(self.need(model, block, options).features for model in (a, b))
+        By default all tensors of the block, or none where a pass over inputs recorded the features.
+        """
+        if self.recorded is not None:
+            return {}
+        return dict.fromkeys(part.name for part in model.anatomy.parts if part.block == block)
 
     @abstractmethod
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Compare two models' features of one block."""
 
-    @abstractmethod
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Bring the blocks of one pair together."""
-
-
-def reading(model: Model, tensors: Sequence[str], rows: Mapping[str, int] | None = None) -> Need:
-    """Need of tensors, or `rows` of them, that are read, turned into float32 and held, with the copy on the way."""
-    rows = rows or {}
-    numbers = {name: _numel(model, name, rows.get(name)) for name in tensors}
-    largest = max((tensor_bytes(model, name, rows.get(name)) + 4 * n for name, n in numbers.items()), default=0)
-    return Need(tuple(tensors), 4 * sum(numbers.values()), largest, rows)
+        """Bring the blocks of one pair together: Fisher over their p-values, or the mean of a score without them."""
+        return aggregated(blocks)
 
 
 def tensor_bytes(model: Model, name: str, rows: int | None = None) -> int:
     """Bytes of a tensor, or of so many of its rows, in its file."""
-    return _numel(model, name, rows) * itemsize(model.checkpoint.dtype(name))
+    return numel(model, name, rows) * itemsize(model.checkpoint.dtype(name))
 
 
-def loaded_bytes(model: Model, options: Options) -> int:
-    """Bytes of a model that is loaded to be run, with what flows through it."""
-    weights = sum(_numel(model, part.name) for part in model.anatomy.parts)
-    flowing = BATCH * options.sequence_length * (4 * model.anatomy.width + 3 * model.anatomy.mlp_width)
-    return itemsize(options.dtype) * (weights + flowing)
-
-
-def _numel(model: Model, name: str, rows: int | None = None) -> int:
+def numel(model: Model, name: str, rows: int | None = None) -> int:
+    """Numbers in a tensor, or in so many of its rows."""
     first, *others = *model.checkpoint.shape(name), 1
     return math.prod((first if rows is None else rows, *others))
-
-
-def unit_rows_bytes(rows: int, columns: int) -> int:
-    """Bytes of a float32 matrix with its `provlab.inference.matching.unit_rows`."""
-    return 8 * rows * columns + 16 * rows
-
-
-def matching_bytes(a: int, b: int, columns: int) -> int:
-    """Bytes that MATCH of unit rows ``(a, columns)`` and ``(b, columns)`` takes above them.
-
-    The similarities in float32 with two thirds more for the assignment, rounded up, and some rows at a time.
-    """
-    return 8 * a * b + 8 * min(max(a, b), 1024) * columns
 
 
 def require_positions(statistic: Statistic, model: Model, options: Options) -> None:
@@ -416,18 +358,18 @@ def require_positions(statistic: Statistic, model: Model, options: Options) -> N
 
 
 def of_matching(
-    found: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64], common: int = 0
+    correlation: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64], common: int = 0
 ) -> dict[str, Any]:
-    """Detail of a block whose p-value is Spearman's of two matchings ``(n,)``, as `fisher_over_blocks` takes it.
+    """Detail of a block whose p-value is Spearman's of two matchings ``(n,)``, as `aggregated` takes it.
 
-    n units, of which ``agree`` have one partner by both; the smallest log10 p that there is, where `common` of these
-    are allowed for, and the paper's own.
+    n units, of which ``agree`` have one partner by both; the smallest log10 p possible, where `common` of the units
+    are allowed for; and the paper's log10 p.
     """
     return {
-        "n": found.n,
+        "n": correlation.n,
         "agree": int((first == second).sum()),
-        "floor": pvalues.log10_floor(found.n - common),
-        "paper_log10_p": found.paper_log10_p,
+        "floor": pvalues.log10_floor(correlation.n - common),
+        "paper_log10_p": correlation.paper_log10_p,
     }
 
 
@@ -437,13 +379,23 @@ def left_out(a: UnitRows, b: UnitRows) -> dict[str, Any]:
     return {"dropped": dropped} if any(dropped) else {}
 
 
-def fisher_over_blocks(blocks: Sequence[BlockResult]) -> Outcome:
-    """Aggregate per-block p-values by Fisher's method (Algorithm 3); the value is the mean correlation.
+def aggregated(blocks: Sequence[BlockResult]) -> Outcome:
+    """Aggregate the blocks of one pair; a single unit of the whole model (block None) stands for itself.
 
-    Valid where blocks are independent under the null, which Theorem 2 gives for statistics of MATCH per block. The
-    detail has the same of the paper's two-sided t tail.
+    p-values are combined by Fisher's method (Algorithm 3), which is valid where blocks are independent under the null;
+    Theorem 2 gives that for statistics of MATCH per block. So are their floors, and the paper's two-sided p-values
+    where they are known. The value is the mean over blocks.
     """
-    log10_p = pvalues.fisher(np.array([b.log10_p for b in blocks]))
-    floor, paper = (pvalues.fisher(np.array([b.detail[key] for b in blocks])) for key in ("floor", "paper_log10_p"))
-    value = float(np.mean([b.value for b in blocks]))
-    return Outcome(value, log10_p, tuple(blocks), floor, {"paper_log10_p": paper})
+    first = blocks[0]
+    if first.block is None:
+        return Outcome(first.value, first.log10_p, tuple(blocks), first.detail.get("floor"), first.detail)
+    value = float(np.mean([block.value for block in blocks]))
+    if first.log10_p is None:
+        return Outcome(value, None, tuple(blocks))
+    log10_p = pvalues.fisher(np.array([block.log10_p for block in blocks]))
+    combined: dict[str, Any] = {
+        key: pvalues.fisher(np.array([block.detail[key] for block in blocks]))
+        for key in ("floor", "paper_log10_p")
+        if key in first.detail
+    }
+    return Outcome(value, log10_p, tuple(blocks), combined.pop("floor"), combined)

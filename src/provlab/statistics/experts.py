@@ -14,7 +14,7 @@ import numpy as np
 from provlab.errors import InputError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, BlockResult, Model, Need, matching_bytes, reading, unit_rows_bytes
+from provlab.statistics.base import Array, BlockResult, Model
 
 #: rows of the up projections of a block's experts that have any, by their names
 Experts = dict[str, UnitRows]
@@ -22,42 +22,19 @@ Experts = dict[str, UnitRows]
 
 def up_rows(model: Model, block: int | None) -> Experts:
     """Read the up projections of a block's experts; one without two rows that are not zero is left out."""
-    found = read(model, "up", block)
-    some = {name: rows for name, rows in found.items() if rows.any(axis=1).sum() > 1}
+    some = {name: rows for name, rows in read(model, "up", block).items() if rows.any(axis=1).sum() > 1}
     return {name: living_rows(rows, name=f"expert {name}")[0] for name, rows in some.items()}
 
 
 def read(model: Model, role: str, block: int | None) -> dict[str, Array]:
     """Read a role of all MLPs of a block, each tensor once: name of the MLP -> matrix, as `Anatomy.read` gives it."""
     names = {f"{role}.{name}" if name else role: name for name in model.anatomy.mlps(block)}
-    found = {}
+    matrices = {}
     for part in dict.fromkeys(model.anatomy.part(held, block) for held in names):
         for held, piece in part.split(model.checkpoint.array(part.name)).items():
             if held in names:
-                found[names[held]] = np.array(piece, order="C")
-    return found
-
-
-def need(model: Model, block: int | None) -> Need:
-    """All up projections of a block, and their unit rows."""
-    needed = reading(
-        model, list(dict.fromkeys(model.anatomy.tensor_name(role, block) for role in _roles(model, block)))
-    )
-    return Need(needed.tensors, sum(unit_rows_bytes(*shape) for shape in _shapes(model, block)), needed.making)
-
-
-def comparing(a: Model, b: Model, block: int | None) -> int:
-    """MATCH of the widest."""
-    (rows, columns), (others, _) = (max(_shapes(model, block)) for model in (a, b))
-    return matching_bytes(rows, others, columns)
-
-
-def _roles(model: Model, block: int | None) -> list[str]:
-    return [f"up.{name}" if name else "up" for name in model.anatomy.mlps(block)]
-
-
-def _shapes(model: Model, block: int | None) -> list[tuple[int, ...]]:
-    return [model.anatomy.shape(role, block) for role in _roles(model, block)]
+                matrices[names[held]] = np.array(piece, order="C")
+    return matrices
 
 
 def best(
@@ -86,13 +63,15 @@ def best(
     partners = assign(cosine_similarity(*sums)).indices.tolist()  # of the side with fewer experts
     numbers = enumerate(partners) if len(of_a) <= len(of_b) else zip(partners, range(len(of_b)), strict=True)
     pairs = [(list(of_a)[i], list(of_b)[j]) for i, j in numbers]
-    found = [compare(of_a[i], of_b[j], i, j) for i, j in pairs]
-    tried = np.log10(len(found))
-    detail: dict[str, Any] = {name: sum(one.detail[name] for one in found) for name in ("n", "agree")}
+    results = [compare(of_a[i], of_b[j], i, j) for i, j in pairs]
+    tried = np.log10(len(results))
+    detail: dict[str, Any] = {name: sum(result.detail[name] for result in results) for name in ("n", "agree")}
     for name in ("floor", "paper_log10_p"):
-        detail[name] = min(0.0, float(min(one.detail[name] for one in found) + tried))
-    log10_p = [one.log10_p or 0.0 for one in found]
+        detail[name] = min(0.0, float(min(result.detail[name] for result in results) + tried))
+    log10_p = [result.log10_p or 0.0 for result in results]
     best = int(np.argmin(log10_p))
-    detail |= {"experts": len(found), "pair": list(pairs[best])}
-    value = float(np.mean([one.value for one in found]))
-    return BlockResult(found[best].block, value, min(0.0, float(log10_p[best] + tried)), detail, found[best].matching)
+    detail |= {"experts": len(results), "pair": list(pairs[best])}
+    value = float(np.mean([result.value for result in results]))
+    return BlockResult(
+        results[best].block, value, min(0.0, float(log10_p[best] + tried)), detail, results[best].matching
+    )

@@ -5,7 +5,7 @@ table of that stream, one row a token, and tokens are paired by their strings. T
 
 `PhiE`: do dimensions agree in the order in which they stand? Training treats them alike, as it does hidden units
 (Pi_emb, Theorem 1), so MATCH of the columns of two independent tables is a uniformly random permutation: a p-value,
-as phi_U's. Whoever permutes the stream (T1) hides a model from it.
+as phi_U's. Permuting the stream (T1) hides a model from it.
 
 `PhiAxes`: is a dimension of one model a dimension of the other, in any order and up to signs? With the whitened tables
 W = E (E^T E)^(-1/2) the entries of M = W_1^T W_2 are cosines, and the squares in a row or column add up to 1 at most. A
@@ -16,7 +16,7 @@ of at most 2^(-(d-1)/2), whatever both models know of language, and n entries in
     C(d_1, n) C(d_2, n) n! 2^(-((d-1) + (d-2) + ... + (d-n)) / 2),   d = min(d_1, d_2).
 
 Adam treats axes alike, but not all directions: so `COMMON` of the dimensions may be found again without evidence, and d
-is less by these. Who rotates the stream (T3) hides a model from it.
+is less by these. Rotating the stream (T3) hides a model from it.
 
 `StreamScore`: how much of one table is the other one, turned? The rotation that fits half of the tokens best is judged
 by the others: the share of the squares that it explains there. No change of basis touches it, but models that learned
@@ -24,7 +24,6 @@ one language alike have a share, too, so that it is a score without a p-value.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,12 +38,8 @@ from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
-    Need,
     Options,
-    Outcome,
     Statistic,
-    matching_bytes,
-    reading,
 )
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.text import common, spellings
@@ -108,24 +103,14 @@ class PhiE(Statistic):
         """Arrange to read the embedding."""
         return Embedding(model)
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
         """One table."""
-        return reading(model, [model.anatomy.tensor_name("embedding")])
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """The rows of common tokens on both sides, in float64 where they are whitened, and MATCH of the columns."""
-        (rows, width), (others, second) = (model.anatomy.shape("embedding") for model in (a, b))
-        return matching_bytes(width, second, min(rows, others)) + 24 * min(rows, others) * (width + second)
+        return {model.anatomy.tensor_name("embedding"): None}
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Match the dimensions of two streams."""
         sides = [living_rows(np.ascontiguousarray(rows.T), name="the embedding")[0] for rows in _paired(a, b)]
         return correlation_with_identity(sides[0], sides[1], None, tie_seed(options.seed, self.name, None))
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """There is one."""
-        (one,) = blocks
-        return Outcome(one.value, one.log10_p, (one,), one.detail.get("floor"), one.detail)
 
 
 class PhiAxes(PhiE):
@@ -143,10 +128,10 @@ class PhiAxes(PhiE):
         """Count the dimensions that are found again."""
         first, second = (rows.astype(np.float64) for rows in _paired(a, b))
         cosines = _whitener(first) @ (first.T @ second) @ _whitener(second)
-        found, width = int((cosines**2 > 0.5).sum()), min(cosines.shape)
+        again, width = int((cosines**2 > 0.5).sum()), min(cosines.shape)
         allowed = int(self.COMMON * width)
-        detail = {"n": width, "agree": found, "common": allowed, "floor": _log10_p(width, cosines.shape, allowed)}
-        return BlockResult(block, found / width, _log10_p(found, cosines.shape, allowed), detail)
+        detail = {"n": width, "agree": again, "common": allowed, "floor": _log10_p(width, cosines.shape, allowed)}
+        return BlockResult(block, again / width, _log10_p(again, cosines.shape, allowed), detail)
 
 
 def _whitener(table: Matrix) -> Matrix:
@@ -156,11 +141,11 @@ def _whitener(table: Matrix) -> Matrix:
     return np.asarray((vectors * inverse) @ vectors.T)
 
 
-def _log10_p(found: int, shape: tuple[int, ...], allowed: int) -> float:
+def _log10_p(again: int, shape: tuple[int, ...], allowed: int) -> float:
     """Bound on the probability of so many dimensions found again, the least over all n <= found."""
     width = min(shape) - allowed
     smallest = log10_p = 0.0
-    for n in range(1, min(found - allowed, width) + 1):
+    for n in range(1, min(again - allowed, width) + 1):
         log10_p += math.log10((shape[0] - n + 1) * (shape[1] - n + 1) / n) - (width - n) / 2 * math.log10(2)
         smallest = min(smallest, log10_p)
     return smallest

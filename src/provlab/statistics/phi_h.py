@@ -5,7 +5,6 @@ valid for any input; the paper, and this file, draw tokens uniformly at random f
 number the same strings differently, the strings that both have are drawn, and each model is given its own ids of them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +21,8 @@ from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
-    Need,
     Options,
-    Outcome,
     Statistic,
-    fisher_over_blocks,
-    matching_bytes,
-    unit_rows_bytes,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
 from provlab.statistics.text import one_pass, strings
@@ -88,18 +82,6 @@ class PhiH(Statistic):
         kept, _ = one_pass(self, model, options, ("hidden", "units"), _inputs(model, options))
         return HiddenActivations(kept["hidden"], kept["units"])
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """Activations of one block."""
-        return Need(features=unit_rows_bytes(model.anatomy.mlp_width, options.kept_tokens))
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """MATCH."""
-        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, options.kept_tokens)
-
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""
         return correlation_with_identity(a, b, block, tie_seed(options.seed, self.name, block))
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Fisher over blocks."""
-        return fisher_over_blocks(blocks)

@@ -6,7 +6,6 @@ into a p-value: it is reported raw, and the study shows that it does not tell de
 Where two vocabularies differ, the tokens are compared that both have.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +16,12 @@ from provlab.errors import NotComparableError
 from provlab.models.activations import next_token_log_probs
 from provlab.models.room import keep
 from provlab.statistics.base import (
-    BATCH,
     Array,
     BlockResult,
     Features,
     Model,
-    Need,
     Options,
-    Outcome,
     Statistic,
-    loaded_bytes,
     require_positions,
 )
 from provlab.statistics.text import Columns, common, encode, spellings
@@ -115,21 +110,6 @@ class PhiJSD(Statistic):
         vocabulary = spellings(model.checkpoint, log_probs.shape[1])
         return NextTokens(vocabulary, vocabulary[tokens], log_probs)
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """All distributions."""
-        tokens = options.n_sequences * options.sequence_length
-        return Need(features=4 * tokens * model.anatomy.vocab_size)
-
-    def recording(self, model: Model, options: Options) -> Need:
-        """One pass; the distributions are there twice as their pieces are put together."""
-        kept = self.need(model, None, options).features
-        batch = 3 * 4 * BATCH * options.sequence_length * model.anatomy.vocab_size
-        return Need(tuple(p.name for p in model.anatomy.parts), kept, loaded_bytes(model, options) + kept + batch)
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """Some rows at a time in float64."""
-        return 8 * 8 * ROWS * max(a.anatomy.vocab_size, b.anatomy.vocab_size)
-
     def compare_block(self, a: NextTokens, b: NextTokens, block: int | None, options: Options) -> BlockResult:
         """Average the divergence over positions, of the tokens that both have where the vocabularies differ."""
         if not np.array_equal(a.tokens, b.tokens):
@@ -138,7 +118,3 @@ class PhiJSD(Statistic):
             )
         per_token = jensen_shannon(a.log_probs, b.log_probs, common(a.vocabulary, b.vocabulary))
         return BlockResult(block, float(per_token.mean()), None, {"n": len(per_token)})
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Return the single unit as it is."""
-        return Outcome(blocks[0].value, None, tuple(blocks), detail=dict(blocks[0].detail))

@@ -1,7 +1,7 @@
 """phi_l2: how close are the weights, measured against exchangeable copies? (Section 4.1, after Xu et al. 2024)
 
 Minus the sum over blocks of the Euclidean distance between two models' weights. Raw distances do not tell dependent
-from independent models; PERMTEST makes them comparable by holding each against the distances of copies of the first
+from independent models; PERMTEST makes them comparable by comparing each with the distances of copies of the first
 model whose hidden units and embedding dimensions are permuted (Appendix B). `PhiL2Blocks` permutes the hidden units of
 each MLP on their own (footnote 3), which gives independent p-values for Fisher's method.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.inference import permtest, pvalues
+from provlab.inference import permtest
 from provlab.models.anatomy import Anatomy, TensorPart
 from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Permutation
 from provlab.statistics.base import (
@@ -23,11 +23,10 @@ from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
-    Need,
     Options,
     Outcome,
     Statistic,
-    reading,
+    aggregated,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS
 
@@ -134,7 +133,7 @@ def stream(options: Options, copy: int, block: int, purpose: int) -> np.random.G
 
 
 def roles_of(part: TensorPart) -> tuple[str, ...]:
-    """What a tensor is for: by this two models' tensors are held against each other, whatever their files call them."""
+    """Roles of a tensor: the key that pairs the tensors of two models, however their files name them."""
     return tuple(segment.role for segment in part.segments)
 
 
@@ -192,28 +191,17 @@ class PhiL2(Statistic):
         ]
         for key in sorted(parts[0].keys() | parts[1].keys()):
             held = [table.get(key) for table in parts]
-            found = [str(part.shape) if part else "absent" for part in held]
-            if found[0] != found[1]:
+            shapes = [str(part.shape) if part else "absent" for part in held]
+            if shapes[0] != shapes[1]:
                 name = next(part.name for part in held if part)
                 raise NotComparableError(
-                    f"{self.name} needs equal shapes, but {name} is {found[0]} in {a.name} and {found[1]} in {b.name}"
+                    f"{self.name} needs equal shapes, but {name} is {shapes[0]} in {a.name} and {shapes[1]} in {b.name}"
                 )
         return blocks
 
     def prepare(self, model: Model, options: Options) -> AllWeights:
         """Arrange to read the weights."""
         return AllWeights(model)
-
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """All tensors of one block, and the permuted copies that are kept for the next pair."""
-        read = super().need(model, block, options)
-        copies = read.features * options.n_permutations
-        return Need(read.tensors, read.features + (copies if copies <= COPIES_IN_MEMORY else 0), read.making)
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """The block in one row for both sides and for copies of one."""
-        weights = super().need(a, block, options).features
-        return 6 * weights + min(weights * options.n_permutations, COPIES_IN_MEMORY)
 
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
         """Distance of the block, and its place among those of the copies."""
@@ -253,13 +241,9 @@ class PhiL2Blocks(PhiL2):
         """Arrange to read the weights of the MLPs."""
         return AllWeights(model, MLP_ROLES)
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
         """All tensors of one block's MLP."""
-        return reading(model, tensor_names(model.anatomy, block, MLP_ROLES))
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """The MLPs in float64 with their squares, and their Gram matrix."""
-        return 6 * self.need(a, block, options).features + 3 * 8 * a.anatomy.mlp_width**2
+        return dict.fromkeys(tensor_names(model.anatomy, block, MLP_ROLES))
 
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
         """Distance of the MLPs, and its place among those of permuted copies."""
@@ -270,8 +254,4 @@ class PhiL2Blocks(PhiL2):
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks, which permute units of their own; the value is the mean over blocks."""
-        log10_p, floor = (
-            pvalues.fisher(np.array(values))
-            for values in ([block.log10_p for block in blocks], [block.detail["floor"] for block in blocks])
-        )
-        return Outcome(float(np.mean([block.value for block in blocks])), log10_p, tuple(blocks), floor)
+        return aggregated(blocks)

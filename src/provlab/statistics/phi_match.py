@@ -1,7 +1,7 @@
 """phi_MATCH: do gate and up projections agree on which unit is which? (Section 3.3)
 
 Match the hidden units of two GLU MLPs twice, by their gate activations and by their up activations, and correlate the
-two matchings. Whoever permutes, rotates or rescales a model must move both alike to keep its outputs, so the statistic
+two matchings. Permuting, rotating or rescaling a model must move both alike to keep its outputs, so the statistic
 survives where phi_U and phi_H do not. The inputs are a fixed sample of positions of one declared text, the same for all
 models, and one pass over it serves all blocks and all pairs (`provlab.models.activations` says why no Gram matrix is
 streamed instead).
@@ -18,7 +18,6 @@ cosine of the up activations round, and MATCH then looks for the least similar u
 matches by the size of the cosine.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -36,15 +35,10 @@ from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
-    Need,
     Options,
-    Outcome,
     Statistic,
-    fisher_over_blocks,
     left_out,
-    matching_bytes,
     of_matching,
-    unit_rows_bytes,
 )
 from provlab.statistics.text import one_pass, spellings
 
@@ -74,8 +68,8 @@ class GateAndUp(Features):
     def block(self, block: int | None) -> Views:
         """Both activations of one block, normalised once for all its pairs."""
         assert block is not None
-        seen = {"gate": self.gate[block], "up": self.up[block]}
-        views = (applied(self.units[block], rows, role) if self.units else rows for role, rows in seen.items())
+        activations = {"gate": self.gate[block], "up": self.up[block]}
+        views = (applied(self.units[block], rows, role) if self.units else rows for role, rows in activations.items())
         gate, up = living_rows(*views, name="the activations of one side")
         return gate, up, self.tokens
 
@@ -123,14 +117,6 @@ class PhiMatch(Statistic):
         spelt = spellings(model.checkpoint, model.anatomy.vocab_size)[tokens]
         return GateAndUp(kept["gate"], kept["up"], spelt, kept["units"])
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """Gate and up activations of one block."""
-        return Need(features=2 * unit_rows_bytes(model.anatomy.mlp_width, options.kept_tokens))
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """MATCH, first of gates and then of ups."""
-        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, options.kept_tokens)
-
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching of gates with the matching of ups; its p-value allows for `COMMON` of the units."""
         if not np.array_equal(a[2], b[2]):
@@ -156,10 +142,6 @@ class PhiMatch(Statistic):
             of_matching(result, by_gate, by_up, common) | left_out(a[0], b[0]),
             np.stack([by_gate, by_up]),
         )
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Fisher over blocks."""
-        return fisher_over_blocks(blocks)
 
 
 class PhiMatchUnsigned(PhiMatch):

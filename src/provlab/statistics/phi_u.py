@@ -6,7 +6,6 @@ permutation, whatever the data (Section 3.2), so that the null distribution is k
 `provlab.statistics.experts` says how a block of experts is compared.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,22 +18,18 @@ from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
-    Need,
     Options,
-    Outcome,
     Statistic,
-    fisher_over_blocks,
     left_out,
-    matching_bytes,
     of_matching,
-    reading,
-    unit_rows_bytes,
 )
 
 PERMUTATION_ASSUMPTIONS = (
     "at least one of the two models was trained by an algorithm that treats hidden units alike (SGD, Adam, ...) "
     "from an initialisation that does, and neither had its hidden units permuted with knowledge of the other"
 )
+
+ALIVE = ("gate", "gate_bias", "up_bias", "down")  # what is read beside the up projection to find units that do nothing
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,7 +80,7 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     Parameters
     ----------
     a, b : UnitRows
-        ``(h, m)`` each; row k belongs to hidden unit ``places[k]``. Of unequal sides the smaller is matched into the
+        ``(h, m)`` each; row k belongs to hidden unit ``places[k]``. The smaller of unequal sides is matched into the
         larger, and its partners are ranked.
     block : int or None
         Where the rows come from.
@@ -131,35 +126,18 @@ class PhiU(Statistic):
             raise NotComparableError(f"{model.name} has experts, which are compared whole: leave units out")
         return UpProjections(model, options.units)
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """One matrix a block (or one an expert), or some rows of it, and the unit rows."""
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
+        """One matrix a block, or its first rows; of models with unequally many units, all that says which are alive."""
+        anatomy = model.anatomy
         if has_experts(model, block):
-            from provlab.statistics import experts
-
-            return experts.need(model, block)
-        (there, columns), name = model.anatomy.shape("up", block), model.anatomy.tensor_name("up", block)
-        n = options.units or there
-        rows = {name: n} if model.anatomy.first("up", block, n) and n < there else {}
-        read = reading(model, [name], rows)
-        return Need(read.tensors, unit_rows_bytes(n, columns), read.making, read.rows)
-
-    def need_with(self, model: Model, partner: Model, block: int | None, options: Options) -> tuple[str, ...]:
-        """Gate and down projection, where there are units on one side that the other has not."""
-        apart = options.units is None and model.anatomy.mlp_width != partner.anatomy.mlp_width
-        apart = apart and not (has_experts(model, block) or has_experts(partner, block))
-        roles = ("gate", "gate_bias", "up_bias", "down") if apart else ()
-        return tuple({model.anatomy.tensor_name(role, block) for role in roles if model.anatomy.has(role)})
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """MATCH, and what `need_with` names."""
-        if has_experts(a, block) or has_experts(b, block):
-            from provlab.statistics import experts
-
-            return experts.comparing(a, b, block)
-        (rows, columns), (others, _) = (model.anatomy.shape("up", block) for model in (a, b))
-        further = [reading(one, self.need_with(one, other, block, options)) for one, other in ((a, b), (b, a))]
-        sides = options.units or rows, options.units or others
-        return matching_bytes(*sides, columns) + sum(need.features for need in further)
+            roles = [f"up.{name}" if name else "up" for name in anatomy.mlps(block)]
+            return dict.fromkeys(anatomy.tensor_name(role, block) for role in roles)
+        up = anatomy.tensor_name("up", block)
+        if options.units:
+            some = anatomy.first("up", block, options.units) and options.units < anatomy.shape("up", block)[0]
+            return {up: options.units if some else None}
+        others = [] if anatomy.mlp_width == partner.anatomy.mlp_width or has_experts(partner, block) else ALIVE
+        return dict.fromkeys([up, *(anatomy.tensor_name(role, block) for role in others if anatomy.has(role))])
 
     def compare_block(
         self, a: UnitRows | dict[str, UnitRows], b: UnitRows | dict[str, UnitRows], block: int | None, options: Options
@@ -168,10 +146,10 @@ class PhiU(Statistic):
 
         Else one model may have been given units that write nothing, or one unit several times: those that there really
         are on either side are matched. How many rows a matrix has says nothing of their order, so the null distribution
-        stays; and who compares models of one width reads one matrix of each block.
+        stays. For models of equal width one matrix of each block is read.
 
-        Of `Options.units` first rows of either model, nothing of this is asked: what a unit writes is not read. Which
-        rows these are is settled before any is looked at, so they are in as random an order as all.
+        With `Options.units`, the first rows of either model are taken as they stand: the weights by which units write
+        are not read. Which rows these are is settled before any is looked at, so they are in as random an order as all.
         """
         seed = tie_seed(options.seed, self.name, block)
         if isinstance(a, dict) or isinstance(b, dict):
@@ -183,9 +161,5 @@ class PhiU(Statistic):
         whole = [side.model.anatomy.mlp_width for side in (a, b) if isinstance(side, UpRows)]
         if options.units is None and isinstance(a, UpRows) and isinstance(b, UpRows) and whole[0] != whole[1]:
             a, b = a.really, b.really
-        found = correlation_with_identity(a, b, block, seed)
-        return found if options.units is None else replace(found, detail=found.detail | {"of_units": whole})
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Fisher over blocks."""
-        return fisher_over_blocks(blocks)
+        result = correlation_with_identity(a, b, block, seed)
+        return result if options.units is None else replace(result, detail=result.detail | {"of_units": whole})

@@ -3,18 +3,17 @@
 phi_MATCH asks two views of a hidden unit, its gate and its up projection. An MLP without gates has two views as well:
 the row that it reads the residual stream with, and the column that it writes with. Match the units of two models by
 each, and correlate the two matchings, as phi_MATCH does and with its
-allowance. Who permutes hidden units moves both ends alike.
+allowance. Permuting hidden units moves both ends alike.
 
 The price is that rows and columns must be written in the same basis: a permutation or rotation of the residual stream
 hides a model from `PhiViews`. `PhiViewsOuter` looks at both ends from outside, the row through its pre-activations on
 text and the column through what it adds to the model's logits, which no change of basis touches. But models that
-learned one language alike agree there a little, whoever trained them: it gives a score and no p-value.
+learned one language alike agree there a little, even if trained independently: it gives a score and no p-value.
 
 Neither is the paper's. Before the comparison, what a norm makes indifferent is taken out: its weights are multiplied
 into the rows, and where it subtracts the mean (LayerNorm), the mean of rows and columns is.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,14 +29,8 @@ from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
-    Need,
     Options,
-    Outcome,
     Statistic,
-    fisher_over_blocks,
-    matching_bytes,
-    reading,
-    unit_rows_bytes,
 )
 from provlab.statistics.phi_match import PhiMatch, Views
 from provlab.statistics.text import one_pass
@@ -119,24 +112,14 @@ class PhiViews(Statistic):
         """Arrange to read both projections."""
         return Ends(model)
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """Two matrices a block, made in float64, and their unit rows; a gate says which units are one."""
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
+        """Both projections; a gate, where there is one, says which units are one."""
         names = [model.anatomy.tensor_name(role, block) for role in ("up", "down")]
-        read = reading(model, [*names, *read_besides(model.anatomy, block)])
-        held = 2 * unit_rows_bytes(*model.anatomy.shape("up", block))
-        return Need(read.tensors, held, read.making + 4 * read.features)
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """MATCH, first of rows and then of columns."""
-        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, a.anatomy.width)
+        return dict.fromkeys([*names, *read_besides(model.anatomy, block)])
 
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching by rows with the matching by columns, as phi_MATCH does its two."""
         return _MATCH.compare_block(a, b, block, options)
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Fisher over blocks."""
-        return fisher_over_blocks(blocks)
 
 
 @dataclass(frozen=True)
@@ -194,28 +177,17 @@ class PhiViewsOuter(Statistic):
         kept, tokens = one_pass(self, model, options, ("up", "units"))
         return EndsFromOutside(model, kept["up"], tokens, kept["units"])
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """Pre-activations and logits of one block; the head in float64 on the way."""
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
+        """The down projection, and the head."""
         anatomy = model.anatomy
         head = anatomy.tensor_name("head" if anatomy.has("head") else "embedding")
-        read = reading(model, [anatomy.tensor_name("down", block), head])
-        sides = (options.kept_tokens, anatomy.vocab_size)
-        held = sum(unit_rows_bytes(anatomy.mlp_width, columns) for columns in sides)
-        return Need(read.tensors, held, read.making + 4 * read.features)
+        return dict.fromkeys([anatomy.tensor_name("down", block), head])
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
         return _MATCH.parameters(options)
 
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """MATCH, first of pre-activations and then of logits."""
-        return matching_bytes(a.anatomy.mlp_width, b.anatomy.mlp_width, max(options.kept_tokens, a.anatomy.vocab_size))
-
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the two matchings; what would be log10 p if the score were one stands in the detail."""
         result = _MATCH.compare_block(a, b, block, options)
         return BlockResult(block, result.value, None, {**result.detail, "nominal": result.log10_p}, result.matching)
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Mean over blocks."""
-        return Outcome(float(np.mean([block.value for block in blocks])), None, tuple(blocks))

@@ -1,6 +1,6 @@
 """Inputs as token ids of each model's own tokenizer, and whether two models read the same: tokens are their strings.
 
-Ids may be numbered anew, and the rows of the embedding with them: text in and text out stay as they are. So what two
+Ids may be renumbered, and the rows of the embedding with them: text in and text out stay as they are. So what two
 models were given is compared by the strings, of which a 64-bit hash is kept, and never by ids.
 """
 
@@ -35,16 +35,16 @@ def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
     """
     if not options.text:
         raise ParameterError("this statistic reads held-out text, and none was given (option text)")
-    wanted = options.n_sequences * options.sequence_length
+    needed = options.n_sequences * options.sequence_length
     try:
         tokenizer = checkpoint.tokenizer()
-    except CheckpointError as error:  # its weights can be compared all the same
+    except CheckpointError as error:  # its weights can still be compared
         raise NotComparableError(str(error)) from error
     # a token of a byte-level vocabulary is rarely longer than 16 characters: do not encode a whole book
-    ids = tokenizer.encode(options.text[: 16 * wanted], add_special_tokens=False)[:wanted]
-    if len(ids) < wanted:
+    ids = tokenizer.encode(options.text[: 16 * needed], add_special_tokens=False)[:needed]
+    if len(ids) < needed:
         raise NotComparableError(
-            f"the held-out text has {len(ids)} tokens for {checkpoint.name}, fewer than the {wanted} asked for; "
+            f"the held-out text has {len(ids)} tokens for {checkpoint.name}, fewer than the {needed} asked for; "
             "lower n_sequences or sequence_length"
         )
     return np.asarray(ids, dtype=np.int64).reshape(options.n_sequences, options.sequence_length)
@@ -64,7 +64,7 @@ def one_pass(
     NotComparableError
         If the model has too few positions for the inputs.
     """
-    from provlab.models.activations import mlp_activations  # who compares weights needs no torch
+    from provlab.models.activations import mlp_activations  # torch is not needed to compare weights
 
     require_positions(statistic, model, options)
     tokens = encode(model.checkpoint, options) if tokens is None else tokens
@@ -90,12 +90,12 @@ def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:
         ``(size,)`` int64: a hash of the string of each id, at least 0; of an id that the tokenizer has not, a negative
         number of its own.
     """
-    found = -1 - np.arange(size, dtype=np.int64)
+    codes = -1 - np.arange(size, dtype=np.int64)
     for token, number in (checkpoint.vocabulary() or {}).items():
         if number < size:
             hashed = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            found[number] = int.from_bytes(hashed, "little") >> 1
-    return found
+            codes[number] = int.from_bytes(hashed, "little") >> 1
+    return codes
 
 
 def common(a: NDArray[np.int64], b: NDArray[np.int64]) -> Columns | None:

@@ -11,8 +11,7 @@ the value here is one minus the median. No theory says how independent pairs are
 each kind of model.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,8 @@ from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
-    Need,
     Options,
-    Outcome,
     Statistic,
-    reading,
 )
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_views import through_norm
@@ -81,16 +77,9 @@ class MedianMax(Statistic):
         kept, _ = one_pass(self, model, options, ("gate", "units"))
         return Gates(model, kept["gate"], kept["units"])
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """Activations and inner products of one block, made from its gate in float64."""
-        width, tokens = model.anatomy.mlp_width, options.kept_tokens
-        read = reading(model, [model.anatomy.tensor_name("gate", block)])
-        return Need(read.tensors, 4 * width * (tokens + width), read.making + 4 * read.features + 8 * width**2)
-
-    def recording(self, model: Model, options: Options) -> Need:
-        """The pass keeps activations only."""
-        kept = 4 * model.anatomy.n_blocks * model.anatomy.mlp_width * options.kept_tokens
-        return replace(super().recording(model, options), features=kept)
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
+        """The gate projection, after the pass."""
+        return {model.anatomy.tensor_name("gate", block): None}
 
     def compare_block(
         self, a: tuple[Array, Array], b: tuple[Array, Array], block: int | None, options: Options
@@ -102,7 +91,3 @@ class MedianMax(Statistic):
         answers = inputs @ smaller[1], inputs @ larger[1][np.ix_(partner, partner)]
         largest = cosine_similarity(answers[0].T, answers[1].T).max(axis=1)
         return BlockResult(block, float(1 - np.median(largest)))
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Mean over blocks."""
-        return Outcome(float(np.mean([block.value for block in blocks])), None, tuple(blocks))

@@ -9,7 +9,6 @@ The matrices, a vocabulary wide, are never formed. With M = E A E^T and C = E_1^
 them is the trace of A_1 C A_2^T C^T, all of the width of the models; all tokens count, where the original takes some.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.models.anatomy import Anatomy
 from provlab.statistics import register
-from provlab.statistics.base import BlockResult, Features, Model, Need, Options, Outcome, Statistic, reading
+from provlab.statistics.base import BlockResult, Features, Model, Options, Statistic
 
 Matrix = NDArray[np.float64]
 
@@ -108,30 +107,16 @@ class HuRef(Statistic):
         """Arrange to read the projections."""
         return Cores(model, self.way)
 
-    def need(self, model: Model, block: int | None, options: Options) -> Need:
-        """The way's two projections and the embedding, all in float64."""
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
+        """The way's two projections and the embedding."""
         way = {"a": ("query", "key"), "b": ("output", "value"), "c": ("gate", "down")}[self.way]
         roles = [role if model.anatomy.has(role) else "up" for role in way]
-        anatomy = model.anatomy
-        projections = reading(model, [anatomy.tensor_name(role, block) for role in roles])
-        embedding = reading(model, [anatomy.tensor_name("embedding")])
-        return Need(
-            (*projections.tensors, *embedding.tensors),
-            2 * embedding.features + 8 * anatomy.width**2,
-            max(embedding.making, projections.making + 4 * projections.features),
-        )
-
-    def comparing(self, a: Model, b: Model, block: int | None, options: Options) -> int:
-        """Squares of the models' width."""
-        return 8 * 8 * max(a.anatomy.width, b.anatomy.width) ** 2
+        names = [model.anatomy.tensor_name(role, block) for role in roles]
+        return dict.fromkeys([*names, model.anatomy.tensor_name("embedding")])
 
     def compare_block(self, a: Invariant, b: Invariant, block: int | None, options: Options) -> BlockResult:
         """Cosine of the two matrices."""
         return BlockResult(block, a.cosine(b))
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Mean over blocks."""
-        return Outcome(float(np.mean([block.value for block in blocks])), None, tuple(blocks))
 
 
 @register

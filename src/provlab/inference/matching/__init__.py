@@ -122,8 +122,8 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, dev
     """
     sides = prepared_pair(W1, W2)
     order = np.random.default_rng(seed).permutation(max(len(side) for side in sides))
-    found = _match(sides, unsigned, order, device)
-    return replace(found, indices=order[found.indices])
+    best = _match(sides, unsigned, order, device)
+    return replace(best, indices=order[best.indices])
 
 
 def tie_seed(seed: int, *where: str | int | None) -> int:
@@ -167,8 +167,8 @@ def assign(similarity: ArrayLike) -> Assignment:
     # sums of float64 entries near the end of the range would pass it: a power of two changes no digit
     exponent = int(np.frexp(max(values.max(), -values.min()))[1]) if values.dtype == np.float64 else 0
     shift = exponent if abs(exponent) > SAFE_EXPONENT else 0
-    found = exact.best(np.ldexp(values, -shift) if shift else values)
-    return Assignment(found.indices, _total(values, found.indices), math.ldexp(found.gap, shift), found.certified)
+    best = exact.best(np.ldexp(values, -shift) if shift else values)
+    return Assignment(best.indices, _total(values, best.indices), math.ldexp(best.gap, shift), best.certified)
 
 
 def _total(values: NDArray[np.floating], indices: NDArray[np.int64]) -> float:
@@ -182,8 +182,8 @@ def _match(
     first, second = sides if len(sides[0]) <= len(sides[1]) else sides[::-1]
     if (exact := _exact("float32")) is None:
         return _by_scipy(cosines_float64(first, second, order=order, unsigned=unsigned))
-    found = exact.best_by_cosine(first, second, order=order, unsigned=unsigned, device=device)
-    return Assignment(found.indices, found.objective, found.gap, found.certified)
+    best = exact.best_by_cosine(first, second, order=order, unsigned=unsigned, device=device)
+    return Assignment(best.indices, best.objective, best.gap, best.certified)
 
 
 def _by_scipy(similarity: NDArray[np.floating]) -> Assignment:

@@ -2,8 +2,8 @@
 
 Norms are taken in float64 and unit rows rounded to float32 once, then multiplied in float32, blocked. What a study
 compares many times is normalised once, by `unit_rows`; every function that takes a matrix takes the prepared rows too.
-What is compared once is only measured, and its unit rows are made when a block of the product needs them: fresh memory
-costs more time than the arithmetic.
+A matrix that is compared once is only measured, and its unit rows are made when a block of the product needs them:
+fresh memory costs more time than the arithmetic.
 """
 
 from collections.abc import Iterator
@@ -31,10 +31,10 @@ class UnitRows:
     Attributes
     ----------
     held
-        float32, shape (h, d): the rows scaled to length one in float64 and rounded once; None if they are made anew
-        whenever they are asked for, which spares their memory.
+        float32, shape (h, d): the rows scaled to length one in float64 and rounded once; None if they are made again
+        whenever they are used, which spares their memory.
     rows
-        The matrix as it was given, not a copy: cosines that float32 cannot tell apart are computed from it in float64.
+        The matrix as it was given, not a copy: cosines that are equal in float32 are computed from it in float64.
     scales
         float64, shape (h,): a power of two for each row that brings its largest entry to between 1/2 and 1, so that no
         square over- or underflows.
@@ -74,7 +74,7 @@ class UnitRows:
         return self.some(slice(0, len(self)))
 
     def some(self, rows: slice | NDArray[np.integer], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Some unit rows, float32, in the first rows of `out` if they are made anew and it is given."""
+        """Some unit rows, float32, in the first rows of `out` if they are made again and it is given."""
         if self.held is not None:
             return self.held[rows]
         chosen = np.arange(len(self))[rows]
@@ -86,13 +86,13 @@ class UnitRows:
             unit[part] = _unit_float64(self, some)
         return unit
 
-    def columns(self, taken: NDArray[np.integer]) -> NDArray[np.float32]:
+    def columns(self, numbers: NDArray[np.integer]) -> NDArray[np.float32]:
         """Some columns of all unit rows, float32, shape (h, len(taken))."""
         if self.held is not None:
-            return np.take(self.held, taken, axis=1)
-        unit = np.empty((len(self), len(taken)), np.float32)
-        for part in blocks(len(self), 1 + NORMALISED // len(taken)):
-            exact = _scaled(np.take(self.rows[part], taken, axis=1), self.scales[part])
+            return np.take(self.held, numbers, axis=1)
+        unit = np.empty((len(self), len(numbers)), np.float32)
+        for part in blocks(len(self), 1 + NORMALISED // len(numbers)):
+            exact = _scaled(np.take(self.rows[part], numbers, axis=1), self.scales[part])
             unit[part] = np.divide(exact, self.lengths[part][:, None], out=exact)
         return unit
 
@@ -107,7 +107,7 @@ def unit_rows(W: Rows, *, name: str = "W", hold: bool = True, keep: NDArray[np.b
     ----------
     W
         Shape (h, d): a numpy array or a torch tensor on the CPU. It is kept by reference: do not change it afterwards.
-        What is prepared already comes back as it is.
+        Prepared rows come back as they are.
     name
         What error messages call it.
     hold

@@ -1,6 +1,6 @@
 """MATCH the fast way: candidates, compiled assignment, polish in float64, certificate.
 
-What is certified: for `best` the similarities as they were given; for `best_by_cosine` the cosines in float64, although
+The certificate holds for the similarities as given (`best`), and, for `best_by_cosine` the cosines in float64, although
 only their product in float32 is computed for all pairs of rows.
 """
 
@@ -81,9 +81,9 @@ def best_by_cosine(
     polished = polish(similarity, solution, first, second, order=order, unsigned=unsigned)
     if polished is not None:
         indices = polished.partners.astype(np.int64)
-        found = _found(indices, polished.values, polished.prices, polished.gap)
-        if found.certified:
-            return found
+        result = _found(indices, polished.values, polished.prices, polished.gap)
+        if result.certified:
+            return result
     del similarity
     return best(cosines_float64(first, second, order=order, unsigned=unsigned))
 
@@ -91,11 +91,11 @@ def best_by_cosine(
 def warm(dtype: str) -> None:
     """Have all kernels compiled for similarities of this type, or loaded from the cache."""
     rng = np.random.default_rng(0)
-    one = rng.random((40, 1))
-    similarity = np.ascontiguousarray((one * rng.random(40)).astype(dtype))  # rank one: no kernel is left out
+    column = rng.random((40, 1))
+    similarity = np.ascontiguousarray((column * rng.random(40)).astype(dtype))  # rank one: no kernel is left out
     solution = assignment.solve(similarity)
     if dtype == "float32":
-        rows = unit_rows(one.astype(np.float32))
+        rows = unit_rows(column.astype(np.float32))
         polish(similarity, solution, rows, rows)
     certificate.gap(similarity, solution.partners.astype(np.int64), solution.prices)
 

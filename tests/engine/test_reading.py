@@ -1,24 +1,29 @@
-"""A schedule says before anything starts what is read and held; what is then read is counted and must be the same.
+"""Models are read once where memory allows, and again where it does not; the records are the same.
 
 Reference values: sizes of tensors worked out by hand from the tiny models' shapes (conftest.py), bytes counted where
 tensors leave their files, and the records of the study that holds all models at once.
 """
 
 import os
+import weakref
+from collections import Counter
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provlab.engine import memory, schedule
+from provlab.engine import memory
 from provlab.engine.memory import Budget, budget_for, parse
 from provlab.engine.pairs import open_models, run_pairs
-from provlab.engine.schedule import Group, plan
-from provlab.errors import ParameterError
+from provlab.errors import NotComparableError, ParameterError
+from provlab.inference.matching import unit_rows
 from provlab.models.counting import Count, add, counting
-from provlab.statistics import REGISTRY, USUAL
-from provlab.statistics.base import Options, tensor_bytes
+from provlab.planning.study import plan
+from provlab.statistics import REGISTRY, get
+from provlab.statistics.base import Model, Options, tensor_bytes
+from provlab.statistics.phi_u import UpProjections
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3  # of the tiny models
 UP = HIDDEN * WIDTH * 4  # bytes of an up projection in its file
@@ -39,11 +44,9 @@ def many(new_model, tmp_path_factory):
     return [str(root / str(seed)) for seed in range(21)]
 
 
-def tight(monkeypatch, room):
-    """A budget of `room` bytes of arrays, as if the user had given it."""
-    budget = Budget(room, room, True, 0, 1)
-    monkeypatch.setattr(schedule, "budget_for", lambda *_: budget)
-    monkeypatch.setattr("provlab.engine.pairs.budget_for", lambda *_: budget)
+def tight(monkeypatch, room, *, given):
+    """A budget of `room` bytes of arrays, `given` by the user or free."""
+    monkeypatch.setattr("provlab.engine.pairs.budget_for", lambda *_: Budget(room, given, 0, 1))
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -61,33 +64,12 @@ def test_twenty_one_models_are_read_once_and_pair_by_pair_twenty_times(many, opt
     assert apart.tensors == 20 * 21 * UP
 
 
-@pytest.mark.parametrize("statistic", USUAL)
-def test_what_is_planned_is_what_is_read(statistic, models, options):
-    bench = open_models(list(models.values()))
-    planned = plan(bench.models, [statistic], options)
-    with counting() as count:
-        run_pairs(bench, [statistic], options, progress=False)
-    assert count.tensors == planned.bytes_to_read == planned.bytes_needed > 0
-    assert planned.bytes_pair_by_pair == 4 * planned.bytes_needed  # five models: each is in four pairs
-    assert planned.comparisons == 10 * (1 if statistic == "phi_jsd" else BLOCKS)
-
-
-def test_what_is_needed_by_hand(models, options):
-    bench = open_models(list(models.values()))
-    up = plan(bench.models, ["phi_u"], options)
-    assert (up.bytes_needed, up.tensors, len(up.units)) == (5 * BLOCKS * UP, 5 * BLOCKS, BLOCKS)
-    blocks = plan(bench.models, ["phi_l2"], options)
-    assert (blocks.bytes_needed, blocks.tensors) == (5 * BLOCKS * WHOLE_BLOCK, 5 * BLOCKS * 9)
-
-
 def test_one_pass_serves_all_statistics_that_record(models, options):
     bench = open_models(list(models.values()))
     names = ["phi_h", "phi_jsd", "phi_match", "phi_match_unsigned"]  # the last two share what it leaves
-    planned = plan(bench.models, names, options)
-    assert [step.statistics for step in planned.passes] == [tuple(names)] * 5
     with counting() as count:
         records = run_pairs(bench, names, options, progress=False)
-    assert count.tensors == planned.bytes_to_read == plan(bench.models, ["phi_h"], options).bytes_to_read
+    assert count.tensors == plan(bench.models, ["phi_h"], options).bytes_to_read
     apart = [record for name in names for record in run_pairs(bench, [name], options, progress=False)]
     assert records == apart
 
@@ -120,30 +102,22 @@ def test_counts_stand_in_one_another_and_take_what_others_counted():
     assert (inner, outer) == (Count(3, 4), Count(13, 4))
 
 
-# Groups --------------------------------------------------------------------------------------------------------------
+# Holding -------------------------------------------------------------------------------------------------------------
 
 
-def test_in_groups_the_records_are_the_same_and_the_reads_are_those_planned(models, options, monkeypatch):
-    names = ["phi_u", "phi_h", "phi_l2", "phi_match"]
+@pytest.mark.parametrize("names", [["phi_u", "phi_l2"], ["phi_h", "phi_match"]])
+def test_with_little_memory_models_are_read_again_and_the_records_are_the_same(names, models, options, monkeypatch):
     bench = open_models(list(models.values()))
     whole = run_pairs(bench, names, options, progress=False)
-    tight(monkeypatch, 500_000)
-    planned = plan(bench.models, names, options)
-    assert {len(unit.groups) for unit in planned.units if unit.statistic == "phi_l2"} == {2}
-    assert planned.spilled > 0
-    assert planned.bytes_to_read > planned.bytes_needed
-    assert planned.peak <= 500_000 or planned.passes
+    needed = plan(bench.models, names, options).bytes_to_read
+    tight(monkeypatch, 100_000, given=False)
     with counting() as count:
         assert run_pairs(bench, names, options, progress=False) == whole
-    assert count.tensors == planned.bytes_to_read
+    assert (count.tensors > needed) == ("phi_u" in names)  # features of passes are spilled, and no model is run again
 
 
-def test_no_more_is_held_than_planned(many, options, monkeypatch):
+def test_no_more_is_held_than_fits(many, options, monkeypatch):
     """Features alive at any time, counted as they are made and dropped."""
-    import weakref
-
-    from provlab.statistics.phi_u import UpProjections
-
     alive, most = set(), [0]
     real = UpProjections.block
 
@@ -156,49 +130,57 @@ def test_no_more_is_held_than_planned(many, options, monkeypatch):
 
     monkeypatch.setattr(UpProjections, "block", counted)
     bench = open_models(many)
-    one = plan(bench.models, ["phi_u"], options).units[0]
-    feature = (8 * HIDDEN * WIDTH) + 16 * HIDDEN
-    working = one.peak - 21 * feature
-    for held in (21, 8, 1):
+    feature = 8 * HIDDEN * WIDTH + 16 * HIDDEN
+    reads = []
+    for room in (10**9, 12 * feature, 0):
         alive.clear()
         most[0] = 0
-        tight(monkeypatch, working + (held + (held < 21)) * feature)
-        (unit,) = plan(bench.models, ["phi_u"], options).units
-        assert max(len(group.held) for group in unit.groups) == held
+        tight(monkeypatch, room, given=False)
         with counting() as count:
             run_pairs(bench, ["phi_u"], options, progress=False)
-        assert most[0] == held + (held < 21)
-        assert count.tensors == unit.bytes_read
-        assert unit.peak <= working + (held + (held < 21)) * feature
-    assert unit.bytes_read == 210 * UP + 20 * UP  # each held once, and each pair's second model comes by: at worst
+        reads.append(count.tensors // UP)
+        assert most[0] <= max(2, room // feature)
+    assert reads[0] == 21
+    assert 21 < reads[1] < reads[2]
+    assert reads[2] == 210 + 20  # each held once, and each pair's second model passes by: at worst
 
 
 sizes = st.lists(st.integers(1, 9), min_size=2, max_size=9)
 
 
 @settings(max_examples=300, deadline=None)
-@given(sizes, st.integers(0, 60), st.integers(0, 5), st.randoms(use_true_random=False))
-def test_each_pair_is_seen_in_exactly_one_group(sizes, room, working, chance):
-    features = {str(i): size for i, size in enumerate(sizes)}
-    pairs = [pair for pair in combinations(features, 2) if chance.random() < 0.6]
+@given(sizes, st.integers(0, 60), st.randoms(use_true_random=False))
+def test_each_pair_is_compared_once_and_models_are_read_for_a_pair(sizes, room, chance):
+    models = {str(i): size for i, size in enumerate(sizes)}
+    pairs = [pair for pair in combinations(models, 2) if chance.random() < 0.6]
     pairs = [pair if chance.random() < 0.5 else pair[::-1] for pair in pairs]
-    groups = list(schedule._groups(pairs, features, dict.fromkeys(pairs, working), room))
-    seen = [pair for group in groups for pair in group.pairs(pairs)]
-    assert sorted(seen) == sorted(pairs)
-    for group in groups:
-        assert group.held
-        used = {source for pair in group.pairs(pairs) for source in pair}
-        assert used == {*group.held, *group.passing}  # nothing is read in vain
-        held = sum(features[source] for source in group.held)
-        most = held + max((features[source] for source in group.passing), default=0) + working
-        assert most <= room or len(group.held) == 1
+    loads = Counter()
+
+    def load(source):
+        loads[source] += 1
+        return source
+
+    def fits(held):
+        return sum(models[source] for source in held) <= room
+
+    done = list(memory.in_rounds(pairs, load, lambda pair, a, b: (a, b), fits))
+    assert sorted(pair for pair, _ in done) == sorted(pairs)
+    assert all(pair == features for pair, features in done)
+    assert loads.keys() == {source for pair in pairs for source in pair}
+    assert all(loads[source] <= 1 + sum(source in pair for pair in pairs) for source in loads)
+    if room >= sum(sizes):
+        assert set(loads.values()) <= {1}
 
 
-def test_a_planted_group_too_few_is_seen(models):
-    pairs = list(combinations("abc", 2))
-    assert Group(("a",), ("b", "c")).pairs(pairs) == (("a", "b"), ("a", "c"))
-    assert Group(("a", "b"), ("c",)).pairs(pairs) == tuple(pairs)
-    assert Group(("b", "c"), ()).pairs(pairs) == (("b", "c"),)
+def test_arrays_in_memory_are_counted_and_those_in_files_are_not(tmp_path):
+    array = np.zeros((10, 10), np.float32)
+    np.save(tmp_path / "a.npy", array)
+    assert memory.nbytes({"a": array, "b": [array[:2], (array,)]}) == 1200
+    assert memory.nbytes(unit_rows(np.ones((10, 10), np.float32))) == 800 + 160
+    assert memory.nbytes(np.load(tmp_path / "a.npy", mmap_mode="r")) == 0
+    with memory.traced() as peak:
+        np.zeros(10**6)
+    assert 8 * 10**6 <= peak[0] < 9 * 10**6
 
 
 # Limits --------------------------------------------------------------------------------------------------------------
@@ -206,20 +188,13 @@ def test_a_planted_group_too_few_is_seen(models):
 
 def test_what_does_not_fit_is_a_record_with_the_limit_that_would_do(models, options, monkeypatch):
     bench = open_models(list(models.values())[:3])
-    tight(monkeypatch, 60_000)
+    tight(monkeypatch, 30_000, given=True)
     records = run_pairs(bench, ["phi_u", "phi_l2", "phi_h"], options, progress=False)
     by_name = {record.statistic: record for record in records}
     assert by_name["phi_u"].error is None
     for name in ("phi_l2", "phi_h"):
         assert by_name[name].error.startswith(f"{name} of ")
         assert "raise the limit to" in by_name[name].error
-
-
-def test_without_a_limit_all_is_tried(models, options, monkeypatch):
-    budget = Budget(10, 10, False, 0, 1)
-    monkeypatch.setattr("provlab.engine.pairs.budget_for", lambda *_: budget)
-    bench = open_models(list(models.values())[:3])
-    assert all(record.error is None for record in run_pairs(bench, list(USUAL), options, progress=False))
 
 
 @pytest.mark.parametrize(
@@ -267,36 +242,15 @@ def test_memory_of_a_container_counts(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
-def test_every_statistic_says_what_it_holds(name, models, options):
-    """Arrays that features hold, against what `need` says: at most that, and not a tenth of it."""
-    statistic = REGISTRY[name]
-    bench = open_models(list(models.values())[:2])
+def test_every_statistic_names_what_it_reads(name, models, options):
+    statistic = get(name)
+    a, b = (Model.open(models[source]) for source in ("base", "other"))
     try:
-        blocks = statistic.blocks(*bench.models.values())
-    except Exception as error:  # noqa: BLE001 - one that does not apply to these models
+        blocks = statistic.blocks(a, b)
+    except NotComparableError as error:
         pytest.skip(str(error))
-    model = bench.models[models["base"]]
-    said = statistic.need(model, blocks[0], options)
-    held = nbytes(statistic.prepare(model, options).block(blocks[0]), set())
-    assert 0.1 * said.features <= held <= said.features + 8 * 2 * 8  # the tokens themselves are not counted
+    features = statistic.prepare(a, options)
     with counting() as count:
-        statistic.prepare(model, options).block(blocks[0])
-    named = (*(statistic.recording(model, options).tensors if statistic.recorded else ()), *said.tensors)
-    sizes = [tensor_bytes(model, tensor) for tensor in named]
-    assert sum(sizes) == pytest.approx(count.tensors, abs=4 * WIDTH)  # a norm more or less
-
-
-def nbytes(thing, seen):
-    """Bytes of all arrays below something, each buffer once."""
-    if id(thing) in seen:
-        return 0
-    seen.add(id(thing))
-    if hasattr(thing, "nbytes") and hasattr(thing, "shape") and hasattr(thing, "dtype"):
-        return int(thing.nbytes)
-    if isinstance(thing, dict):
-        return sum(nbytes(value, seen) for value in thing.values())
-    if isinstance(thing, list | tuple):
-        return sum(nbytes(value, seen) for value in thing)
-    if hasattr(thing, "__dataclass_fields__") and type(thing).__name__ not in ("Anatomy", "Model"):
-        return sum(nbytes(getattr(thing, name), seen) for name in thing.__dataclass_fields__)
-    return 0
+        features.block(blocks[0])
+    named = statistic.tensors(a, b, blocks[0], options)
+    assert sum(tensor_bytes(a, *tensor) for tensor in named.items()) == pytest.approx(count.tensors, abs=4 * WIDTH)
