@@ -98,30 +98,14 @@ def test_a_smaller_profile_asks_for_fewer_pairs(tmp_path):
     assert judged(measured, tmp_path, "smoke").status == HOLDS
 
 
-def by_phi_u(pairs, weights):
-    """log10 p of the blocks of trained pairs, by the library's phi_U."""
-    row = ("phi_u", weights, shipped.SCIPY)
-    return shipped.compare(pairs, [row], seed=0).blocks[row].tolist()
-
-
-def test_blocks_of_a_common_initialisation_fail(tmp_path):
-    """Trained for it: networks that begin from the same random numbers and learn other tasks."""
-    measured = good()
-    pairs = train_residual_pairs(200, seed=1, shared_initialisation=True)
-    measured["valid"]["phi_u, networks"] = by_phi_u(pairs, shipped.AS_TRAINED)
-    verdict = judged(measured, tmp_path, "smoke")
-    assert verdict.status == FAILS
-    assert "phi_u, networks: not uniform" in verdict.why
-
-
 def test_ties_broken_alike_in_every_block_fail(tmp_path, monkeypatch):
     """The library once did so; a check that breaks ties itself could not see it."""
-    pairs = train_residual_pairs(200, seed=2)
+    pairs, row = train_residual_pairs(200, seed=2), ("phi_u", shipped.TIED, shipped.SCIPY)
     measured = good()
-    measured["valid"]["phi_u, networks"] = by_phi_u(pairs, shipped.TIED)
+    measured["valid"]["phi_u, networks"] = shipped.compare(pairs, [row], seed=0).blocks[row].tolist()
     assert judged(measured, tmp_path, "smoke").status == HOLDS
     monkeypatch.setattr(phi_u, "tie_seed", lambda seed, *where: seed)
-    measured["valid"]["phi_u, networks"] = by_phi_u(pairs, shipped.TIED)
+    measured["valid"]["phi_u, networks"] = shipped.compare(pairs, [row], seed=0).blocks[row].tolist()
     verdict = judged(measured, tmp_path, "smoke")
     assert verdict.status == FAILS
     assert "blocks are correlated" in verdict.why

@@ -12,6 +12,7 @@ from provlab.inference import pvalues
 from provlab.inference.matching import match
 
 LN10 = math.log(10.0)
+SOME = planted.Separation(9, 1.0, 1.0, 9)
 
 
 def simulated_matchings(width, columns, correlation, n_draws, rng):
@@ -173,10 +174,7 @@ def test_the_noise_that_a_copy_bears():
     ("call", "message"),
     [
         (lambda: power.blocks_needed(), "give either pilot"),
-        (
-            lambda: power.blocks_needed(pilot=[-1, -2], separation=planted.Separation(9, 1.0, 1.0, 9)),
-            "give either pilot",
-        ),
+        (lambda: power.blocks_needed(pilot=[-1, -2], separation=SOME), "give either pilot"),
         (lambda: power.blocks_needed(pilot=[-1.0]), "at least two blocks"),
         (lambda: power.blocks_needed(pilot=[-1.0, np.nan]), "finite"),
         (lambda: power.blocks_needed(pilot=[-1.0, 0.5]), "at most 0"),

@@ -5,7 +5,9 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 from scipy import stats
+from two_matchings import table_of, two_matchings
 
+from provlab.chapters.robust_null import small
 from provlab.chapters.robust_null.common_units import (
     ABLATIONS,
     actual_sizes,
@@ -25,22 +27,6 @@ from provlab.inference import pvalues
 H = 64
 
 
-def two_matchings(rng, common=None, h=H):
-    """Matchings by gate and by up that agree on exactly `common` units, or on as many as chance gives."""
-    gate, up = rng.permutation(h), rng.permutation(h)
-    if common is not None:
-        up = gate.copy()
-        rest = np.arange(common, h)
-        up[rest] = gate[np.roll(rest, 1)]
-    return np.stack([gate, up])
-
-
-def table_of(n_models, n_blocks, common, seed, h=H):
-    rng = np.random.default_rng(seed)
-    pairs = combinations([f"m{i}" for i in range(n_models)], 2)
-    return {pair: [two_matchings(rng, common, h) for _ in range(n_blocks)] for pair in pairs}
-
-
 def test_renumbered_law_is_that_of_all_orders():
     """Seven units can be put into all 5,040 orders; phi_MATCH of each by the library's own p-value."""
     gate, up = np.arange(7), np.array([0, 1, 3, 2, 5, 6, 4])
@@ -56,7 +42,7 @@ def test_renumbered_law_is_that_of_all_orders():
 
 def test_each_renumbering_is_a_pvalue_of_the_statistic():
     rng = np.random.default_rng(3)
-    matchings = two_matchings(rng, 5)
+    matchings = two_matchings(rng, 5, H)
     orders = np.random.default_rng(9)  # the block's own, and the one behind it
     own, behind = (orders.permuted(np.arange(H)[None], axis=1)[0] for _ in range(2))
     order = behind[own]
@@ -111,7 +97,7 @@ def test_alignment_is_the_absolute_correlation_of_each_unit():
 def test_joint_copies_know_shared_models():
     """Twelve copies of one model against twelve others: a plain test takes 144 repetitions for 144 draws."""
     rng = np.random.default_rng(8)
-    gate, up = two_matchings(rng)
+    gate, up = two_matchings(rng, None, H)
     order = rng.permutation(H)
     repeated = {(f"a{i}", f"b{j}"): [np.stack([order[gate], order[up]])] for i in range(12) for j in range(12)}
     trees = {name: name[0] for pair in repeated for name in pair}
@@ -134,11 +120,9 @@ def test_jackknife_leaves_out_what_belongs_together():
     values = {
         (a, b): effects[models[a]] + effects[models[b]] for a, b in combinations(models, 2) if models[a] != models[b]
     }
-    mean, low, high = jackknife(values, groups=models)
-    narrow = jackknife(values)
+    (mean, low, high), narrow = jackknife(values, groups=models), jackknife(values)
     assert mean == pytest.approx(narrow[0])
     assert high - low > 1.5 * (narrow[2] - narrow[1])  # models of one tree repeat each other
-    assert jackknife({("a", "b"): 1.0})[1:] == (-np.inf, np.inf)
 
 
 def test_unequal_widths_and_ragged_tables_are_refused():
@@ -174,3 +158,40 @@ def test_aligned_units_are_found_in_common_and_taking_them_away_ends_it():
     assert common["the half most aligned"] >= 19
     assert common["the half least aligned"] <= 4
     assert common["means removed, least aligned"] <= 4
+
+
+# The allowance: 5% of 200 units are ten -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("common", [0, 8, 10])
+def test_sizes_keep_the_level_up_to_the_allowance(common):
+    """A little below it: chance leaves one unit in common on average, the allowance none."""
+    matchings, rng = table_of(8, 1, common, 0, h=200), np.random.default_rng(1)
+    for actual in actual_sizes(matchings, (0.05, 0.01), n_draws=1500, rng=rng, allowance=0.05):
+        without_any = stats.norm.sf(stats.norm.isf(actual.level) + 1 / np.sqrt(199))
+        assert actual.size == pytest.approx(without_any, abs=4 * np.sqrt(actual.level / (28 * 1500)))
+        assert actual.size < actual.level
+
+
+@pytest.mark.parametrize(("common", "share"), [(8, 0.0), (40, 0.05)])
+def test_sizes_pass_the_level_without_the_allowance_and_beyond_it(common, share):
+    matchings, rng = table_of(8, 1, common, 0, h=200), np.random.default_rng(1)
+    assert actual_sizes(matchings, (0.05,), n_draws=300, rng=rng, allowance=share)[0].size > 0.1
+
+
+def test_a_copy_keeps_nearly_all_of_its_evidence():
+    copy = np.stack([np.arange(200)] * 2)[None]
+    with_all, allowed = (renumbered(copy, 3, rng=np.random.default_rng(0), allowance=share)[0] for share in (0.0, 0.05))
+    assert len(set(allowed)) == 1  # every renumbering of a copy is a copy
+    assert allowed[0] == pytest.approx(-np.log10(np.arange(1, 191, dtype=float)).sum(), rel=1e-9)  # 1/190!
+    assert 0.9 < allowed[0] / with_all[0] < 1
+
+
+def test_small_networks_of_one_recipe_have_units_in_common():
+    """Untrained ones have one on average; trained on one task they have more, in pairs that share nothing."""
+    by_chance, learned = (
+        common_units(small.trained_pairs(40, seed=0, hidden_units=32, steps=steps)["phi_match"]).mean()
+        for steps in (1, 300)
+    )
+    assert by_chance == pytest.approx(1.0, abs=4 / np.sqrt(40))
+    assert learned > by_chance

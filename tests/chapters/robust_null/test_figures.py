@@ -26,12 +26,15 @@ def test_causes_mark_what_lies_above_chance():
     assert [axes.get_title() for axes in figure.figure.axes] == ["block 0", "block 1"]
 
 
-def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(InputError, match="nothing to draw"):
-        figures.common_counts({})
-    with pytest.raises(InputError, match="at least 0"):
-        figures.common_counts({"x": [-1]})
-    with pytest.raises(InputError, match="one value for each"):
-        figures.ablations({"x": [(1, 1, 1)]}, ["a", "b"])
-    with pytest.raises(InputError, match="nothing to draw"):
-        figures.ablations({}, ["a"])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: figures.common_counts({}), "nothing to draw"),
+        (lambda: figures.common_counts({"x": [-1]}), "at least 0"),
+        (lambda: figures.ablations({"x": [(1, 1, 1)]}, ["a", "b"]), "one value for each"),
+        (lambda: figures.ablations({}, ["a"]), "nothing to draw"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -4,11 +4,11 @@ Faults are planted in the matchings: units that gate and up give the same partne
 """
 
 from dataclasses import asdict, replace
-from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from two_matchings import table_of
 
 from provlab.chapters.robust_null.common_units import actual_sizes, paper_log10_p
 from provlab.chapters.robust_null.measure import LEVELS
@@ -18,26 +18,14 @@ from provlab.inference import pvalues
 from provlab.publishing import claims
 
 ROW = next(row for row in claims.load_claims() if row["id"] == "I17")
-H = 256
-MODELS = [f"m{i}" for i in range(10)]
-PAIRS = list(combinations(MODELS, 2))
 
 
-def by_chance(common, rng):
-    """Matchings by gate and by up that agree on `common` units, or on as many as chance gives."""
-    gate, up = rng.permutation(H), rng.permutation(H)
-    if common is not None:
-        up = gate.copy()
-        rest = rng.permutation(H)[common:]
-        up[rest] = gate[np.roll(rest, 1)]
-    return np.stack([gate, up])
-
-
-def rows_of(common, seed=0):
+def rows_of(common, seed=1):
     """Records of two collections of ten models each, as the notebook makes them."""
-    rng, origins, rows = np.random.default_rng(seed), {model: model for model in MODELS}, []
-    for kind in ("bases", "tree"):
-        matchings = {pair: [by_chance(common, rng) for _ in range(2)] for pair in PAIRS}
+    rows = []
+    for i, kind in enumerate(("bases", "tree")):
+        matchings = table_of(10, 2, common, [seed, i], h=256)
+        origins = {model: model for pair in matchings for model in pair}
         copies = joint_null(matchings, origins, n_draws=499, seed=seed)
         log10_p = paper_log10_p(matchings)
         for per, values in (("block", log10_p), ("pair", pvalues.fisher(log10_p, axis=1))):
@@ -45,7 +33,7 @@ def rows_of(common, seed=0):
             ks_p = copies.ks(aggregated=aggregated, law=pvalues.log10_p_t).p
             sizes = actual_sizes(matchings, LEVELS, n_draws=150, rng=orders, aggregated=aggregated, trees=origins)
             columns = {key: [getattr(size, key) for size in sizes] for key in ("level", "size", "low", "high")}
-            rows.append(Uniformity("prose", kind, per, len(PAIRS), values.min(), ks_p, 499, **columns))
+            rows.append(Uniformity("prose", kind, per, len(matchings), values.min(), ks_p, 499, **columns))
     return rows
 
 

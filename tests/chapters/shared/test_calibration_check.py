@@ -25,18 +25,6 @@ def residual_pairs():
     return train_residual_pairs(300, seed=13, hidden_units=16, steps=40, n_inputs=32)
 
 
-@pytest.fixture(scope="module")
-def residual(residual_pairs):
-    return by_phi_u_and_phi_h(residual_pairs)
-
-
-def by_phi_u_and_phi_h(pairs):
-    """log10 p of each pair and block, ``(n_pairs, 3)``, by the library's own statistics."""
-    rows = [(statistic, shipped.AS_TRAINED, shipped.COMPILED) for statistic in ("phi_u", "phi_h")]
-    blocks = shipped.compare(pairs, rows, seed=14).blocks
-    return {statistic: values for (statistic, *_), values in blocks.items()}
-
-
 def log10_p_of(first, second):
     return shipped.log10_p(shipped.match_rows(first, second, seed=14))
 
@@ -68,16 +56,16 @@ def test_conservative_p_values_are_not_called_too_small():
 # What passes ----------------------------------------------------------------------------------------------------------
 
 
-def test_networks_trained_apart_pass(networks, residual):
+def test_networks_trained_apart_pass(networks, residual_pairs):
     pairs, l2 = networks
+    rows = [(statistic, shipped.AS_TRAINED, shipped.COMPILED) for statistic in ("phi_u", "phi_h")]
+    blocks = shipped.compare(residual_pairs, rows, seed=14).blocks
     reports = [
         calibration.check(np.log10(l2.p), n_permutations=99),
         calibration.check(log10_p_of(pairs.theta1[..., :-1], pairs.theta2[..., :-1])),
-        calibration.check(residual["phi_u"]),
-        calibration.check(residual["phi_h"]),
+        *map(calibration.check, blocks.values()),
     ]
     assert [report.reasons for report in reports] == [()] * 4
-    assert not any(report.flagged for report in reports)
     assert [(report.n, report.n_blocks) for report in reports] == [(300, 1), (300, 1), (300, 3), (300, 3)]
 
 
@@ -95,8 +83,7 @@ def test_fisher_over_parameters_that_share_a_renumbering_is_flagged(residual_pai
     assert any("blocks are correlated" in reason for reason in as_blocks.reasons)
     # each column on its own is valid; the fault is in putting them together
     assert not any(calibration.check(column).flagged for column in dependent.T)
-    aggregate = pvalues.fisher(dependent, axis=1)
-    assert calibration.check(aggregate).flagged
+    assert calibration.check(pvalues.fisher(dependent, axis=1)).flagged
 
 
 def test_the_printed_algorithm_is_flagged(networks):
@@ -104,17 +91,15 @@ def test_the_printed_algorithm_is_flagged(networks):
     _, l2 = networks
     with np.errstate(divide="ignore"):
         printed = np.log10((l2.permuted[:, :19] > l2.observed[:, None]).sum(axis=1) / 20)
-    report = calibration.check(printed)
-    assert report.flagged
-    assert any("p-values are 0" in reason for reason in report.reasons)
+    assert any("p-values are 0" in reason for reason in calibration.check(printed).reasons)
     # nor does it pass with the zeros moved up to the grid
     assert calibration.check(np.maximum(printed, math.log10(0.05)), n_permutations=19).flagged
 
 
-def test_the_better_of_two_sides_is_flagged(residual):
-    p = residual["phi_u"].ravel()
-    assert not calibration.check(p).flagged
-    assert calibration.check(p - math.log10(2)).flagged
+def test_the_better_of_two_sides_is_flagged():
+    p = 1 - np.random.default_rng(2).random(900)
+    assert not calibration.check(np.log10(p)).flagged
+    assert calibration.check(np.log10(p / 2)).flagged
 
 
 def test_ties_broken_by_order_are_flagged_and_ties_broken_at_random_are_not(networks):
@@ -123,13 +108,6 @@ def test_ties_broken_by_order_are_flagged_and_ties_broken_at_random_are_not(netw
     signs = [np.sign(theta[..., :-1]) for theta in (pairs.theta1, pairs.theta2)]
     assert calibration.check(shipped.ties_in_order(*signs)).flagged
     assert not calibration.check(log10_p_of(*signs)).flagged
-
-
-def test_blocks_that_repeat_each_other_are_flagged_at_once():
-    p = np.log10(1 - np.random.default_rng(2).random((50, 1)))
-    report = calibration.check(np.hstack([p, p]))
-    assert report.correlation == pytest.approx(1.0)
-    assert "blocks are correlated (up to 1.00)" in report.reasons
 
 
 # The numbers in it ----------------------------------------------------------------------------------------------------
