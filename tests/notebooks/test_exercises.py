@@ -74,15 +74,15 @@ WORDS = {page: cells(page) for page in PAGES}
 def solutions() -> Iterator[Text]:
     """Every solution of every page, with the exercise that it solves."""
     for page, words in WORDS.items():
-        found = BOX.findall(words)
-        asked = {
+        boxes = BOX.findall(words)
+        exercises = {
             re.search(r"(?m)^:label: (\S+)", body)[1]: f"{title}\n{body}"
-            for _, kind, title, body in found
+            for _, kind, title, body in boxes
             if kind == "exercise"
         }
-        for _, kind, label, body in found:
+        for _, kind, label, body in boxes:
             if kind == "solution":
-                yield Text(label, page, body, asked[label])
+                yield Text(label, page, body, exercises[label])
 
 
 def by_hand() -> Iterator[Text]:
@@ -114,13 +114,13 @@ class Number:
 def numbers(text: str, *, rounded: bool = True) -> list[Number]:
     """Numbers in code or in words, formulas included; where `rounded`, 6,600 is any number near it."""
     text = re.sub(r"(?<=\d)(?:\{,\}|,|_)(?=\d{3}\b)", "", text)
-    found = []
+    values = []
     for sign, digits, exponent, power, percent in NUMBER.findall(text):
         scale = 10.0 ** int(exponent or power or 0) / (100 if percent else 1)
         _, point, decimals = digits.partition(".")
         zeros = len(digits) - len(digits.rstrip("0")) if rounded and not point and digits.strip("0") else 0
-        found.append(Number(float(sign + digits) * scale, 0.5 * 10.0 ** (zeros - len(decimals)) * scale))
-    return found
+        values.append(Number(float(sign + digits) * scale, 0.5 * 10.0 ** (zeros - len(decimals)) * scale))
+    return values
 
 
 def is_telling(number: Number) -> bool:
@@ -131,9 +131,9 @@ def is_telling(number: Number) -> bool:
 def unaccounted(text: Text, elsewhere: dict[str, object]) -> list[float]:
     """Numbers in words that neither code nor the exercise has."""
     words = text.words
-    for said in elsewhere:
-        assert said in words, f"{text.name} no longer says {said!r}"
-        words = words.replace(said, "")
+    for phrase in elsewhere:
+        assert phrase in words, f"{text.name} no longer says {phrase!r}"
+        words = words.replace(phrase, "")
     shown = [number.value for block in (*text.blocks, text.given) for number in numbers(block)]
     return [
         number.value
@@ -143,19 +143,19 @@ def unaccounted(text: Text, elsewhere: dict[str, object]) -> list[float]:
 
 
 def run(block: str, namespace: dict[str, Any]) -> None:
-    """Run a block of Python, and hold each expression that ends in a comment of numbers against its value."""
+    """Run a block of Python, and compare each expression that ends in a comment of numbers with these."""
     lines = block.splitlines()
     for statement in ast.parse(block).body:
         if not isinstance(statement, ast.Expr):
             exec(compile(ast.Module([statement], []), "solution", "exec"), namespace)
             continue
         value = eval(compile(ast.Expression(statement.value), "solution", "eval"), namespace)
-        _, _, said = lines[statement.end_lineno - 1].partition("  # ")
-        if stated := numbers(said, rounded=False):
+        _, _, comment = lines[statement.end_lineno - 1].partition("  # ")
+        if stated := numbers(comment, rounded=False):
             values = np.ravel(np.asarray(value, dtype=float))
             assert len(values) == len(stated), f"{ast.unparse(statement)} has {len(values)} values"
-            for one, number in zip(values, stated, strict=True):
-                assert abs(one - number.value) <= number.half * (1 + 1e-6), f"{ast.unparse(statement)} is {one}"
+            for own, number in zip(values, stated, strict=True):
+                assert abs(own - number.value) <= number.half * (1 + 1e-6), f"{ast.unparse(statement)} is {own}"
 
 
 # What the words say ---------------------------------------------------------------------------------------------------
@@ -193,8 +193,8 @@ def test_every_chapter_has_a_number_worked_by_hand():
 @pytest.mark.parametrize("name", list(SOLUTIONS))
 def test_a_solution_says_no_number_that_code_does_not_give(name):
     elsewhere = ELSEWHERE.get(name, {})
-    for said, value in elsewhere.items():
-        assert numbers(said)[0].is_near(value)
+    for phrase, value in elsewhere.items():
+        assert numbers(phrase)[0].is_near(value)
     assert unaccounted(SOLUTIONS[name], elsewhere) == []
 
 
@@ -207,7 +207,7 @@ def test_an_example_says_no_number_that_code_does_not_give(name):
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_an_example_is_what_provlab_computes(name):
     for block in EXAMPLES[name].blocks:
-        assert re.search(r"  # -?\d", block), "no value to hold the example against"
+        assert re.search(r"  # -?\d", block), "no value to compare the example with"
         run(block, imports(EXAMPLES[name].page))
 
 
@@ -248,14 +248,14 @@ def imports(page: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {}
     for cell in notebook.cells:
         if cell.cell_type == "code" and SOLUTION not in tags(cell):
-            body = [one for one in ast.parse(cell.source).body if isinstance(one, ast.Import | ast.ImportFrom)]
+            body = [line for line in ast.parse(cell.source).body if isinstance(line, ast.Import | ast.ImportFrom)]
             exec(compile(ast.Module(body, []), page, "exec"), namespace)
     return namespace
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What stand-ins are made of: tiny models by the names that solutions use, a text and a folder."""
+    """Material of stand-ins: tiny models by the names that solutions use, a text and a folder."""
 
     models: dict[str, str]
     text: str
@@ -305,9 +305,9 @@ def compared(stage: Stage) -> dict[str, Any]:
     small, medium, second = (stage.models[name] for name in ("oak", "oak-chat", "larch"))
     models = pipeline.open_models([small, medium, second], progress=False)
     kept, draws, z = Kept(stage.folder / "kept"), pipeline.Generation(200, 6, n_chains=2), (0.1, 20.0)
-    found = {"sizes": pipeline.model_diff(models[small], models[medium], z, draws, kept)}
+    differences = {"sizes": pipeline.model_diff(models[small], models[medium], z, draws, kept)}
     names = {"small": small, "medium": medium, "second": second}
-    return {"compared": found, "ranges": {"sizes": z}, "models": models, "draws": draws, "kept": kept} | names
+    return {"compared": differences, "ranges": {"sizes": z}, "models": models, "draws": draws, "kept": kept} | names
 
 
 def toys(stage: Stage) -> dict[str, Any]:
@@ -340,8 +340,7 @@ def opened(stage: Stage) -> dict[str, Any]:
 
     parent, child = (Model.open(source) for source in ("zoo:spruce", "zoo:spruce-sheared"))
     options = stage.options()
-    found = localise.block_map(parent, child, options)
-    maps = {("zoo:spruce", "zoo:spruce-sheared"): found}
+    maps = {("zoo:spruce", "zoo:spruce-sheared"): localise.block_map(parent, child, options)}
     return {"opened": {"zoo:spruce": parent}, "maps": maps, "options": options}
 
 

@@ -1,6 +1,6 @@
 """Pages run on unrelated models of a reader's own: no sentence there claims what was found on the default zoo.
 
-What a page finds is written from its records, or stands in a paragraph that begins with the words "On the default zoo".
+A finding is written from the page's records, or stands in a paragraph that begins with the words "On the default zoo".
 Every page that takes models as parameters is run here, all in one kernel, with the smallest parameters that it accepts.
 """
 
@@ -109,17 +109,17 @@ def sentences(text: str) -> list[str]:
 def claimed(page: NotebookNode) -> list[str]:
     """Sentences of a page that claim a finding of the zoo's, in its words or in what its cells wrote."""
     words = "\n\n".join(cell.source for cell in page.cells if cell.cell_type == "markdown")
-    said = [
+    paragraphs_kept = [
         text for section, text in paragraphs(words) if section not in SECTIONS and not text.startswith((*ZOO, *OTHERS))
     ]
     written = [sentence for text in shown(page) for sentence in sentences(text) if not COUNTED.search(sentence)]
-    found = [
+    claims = [
         sentence
-        for sentence in [one for text in said for one in sentences(text)] + written
+        for sentence in [part for text in paragraphs_kept for part in sentences(text)] + written
         if FINDINGS.search(sentence) and not CONDITION.match(sentence) and "default zoo" not in sentence
     ]
     names = re.compile(rf"\bzoo:|\b({'|'.join(sorted(zoo.families('default'), key=len, reverse=True))})\b")
-    return found + [text for text in shown(page) if names.search(text)]
+    return claims + [text for text in shown(page) if names.search(text)]
 
 
 # The pages ------------------------------------------------------------------------------------------------------------

@@ -49,19 +49,19 @@ def in_the_project(monkeypatch):
     monkeypatch.chdir(PROJECT)
 
 
-# Faults of one notebook, each by a function that a planted fault is held against below --------------------------------
+# Faults of one notebook, each by a function that a planted fault tests below ----------------------------------------
 
 
 def unclean(notebook):
     """Outputs and counts belong to the book, not to the source."""
-    found = [
+    faults = [
         f"cell {i} has outputs or a count"
         for i, cell in enumerate(notebook.cells)
         if cell.cell_type == "code" and (cell.outputs or cell.execution_count is not None)
     ]
     if not set(notebook.metadata) <= {"kernelspec", "language_info"}:
-        found.append(f"metadata {sorted(notebook.metadata)}")
-    return found
+        faults.append(f"metadata {sorted(notebook.metadata)}")
+    return faults
 
 
 def bad_parameters(notebook, name):
@@ -69,31 +69,31 @@ def bad_parameters(notebook, name):
     cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     if len(cells) != 1:
         return [f"{len(cells)} cells are tagged parameters"]
-    found = []
+    faults = []
     declared = []
     for statement in ast.parse(cells[0].source).body:
         line = cells[0].source.splitlines()[statement.lineno - 1]
         if not isinstance(statement, ast.AnnAssign) or statement.value is None:
-            found.append(f"{line} is no annotated default")
+            faults.append(f"{line} is no annotated default")
             continue
         declared.append(ast.unparse(statement.target))
         annotation = ast.unparse(statement.annotation)
         if annotation not in runner.TYPES:
-            found.append(f"{line}: the type {annotation} cannot be checked")
+            faults.append(f"{line}: the type {annotation} cannot be checked")
             continue
         try:
             schema.check(declared[-1], ast.literal_eval(statement.value), runner.TYPES[annotation])
         except ValueError as error:
-            found.append(f"{line}: {error}")
+            faults.append(f"{line}: {error}")
         last = cells[0].source.splitlines()[(statement.end_lineno or statement.lineno) - 1]  # where help is read from
         if "  # " not in last:
-            found.append(f"{line}: no word of help")
+            faults.append(f"{line}: no word of help")
     if "profile" not in declared:
-        found.append("no parameter profile")
+        faults.append("no parameter profile")
     rest = "\n".join(code(cell) for cell in notebook.cells if cell.cell_type == "code" and cell is not cells[0])
     used = {node.id for node in ast.walk(ast.parse(rest)) if isinstance(node, ast.Name)}
-    found += [f"{one} is never used" for one in declared if one not in used | {"profile", "seed"}]
-    return found
+    faults += [f"{parameter} is never used" for parameter in declared if parameter not in used | {"profile", "seed"}]
+    return faults
 
 
 def bad_begin(notebook, name):
@@ -103,11 +103,11 @@ def bad_begin(notebook, name):
     if position is None:
         return ["there are no parameters"]
     begun = [i for i, cell in enumerate(cells) if "provlab.begin(" in cell.source]
-    found = (
+    faults = (
         [] if begun == [position + 1] else [f"provlab.begin stands in the code cells {begun}, not in {position + 1}"]
     )
     calls = re.findall(r"provlab\.begin\((.*)\)", "\n".join(cell.source for cell in cells))
-    return found + [f"provlab.begin({call})" for call in calls if call != f'"{name}", globals()']
+    return faults + [f"provlab.begin({call})" for call in calls if call != f'"{name}", globals()']
 
 
 def bad_opening(notebook, name):
@@ -142,19 +142,19 @@ def bad_end(notebook, name):
 def bad_exercises(notebook, name):
     """At least three exercises with difficulty, importance and minutes, each with a hidden solution of its own."""
     text = words(notebook)
-    found = []
+    faults = []
     exercises = re.findall(r"(?m)^`{3,}\{exercise\}[^\n]*\n:label: (\S+)\n(.*?)^`{3,}", text, flags=re.DOTALL)
     solutions = re.findall(r"(?m)^`{3,}\{solution\} (\S+)\n((?::\S+: \S+\n)*)", text)
     if len(exercises) < 3:
-        found.append(f"{len(exercises)} exercises")
+        faults.append(f"{len(exercises)} exercises")
     if sorted(label for label, _ in exercises) != sorted(label for label, _ in solutions):
-        found.append("exercises and solutions do not answer each other")
+        faults.append("exercises and solutions do not answer each other")
     for label, body in exercises:
         if not label.startswith(f"{name}-"):
-            found.append(f"the label {label} may clash with that of another page")
+            faults.append(f"the label {label} may clash with that of another page")
         if not re.search(r"\*Difficulty [123] of 3, importance [123] of 3, [1-9]\d* minutes\.\*", body):
-            found.append(f"{label} does not say how hard, how important and how long it is")
-    return found + [
+            faults.append(f"{label} does not say how hard, how important and how long it is")
+    return faults + [
         f"the solution of {label} is not hidden" for label, options in solutions if "dropdown" not in options
     ]
 
@@ -164,19 +164,20 @@ def bad_code(notebook, name):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     run = [cell for cell in cells if SOLUTION not in tags(cell)]
     lines = [line for cell in run for line in cell.source.splitlines() if line.strip() and line.strip()[0] != "#"]
-    found = [f"{len(lines)} lines of code"] if len(lines) > MOST_LINES else []
-    found += ["a solution that the page runs"] * any(
+    faults = [f"{len(lines)} lines of code"] if len(lines) > MOST_LINES else []
+    faults += ["a solution that the page runs"] * any(
         SOLUTION in tags(cell) and "skip-execution" not in tags(cell) for cell in cells
     )
-    found += ["a solution outside its box"] * any(SOLUTION in tags(cell) for cell in boxed(notebook.cells))
+    faults += ["a solution outside its box"] * any(SOLUTION in tags(cell) for cell in boxed(notebook.cells))
     before = [cell.source for cell, after in pairwise(notebook.cells) if BY_HAND in tags(after)]
-    return found + ["a cell by hand without its words"] * any("**By hand.**" not in text for text in before)
+    return faults + ["a cell by hand without its words"] * any("**By hand.**" not in text for text in before)
 
 
 def bad_skeleton(notebook, name):
     """Headings of the page skeleton."""
     headings = re.findall(r"(?m)^#+ (.*)$", words(notebook))
-    return [f"no heading {one!r}" for one in ("What this does not show", "Exercises", "Summary") if one not in headings]
+    needed = ("What this does not show", "Exercises", "Summary")
+    return [f"no heading {heading!r}" for heading in needed if heading not in headings]
 
 
 CHECKS = {

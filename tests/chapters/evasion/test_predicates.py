@@ -99,17 +99,8 @@ def disguised_pairs(seed=0):
             rejected = dependent and statistic == "phi_match"
             blocks = [-100.0] * BLOCKS if rejected else list(np.log10(rng.uniform(size=BLOCKS)))
             log10_p = -500.0 if rejected else float(np.log10(rng.uniform(0.02, 1)))
-            rows.append(
-                {
-                    "a": a,
-                    "b": b,
-                    "statistic": statistic,
-                    "dependent": dependent,
-                    "error": None,
-                    "log10_p": log10_p,
-                    "blocks": blocks,
-                }
-            )
+            values = {"dependent": dependent, "error": None, "log10_p": log10_p, "blocks": blocks}
+            rows.append({"a": a, "b": b, "statistic": statistic, **values})
     frame = pd.DataFrame(rows)
     frame["dependent"] = frame["dependent"].astype(object)
     return frame
@@ -193,14 +184,21 @@ def broken(**changed):
 def test_invariants_break():
     assert broken().status == "holds"
     assert broken().margin == "largest M_a of a disguised pair: 0.45 below 0.55"
-    assert "still separates" in broken(disguised=[0.9, 0.8]).why
-    assert "does not separate even undisguised" in broken(dependent=[0.9, 0.1]).why
 
 
-def test_one_pair_that_breaks_does_not_make_an_invariant_break():
-    verdict = broken(disguised=[0.9] * 10 + [0.1])
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"disguised": [0.9, 0.8]}, "still separates"),
+        ({"dependent": [0.9, 0.1]}, "does not separate even undisguised"),
+        # one pair that breaks does not make an invariant break
+        ({"disguised": [0.9] * 10 + [0.1]}, "largest M_a of a disguised pair: 0.35 above 0.55"),
+    ],
+)
+def test_invariants_that_do_not_break(changed, why):
+    verdict = broken(**changed)
     assert verdict.status == "fails"
-    assert "largest M_a of a disguised pair: 0.35 above 0.55" in verdict.why
+    assert why in verdict.why
 
 
 def test_the_papers_own_table_breaks():
@@ -263,29 +261,29 @@ def scored(dependent=(0.01, 0.2), independent=BAND, chain=tuple(BAND[::8])):
 
 def test_separates_without_null():
     assert scored().status == "holds"
-    assert "no threshold" in scored(dependent=[0.01, 0.63]).why
-    uniform = (np.arange(40) + 0.5) / 40
-    assert "could pass for p-values" in scored([1e-9], uniform, uniform[::8]).why
 
 
-def test_a_score_that_is_larger_for_dependent_pairs():
-    verdict = scored(dependent=[0.8, 0.9])
+UNIFORM = (np.arange(40) + 0.5) / 40
+TREES = np.array([0.95, 0.3, 0.6, 0.5, 0.4, 0.7])
+PASS = "could pass for p-values"
+
+
+@pytest.mark.parametrize(
+    ("scores", "why"),
+    [
+        ({"dependent": [0.01, 0.63]}, "no threshold"),
+        ({"dependent": [0.8, 0.9]}, "no threshold"),  # larger for dependent pairs
+        ({"dependent": [1e-9], "independent": UNIFORM, "chain": UNIFORM[::8]}, PASS),
+        # a uniform null: one value for every two trees, repeated by all their pairs, seems far from uniform
+        ({"dependent": [1e-9], "independent": np.repeat(TREES, [60, 10, 3, 3, 2, 2]), "chain": TREES}, PASS),
+        # cautious p-values: all independent pairs near 1, useful though not uniform
+        ({"independent": np.linspace(0.985, 0.9999, 40), "chain": np.linspace(0.985, 0.9999, 6)}, PASS),
+    ],
+)
+def test_scores_that_do_not_separate_or_are_p_values(scores, why):
+    verdict = scored(**scores)
     assert verdict.status == "fails"
-    assert "no threshold" in verdict.why
-
-
-def test_p_values_that_pairs_of_two_trees_share():
-    """A uniform null: one value for every two trees, repeated by all their pairs, seems far from uniform."""
-    trees = np.array([0.95, 0.3, 0.6, 0.5, 0.4, 0.7])
-    repeated = np.repeat(trees, [60, 10, 3, 3, 2, 2])
-    assert "could pass for p-values" in scored([1e-9], repeated, trees).why
-
-
-def test_cautious_p_values():
-    """All independent pairs near 1: useful p-values, though not uniform."""
-    verdict = scored(independent=np.linspace(0.985, 0.9999, 40), chain=np.linspace(0.985, 0.9999, 6))
-    assert verdict.status == "fails"
-    assert "could pass for p-values" in verdict.why
+    assert why in verdict.why
 
 
 def test_groups_without_a_pair_decide_nothing():
