@@ -1,17 +1,17 @@
 """Size and power over pairs, compared with numbers worked out by hand; views of students of known weights."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from random_students import student
 
 from provlab.chapters.distillation import measure as distillation
 from provlab.chapters.distillation.measure import Distilled
 from provlab.chapters.shared.groups import Groups
 from provlab.chapters.shared.retraining import as_views
-from provlab.chapters.shared.students import Point, Student
 from provlab.errors import InputError
 from provlab.statistics import get
 from provlab.statistics.base import Options
@@ -52,10 +52,9 @@ class Read:
         return as_views(student.activations(self.inputs[block]), self.spelt)
 
 
-def student(seed, parallel):
-    rng = torch.Generator().manual_seed(seed)
-    gate, aside = (torch.randn(48, 12, generator=rng) for _ in range(2))
-    return Student(gate, gate if parallel else aside, torch.ones(12, 48), (Point(1, 0.1, 0.1),))
+def parallel(seed):
+    made = student(seed)
+    return replace(made, up=made.gate)
 
 
 def log10_p(model, students, statistic="phi_match", views=None):
@@ -66,17 +65,17 @@ def log10_p(model, students, statistic="phi_match", views=None):
 def test_parallel_rows_accuse_strangers_and_their_other_part_does_not():
     """The fault that the chapter is about, planted: unrelated students whose up rows are their gate rows."""
     model = Read(np.random.default_rng(0).standard_normal((400, 12)).astype(np.float32))
-    assert max(log10_p(model, [student(i, True) for i in range(3)])) < -20
-    own = [student(i, False) for i in range(3)]
+    assert max(log10_p(model, [parallel(seed) for seed in range(3)])) < -20
+    own = [student(seed) for seed in range(3)]
     assert min(log10_p(model, own)) > -20
     for made in own:
-        made.up.add_(3 * made.gate)  # nearly parallel; the rest beside the gate is each student's own
+        made.up.add_(5 * made.gate)  # nearly parallel; the rest beside the gate is each student's own
     assert max(log10_p(model, own)) < -2
     assert min(log10_p(model, own, views=distillation.views_apart)) > -2
 
 
 def test_the_quality_of_students_is_their_mean():
-    students = [student(0, False), student(1, True)]
+    students = [student(0), parallel(1)]
     known = distillation.distilled(Groups([-0.1], [-9.0]), students, 2.0)
     assert (known.relative, known.independent, known.width_factor) == (pytest.approx(0.1), [-0.1], 2.0)
     assert known.cosine == pytest.approx(np.mean([made.gate_up_cosine() for made in students]))

@@ -5,12 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from random_students import student
 
 from provlab.chapters.mlp_retraining import measure
 from provlab.chapters.mlp_retraining.measure import BlockRecord, Trial
 from provlab.chapters.shared.retraining import as_views, compare
-from provlab.chapters.shared.students import Point, Student
 from provlab.inference import pvalues
 from provlab.statistics.base import Options
 from provlab.statistics.phi_match import GateAndUp
@@ -18,15 +17,6 @@ from provlab.statistics.phi_match import GateAndUp
 N_UNITS, WIDTH = 64, 12
 TOKENS = np.zeros((1, 1), dtype=np.int64)
 INPUTS = np.random.default_rng(0).standard_normal((400, WIDTH)).astype(np.float32)
-
-
-def student(seed=0, turned=0):
-    """A student of random weights, `turned` of whose units have the sign of their up and down weights changed."""
-    rng = torch.Generator().manual_seed(seed)
-    gate, up = (torch.randn(N_UNITS, WIDTH, generator=rng) for _ in range(2))
-    sign = torch.ones(N_UNITS)
-    sign[torch.randperm(N_UNITS, generator=rng)[:turned]] = -1
-    return Student(gate, sign[:, None] * up, torch.randn(WIDTH, N_UNITS, generator=rng) * sign, (Point(1, 0.1, 0.1),))
 
 
 class Model:
@@ -42,7 +32,7 @@ class Model:
 
 
 def features(*students):
-    gates, ups = zip(*(student.activations(INPUTS) for student in students), strict=True)
+    gates, ups = zip(*(made.activations(INPUTS) for made in students), strict=True)
     return GateAndUp(list(gates), list(ups), TOKENS)
 
 

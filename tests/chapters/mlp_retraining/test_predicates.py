@@ -36,24 +36,6 @@ def test_it_holds_and_says_how_well_the_students_fit(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda rows: rows[2].update(log10_p=-11.9), "weakest block: 0.1 above -12"),
-        (lambda rows: rows[2].update(log10_p=-12.0), "weakest block: 0 below -12"),
-        (lambda rows: rows[1].update(log10_p_stranger=-3.0), "a stranger's block is at or below -3"),
-        (lambda rows: rows[1].update(log10_p_stranger=None), "a block was not compared with a stranger"),
-        (lambda rows: rows.pop(1), "block 1 was not retrained"),
-    ],
-)
-def test_it_fails_for_each_reason(tmp_path, spoil, message):
-    rows = good()
-    spoil(rows)
-    verdict = judged(tmp_path, rows)
-    assert verdict.status == "fails"
-    assert message in verdict.why
-
-
 def test_replicates_near_the_bar_are_within_their_spread(tmp_path):
     rows = [row for seed in range(3) for row in good(seed)]
     verdict = judged(tmp_path, rows)  # -12.1, -13.1 and -14.1
@@ -65,33 +47,31 @@ def test_replicates_near_the_bar_are_within_their_spread(tmp_path):
 
 
 NAN = float("nan")
+# what is planted, how, and what the verdict says of it
 PLANTS = {
-    "one retraining as three": lambda rows: rows.extend({**row, "seed": seed} for seed in (1, 2) for row in good()),
-    "one block twice for another": lambda rows: rows.__setitem__(1, rows[0]),
-    "a further seed without one block": lambda rows: rows.extend(good(1)[:2]),
-    "students that imitate nothing": lambda rows: [row.update(relative=1.0) for row in rows],
-    "each block of a stranger a little above the control's bar": lambda rows: [
-        row.update(log10_p_stranger=-2.9) for row in rows
-    ],
-    "no number": lambda rows: rows[1].update(log10_p=NAN),
-    "no number in the last": lambda rows: rows[2].update(log10_p=NAN),
-    "no number for a stranger": lambda rows: rows[1].update(log10_p_stranger=NAN),
-    "no number for an error": lambda rows: rows[1].update(relative=NAN),
+    "weakest block: 0.1 above -12": lambda rows: rows[2].update(log10_p=-11.9),
+    "weakest block: 0 below -12": lambda rows: rows[2].update(log10_p=-12.0),
+    "weakest block: no value": lambda rows: rows[1].update(log10_p=NAN),
+    "a stranger's block is at or below -3": lambda rows: rows[1].update(log10_p_stranger=-3.0),
+    "a stranger's blocks together are at -6.4": lambda rows: [row.update(log10_p_stranger=-2.9) for row in rows],
+    "a block was not compared with a stranger": lambda rows: rows[1].update(log10_p_stranger=None),
+    "not compared with a stranger": lambda rows: rows[1].update(log10_p_stranger=NAN),
+    "block 1 was not retrained": lambda rows: rows.pop(1),
+    "block 1 was not retrained with seed 0; a block was": lambda rows: rows.__setitem__(1, rows[0]),
+    "block 2 was not retrained with seed 1": lambda rows: rows.extend(good(1)[:2]),
+    "imitates no better than 1": lambda rows: [row.update(relative=1.0) for row in rows],
+    "imitates no better than nan": lambda rows: rows[1].update(relative=NAN),
+    "two seeds gave the same numbers": lambda rows: rows.extend(
+        {**row, "seed": seed} for seed in (1, 2) for row in good()
+    ),
+    "no block was retrained": lambda rows: rows.clear(),
 }
 
 
-@pytest.mark.parametrize("plant", PLANTS)
-def test_a_broken_claim_does_not_hold(plant, tmp_path):
+@pytest.mark.parametrize("message", PLANTS)
+def test_a_broken_claim_does_not_hold_and_says_why(message, tmp_path):
     rows = good()
-    PLANTS[plant](rows)
-    assert judged(tmp_path, rows).status != "holds"
-
-
-def test_without_blocks_nothing_is_judged(tmp_path):
-    assert judged(tmp_path, []).status == "not run"
-
-
-def test_the_row_judges_where_mlps_are_wide_enough():
-    assert ROW["predicate"]["name"] == "found_after_retraining"
-    assert ROW["profiles"] == ["default", "paper"]
-    assert (ROW["predicate"]["log10_p"], ROW["predicate"]["control"]) == (-12, -3)
+    PLANTS[message](rows)
+    verdict = judged(tmp_path, rows)
+    assert verdict.status in ("fails", "not run")
+    assert message in verdict.why

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from random_students import student
 from scipy import stats
 
 from provlab.chapters.shared import retraining
-from provlab.chapters.shared.students import Point, Settings, Student
+from provlab.chapters.shared.students import Settings
 from provlab.errors import InputError, NotComparableError
 from provlab.inference import pvalues
 from provlab.statistics.base import Options
@@ -18,16 +19,6 @@ TOKENS = np.zeros((1, 1), dtype=np.int64)
 @pytest.fixture(scope="module")
 def inputs():
     return np.random.default_rng(0).standard_normal((400, WIDTH)).astype(np.float32)
-
-
-def student(seed=0, turned=0):
-    """A student of random weights, `turned` of whose units have the sign of their up and down weights changed."""
-    rng = torch.Generator().manual_seed(seed)
-    gate, up = (torch.randn(N_UNITS, WIDTH, generator=rng) for _ in range(2))
-    down = torch.randn(WIDTH, N_UNITS, generator=rng)
-    sign = torch.ones(N_UNITS)
-    sign[torch.randperm(N_UNITS, generator=rng)[:turned]] = -1
-    return Student(gate, sign[:, None] * up, down * sign, (Point(1, 0.1, 0.1),))
 
 
 def compared(first, second, inputs):
