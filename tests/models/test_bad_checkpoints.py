@@ -2,6 +2,9 @@
 
 import json
 import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import tiny_models
@@ -132,162 +135,102 @@ def read_absent(folder):
     Checkpoint.open(folder).tensor("no.such.tensor")
 
 
-# (what is wrong, how it came about, what is done, error, what the message must name)
-SINGLE = [
-    ("no config", lambda f: (f / "config.json").unlink(), read_all, CheckpointError, ["config.json"]),
-    ("config is no JSON", _write("config.json", b"{"), read_all, CheckpointError, ["config.json", "JSON"]),
-    ("config is a list", _write("config.json", b"[]"), read_all, CheckpointError, ["config.json", "object"]),
-    ("config is binary", _write("config.json", b"\xff\xfe{}"), read_all, CheckpointError, ["config.json"]),
-    ("config is nested without end", _write("config.json", b"[" * 99999), read_all, CheckpointError, ["config"]),
-    ("config leads outside", _link_out("config.json"), read_all, CheckpointError, ["outside the folder"]),
-    ("no architecture", _config(architectures=[]), read_all, CheckpointError, ["names no architecture"]),
-    ("architecture is a number", _config(architectures=[7]), read_all, CheckpointError, ["architecture"]),
-    ("no weights", lambda f: _model(f).unlink(), read_all, CheckpointError, ["no weights", "model.safetensors"]),
-    ("weights lead outside", _link_out("model.safetensors"), read_all, CheckpointError, ["outside the folder"]),
-    (
-        "weights are a dangling link",
-        lambda f: (_model(f).unlink(), _model(f).symlink_to("gone")),
-        read_all,
-        CheckpointError,
-        ["model.safetensors"],
+class Case(NamedTuple):
+    """A fault, the words that its message must have, the use of the checkpoint that meets it, and the error."""
+
+    spoil: Callable[[Path], object]
+    words: list[str]
+    act: Callable[[Path], object] = read_all
+    error: type[ProvlabError] = CheckpointError
+
+
+SINGLE = {
+    "no config": Case(lambda f: (f / "config.json").unlink(), ["config.json"]),
+    "config is no JSON": Case(_write("config.json", b"{"), ["config.json", "JSON"]),
+    "config is a list": Case(_write("config.json", b"[]"), ["config.json", "object"]),
+    "config is binary": Case(_write("config.json", b"\xff\xfe{}"), ["config.json"]),
+    "config is nested without end": Case(_write("config.json", b"[" * 99999), ["config"]),
+    "config leads outside": Case(_link_out("config.json"), ["outside the folder"]),
+    "no architecture": Case(_config(architectures=[]), ["names no architecture"]),
+    "architecture is a number": Case(_config(architectures=[7]), ["architecture"]),
+    "no weights": Case(lambda f: _model(f).unlink(), ["no weights", "model.safetensors"]),
+    "weights lead outside": Case(_link_out("model.safetensors"), ["outside the folder"]),
+    "weights are a dangling link": Case(
+        lambda f: (_model(f).unlink(), _model(f).symlink_to("gone")), ["model.safetensors"]
     ),
-    ("weights are empty", _write("model.safetensors", b""), read_all, CheckpointError, ["truncated or corrupt"]),
-    ("weights end in the header", _truncate(_model, 300), read_all, CheckpointError, ["model.safetensors"]),
-    ("weights end in the data", _truncate(_model, -4), read_all, CheckpointError, ["model.safetensors"]),
-    (
-        "weights are text",
-        _write("model.safetensors", b"no tensors here"),
-        read_all,
-        CheckpointError,
-        ["corrupt"],
-    ),
-    ("weights have no tensor", _header(b"{}"), read_all, CheckpointError, ["holds no tensor"]),
-    (
-        "offsets beyond the file",
-        _header(b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'),
-        read_all,
-        CheckpointError,
-        ["corrupt"],
-    ),
-    (
-        "negative shape",
-        _header(b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}', b"1234"),
-        read_all,
-        CheckpointError,
-        ["corrupt"],
-    ),
-    (
-        "unknown dtype",
-        _header(b'{"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}', b"1234"),
-        read_all,
-        CheckpointError,
-        ["corrupt"],
-    ),
-    ("NaN", _spoil((3, float("nan"))), read_all, InvalidWeightsError, [NAME, "1 NaN and 0 Inf among 960"]),
-    (
-        "NaN and Inf",
+    "weights are empty": Case(_write("model.safetensors", b""), ["truncated or corrupt"]),
+    "weights end in the header": Case(_truncate(_model, 300), ["model.safetensors"]),
+    "weights end in the data": Case(_truncate(_model, -4), ["model.safetensors"]),
+    "weights are text": Case(_write("model.safetensors", b"no tensors here"), ["corrupt"]),
+    "weights have no tensor": Case(_header(b"{}"), ["holds no tensor"]),
+    "offsets beyond the file": Case(_header(b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'), ["corrupt"]),
+    "negative shape": Case(_header(b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}', b"1234"), ["corrupt"]),
+    "unknown dtype": Case(_header(b'{"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}', b"1234"), ["corrupt"]),
+    "NaN": Case(_spoil((3, float("nan"))), [NAME, "1 NaN and 0 Inf among 960"], error=InvalidWeightsError),
+    "NaN and Inf": Case(
         _spoil((3, float("nan")), (4, float("inf")), (9, float("-inf"))),
-        read_all,
-        InvalidWeightsError,
         [NAME, "1 NaN and 2 Inf"],
+        error=InvalidWeightsError,
     ),
-    (
-        "shape against config",
-        _config(intermediate_size=48),
-        read_all,
-        InvalidWeightsError,
-        ["mlp.gate_proj.weight", "(40, 24)", "(48, 24)"],
+    "shape against config": Case(
+        _config(intermediate_size=48), ["mlp.gate_proj.weight", "(40, 24)", "(48, 24)"], error=InvalidWeightsError
     ),
-    ("no such tensor", lambda f: None, read_absent, CheckpointError, ["no.such.tensor"]),
-    (
-        "pickle without permission",
-        _only_pickle(None),
-        read_all,
-        CheckpointError,
-        ["--allow-pickle", "allow_pickle=True"],
-    ),
-    ("pickle runs code", _only_pickle({"a": Evil()}), read_pickle, CheckpointError, ["more than weights"]),
-    (
-        "pickle runs code, bare",
-        _only_pickle(pickle.dumps(Evil(), 2)),
-        read_pickle,
-        CheckpointError,
-        ["more than weights"],
-    ),
-    ("pickle holds no table", _only_pickle([torch.ones(2)]), read_pickle, CheckpointError, ["no table of tensors"]),
-    ("pickle holds numbers", _only_pickle({"a": 1}), read_pickle, CheckpointError, ["no table of tensors"]),
-    ("pickle is damaged", _only_pickle(b"PK\x03\x04 and so on"), read_pickle, CheckpointError, ["pytorch_model.bin"]),
-    ("pickle is empty", _only_pickle(b""), read_pickle, CheckpointError, ["pytorch_model.bin"]),
-    (
-        "custom code",
+    "no such tensor": Case(lambda f: None, ["no.such.tensor"], act=read_absent),
+    "pickle without permission": Case(_only_pickle(None), ["--allow-pickle", "allow_pickle=True"]),
+    "pickle runs code": Case(_only_pickle({"a": Evil()}), ["more than weights"], act=read_pickle),
+    "pickle runs code, bare": Case(_only_pickle(pickle.dumps(Evil(), 2)), ["more than weights"], act=read_pickle),
+    "pickle holds no table": Case(_only_pickle([torch.ones(2)]), ["no table of tensors"], act=read_pickle),
+    "pickle holds numbers": Case(_only_pickle({"a": 1}), ["no table of tensors"], act=read_pickle),
+    "pickle is damaged": Case(_only_pickle(b"PK\x03\x04 and so on"), ["pytorch_model.bin"], act=read_pickle),
+    "pickle is empty": Case(_only_pickle(b""), ["pytorch_model.bin"], act=read_pickle),
+    "custom code": Case(
         _config(auto_map={"AutoModelForCausalLM": "modeling_evil.EvilForCausalLM"}),
-        load,
-        CheckpointError,
         ["auto_map", "EvilForCausalLM", "never run"],
+        act=load,
     ),
-    (
-        "architecture unknown to transformers",
-        _config(architectures=["NoSuchModel"]),
-        load,
-        CheckpointError,
-        ["NoSuchModel"],
+    "architecture unknown to transformers": Case(_config(architectures=["NoSuchModel"]), ["NoSuchModel"], act=load),
+    "architecture is no model": Case(_config(architectures=["AutoTokenizer"]), ["AutoTokenizer"], act=load),
+    "loading with a tensor missing": Case(_tensors(lambda t: t.pop(NAME)), [NAME], act=load, error=InvalidWeightsError),
+    "loading with a wrong shape": Case(_config(intermediate_size=48), ["mlp."], act=load, error=InvalidWeightsError),
+    "no tokenizer": Case(lambda f: None, ["tokenizer"], act=tokenizer),
+}
+SHARDED = {
+    "shard missing": Case(lambda f: _shard(f).unlink(), ["model-00001", INDEX]),
+    "shard truncated": Case(_truncate(_shard, -1), ["model-00001"]),
+    "shard lacks a tensor": Case(_rename_in_shard, ["model-00001", "lacks"]),
+    "shard has a tensor too many": Case(_add_to_shard, ["model-00001", "stray"]),
+    "index missing": Case(lambda f: (f / INDEX).unlink(), [INDEX, "copy the index"]),
+    "index is no JSON": Case(_write(INDEX, b"{]"), [INDEX, "JSON"]),
+    "index has no map": Case(_write(INDEX, b"{}"), [INDEX, "weight_map"]),
+    "index maps to a number": Case(_weight_map(shard=3), [INDEX, NAME]),
+    "index climbs out": Case(_weight_map(shard="../a.safetensors"), ["'../a.safetensors'"]),
+    "index is absolute": Case(_weight_map(shard="/etc/passwd"), ["'/etc/passwd'"]),
+    "index climbs out of Windows": Case(_weight_map(shard="..\\a"), ["outside the folder"]),
+    "index names a folder": Case(_weight_map(shard=".."), ["'..'"]),
+    "shard leads outside": Case(lambda f: _link_out(_shard(f).name)(f), ["outside the folder"]),
+    "index places a tensor elsewhere": Case(
+        _index(lambda index: index["weight_map"].update({NAME: min(index["weight_map"].values())})), [NAME]
     ),
-    ("architecture is no model", _config(architectures=["AutoTokenizer"]), load, CheckpointError, ["AutoTokenizer"]),
-    ("loading with a tensor missing", _tensors(lambda t: t.pop(NAME)), load, InvalidWeightsError, [NAME]),
-    ("loading with a wrong shape", _config(intermediate_size=48), load, InvalidWeightsError, ["mlp."]),
-    ("no tokenizer", lambda f: None, tokenizer, CheckpointError, ["tokenizer"]),
-]
-SHARDED = [
-    ("shard missing", lambda f: _shard(f).unlink(), read_all, CheckpointError, ["model-00001", INDEX]),
-    ("shard truncated", _truncate(_shard, -1), read_all, CheckpointError, ["model-00001"]),
-    ("shard lacks a tensor", _rename_in_shard, read_all, CheckpointError, ["model-00001", "lacks"]),
-    ("shard has a tensor too many", _add_to_shard, read_all, CheckpointError, ["model-00001", "stray"]),
-    ("index missing", lambda f: (f / INDEX).unlink(), read_all, CheckpointError, [INDEX, "copy the index"]),
-    ("index is no JSON", _write(INDEX, b"{]"), read_all, CheckpointError, [INDEX, "JSON"]),
-    ("index has no map", _write(INDEX, b"{}"), read_all, CheckpointError, [INDEX, "weight_map"]),
-    ("index maps to a number", _weight_map(shard=3), read_all, CheckpointError, [INDEX, NAME]),
-    ("index climbs out", _weight_map(shard="../a.safetensors"), read_all, CheckpointError, ["'../a.safetensors'"]),
-    ("index is absolute", _weight_map(shard="/etc/passwd"), read_all, CheckpointError, ["'/etc/passwd'"]),
-    ("index climbs out of Windows", _weight_map(shard="..\\a"), read_all, CheckpointError, ["outside the folder"]),
-    ("index names a folder", _weight_map(shard=".."), read_all, CheckpointError, ["'..'"]),
-    ("shard leads outside", lambda f: _link_out(_shard(f).name)(f), read_all, CheckpointError, ["outside the folder"]),
-    (
-        "index places a tensor elsewhere",
-        _index(lambda index: index["weight_map"].update({NAME: min(index["weight_map"].values())})),
-        read_all,
-        CheckpointError,
-        [NAME],
-    ),
-]
-
-
-def _check(folder, spoil, act, error, named, capfd):
-    act_on_good = act not in (read_pickle, read_absent, tokenizer)
-    if act_on_good:
-        act(folder)  # so that the refusal is due to the fault
-    spoil(folder)
-    with pytest.raises(ProvlabError) as refusal:
-        act(folder)
-    text = str(refusal.value)
-    assert type(refusal.value) is error
-    assert text
-    assert "\n" not in text
-    assert len(text) < 400 + len(str(folder))
-    for word in named:
-        assert word in text
-    assert "never be printed" not in capfd.readouterr().out
-
-
-@pytest.mark.parametrize(("spoil", "act", "error", "named"), [case[1:] for case in SINGLE], ids=[c[0] for c in SINGLE])
-def test_refused(spoil, act, error, named, llama, capfd):
-    _check(llama, spoil, act, error, named, capfd)
+}
 
 
 @pytest.mark.parametrize(
-    ("spoil", "act", "error", "named"), [case[1:] for case in SHARDED], ids=[c[0] for c in SHARDED]
+    ("kind", "label"), [("llama", label) for label in SINGLE] + [("sharded", label) for label in SHARDED]
 )
-def test_refused_sharded(spoil, act, error, named, sharded, capfd):
-    _check(sharded, spoil, act, error, named, capfd)
+def test_refused(kind, label, request, capfd):
+    folder, case = request.getfixturevalue(kind), {**SINGLE, **SHARDED}[label]
+    if case.act not in (read_pickle, read_absent, tokenizer):
+        case.act(folder)  # so that the refusal is due to the fault
+    case.spoil(folder)
+    with pytest.raises(ProvlabError) as refusal:
+        case.act(folder)
+    text = str(refusal.value)
+    assert type(refusal.value) is case.error
+    assert text
+    assert "\n" not in text
+    assert len(text) < 400 + len(str(folder))
+    assert all(word in text for word in case.words)
+    assert "never be printed" not in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
