@@ -49,7 +49,6 @@ class HubServer:
         self.repos = repos
         self.log: list[tuple[str, str, str | None]] = []
         self.broken = False
-        self.busy: list[tuple[int, dict[str, str]]] = []  # what the next requests are answered with, status and headers
         #: given a request and its path, answers it in its own way, or returns False
         self.trouble: Callable[[BaseHTTPRequestHandler, str], bool] | None = None
         self.n_bytes_sent = 0
@@ -107,9 +106,6 @@ class HubServer:
             return None
         if self.broken:
             return self._refuse(request, 503, "Maintenance")
-        if self.busy:
-            status, headers = self.busy.pop(0)
-            return self._refuse(request, status, "Busy", headers)
         for name, repo in self.repos.items():
             if path.startswith(f"/api/models/{name}/revision/"):
                 return self._info(request, name, repo, path.split("/revision/")[1])
