@@ -1,6 +1,8 @@
-"""How much there is to read: lines of code of the whole, of its halves, and of what one comparison loads.
+"""How much there is to read: lines of code of the whole, of its parts, of what one comparison loads, of each notebook.
 
-A line of code holds a token that is no comment, and belongs to no docstring. ``python benchmarks/size.py``
+A line of code holds a token that is no comment, and belongs to no docstring. Each size stands beside its bound, and
+each notebook's calls to the library beside those to its chapter, by the names that it imports.
+``python benchmarks/size.py`` exits with 1 where a bound is passed.
 """
 
 import ast
@@ -24,6 +26,16 @@ SILENT = {
     tokenize.DEDENT,
     tokenize.ENDMARKER,
 }
+BOUNDS = {
+    "all of src": 21_500,
+    "library, without chapters and zoo": 11_500,
+    "chapters": 8_500,
+    "zoo": 1_500,
+    "tests": 19_000,
+    "compare by phi_u, lines": 4_500,
+    "compare by phi_u, modules": 55,
+}
+NOTEBOOK = 250  # lines of code of one
 #: libraries that take long to import
 LARGE = ("huggingface_hub", "matplotlib", "numba", "pandas", "scipy", "seaborn", "torch", "transformers")
 #: compare two folders by phi_u as a user does
@@ -84,23 +96,61 @@ def write_model(folder: Path, seed: int) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def main() -> None:
-    """Print the table."""
-    counts = {path.relative_to(SRC): of_file(path) for path in sorted(SRC.rglob("*.py"))}
-    rooms: Counter[str] = Counter()
-    for path, count in counts.items():
-        rooms[path.parts[0] if len(path.parts) > 1 else path.stem] += count
-    for room, count in rooms.most_common():
-        print(f"{room:<24}{count:>8,}")
-    total = sum(counts.values())
-    print(f"{'all of src':<24}{total:>8,}")
-    print(f"{'outside chapters, zoo':<24}{total - rooms['chapters'] - rooms['zoo']:>8,}")
-    paths, outside = loaded_by_compare()
-    lines = sum(of_file(path) for path in paths)
-    print(f"{'compare by phi_u':<24}{lines:>8,}  in {len(paths)} modules; with {', '.join(outside) or 'numpy alone'}")
+def calls(path: Path) -> tuple[int, int]:
+    """Calls of a notebook by names that it imports: from the library, and from its chapter."""
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    tree = ast.parse("\n".join(cells))
+    names: dict[str, bool] = {}  # name -> whether it comes from a chapter
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                source = f"{module}.{alias.name}".lstrip(".")
+                if source.partition(".")[0] == "provlab":
+                    names[alias.asname or alias.name] = source.startswith("provlab.chapters")
+    origins: Counter[bool] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            root: ast.expr = node.func
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id in names:
+                origins[names[root.id]] += 1
+    return origins[False], origins[True]
+
+
+def sizes() -> dict[str, int]:
+    """What is bounded, by its name."""
+    parts: Counter[str] = Counter()
+    for path in SRC.rglob("*.py"):
+        parts[path.relative_to(SRC).parts[0]] += of_file(path)
+    files, _ = loaded_by_compare()
+    return {
+        "all of src": sum(parts.values()),
+        "library, without chapters and zoo": sum(parts.values()) - parts["chapters"] - parts["zoo"],
+        "chapters": parts["chapters"],
+        "zoo": parts["zoo"],
+        "tests": sum(map(of_file, (PROJECT / "tests").rglob("*.py"))),
+        "compare by phi_u, lines": sum(map(of_file, files)),
+        "compare by phi_u, modules": len(files),
+    }
+
+
+def main() -> int:
+    """Print each size beside its bound; 1 if a bound is passed."""
+    passed = False
+    print(f"{'lines of code':<36}{'size':>8}{'bound':>8}")
+    for name, size in sizes().items():
+        passed |= size > BOUNDS[name]
+        print(f"{name:<36}{size:>8,}{BOUNDS[name]:>8,}{'  above' if size > BOUNDS[name] else ''}")
+    print(f"\n{'notebook':<36}{'lines':>8}{'bound':>8}{'calls: library':>16}{'chapter':>9}")
     for path in sorted((PROJECT / "notebooks").glob("*.ipynb")):
-        print(f"  {path.stem:<22}{of_file(path):>8,}")
+        lines, (library, chapter) = of_file(path), calls(path)
+        faults = ["above"] * (lines > NOTEBOOK) + ["calls its chapter more than the library"] * (chapter > library)
+        passed |= bool(faults)
+        print(f"{path.stem:<36}{lines:>8}{NOTEBOOK:>8}{library:>16}{chapter:>9}  {', '.join(faults)}".rstrip())
+    return int(passed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

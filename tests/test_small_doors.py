@@ -1,13 +1,8 @@
 """What a comparison of weights loads: little of ours, and nothing that it does not use."""
 
-import importlib.util
-from pathlib import Path
-
+import nbformat
 import pytest
-
-SPEC = importlib.util.spec_from_file_location("size", Path(__file__).parents[1] / "benchmarks" / "size.py")
-size = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(size)
+import size
 
 # at most; 4,500 lines before the p-value was the law of the correlation itself (tail.py) and dead units were left out,
 # 4,750 before files of weights were containers, of which each format is one, 4,780 before blocks had several MLPs,
@@ -56,3 +51,23 @@ def test_lines_of_code_are_code():
     docstring, call = '"""Docstring."""', "f(\n    1\n)"
     text = f"{docstring}\n\n# a comment\nx = 1  # one\n\n\ndef f(x):\n    {docstring}\n    return x\n\n\n{call}\n"
     assert size.lines_of_code(text) == 6
+
+
+def test_calls_are_counted_by_where_names_come_from(tmp_path):
+    code = (
+        "import provlab\nfrom provlab.chapters.x import measure\nfrom provlab.chapters.x.y import f as g\n"
+        "from provlab.plots import table\nimport numpy as np\n"
+        "run = provlab.begin()\nmeasure.a(table(np.ones(3)))\ng(measure.b)\nrun.finish()"
+    )
+    path = tmp_path / "x.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]), path)
+    assert size.calls(path) == (2, 2)  # begin and table; measure.a and g
+
+
+def test_a_bound_that_is_passed_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(size, "sizes", lambda: dict.fromkeys(size.BOUNDS, 60))
+    monkeypatch.setattr(size, "PROJECT", size.PROJECT / "nowhere")  # no notebooks
+    assert size.main() == 1
+    above = [line for line in capsys.readouterr().out.splitlines() if line.endswith("above")]
+    assert len(above) == 1
+    assert above[0].startswith("compare by phi_u, modules")

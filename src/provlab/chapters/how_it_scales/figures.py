@@ -1,14 +1,19 @@
-"""How costs grow: seconds against size for two ways of one thing, and hours by what they go to."""
+"""How costs grow: seconds against size for two ways of one thing, hours by what they go to, and tables of both."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.ticker import NullLocator, StrMethodFormatter
 
+from provlab.chapters.shared.calibration.bands import size_interval
+from provlab.inference import pvalues
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.numbers import format_ratio
+from provlab.plots.numbers import format_count, format_duration, format_log10_p, format_ratio
 from provlab.plots.style import require, styled
+from provlab.plots.tables import Table, table
 
 # name of a way -> the column of its CPU seconds, colour, marker and line
 WAYS = {"provlab": ("ours", "#009E73", "o", "-"), "reference": ("reference", style.MUTED, "s", "--")}
@@ -99,3 +104,88 @@ def bills(hours: pd.DataFrame, *, caption: str = "") -> Figure:
     figure.legend(handles, labels, loc="outside upper center", ncols=len(_PARTS), handlelength=1.4)
     text = "; ".join(f"{' '.join(label.split())}: {word}" for label, word in zip(hours.index, words, strict=True))
     return Figure(figure, f"{caption} {text}.".strip(), f"Stacked bars of hours by {', '.join(_PARTS)}. {text}.")
+
+
+def timing_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """Both ways side by side."""
+    frame = pd.DataFrame(rows)
+    columns = {
+        "rows": frame["kind"] + ", " + frame["rows"].map(format_count),
+        "provlab": frame["ours"].map("{:.3f} s".format),
+        "reference": frame["reference"].map("{:.3f} s".format),
+        "ratio": (frame["reference"] / frame["ours"]).map(format_ratio),
+        "certified": frame["certified"].map({True: "yes", False: "no"}),
+        "gap per row": frame["error"].map("{:.0e}".format).str.replace("-", "\N{NON-BREAKING HYPHEN}"),
+    }
+    return table(pd.DataFrame(columns), caption=caption)
+
+
+def evidence_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """What some units show of each copy."""
+    frame = pd.DataFrame(rows)
+    taken = zip(frame["way"], frame["units"], frame["of"], strict=True)
+    partners = frame[["inside", "expected"]].map("{:,.1f}".format).where(frame["kind"] != "independent", "")
+    columns = {
+        "rows": frame["source"],
+        "units of the copy": frame["kind"],
+        "taken": [f"{way} {k:,} of {h:,}" for way, k, h in taken],
+        "partners inside": partners["inside"],
+        "expected": partners["expected"],
+        "median log10 p": [format_log10_p(float(np.median(draws))) for draws in frame["log10_p"]],
+        "floor": [format_log10_p(pvalues.log10_floor(k)) for k in frame["units"]],
+        "rejected at 0.01": [f"{np.mean(np.array(draws) <= -2):.0%} of {len(draws)}" for draws in frame["log10_p"]],
+    }
+    return table(pd.DataFrame(columns), caption=caption)
+
+
+def diff_table(costs: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """Model-diff's cost by model and length."""
+    frame = pd.DataFrame(costs)
+    planned = pd.DataFrame(list(frame["planned"]))
+    speeds = frame[["judged", "written", "bare"]].map(lambda speed: "" if pd.isna(speed) else f"{speed:,.0f}")
+    columns = {
+        "model": frame["model"],
+        "parameters": planned["parameters"].map(format_count),
+        "vocabulary": frame["vocabulary"].map(format_count),
+        "length": frame["length"],
+        "judged, tokens/s": speeds["judged"],
+        "written": speeds["written"],
+        "bare passes": speeds["bare"],
+        "planned": (planned["tokens"] / planned["cpu_seconds"]).map(format_count),
+        "tokens in all": planned["tokens"].map(format_count),
+        "GB": ((planned["weights"] + planned["held"]) / 1e9).map("{:.2g}".format),
+        "one core": planned["cpu_seconds"].map(format_duration),
+        "one GPU": planned["gpu_seconds"].map(format_duration),
+    }
+    return table(pd.DataFrame(columns), caption=caption)
+
+
+def size_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """Shares of independent pairs that are rejected, with their 95% intervals."""
+    frame = pd.DataFrame(rows)
+    intervals = [size_interval(k, n) for k, n in zip(frame["rejected"], frame["n"], strict=True)]
+    within = [low <= level <= high for (low, high), level in zip(intervals, frame["level"], strict=True)]
+    columns = {
+        "independent pairs": frame["pairs"],
+        "taken": frame["way"] + " " + frame["units"].astype(str) + " of " + frame["of"].astype(str),
+        "level": frame["level"].map("{:g}".format),
+        "rejected": frame["rejected"].astype(str) + " of " + frame["n"].map(format_count),
+        "share": (frame["rejected"] / frame["n"]).map("{:.4f}".format),
+        "95% interval": ["{:.4f} to {:.4f}".format(*interval) for interval in intervals],
+        "level within": ["yes" if inside else "no" for inside in within],
+    }
+    return table(pd.DataFrame(columns), caption=caption)
+
+
+def estimate_table(checks: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """Estimates beside measurements."""
+    rows = [
+        {
+            "what": check["what"],
+            "estimated": " to ".join(map(format_duration, check["estimated"])),
+            "measured": format_duration(check["measured"]),
+            "measured / estimated": " to ".join(f"{check['measured'] / s:.2f}" for s in reversed(check["estimated"])),
+        }
+        for check in checks
+    ]
+    return table(pd.DataFrame(rows), caption=caption)

@@ -15,6 +15,7 @@ from provlab.errors import InputError
 from provlab.modeldiff.generation import write
 from provlab.modeldiff.pipeline import open_models
 from provlab.planning.rates import cpu_seconds
+from provlab.planning.study import Estimate
 
 Matrix = NDArray[np.float32]
 BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
@@ -90,3 +91,12 @@ def speeds(source: str, length: int, *, seed: int) -> dict[str, float]:
     }
     rounds = [{name: cpu_seconds(way) for name, way in ways.items()} for _ in range(2)]
     return {name: _TIMED * (length - 1) / min(once[name] for once in rounds) for name in ways}
+
+
+def bill(label: str, estimated: Estimate, share: float = 1.0) -> dict[str, Any]:
+    """Seconds by what they go to, if this share of the work falls to the machine that works longest."""
+    easy, hard = (seconds * share for seconds in estimated.assignments)
+    parts = {"read": estimated.reading + estimated.hashing, "multiply": estimated.products}
+    seconds = {part: n * share for part, n in parts.items()} | {"assign": easy}
+    total = sum(seconds.values())
+    return {"label": label, "seconds": seconds, "total": total, "at_most": total + hard - easy}
