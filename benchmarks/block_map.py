@@ -111,13 +111,13 @@ def study(widths: tuple[int, int]) -> None:
             )
         with watched() as peak:
             started = time.process_time()
-            found = block_map(a, b, options, progress=sys.stderr.isatty())
+            matches = block_map(a, b, options, progress=sys.stderr.isatty())
             seconds = time.process_time() - started
     pairs = BLOCKS[0] * BLOCKS[1]
     print(
         f"{BLOCKS[0]} x {BLOCKS[1]} blocks, {options.kept_tokens:,} tokens: {seconds:.1f} s, "
         f"{1000 * seconds / pairs:.0f} ms a pair of blocks, {peak.bytes / GIB:.2f} GiB in memory, "
-        f"{len(found.found())} found"
+        f"{len(matches.found())} found"
     )
 
 
@@ -155,6 +155,6 @@ def widths_grow() -> None:
 
 if __name__ == "__main__":
     logging.disable_progress_bar()
-    given = [int(text) for text in sys.argv[1:3]] or [1_024, 768]
-    study((given[0], given[-1]))
+    sizes = [int(text) for text in sys.argv[1:3]] or [1_024, 768]
+    study((sizes[0], sizes[-1]))
     widths_grow()

@@ -147,12 +147,12 @@ class Rehearsal:
                 f"{name:<33}{duration(cost.seconds):>9}{duration(cost.cpu_seconds):>9}"
                 f"{cost.memory / 1e9:>10,.2f} GB{mark}"
             )
-        found = ", ".join(
+        evidence = ", ".join(
             f"{block.log10_p:,.1f}" + (f" ({self.right[i]:.1%} of the units right)" if self.right else "")
             for i, block in enumerate(self.blocks)
             if block.log10_p is not None
         )
-        return "\n".join([*lines, "", f"log10 p by block: {found}"])
+        return "\n".join([*lines, "", f"log10 p by block: {evidence}"])
 
 
 def rehearse(
@@ -312,10 +312,10 @@ def _prepared(model: Model, statistic: Statistic, options: Options) -> Features:
         return statistic.prepare(model, options)
     vocabulary, sequences, length = model.anatomy.vocab_size, options.n_sequences, options.sequence_length
     tokens = random_tokens(vocabulary, sequences, length, seed=options.seed)
-    found = mlp_activations(
+    activations = mlp_activations(
         model.checkpoint, tokens, kinds=("gate", "up"), device=options.device, dtype=options.torch_dtype
     )
-    return GateAndUp(found["gate"], found["up"], tokens)
+    return GateAndUp(activations["gate"], activations["up"], tokens)
 
 
 def _truth(kind: Kind, configs: list[dict[str, Any]], n_blocks: int, seed: int) -> list[NDArray[np.int64]] | None:

@@ -72,29 +72,29 @@ def exchanged(model: Table, seed: int, n_steps: int, n_chains: int) -> Draws:
 
 def compared(models: tuple[Table, Table], draws: tuple[Draws, Draws], z: tuple[float, float]) -> Comparison:
     """Both directions, each judged by the other's table."""
-    a, b = (representative(one, z) for one in draws)
+    a, b = (representative(value, z) for value in draws)
     return Comparison(
         Direction.from_draws(a, models[1](a.tokens), "A", z), Direction.from_draws(b, models[0](b.tokens), "B", z), z
     )
 
 
-def intervals(one: Comparison, draws: tuple[Draws, Draws] | None, edges: np.ndarray) -> dict[str, Interval]:
+def intervals(value: Comparison, draws: tuple[Draws, Draws] | None, edges: np.ndarray) -> dict[str, Interval]:
     """Every kind of number with its interval; of an enumeration, whose `draws` are None, the truth."""
-    numbers = one.a.log10_numbers(np.random.default_rng(1))
+    numbers = value.a.log10_numbers(np.random.default_rng(1))
     rows: dict[str, Interval] = {
-        "log10 number of A": (numbers[0], *map(float, percentiles(numbers[1:], one.n_chains))),
-        "log10 of B for one of A": one.log10_more(seed=1),
-        "share with D < 0, A": one.a.share_below(seed=1),
-        "share in R3, B": one.b.share(one.b.common, seed=1),
+        "log10 number of A": (numbers[0], *map(float, percentiles(numbers[1:], value.n_chains))),
+        "log10 of B for one of A": value.log10_more(seed=1),
+        "share with D < 0, A": value.a.share_below(seed=1),
+        "share in R3, B": value.b.share(value.b.common, seed=1),
     }
     for by in ("R3", "count"):
-        ratio = one.ratio(by, seed=1)  # type: ignore[arg-type]
+        ratio = value.ratio(by, seed=1)  # type: ignore[arg-type]
         for k in (1, 3):
             rows[f"term {k + 1} by {by}"] = (ratio.value[k], ratio.low[k], ratio.high[k])
-    rho = one.rho("A", edges, "count", seed=1)[:, 0]
+    rho = value.rho("A", edges, "count", seed=1)[:, 0]
     rows["lowest bin of rho of A"] = (rho[0], rho[1], rho[2])
     if draws is not None:
-        states = density_of_states(draws[0], np.array(one.z), seed=1)
+        states = density_of_states(draws[0], np.array(value.z), seed=1)
         rows["density of states"] = (states.log10_count[0], states.log10_low[0], states.log10_high[0])
     return rows
 
@@ -117,7 +117,7 @@ def coverage(n_repeats: int, draw: Callable[[Table, int], Draws]) -> dict[str, t
     edges = np.append(truth.a.quantile([0.0, 0.3, 0.6]) - 1e-9, truth.a.quantile(1.0))
     exact = {name: row[0] for name, row in intervals(truth, None, edges).items()}
     exact["density of states"] = exact["log10 number of A"]
-    seen: dict[str, list[tuple[bool, float]]] = {}
+    shown: dict[str, list[tuple[bool, float]]] = {}
     for repeat in range(n_repeats):
         try:
             draws = tuple(draw(model, 1_000 * (k + 1) + repeat) for k, model in enumerate(models))
@@ -125,14 +125,14 @@ def coverage(n_repeats: int, draw: Callable[[Table, int], Draws]) -> dict[str, t
             continue
         ways = {"": draws}
         if draws[0].estimated is not None:
-            ways[", fixed"] = tuple(replace(one, estimated=None) for one in draws)
+            ways[", fixed"] = tuple(replace(value, estimated=None) for value in draws)
         for way, some in ways.items():
             for name, (_, low, high) in intervals(compared(models, some, z), some, edges).items():
                 hit = low - 1e-9 <= exact[name] <= high + 1e-9
-                seen.setdefault(name + way, []).append((bool(hit), high - low))
+                shown.setdefault(name + way, []).append((bool(hit), high - low))
     return {
         name: (float(np.mean([hit for hit, _ in rows])), float(np.mean([width for _, width in rows])), len(rows))
-        for name, rows in seen.items()
+        for name, rows in shown.items()
     }
 
 
@@ -150,9 +150,9 @@ def main() -> None:
     """Print one table a way."""
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     for name, draw in {"generation": by_generation, "replica exchange": by_exchange}.items():
-        found = coverage(n, draw)
-        print(f"{name}, {max(row[2] for row in found.values())} of {n} repeats converged")
-        for what, (share, width, _) in found.items():
+        results = coverage(n, draw)
+        print(f"{name}, {max(row[2] for row in results.values())} of {n} repeats converged")
+        for what, (share, width, _) in results.items():
             print(f"  {what:<36}{share:>7.1%}   width {width:.4f}")
         sys.stdout.flush()
 

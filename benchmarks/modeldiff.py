@@ -137,16 +137,16 @@ def sampling() -> None:
     print(f"{'sampling':<20}{'exchange/s':>12}{'plain/s':>10}{'ratio':>8}{'bare/s':>10}{'bare/exchange':>15}")
     for subject in subjects:
         some = torch.randint(subject.vocabulary, (256, subject.length))
-        found = rates(
+        results = rates(
             {
                 "exchange": lambda s=subject: exchange(s),
                 "plain": lambda s=subject: plain_chain(s),
                 "bare": lambda s=subject, t=some: forward_passes(s.network, t) // (t.shape[1] - 1),
             }
         )
-        ratio, bare = found["exchange"] / found["plain"], found["bare"] / found["exchange"]
+        ratio, bare = results["exchange"] / results["plain"], results["bare"] / results["exchange"]
         print(
-            f"{subject.name:<20}{found['exchange']:>12,.0f}{found['plain']:>10,.0f}{ratio:>7.1f}x{found['bare']:>10,.0f}"
+            f"{subject.name:<20}{results['exchange']:>12,.0f}{results['plain']:>10,.0f}{ratio:>7.1f}x{results['bare']:>10,.0f}"
             f"{bare:>14.2f}x"
         )
 
@@ -186,7 +186,7 @@ def judging() -> None:
             n = max(8, 2_000_000_000 // sum(p.numel() for p in network.parameters()) // length)
             array = np.random.default_rng(0).integers(0, reader.vocabulary, (n, length))
             tokens = torch.from_numpy(array)
-            found = rates(
+            results = rates(
                 {
                     "judged": lambda r=reader, a=array: len(r(a)) * (a.shape[1] - 1),
                     "bare": lambda n=network, t=tokens: forward_passes(n, t),
@@ -198,8 +198,8 @@ def judging() -> None:
             model = Model(bones, anatomy.of(bones))
             planned = diff.work(model, length=length, n=1000, dtype="float32", rates=measured)
             print(
-                f"{name:<28}{length:>7}{found['judged']:>9,.0f}{found['bare']:>9,.0f}"
-                f"{found['bare'] / found['judged']:>11.2f}x{found['written']:>9,.0f}"
+                f"{name:<28}{length:>7}{results['judged']:>9,.0f}{results['bare']:>9,.0f}"
+                f"{results['bare'] / results['judged']:>11.2f}x{results['written']:>9,.0f}"
                 f"{planned.tokens / planned.cpu_seconds:>9,.0f}"
             )
 
@@ -217,7 +217,7 @@ def enumeration(free: int) -> None:
     for name, network in (("toy, 6 layers", toy(6, 4)), ("toy, 8 layers", toy(8, 8))):
         measured = nll.sequence_nll(network)
         many = tokens.repeat(8, 1)
-        found = rates(
+        results = rates(
             {
                 "tree": lambda m=measured: len(subtree_nll(m, DIGITS, head)),
                 "batch": lambda n=network, t=many: len(one_by_one(n, t, 256)),
@@ -228,8 +228,8 @@ def enumeration(free: int) -> None:
         gap = np.abs(subtree_nll(measured, DIGITS, head)[places] - one_by_one(network, tokens)).max()
         same = "yes" if gap < 1e-5 else f"no, {gap:.1e}"
         print(
-            f"{name:<16}{found['tree'] * prefixes / sequences:>11,.0f}{found['tree']:>11,.0f}{found['batch']:>9,.0f}"
-            f"{found['plain']:>9,.0f}{found['tree'] / found['plain']:>7.0f}x  {same}"
+            f"{name:<16}{results['tree'] * prefixes / sequences:>11,.0f}{results['tree']:>11,.0f}"
+            f"{results['batch']:>9,.0f}{results['plain']:>9,.0f}{results['tree'] / results['plain']:>7.0f}x  {same}"
         )
 
 

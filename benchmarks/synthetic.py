@@ -280,7 +280,7 @@ def _write(
     check_room(folder, total)
     shards: list[list[str]] = [[]]
     for name in names:
-        if shards[-1] and sum(sizes[one] for one in shards[-1]) + sizes[name] > _SHARD:
+        if shards[-1] and sum(sizes[name] for name in shards[-1]) + sizes[name] > _SHARD:
             shards.append([])
         shards[-1].append(name)
     files = {f"model-{i:05d}-of-{len(shards):05d}.safetensors": held for i, held in enumerate(shards, 1)}

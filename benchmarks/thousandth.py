@@ -124,8 +124,8 @@ def fetched(config: dict[str, Any], label: str) -> None:
                         needed += sum(tensor_bytes(model, name, rows) for name, rows in tensors.items())
                         model.anatomy.read(model.checkpoint, "up", block, units=units)
                     what = f"{label}, {shards} file(s), {n_blocks} block(s), {units or 'all'} units"
-                    sent, asked = server.bytes, len(server.log)
-                    print(f"{what:<46}{needed:>14,}{sent:>14,}{sent / needed:>9.4f}{asked:>6} requests")
+                    sent, requests = server.bytes, len(server.log)
+                    print(f"{what:<46}{needed:>14,}{sent:>14,}{sent / needed:>9.4f}{requests:>6} requests")
 
 
 def decided(config: dict[str, Any]) -> None:

@@ -106,8 +106,8 @@ def diff(
         held_out = HeldOut({"text": _text(text)}, N_PIECES, kept, seed)
         of_a, of_b = held_out.losses(pair, length)
         text_loss = of_a, of_b
-        given, z = z, held_out.range_of(first, second, length, shares, z or ())
-        if given is None:
+        asked_z, z = z, held_out.range_of(first, second, length, shares, z or ())
+        if asked_z is None:
             which = "given text" if text else "zoo's held-out prose"
             chosen = (
                 f"the {shares[0]:.0%} and {shares[1]:.0%} quantiles of the losses of {N_PIECES} pieces of the {which} "
@@ -117,7 +117,7 @@ def diff(
     compared = Comparison(
         _inputs("A", first, second, z, settings, kept), _inputs("B", second, first, z, settings, kept), z
     )
-    found = [
+    summary = [
         examples(compared, side, model.texts, n=_EXAMPLES, tail=_TAIL, seed=seed)
         for side, model in zip("AB", pair, strict=True)
     ]
@@ -130,7 +130,7 @@ def diff(
         parameters,
         chosen,
         text_loss,
-        (found[0], found[1]),
+        (summary[0], summary[1]),
         _told(shared),
         exchange,
     )

@@ -23,12 +23,12 @@ def described() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0].splitlines()
     except OSError:
         lines = []
-    said = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    flags = said.get("flags", "").split()
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    flags = fields.get("flags", "").split()
     vectors = [word for word, flag in (("AVX-512", "avx512f"), ("AVX2", "avx2")) if flag in flags][:1]
-    numbers = [f"{word} {said[key]}" for word, key in (("family", "cpu family"), ("model", "model")) if key in said]
+    numbers = [f"{word} {fields[key]}" for word, key in (("family", "cpu family"), ("model", "model")) if key in fields]
     inside = ", ".join(numbers + vectors)
-    name = said.get("model name") or platform.processor() or platform.machine()
+    name = fields.get("model name") or platform.processor() or platform.machine()
     return f"{name}{f' ({inside})' if inside else ''}, {cores()} {'core' if cores() == 1 else 'cores'}"
 
 

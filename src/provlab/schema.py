@@ -13,14 +13,14 @@ def fits(value: object, kind: Any) -> bool:
     A whole number passes for a float, and a bool for no number.
     """
     if isinstance(kind, UnionType):
-        return any(fits(value, one) for one in get_args(kind))
+        return any(fits(value, member) for member in get_args(kind))
     if isinstance(value, bool) and kind in (int, float):
         return False
     if kind is float:
         return isinstance(value, int | float)
     if isinstance(value, list | dict) and get_args(kind):
         members = value.values() if isinstance(value, dict) else value
-        return isinstance(value, get_origin(kind)) and all(fits(one, get_args(kind)[-1]) for one in members)
+        return isinstance(value, get_origin(kind)) and all(fits(member, get_args(kind)[-1]) for member in members)
     return isinstance(value, get_origin(kind) or kind)
 
 
@@ -31,13 +31,13 @@ def check(what: str, value: object, kind: Any) -> None:
         raise ParameterError(f"{what} must be {word}, not {one_line(repr(value))}")
 
 
-def check_keys(what: str, given: object, kinds: Mapping[str, Any], required: Iterable[str]) -> None:
+def check_keys(what: str, content: object, kinds: Mapping[str, Any], required: Iterable[str]) -> None:
     """Raise ParameterError unless this is a mapping with these keys and no others, each value of its kind."""
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"{what} must be a mapping with {', '.join(kinds)}, not {one_line(repr(given))}")
-    if unknown := [key for key in given if key not in kinds]:
+    if not isinstance(content, Mapping):
+        raise ParameterError(f"{what} must be a mapping with {', '.join(kinds)}, not {one_line(repr(content))}")
+    if unknown := [key for key in content if key not in kinds]:
         raise ParameterError(f"{what} has the unknown key {unknown[0]!r}; known: {', '.join(kinds)}")
-    if missing := [key for key in required if key not in given]:
+    if missing := [key for key in required if key not in content]:
         raise ParameterError(f"{what} lacks {', '.join(missing)}")
-    for key, value in given.items():
+    for key, value in content.items():
         check(f"{what}: {key}", value, kinds[key])

@@ -36,12 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="provlab", description="Were two language models trained independently, and where do they disagree?"
     )
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     for name, what in COMMANDS.items():
         command_parser = commands.add_parser(name, help=what)
-        if given[:1] == [name]:
+        if words[:1] == [name]:
             import_module(f"provlab.cli.{name}").add(command_parser)
-    parsed = parser.parse_args(given)
+    parsed = parser.parse_args(words)
     _quiet()
     try:
         command: Callable[[argparse.Namespace], int] = parsed.command

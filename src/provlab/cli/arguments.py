@@ -81,7 +81,7 @@ def statistics(arguments: argparse.Namespace) -> dict[str, Any]:
     InputError
         If ``--blocks`` is no list of blocks.
     """
-    names = [name.strip() for given in arguments.statistic or [] for name in given.split(",") if name.strip()]
+    names = [name.strip() for listed in arguments.statistic or [] for name in listed.split(",") if name.strip()]
     return {
         "statistics": names if arguments.statistic else None,
         "blocks": parse_blocks(arguments.blocks),

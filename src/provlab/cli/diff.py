@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _diff(arguments: argparse.Namespace) -> int:
     common.check_json(arguments.json)
-    given = {
+    values = {
         "text": _read(arguments.text),
         "z": _numbers("--range", arguments.range, ":", two=True),
         "shares": _numbers("--from-text", arguments.from_text, ":", two=True),
@@ -53,9 +53,9 @@ def _diff(arguments: argparse.Namespace) -> int:
         raise InputError(f"--results {arguments.results} is a file; give a folder")
     from provlab.diffing import diff
 
-    settings = {name: value for name, value in given.items() if value is not None}
-    found = diff(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
-    common.deliver(arguments.json, found.to_json(), lambda: found)
+    settings = {name: value for name, value in values.items() if value is not None}
+    difference = diff(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
+    common.deliver(arguments.json, difference.to_json(), lambda: difference)
     return 0
 
 
@@ -74,9 +74,9 @@ def _numbers(flag: str, text: str | None, between: str, *, two: bool = False) ->
     if text is None:
         return None
     try:
-        found = tuple(float(part) for part in text.split(between))
-        if not two or len(found) == 2:
-            return found
+        numbers = tuple(float(part) for part in text.split(between))
+        if not two or len(numbers) == 2:
+            return numbers
     except ValueError:
         pass
     raise InputError(f"{flag} is {'two numbers such as 0.5:1' if two else 'numbers such as 1,1.5'}, not {text!r}")

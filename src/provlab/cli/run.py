@@ -32,14 +32,14 @@ def _run(arguments: argparse.Namespace) -> int:
     from provlab.publishing.plan import Plan
 
     path = runner.find_notebook(arguments.notebook)
-    given = runner.as_lists(path, runner.parse_assignments(arguments.parameter))
+    parameters = runner.as_lists(path, runner.parse_assignments(arguments.parameter))
     if arguments.profile is not None:
         plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{arguments.profile}.yml")
-        given = plan.parameters_of(path.stem) | given
+        parameters = plan.parameters_of(path.stem) | parameters
     if "profile" in runner.parameters_of(path):
-        given.setdefault("profile", "own")  # so that own runs never mix with a reproduction
-    default = provenance.results_root() / checked_profile(str(given.get("profile", "own"))) / path.name
+        parameters.setdefault("profile", "own")  # so that own runs never mix with a reproduction
+    default = provenance.results_root() / checked_profile(str(parameters.get("profile", "own"))) / path.name
     output = Path(arguments.output) if arguments.output else default
-    runner.run(path, given, output, progress=sys.stderr.isatty())
+    runner.run(path, parameters, output, progress=sys.stderr.isatty())
     print(output)
     return 0

@@ -68,7 +68,7 @@ class Skeleton:
             raise InvalidWeightsError(
                 f"{self.name}: no model has {sizes['blocks']} blocks of {sizes['experts']} experts, as its config says"
             )
-        found = {}
+        shapes = {}
         for part, block, expert in instances(architecture, sizes):
             role = part.segments[0].role
             left_out = role != "head" or config.get("tie_word_embeddings")
@@ -85,8 +85,8 @@ class Skeleton:
             bare = part.name.format(block=block, expert=expert)
             name = bare if part.outside else architecture.prefix + bare
             shape = shape[::-1] if part.transposed else shape
-            found[name] = (sizes["experts"], *shape) if part.stacked else shape
-        return found
+            shapes[name] = (sizes["experts"], *shape) if part.stacked else shape
+        return shapes
 
     @property
     def tensor_names(self) -> tuple[str, ...]:

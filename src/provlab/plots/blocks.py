@@ -26,7 +26,7 @@ def block_bars(blocks: Mapping[str, ArrayLike], floors: Mapping[str, float] | No
     values = {name: np.asarray(array, dtype=float).ravel() for name, array in blocks.items()}
     figure = style.canvas(1.9, min(style.WIDTH, 1.0 + 1.6 * len(values)))
     panels = figure.subplots(1, len(values), squeeze=False)[0]
-    told = []
+    words = []
     for axes, (name, array) in zip(panels, values.items(), strict=True):
         axes.bar(np.arange(array.size), -np.nan_to_num(array), color=style.INDEPENDENT, width=0.75)
         floor = (floors or {}).get(name)
@@ -42,9 +42,9 @@ def block_bars(blocks: Mapping[str, ArrayLike], floors: Mapping[str, float] | No
         style.value_grid(axes, "y")
         weakest, strongest = format_log10_p(np.nanmax(array)), format_log10_p(np.nanmin(array))
         spread = f"from {weakest} to {strongest}" if weakest != strongest else f"all {weakest}"
-        told.append(f"{style.word(name)} {spread}")
+        words.append(f"{style.word(name)} {spread}")
     panels[0].set_ylabel(r"$-\log_{10}\,p$")
-    text = "log10 p by block: " + "; ".join(told) + ". Dashed: p = 0.01."
+    text = "log10 p by block: " + "; ".join(words) + ". Dashed: p = 0.01."
     if floors:
         text += " Dotted: the floor of one block."
     return Figure(figure, text, f"Bars, one a block. {text}")

@@ -56,7 +56,7 @@ def differences(panels: Sequence[Panel], *, labels: tuple[str, str], xlabel: str
     rows = -(-len(panels) // columns)
     figure = style.canvas(0.4 + 1.9 * rows, style.WIDTH if columns == 2 else 4.2)
     board = figure.subplots(rows, columns, squeeze=False)
-    told = []
+    words = []
     for axes, panel in zip(board.flat, panels, strict=False):
         width = np.diff(panel.edges)
         for values, color, line, label in zip((panel.a, panel.b), style.DIRECTIONS, ("-", "--"), labels, strict=True):
@@ -71,7 +71,7 @@ def differences(panels: Sequence[Panel], *, labels: tuple[str, str], xlabel: str
         axes.set_ylim(0, 1.45 * max(top, 1e-12))
         middle = (panel.edges[1:] + panel.edges[:-1]) / 2
         below = [float(v[0][middle < 0].sum() / max(v[0].sum(), 1e-300)) for v in (panel.a, panel.b)]
-        told.append(f"{panel.title}: {below[0]:.0%} of A's inputs and {below[1]:.0%} of B's have D below zero")
+        words.append(f"{panel.title}: {below[0]:.0%} of A's inputs and {below[1]:.0%} of B's have D below zero")
     for axes in board.flat[len(panels) :]:
         axes.set_axis_off()
     for axes in board[-1]:
@@ -79,7 +79,7 @@ def differences(panels: Sequence[Panel], *, labels: tuple[str, str], xlabel: str
     for axes in board[:, 0]:
         axes.set_ylabel("inputs per nat")
     board[0, 0].legend(loc="upper left", fontsize=style.SMALL)
-    return Figure(figure, caption, f"Histograms of D. {caption} {'; '.join(told)}.")
+    return Figure(figure, caption, f"Histograms of D. {caption} {'; '.join(words)}.")
 
 
 @styled
@@ -105,7 +105,7 @@ def densities(
     for name, (low, high) in (ranges or {}).items():
         axes.axvspan(low, high, color=style.GRID, alpha=0.6, linewidth=0)
         axes.text((low + high) / 2, 0.03, name, ha="center", fontsize=style.SMALL, transform=axes.get_xaxis_transform())
-    told = []
+    words = []
     for i, (name, frame) in enumerate(series.items()):
         require({"x", "y", "low", "high"} <= set(frame.columns), f"{name}: needs the columns x, y, low and high")
         data = frame[np.isfinite(frame["y"])].sort_values("x")
@@ -121,11 +121,13 @@ def densities(
             linewidth=1.1,
             label=name,
         )
-        told.append(f"{name} from 10^{data['y'].iloc[0]:.0f} at {data['x'].iloc[0]:.2f} to 10^{data['y'].iloc[-1]:.0f}")
+        words.append(
+            f"{name} from 10^{data['y'].iloc[0]:.0f} at {data['x'].iloc[0]:.2f} to 10^{data['y'].iloc[-1]:.0f}"
+        )
     axes.set(xlabel=xlabel, ylabel=r"$\log_{10}$ of the number of inputs")
     axes.legend(loc="lower right")
     style.value_grid(axes)
-    alt = f"Density of states. {caption} {'; '.join(told)}."
+    alt = f"Density of states. {caption} {'; '.join(words)}."
     return Figure(figure, caption, alt, _columns(axes, series, xlabel))
 
 
@@ -136,11 +138,11 @@ def _columns(axes: Axes, series: Mapping[str, pd.DataFrame], xlabel: str) -> tup
     bottom, top = axes.get_ylim()
     spots = []
     for x in at:
-        said = [
+        words = [
             f"{name} 10^{row.y:.1f} ({f'10^{row.low:.1f} to' if np.isfinite(row.low) else 'up to'} 10^{row.high:.1f})"
             for name, frame in series.items()
             for row in frame[(frame["x"] == x) & np.isfinite(frame["y"])].itertuples()
         ]
-        text = f"{xlabel} {x:.2f}: {'; '.join(said) or 'no draw'}"
+        text = f"{xlabel} {x:.2f}: {'; '.join(words) or 'no draw'}"
         spots.append(Spot(axes, ((x - half, x + half, bottom, top),), text))
     return tuple(spots)

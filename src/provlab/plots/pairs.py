@@ -66,8 +66,8 @@ def pair_heatmap(
     low = _lower(log10_p, names)
     calls = _lower(log10_p if adjusted is None else adjusted, names) <= np.log10(level) + 1e-12
     strength = -low
-    seen = strength[np.isfinite(strength)]
-    largest = max([2.0, *seen, *([-floor] if floor is not None and seen.size == 0 else [])])
+    shown = strength[np.isfinite(strength)]
+    largest = max([2.0, *shown, *([-floor] if floor is not None and shown.size == 0 else [])])
     figure, axes = _board(names)
     norm = style.evidence_norm(largest)
     _cells(axes, strength, norm)

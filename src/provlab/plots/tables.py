@@ -36,7 +36,7 @@ class Table:
         rows = []
         for label, row in zip(self.frame.index, self.frame.itertuples(index=False, name=None), strict=True):
             labels = (label if isinstance(label, tuple) else (label,)) if index else ()
-            cells = [f"<th scope='row'>{escape(str(one))}</th>" for one in labels]
+            cells = [f"<th scope='row'>{escape(str(level))}</th>" for level in labels]
             for write, value in zip(writers, row, strict=True):
                 number = isinstance(value, Real) and not isinstance(value, bool) and not pd.isna(value)
                 cells.append(f"<td{' class=number' * number}>{escape(_written(value, write))}</td>")

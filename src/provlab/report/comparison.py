@@ -91,6 +91,7 @@ class Comparison:
             return " ".join([none, *_not_run(rows)])
         rejecting = [row for row, rejected in zip(rows, family.rejected, strict=True) if rejected]
         by = f"{', '.join(row['statistic'] for row in rejecting or tested)} ({family.words()})"
+        outcomes = [record.outcome for record in self.records if record.outcome]
         remarks = [
             *_some_units(self.records, self.options),
             *_dropped(self.records, self.models),
@@ -98,27 +99,27 @@ class Comparison:
             *_dequantised(self.models),
             *_language_parts(self.models),
             # how blocks were chosen, where these were not simply all, each with its like
-            *(one.outcome.detail["said"] for one in self.records if one.outcome and "said" in one.outcome.detail),
+            *(outcome.detail["said"] for outcome in outcomes if "said" in outcome.detail),
             *family.remarks(),
             *_not_run(rows),
         ]
         if not rejecting:
-            said = (
+            sentence = (
                 f"Independent training is not rejected by {by}: this is how independent models agree. "
                 "That is no proof of independence."
             )
-            return " ".join([said, *remarks, *_evaded(rows)])
+            return " ".join([sentence, *remarks, *_evaded(rows)])
         smallest = min(rejecting, key=lambda row: row["log10_p"])
         paper = smallest["paper_log10_p"]
         in_paper = "" if np.isnan(paper) else f" (10^{format_log10_p(paper)} by the paper's two-sided form)"
-        said = (
+        sentence = (
             f"Independent training is rejected by {by}: the weights of the two are not independent. "
             f"By {smallest['statistic']} independent weights would agree as closely with a probability of about "
             f"10^{format_log10_p(smallest['log10_p'])}{in_paper}. Possible causes: a common ancestor, a common "
             "initial draw, or hidden units of one put into the order of the other's. The test does not say which, "
             "nor which model came first."
         )
-        return " ".join([said, *_alignment(rows), *remarks])
+        return " ".join([sentence, *_alignment(rows), *remarks])
 
     def assumptions(self) -> dict[str, str]:
         """Under which assumption the p-value of each statistic run is one."""
@@ -204,20 +205,24 @@ def _alignment(rows: list[dict[str, Any]]) -> list[str]:
 def _not_verified(models: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name the models whose tensors were read before their files were here whole."""
     names = " and ".join(str(model["source"]) for model in models if model.get("not_verified"))
-    told = (
-        f"Tensors of {names} were fetched one by one, not held against the SHA-256 of their files; run it again when "
+    sentence = (
+        f"Tensors of {names} were fetched one by one, not compared with the SHA-256 of their files; run it again when "
         "the whole model is in the hub's cache (hf download)."
     )
-    return [told] if names else []
+    return [sentence] if names else []
 
 
 def _dequantised(models: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name the models whose weights are stored as codes, and those that an adapter was merged into."""
-    stored = [(model["source"], [one for one in model.get("stored") or () if one != "LoRA"]) for model in models]
+    stored = [(model["source"], [code for code in model.get("stored") or () if code != "LoRA"]) for model in models]
     coded = [f"{source} ({', '.join(codes)})" for source, codes in stored if codes]
-    told = [f"Weights that are stored as codes were de-quantised: those of {' and '.join(coded)}."] if coded else []
+    sentences = []
+    if coded:
+        sentences.append(f"Weights that are stored as codes were de-quantised: those of {' and '.join(coded)}.")
     merged = " and ".join(str(model["source"]) for model in models if "LoRA" in (model.get("stored") or ()))
-    return [*told, f"A LoRA adapter was merged into its base, in float32: {merged}."] if merged else told
+    if merged:
+        sentences.append(f"A LoRA adapter was merged into its base, in float32: {merged}.")
+    return sentences
 
 
 def _language_parts(models: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -231,28 +236,28 @@ def _language_parts(models: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]]) -> list[str]:
     """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""
-    found: dict[tuple[int, ...], list[str]] = {}
+    by_counts: dict[tuple[int, ...], list[str]] = {}
     for record in records:
         blocks = record.outcome.blocks if record.outcome else ()
         dropped = [block.detail["dropped"] for block in blocks if "dropped" in block.detail]
         if dropped:
-            found.setdefault(tuple(np.sum(dropped, axis=0).tolist()), []).append(record.statistic)
+            by_counts.setdefault(tuple(np.sum(dropped, axis=0).tolist()), []).append(record.statistic)
     return [
         "Hidden units that write nothing, or parts of one unit beside the first, were left out: "
         f"{first} of {models[0]['name']} and {second} of {models[1]['name']}, by {', '.join(names)}."
-        for (first, second), names in found.items()
+        for (first, second), names in by_counts.items()
     ]
 
 
 def _some_units(records: Sequence[PairRecord], options: Options) -> list[str]:
     """Of how many hidden units the verdict is, where not all were read."""
-    blocks = [(one.statistic, block) for one in records if one.outcome for block in one.outcome.blocks]
-    found = {name: block.detail["of_units"] for name, block in blocks if "of_units" in block.detail}
+    blocks = [(record.statistic, block) for record in records if record.outcome for block in record.outcome.blocks]
+    whole_by_name = {name: block.detail["of_units"] for name, block in blocks if "of_units" in block.detail}
     return [
         f"{name} read the first {options.units:,} of {' and '.join(f'{h:,}' for h in dict.fromkeys(whole))} hidden "
         "units of each block. Where units were moved or left out, few of these have their partners among the other's "
         "first, and units that are parts of one were not looked for: if it does not reject, run it without units."
-        for name, whole in found.items()
+        for name, whole in whole_by_name.items()
     ]
 
 

@@ -92,24 +92,24 @@ class Difference:
     @cached_property
     def sides(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is known of A's inputs and of B's: estimates as value, low, high of the 95% interval."""
-        found = []
-        for k, one in enumerate((self.compared.a, self.compared.b)):
-            numbers = one.log10_numbers(np.random.default_rng(self.seed))
-            found.append(
+        sides = []
+        for k, draws in enumerate((self.compared.a, self.compared.b)):
+            numbers = draws.log10_numbers(np.random.default_rng(self.seed))
+            sides.append(
                 {
                     "model": self.models[k]["name"],
                     "text_loss": self.text_loss[k] if self.text_loss else None,
                     "written": self.parameters["n"],
-                    "in_z": len(one.difference),
-                    "effective": one.effective,
-                    "log10_inputs": [float(numbers[0]), *map(float, percentiles(numbers[1:], one.n_chains))],
-                    "common": list(one.share(one.common, seed=self.seed)),
-                    "disagreement": list(one.share(one.disagreement, seed=self.seed)),
-                    "agreement": list(one.share(~one.disagreement & (one.difference != 0), seed=self.seed)),
-                    "quantiles": [float(value) for value in one.quantile([0.05, 0.5, 0.95])],
+                    "in_z": len(draws.difference),
+                    "effective": draws.effective,
+                    "log10_inputs": [float(numbers[0]), *map(float, percentiles(numbers[1:], draws.n_chains))],
+                    "common": list(draws.share(draws.common, seed=self.seed)),
+                    "disagreement": list(draws.share(draws.disagreement, seed=self.seed)),
+                    "agreement": list(draws.share(~draws.disagreement & (draws.difference != 0), seed=self.seed)),
+                    "quantiles": [float(value) for value in draws.quantile([0.05, 0.5, 0.95])],
                 }
             )
-        return found[0], found[1]
+        return sides[0], sides[1]
 
     def finding(self) -> str:
         """How often each model finds the other's inputs less likely, and which has more inputs in Z."""
@@ -124,21 +124,21 @@ class Difference:
 
     def remedies(self) -> list[str]:
         """What the draws do not carry, and what to change."""
-        said = []
-        for side, one in zip("AB", self.sides, strict=True):
-            if one["effective"] < _LEAST_EFFECTIVE:
-                said.append(
-                    f"{side}'s {one['in_z']} inputs in Z are worth {one['effective']:.1f} equally weighted draws "
+        sentences = []
+        for name, side in zip("AB", self.sides, strict=True):
+            if side["effective"] < _LEAST_EFFECTIVE:
+                sentences.append(
+                    f"{name}'s {side['in_z']} inputs in Z are worth {side['effective']:.1f} equally weighted draws "
                     f"({_LEAST_EFFECTIVE:.0f} are needed): its numbers may be wrong beyond their intervals. Write more "
                     "sequences, or move Z to losses that both models write often."
                 )
         if "error" in self.summary.by_r3:
-            said.append(f"No ratio by R3: {self.summary.by_r3['error']}. The ratio by counts needs no R3.")
+            sentences.append(f"No ratio by R3: {self.summary.by_r3['error']}. The ratio by counts needs no R3.")
         if "error" in self.summary.by_count:
-            said.append(f"No ratio by counts: {self.summary.by_count['error']}.")
+            sentences.append(f"No ratio by counts: {self.summary.by_count['error']}.")
         if isinstance(self.exchange, str):
-            said.append(f"Replica exchange gives no number: {self.exchange}.")
-        return said
+            sentences.append(f"Replica exchange gives no number: {self.exchange}.")
+        return sentences
 
     def assumptions(self) -> list[str]:
         """What the numbers rest on."""
@@ -174,10 +174,10 @@ class Difference:
 
     def ratios(self) -> list[tuple[str, str]]:
         """The ratio of Equation 7 by each normalisation, and by replica exchange."""
-        found = [("by R3", self.summary.by_r3), ("by counts", self.summary.by_count)]
+        ratios = [("by R3", self.summary.by_r3), ("by counts", self.summary.by_count)]
         if isinstance(self.exchange, Summary):
-            found += [("by R3, exchange", self.exchange.by_r3), ("by counts, exchange", self.exchange.by_count)]
-        return [(name, ratio_text(ratio)) for name, ratio in found]
+            ratios += [("by R3, exchange", self.exchange.by_r3), ("by counts, exchange", self.exchange.by_count)]
+        return [(name, ratio_text(ratio)) for name, ratio in ratios]
 
     def picture(self) -> list[str]:
         """Both histograms of D as lines of text: bars of each side's share in some bins."""
@@ -199,10 +199,10 @@ class Difference:
         lines += ["", *self.picture()]
         for side, examples in zip("AB", self.examples, strict=True):
             lines += ["", f"{side}'s inputs at both ends of D"]
-            lines += [f"  {one.difference:+.3f}  {one.text}" for one in examples]
-        for title, said in (("Not to be relied on", self.remedies()), ("Assumed", self.assumptions())):
-            lines += ["", title] if said else []
-            lines += [fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ") for text in said]
+            lines += [f"  {example.difference:+.3f}  {example.text}" for example in examples]
+        for title, sentences in (("Not to be relied on", self.remedies()), ("Assumed", self.assumptions())):
+            lines += ["", title] if sentences else []
+            lines += [fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ") for text in sentences]
         return "\n".join(lines)
 
     def figure(self) -> "Figure":
@@ -224,9 +224,9 @@ class Difference:
 
         a, b = self.models
         inputs = [
-            (side, one.end, f"{one.difference:+.3f}", one.text)
+            (side, example.end, f"{example.difference:+.3f}", example.text)
             for side, examples in zip("AB", self.examples, strict=True)
-            for one in examples
+            for example in examples
         ]
         remedies = "".join(f"<p>{escape(text)}</p>" for text in self.remedies())
         assumed = "".join(f"<li>{escape(text)}</li>" for text in self.assumptions())
@@ -256,7 +256,7 @@ class Difference:
             "summary": asdict(self.summary),
             "exchange": asdict(self.exchange) if isinstance(self.exchange, Summary) else self.exchange,
             "rho": {"edges": _finite(bars.edges), "a": list(map(_finite, bars.a)), "b": list(map(_finite, bars.b))},
-            "examples": [[asdict(one) for one in examples] for examples in self.examples],
+            "examples": [[asdict(example) for example in examples] for examples in self.examples],
             "finding": self.finding(),
             "remedies": self.remedies(),
             "assumptions": self.assumptions(),
@@ -279,19 +279,19 @@ def examples(compared: Comparison, side: str, texts: Any, *, n: int, tail: float
     """
     from provlab.modeldiff.composition import composition
 
-    one = compared.a if side == "A" else compared.b
-    assert one.draws is not None  # only an enumeration has none
-    tokens = one.draws.tokens
-    edges = np.unique(one.quantile([0, tail, 1 - tail, 1]))
+    inputs = compared.a if side == "A" else compared.b
+    assert inputs.draws is not None  # only an enumeration has none
+    tokens = inputs.draws.tokens
+    edges = np.unique(inputs.quantile([0, tail, 1 - tail, 1]))
     if len(edges) < 2:
         return ()
     names = [row.tobytes() for row in tokens]
-    bins = composition(one, edges, labels={}, distinct=names, n_examples=n, seed=seed)
-    found = []
+    bins = composition(inputs, edges, labels={}, distinct=names, n_examples=n, seed=seed)
+    chosen = []
     for end, where in zip(_ENDS, (bins[0], bins[-1]), strict=True):
         for row, text in zip(where.examples, texts(tokens[where.examples]), strict=True):
-            found.append(Example(end, float(one.difference[row]), float(one.draws.nll[row]), text))
-    return tuple(found)
+            chosen.append(Example(end, float(inputs.difference[row]), float(inputs.draws.nll[row]), text))
+    return tuple(chosen)
 
 
 def panel(title: str, compared: Comparison, *, tail: float, seed: int, bins: int = _BINS) -> "Panel":

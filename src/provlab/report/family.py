@@ -62,8 +62,8 @@ class Family:
     @classmethod
     def of(cls, records: Sequence[PairRecord], primary: str | None, *, fdr: bool) -> "Family":
         """Take the tests of these records, in their order."""
-        found = [numbers(record.outcome) for record in records]
-        log10_p, floor = (np.array([one[name] for one in found], dtype=float) for name in ("log10_p", "floor"))
+        values = [numbers(record.outcome) for record in records]
+        log10_p, floor = (np.array([value[name] for value in values], dtype=float) for name in ("log10_p", "floor"))
         return cls(tuple(record.statistic for record in records), log10_p, floor, primary, fdr)
 
     @cached_property
@@ -97,17 +97,19 @@ class Family:
 
         One test at its floor, all others as they came out, and the correction does not let it through.
         """
-        found = {}
+        floors = {}
         for name in dict.fromkeys(self.statistics):
-            own = np.flatnonzero([one == name for one in self.statistics] & self.members & ~np.isnan(self.floor))
+            own = np.flatnonzero(
+                [statistic == name for statistic in self.statistics] & self.members & ~np.isnan(self.floor)
+            )
             if not own.size or self.rejected[own].any():
                 continue
             lowest = own[np.argmin(self.floor[own])]
             at_best = self.log10_p.copy()
             at_best[lowest] = self.floor[lowest]
             if self._adjusted(at_best, fdr=self.fdr)[lowest] > np.log10(LEVEL):
-                found[name] = float(self.floor[lowest])
-        return found
+                floors[name] = float(self.floor[lowest])
+        return floors
 
     def words(self) -> str:
         """Say over how many tests which error is kept at which level, and how."""
@@ -119,14 +121,14 @@ class Family:
 
     def remarks(self) -> list[str]:
         """Sentences on what cannot reject here, and on what is description only."""
-        said = [
+        sentences = [
             f"{name} cannot reject here: its smallest p is {10**floor:.2g} over {self.size} tests."
             for name, floor in self.powerless().items()
         ]
         shown = dict.fromkeys(name for name, log10_p in zip(self.statistics, self.log10_p, strict=True) if log10_p <= 0)
         if self.primary and (others := [name for name in shown if name != self.primary]):
-            said.append(f"{self.primary} was declared the one to judge by; {', '.join(others)}: description only.")
-        return said
+            sentences.append(f"{self.primary} was declared the one to judge by; {', '.join(others)}: description only.")
+        return sentences
 
     def to_json(self) -> dict[str, object]:
         """Return the same for machines."""

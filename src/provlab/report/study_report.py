@@ -106,15 +106,15 @@ class StudyReport:
         ParameterError
             If the statistic matches no units.
         """
-        found = {}
+        matchings = {}
         for record in self.records:
             if record.statistic == statistic and record.outcome:
                 blocks = [store.matching(key) for key in record.keys]
                 kept = [block for block in blocks if block is not None]
                 if len(kept) < len(blocks):
                     raise ParameterError(f"{statistic} keeps no matching of hidden units")
-                found[record.a, record.b] = kept
-        return found
+                matchings[record.a, record.b] = kept
+        return matchings
 
     def truth(self) -> pd.DataFrame:
         """Models by models, True where dependent; False on the diagonal and where unknown."""

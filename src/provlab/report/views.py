@@ -48,11 +48,11 @@ def numbers(outcome: Outcome | None) -> dict[str, float]:
     units over all blocks that are matched to themselves (alike by gate and up, for phi_MATCH): where p-values stand at
     the floor it still tells pairs apart.
     """
-    found: dict[str, float | None] = dict.fromkeys(("value", "log10_p", "floor", "paper_log10_p", "agree"))
+    values: dict[str, float | None] = dict.fromkeys(("value", "log10_p", "floor", "paper_log10_p", "agree"))
     if outcome:
-        found |= {"value": outcome.value, "log10_p": outcome.log10_p, "floor": outcome.floor}
-        found |= {"paper_log10_p": outcome.detail.get("paper_log10_p"), "agree": _agree(outcome)}
-    return {name: np.nan if number is None else float(number) for name, number in found.items()}
+        values |= {"value": outcome.value, "log10_p": outcome.log10_p, "floor": outcome.floor}
+        values |= {"paper_log10_p": outcome.detail.get("paper_log10_p"), "agree": _agree(outcome)}
+    return {name: np.nan if number is None else float(number) for name, number in values.items()}
 
 
 def _agree(outcome: Outcome) -> float | None:

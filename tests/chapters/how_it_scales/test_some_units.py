@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from provlab.chapters.how_it_scales import some_units
-from provlab.chapters.how_it_scales.some_units import FIRST, PARTNERS, SCATTERED, expected_inside, seen, taken
+from provlab.chapters.how_it_scales.some_units import FIRST, PARTNERS, SCATTERED, evidence, expected_inside, rows_taken
 from provlab.chapters.shared.calibration.bands import size_interval
 from provlab.statistics.base import Model
 
@@ -20,7 +20,7 @@ def test_as_many_partners_are_inside_as_the_formula_says(kind, way):
     for draw in range(300):
         rng = np.random.default_rng(draw)
         order = PARTNERS[kind](h, rng)
-        rows = taken(way, k, len(order), rng)
+        rows = rows_taken(way, k, len(order), rng)
         counts.append(np.isin(order[rows], rows).sum())
     assert np.mean(counts) == pytest.approx(expected_inside(kind, way, k, h), abs=1.0)
 
@@ -37,8 +37,8 @@ def test_a_copy_is_seen_by_its_first_units_and_not_where_they_were_cut_off():
 def test_a_planted_partner_makes_strangers_kin():
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 64, 32)).astype(np.float32)
-    (stranger, _) = seen("x", a, b, [32], draws=3, seed=0, kind="independent")
-    (planted, _) = seen("x", a, a, [32], draws=3, seed=0, kind="independent")
+    (stranger, _) = evidence("x", a, b, [32], draws=3, seed=0, kind="independent")
+    (planted, _) = evidence("x", a, a, [32], draws=3, seed=0, kind="independent")
     assert share_rejected(stranger) < 1 == share_rejected(planted)
 
 

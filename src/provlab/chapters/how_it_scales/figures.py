@@ -123,12 +123,12 @@ def timing_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
 def evidence_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
     """What some units show of each copy."""
     frame = pd.DataFrame(rows)
-    taken = zip(frame["way"], frame["units"], frame["of"], strict=True)
+    chosen = zip(frame["way"], frame["units"], frame["of"], strict=True)
     partners = frame[["inside", "expected"]].map("{:,.1f}".format).where(frame["kind"] != "independent", "")
     columns = {
         "rows": frame["source"],
         "units of the copy": frame["kind"],
-        "taken": [f"{way} {k:,} of {h:,}" for way, k, h in taken],
+        "taken": [f"{way} {k:,} of {h:,}" for way, k, h in chosen],
         "partners inside": partners["inside"],
         "expected": partners["expected"],
         "median log10 p": [format_log10_p(float(np.median(draws))) for draws in frame["log10_p"]],

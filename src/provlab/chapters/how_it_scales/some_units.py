@@ -1,8 +1,8 @@
 """phi_U on K of the h hidden units of a block: how often it is wrong, and what it still sees, by K.
 
 The matching of K rows with K rows has the null distribution of any matching, with K for h, if which rows they are was
-settled before they were looked at. What a dependent pair still shows is a matter of partners: of a unit among the K of
-one model, is the unit that it was among the K of the other, and in like order?
+settled before they were looked at. A dependent pair still shows what its partners show: for a unit among the K of one
+model, is the unit that it was among the K of the other, and in like order?
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,13 +39,13 @@ PARTNERS: Mapping[str, Callable[[int, np.random.Generator], Indices]] = {
 }
 
 
-def taken(way: str, k: int, h: int, rng: np.random.Generator) -> Indices:
+def rows_taken(way: str, k: int, h: int, rng: np.random.Generator) -> Indices:
     """Numbers of the rows that are read of either model, ``(k,)``: the first, or as many drawn of `h`."""
     return np.arange(k) if way == FIRST else np.sort(rng.choice(h, k, replace=False))
 
 
 def expected_inside(kind: str, way: str, k: int, h: int) -> float:
-    """Of k units of a copy, how many have their partner among the k of the original, on average."""
+    """How many of k units of a copy have their partner among the k of the original, on average."""
     if kind == "in place":
         return float(k)
     if kind == "first half cut off":
@@ -55,7 +55,7 @@ def expected_inside(kind: str, way: str, k: int, h: int) -> float:
     return k * k / h  # moved anywhere, or drawn from anywhere
 
 
-def seen(
+def evidence(
     source: str, original: Matrix, copy: Matrix, units: Sequence[int], *, draws: int, seed: int, kind: str = ""
 ) -> Iterator[Row]:
     """Match K rows of two matrices ``(h, d)``, after each fate of the copy's units, by both ways of taking rows.
@@ -87,7 +87,7 @@ def seen(
             order = PARTNERS.get(name, PARTNERS["in place"])(h, rng)
             if k > len(order) and (k < h or way == SCATTERED):
                 break
-            rows = taken(way, min(k, len(order)), len(order), rng)
+            rows = rows_taken(way, min(k, len(order)), len(order), rng)
             of_original = np.arange(h) if k == h else rows
             inside.append(int(np.isin(order[rows], of_original).sum()))
             seed_of_ties = tie_seed(seed, name, way, k, draw)
@@ -120,8 +120,8 @@ def drawn(h: int, columns: int, units: Sequence[int], *, noise: float, draws: in
     copy = a + np.float32(noise * a.std()) * noises
     name = f"drawn, {h:,} units"
     return [
-        *seen(name, a, copy, units, draws=draws, seed=seed),
-        *seen(name, a, other, units, draws=draws, seed=seed, kind="independent"),
+        *evidence(name, a, copy, units, draws=draws, seed=seed),
+        *evidence(name, a, other, units, draws=draws, seed=seed, kind="independent"),
     ]
 
 
@@ -129,7 +129,7 @@ def of_models(a: Model, b: Model, units: Sequence[int], *, block: int, draws: in
     """Rows of one block of two models: a model and its descendant, or two strangers."""
     original, copy = (model.anatomy.read(model.checkpoint, "up", block) for model in (a, b))
     name = f"{a.name} and {b.name}"
-    return list(seen(name, original, copy, units, draws=draws, seed=seed, kind="" if kin else "independent"))
+    return list(evidence(name, original, copy, units, draws=draws, seed=seed, kind="" if kin else "independent"))
 
 
 def sizes(n_pairs: int, *, seed: int) -> list[Row]:
@@ -151,11 +151,11 @@ def sizes(n_pairs: int, *, seed: int) -> list[Row]:
         ),
     }
     counts = []
-    for name, (pairs, rows_taken) in kinds.items():
-        for way, k in rows_taken:
+    for name, (pairs, ways) in kinds.items():
+        for way, k in ways:
             log10_p = []
             for i, (a, b) in enumerate(pairs):
-                rows = taken(way, k, h, np.random.default_rng([seed, i, k]))
+                rows = rows_taken(way, k, h, np.random.default_rng([seed, i, k]))
                 log10_p.append(matched(a[rows], b[rows], tie_seed(seed, name, way, k, i)))
             for level in LEVELS:
                 rejected = int((np.array(log10_p) <= np.log10(level)).sum())
