@@ -1,16 +1,15 @@
 """Models written as GGUF, as llama.cpp's converter writes them from a checkpoint of transformers."""
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import tiny_models
-import torch
 from transformers import PreTrainedModel
 
-TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8, "Q4_K": 12, "BF16": 30}
 # transformers' names of modules -> llama.cpp's
 NAMES = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
@@ -23,23 +22,6 @@ FOUR_NORMS = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }  # fmt: skip
-
-
-def q8_0(weight: np.ndarray) -> bytes:
-    """Blocks of 32: a scale, and codes from -127 to 127."""
-    blocks = weight.reshape(-1, 32)
-    scale = np.abs(blocks).max(axis=1) / 127
-    codes = np.rint(blocks / np.where(scale, scale, 1)[:, None]).astype(np.int8)
-    return b"".join(s.tobytes() + c.tobytes() for s, c in zip(scale.astype(np.float16), codes, strict=True))
-
-
-def q4_0(weight: np.ndarray) -> bytes:
-    """Blocks of 32: a scale, and codes from 0 to 15 that stand for -8 to 7, the second half in the upper bits."""
-    blocks = weight.reshape(-1, 32)
-    scale = np.abs(blocks).max(axis=1) / 7
-    codes = (np.rint(blocks / np.where(scale, scale, 1)[:, None]) + 8).clip(0, 15).astype(np.uint8)
-    packed = codes[:, :16] | codes[:, 16:] << 4
-    return b"".join(s.tobytes() + c.tobytes() for s, c in zip(scale.astype(np.float16), packed, strict=True))
 
 
 def q4_k(weight: np.ndarray) -> bytes:
@@ -59,14 +41,9 @@ def q4_k(weight: np.ndarray) -> bytes:
     return b"".join(pieces)
 
 
-STORE: dict[str, Callable[[np.ndarray], bytes]] = {
-    "F32": lambda weight: weight.astype("<f4").tobytes(),
-    "F16": lambda weight: weight.astype("<f2").tobytes(),
-    "BF16": lambda weight: torch.from_numpy(weight).bfloat16().view(torch.int16).numpy().tobytes(),
-    "Q8_0": q8_0,
-    "Q4_0": q4_0,
-    "Q4_K": q4_k,
-}
+def stored(weight: np.ndarray, kind: str) -> bytes:
+    """Bytes of a tensor in one type of codes; the package writes all but the K-quants."""
+    return q4_k(weight) if kind == "Q4_K" else gguf.quantize(weight, gguf.GGMLQuantizationType[kind]).tobytes()
 
 
 def text(value: str) -> bytes:
@@ -96,8 +73,8 @@ def content(
     for name, (weight, kind) in tensors.items():
         data += b"\0" * (-len(data) % aligned)
         shape = struct.pack(f"<I{weight.ndim}Q", weight.ndim, *weight.shape[::-1])
-        header += text(name) + shape + struct.pack("<IQ", TYPES[kind], len(data))
-        data += STORE[kind](weight)
+        header += text(name) + shape + struct.pack("<IQ", gguf.GGMLQuantizationType[kind], len(data))
+        data += stored(weight, kind)
     return header + b"\0" * (-len(header) % aligned) + data
 
 

@@ -238,12 +238,9 @@ def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
     part = anatomy.part(role, block)
     if kind in ("hidden", "input"):
         return anatomy.module(role, block), None
-    start = 0
-    for segment, size in zip(part.segments, part.sizes, strict=True):
-        if segment.role == role:
-            return anatomy.module(role, block), slice(start, start + size)
-        start += size
-    raise AssertionError(role)
+    n = [segment.role for segment in part.segments].index(role)
+    start = sum(part.sizes[:n])
+    return anatomy.module(role, block), slice(start, start + part.sizes[n])
 
 
 def _units(
