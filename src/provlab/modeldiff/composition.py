@@ -1,4 +1,4 @@
-"""The inputs at each difference: shares, examples, and the mean of labels, bin by bin of D."""
+"""The inputs at each difference: examples, and the mean of labels, bin by bin of D."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,6 @@ class Bin:
     ----------
     low, high
         Its edges.
-    share
-        Its part of the model's inputs, by weight.
-    n
-        Rows drawn that lie in it.
     examples
         Row numbers of a few inputs, drawn by weight, none twice.
     labels
@@ -33,8 +29,6 @@ class Bin:
 
     low: float
     high: float
-    share: float
-    n: int
     examples: NDArray[np.int64]
     labels: dict[str, float | None]
 
@@ -48,7 +42,7 @@ def composition(
     n_examples: int,
     seed: int = 0,
 ) -> list[Bin]:
-    """Describe the inputs in each bin of D: how many, which, and the mean of labels such as "is code".
+    """Describe the inputs in each bin of D by examples and by the mean of labels such as "is code".
 
     Parameters
     ----------
@@ -79,8 +73,7 @@ def composition(
             order = rows[np.argsort(rng.exponential(size=len(rows)) / weight, kind="stable")]
         first = {distinct[row]: row for row in reversed(order)}  # of each name, the row that comes first
         chosen = np.array([row for row in order if first[distinct[row]] == row][:n_examples], dtype=np.int64)
-        share = float(total / direction.weight.sum())
-        bins.append(Bin(float(low), float(high), share, len(rows), chosen, means))
+        bins.append(Bin(float(low), float(high), chosen, means))
     return bins
 
 

@@ -8,7 +8,6 @@ conditional probabilities raised to the power t = 1 / (N T). These moves draw fr
 to that power, the *temper*, so that what they propose at each level is nearly a draw from its law.
 """
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -203,27 +202,19 @@ class Rewrite(Move):
 
 @dataclass(frozen=True)
 class Mixture:
-    """Several moves, one of them drawn for all sequences at each step.
+    """Several moves, one of them drawn for all sequences at each step, all equally often.
+
+    Which one does not depend on the state: so a mixture of moves in balance is in balance.
 
     Attributes
     ----------
     moves
         At least one of which reaches all sequences.
-    weights
-        How often each is drawn, relative to the sum; equally often by default. They must not depend on the state,
-        and do not: so a mixture of moves in balance is in balance.
     """
 
     moves: tuple[Move, ...]
-    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        weights = tuple(float(w) for w in self.weights) or (1.0,) * len(self.moves)
-        object.__setattr__(self, "weights", weights)
-        if not self.moves or len(weights) != len(self.moves):
-            raise InputError(f"weights must hold one number for each of {len(self.moves)} moves, and one move at least")
-        if not all(0 < w < math.inf for w in weights):
-            raise InputError(f"weights must be positive and finite, not {weights}")
         if not any(move.reaches_all for move in self.moves):
             names = ", ".join(self.names)
             raise InputError(f"moves ({names}) cannot reach all sequences; add SingleSite() or Conditional()")
@@ -244,7 +235,7 @@ class Mixture:
         All chains make it together, and at one place. They stay independent for what is asked of them: each move leaves
         the law as it is, so which moves were drawn does not bias any chain, and chains differ by all the rest.
         """
-        return int(np.searchsorted(np.cumsum(self.weights) / sum(self.weights), rng.random(), side="right"))
+        return int(rng.random() * len(self.moves))
 
 
 #: moves for a causal language model
