@@ -279,7 +279,7 @@ HANDFUL = r"20 draws of model A, worth 1\.0 equal ones.*or compare counts"
         (lambda: from_enumeration([3.0], [3.1], Z).rho("A", [1, 0]), "edges must be two or more rising"),
         (lambda: total_variation([0, 0], [1, 1]), "the same bins, and each something"),
         (lambda: compare(PAIR, PAIR).terms("count"), "known up to a factor only; compare by R3"),
-        (lambda: Comparison(*(sampled(s, *PAIR, n_chains=1) for s in "AB"), Z).ratio(), "at least two independent"),
+        (lambda: Comparison(*(sampled(s, *TWENTY, n_chains=1) for s in "AB"), Z).ratio(), "at least two independent"),
         # one heavy draw in R3 would decide the unit of everything: 20 draws worth 1.0 equal ones
         (lambda: compare((*TWENTY, None, np.r_[50.0, np.zeros(19)]), TWENTY).terms(), HANDFUL),
     ],
