@@ -127,7 +127,7 @@ bench: env ## the benchmarks, each printing its table
 	@for script in benchmarks/*.py; do [ -e "$$script" ] || { echo "no benchmarks yet"; break; }; \
 	    echo "== $$script"; $(BIN)/python "$$script"; done
 
-lock: ## write requirements.lock anew from pyproject.toml, with the latest versions that fit
+lock: ## write requirements.lock again from pyproject.toml, with the latest versions that fit
 	@rm -rf _build/lock && mkdir -p _build && $$(command -v python3.11 || echo python3) -m venv _build/lock
 	@_build/lock/bin/python -m pip install --quiet --no-input '.[book,test]'
 	@{ echo "# Every package of the environment at the version it was tested with (Python 3.11, Linux)."; \
