@@ -1,12 +1,14 @@
 """Names that nothing uses: vulture over the library, seeing what notebooks, benchmarks and rows of claims use.
 
-Run by ``make lint``. What looks unused and is not stands in allowed.txt, with the reason.
+Run by ``make lint``. Names that only look unused stand in allowed.txt, with the reason.
 """
 
 import ast
 import json
+import keyword
 import re
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -33,25 +35,34 @@ def callers(root: Path) -> Iterator[tuple[str, str]]:
             f"_.{given['name']}(_, {', '.join(f'{key}=0' for key in given if key != 'name')})" for given in predicates
         )
         yield str(table.relative_to(root)), "\n".join(calls)
+    for table in sorted(root.glob("src/provlab/**/*.toml")):  # functions are looked up by the names in it
+        yield str(table.relative_to(root)), _names(table.read_text(encoding="utf-8"))
     if root == ROOT:
         yield "the registry of statistics", "\n".join(f"_.{entry.kind}" for entry in REGISTRY.values())
+        points = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+        yield "entry points", _names(str(points))
     for script in sorted([*root.glob("benchmarks/*.py"), *root.glob("book/*.py")]):
         yield str(script.relative_to(root)), script.read_text(encoding="utf-8")
 
 
+def _names(text: str) -> str:
+    """Code that uses every word of a text."""
+    return "\n".join(f"_.{word}" for word in re.findall(r"[A-Za-z_]\w*", text) if not keyword.iskeyword(word))
+
+
 def reasons(allowed: str) -> dict[str, str]:
-    """What may stay, with the reason, from the text of a list of names."""
+    """Names that may stay, with the reason, from the text of a list."""
     lines = (line.partition(":") for line in allowed.splitlines() if line and not line.startswith("#"))
     return {name.strip(): reason.strip() for name, _, reason in lines}
 
 
-def faults(found: Mapping[str, str], allowed: str) -> list[str]:
-    """What was found beyond what is allowed, and what the list allows in vain or without a reason."""
+def faults(names: Mapping[str, str], allowed: str) -> list[str]:
+    """Unused names that are not allowed, and names that the list need not allow, or allows without a reason."""
     listed = reasons(allowed)
-    vain = sorted(name for name in listed.keys() - found.keys())
+    idle = sorted(name for name in listed.keys() - names.keys())
     return [
-        *(line for name, line in found.items() if name not in listed),
-        *(f"{name} is used, or gone: strike it out of the list" for name in vain),
+        *(line for name, line in names.items() if name not in listed),
+        *(f"{name} is used, or gone: strike it out of the list" for name in idle),
         *(f"{name} is listed without a reason" for name, reason in listed.items() if not reason),
     ]
 
@@ -59,24 +70,24 @@ def faults(found: Mapping[str, str], allowed: str) -> list[str]:
 def unused(root: Path) -> dict[str, str]:
     """Names of the library that nothing uses, each with a line that says where it stands.
 
-    Imports are left to ruff. Fields of dataclasses are results and records, which are for who reads them. A string that
+    Imports are left to ruff. Fields of dataclasses are results and records, which readers use. A string that
     is the name of a class counts as a use: a registry loads it by that.
     """
-    seen = vulture.Vulture()
+    reader = vulture.Vulture()
     modules = {path: path.read_text(encoding="utf-8") for path in sorted(root.glob("src/provlab/**/*.py"))}
     fields, classes = set(), set()
     for path, text in modules.items():
-        seen.scan(text, filename=path)
+        reader.scan(text, filename=path)
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef):
-                fields |= {(path, one.lineno) for one in node.body if isinstance(one, ast.AnnAssign)}
+                fields |= {(path, line.lineno) for line in node.body if isinstance(line, ast.AnnAssign)}
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 classes |= set(re.findall(r"^(?!True$|False$|None$)[A-Z]\w+$", node.value))
     for where, code in [*callers(root), ("strings", "\n".join(f"_.{name}" for name in sorted(classes)))]:
-        seen.scan(code, filename=Path(where))
+        reader.scan(code, filename=Path(where))
     return {
         str(item.name): f"{item.filename.relative_to(root)}:{item.first_lineno}: {item.message}"
-        for item in seen.get_unused_code(min_confidence=60)
+        for item in reader.get_unused_code(min_confidence=60)
         if item.filename in modules and item.typ != "import" and (item.filename, item.first_lineno) not in fields
     }
 

@@ -22,14 +22,15 @@ import nbformat
 import numpy as np
 import pytest
 
-from provlab.publishing.page import BY_HAND as BY_HAND_TAG
-from provlab.publishing.page import SOLUTION, boxed, fenced
+from provlab.publishing.page import boxed, fenced
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 COURSE = FOLDER.parent / "book" / "course"
 BOX = re.compile(r"(?ms)^(`{3,})\{(exercise|solution)\} ?([^\n]*)\n(.*?)^\1$")
 PYTHON = re.compile(r"(?ms)^```python\n(.*?)^```$")
 BASH = re.compile(r"(?ms)^```bash\n(.*?)^```$")
+# tags: a cell that computes the numbers of the paragraph before it, and one that solves an exercise and is not run
+BY_HAND_TAG, SOLUTION = "by-hand", "solution"
 BY_HAND = re.compile(r"(?ms)^\*\*By hand\.\*\*(?:(?!\n\n).)*(?:\n\n```python\n.*?^```$)?")
 FOUND_BY_READERS = ("scoreboard", "status")  # pages that only show what the others left
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
-BY_HAND = "by-hand"  # the tag of a cell that computes the numbers of the paragraph before it
-SOLUTION = "solution"  # the tag of cells that solve an exercise: a reader runs them, the page does not
 OPENING = "opening"  # the tag of the cell whose picture opens the page, and the name under which other pages show it
 PICTURE = "provlab-figure"  # the class of a picture's HTML
 WIDGET = "application/vnd.jupyter.widget-view+json"  # of progress bars; a page would fetch scripts to show them
