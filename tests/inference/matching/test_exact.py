@@ -16,7 +16,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linear_sum_assignment
 
 from provlab import machine
-from provlab.errors import InputError
 from provlab.inference import matching
 from provlab.inference.matching import (
     assign,
@@ -411,24 +410,6 @@ def test_memory_maps_and_what_cannot_be_written_are_read(tmp_path):
         assert_array_equal(match(mapped, A[::-1]).indices, np.arange(30)[::-1])
         assert_array_equal(match(A, unit_rows(mapped)).indices, np.arange(30))
         assert assign(np.load(tmp_path / "a.npy", mmap_mode="r")).certified
-
-
-@pytest.mark.parametrize("shape", [(200, 200), (150, 1200), (5, 9)])
-def test_candidates_found_by_torch_lead_to_the_same(shape, monkeypatch):
-    """On the CPU, named in full so that the way of a GPU is taken."""
-    rng = np.random.default_rng(15)
-    A, B = rng.normal(size=(shape[0], 30)), rng.normal(size=(shape[1], 30))
-    for unsigned in (False, True):
-        here = match_shuffled(A, B, seed=1, unsigned=unsigned)
-        there = match_shuffled(A, B, seed=1, unsigned=unsigned, device="cpu:0")
-        assert there.certified
-        assert_array_equal(there.indices, here.indices)
-        assert there.objective == here.objective
-
-
-def test_a_device_that_is_not_there_is_refused():
-    with pytest.raises(InputError, match="device 'nowhere' cannot be used"):
-        match(np.eye(3), np.eye(3), device="nowhere")
 
 
 @pytest.mark.parametrize("module", [assignment, certificate, dependent, polish], ids=lambda module: module.__name__)

@@ -16,7 +16,7 @@ import math
 import os
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from provlab.errors import one_line
 from provlab.files import cache_dir
 from provlab.inference.matching.cosine import (
+    Assignment,
     Rows,
     UnitRows,
     cosine_similarity,
@@ -41,32 +42,7 @@ __all__ = ["Assignment", "UnitRows", "assign", "cosine_similarity", "match", "ma
 SAFE_EXPONENT = 900  # sums of 2^120 entries stay in range
 
 
-@dataclass(frozen=True, eq=False)
-class Assignment:
-    """One partner for each row of the smaller side.
-
-    Attributes
-    ----------
-    indices
-        int64, shape (min(h1, h2),): ``indices[k]`` is the row of the larger side matched to row `k`
-        of the smaller side. On equal sizes the first matrix counts as the smaller side.
-    objective
-        Sum of the chosen similarities, in float64; no other assignment has a larger one.
-    gap
-        How much larger another sum could be, at most: what a certificate found that looks at the whole matrix and
-        knows nothing of how the assignment was made. Infinite where no certificate was asked for, which is so for
-        scipy's solver.
-    certified
-        Whether that gap is zero up to the rounding of float64.
-    """
-
-    indices: NDArray[np.int64]
-    objective: float
-    gap: float = float("inf")
-    certified: bool = False
-
-
-def match(W1: Rows, W2: Rows, *, device: str = "cpu") -> Assignment:
+def match(W1: Rows, W2: Rows) -> Assignment:
     """Match the rows of two matrices by cosine similarity.
 
     Parameters
@@ -74,8 +50,6 @@ def match(W1: Rows, W2: Rows, *, device: str = "cpu") -> Assignment:
     W1, W2
         Shapes (h1, d) and (h2, d): numpy arrays or torch tensors on the CPU, or the `unit_rows` of either, which spare
         the work of normalising a matrix again for each pair in which it stands.
-    device
-        Where the product is computed and candidates are searched, such as "cuda"; the answer is the same.
 
     Returns
     -------
@@ -94,10 +68,10 @@ def match(W1: Rows, W2: Rows, *, device: str = "cpu") -> Assignment:
     Where several assignments have the same largest objective, the one returned is the choice of the
     algorithm: compare objectives, not indices, between algorithms.
     """
-    return _match(prepared_pair(W1, W2), False, None, device)
+    return _match(prepared_pair(W1, W2), False, None)
 
 
-def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, device: str = "cpu") -> Assignment:
+def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False) -> Assignment:
     """MATCH with ties broken in a random order: what a test must use.
 
     Equal rows make many matchings equally good, and the solver settles among them by the order in which the rows
@@ -108,7 +82,7 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, dev
 
     Parameters
     ----------
-    W1, W2, device
+    W1, W2
         As for `match`.
     seed
         Of the order; `tie_seed` makes one.
@@ -122,7 +96,7 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False, dev
     """
     sides = prepared_pair(W1, W2)
     order = np.random.default_rng(seed).permutation(max(len(side) for side in sides))
-    best = _match(sides, unsigned, order, device)
+    best = _match(sides, unsigned, order)
     return replace(best, indices=order[best.indices])
 
 
@@ -175,15 +149,13 @@ def _total(values: NDArray[np.floating], indices: NDArray[np.int64]) -> float:
     return float(values[np.arange(len(indices)), indices].sum(dtype=np.float64))
 
 
-def _match(
-    sides: tuple[UnitRows, UnitRows], unsigned: bool, order: NDArray[np.int64] | None, device: str
-) -> Assignment:
+def _match(sides: tuple[UnitRows, UnitRows], unsigned: bool, order: NDArray[np.int64] | None) -> Assignment:
     """MATCH with the rows of the larger side in some order, in which the indices count."""
     first, second = sides if len(sides[0]) <= len(sides[1]) else sides[::-1]
     if (exact := _exact("float32")) is None:
         return _by_scipy(cosines_float64(first, second, order=order, unsigned=unsigned))
-    best = exact.best_by_cosine(first, second, order=order, unsigned=unsigned, device=device)
-    return Assignment(best.indices, best.objective, best.gap, best.certified)
+    best: Assignment = exact.best_by_cosine(first, second, order=order, unsigned=unsigned)
+    return best
 
 
 def _by_scipy(similarity: NDArray[np.floating]) -> Assignment:

@@ -43,23 +43,6 @@ NONE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
-    """What the rows may choose from.
-
-    Attributes
-    ----------
-    columns, values
-        int32 and float64, shape (n, k): columns and their similarities, in no particular order.
-    bounds
-        float64, shape (n,): no column outside the list is worth more to the row than this.
-    """
-
-    columns: Integers
-    values: Floats
-    bounds: Floats
-
-
-@dataclass(frozen=True, eq=False)
 class Solution:
     """An assignment and the prices that prove it.
 
@@ -81,7 +64,8 @@ class State(NamedTuple):
     Attributes
     ----------
     columns, values, bounds
-        (n, k), (n, k) and (n,): the lists, as in `Candidates`.
+        (n, k), (n, k) and (n,): candidates of each row, in no particular order, and their similarities; no column
+        outside the list is worth more to the row than its bound.
     prices
         (m,).
     partners, owners
@@ -99,31 +83,22 @@ class State(NamedTuple):
     worth: Floats
 
 
-def room(n_rows: int, n_columns: int) -> Candidates:
-    """Lists to be filled."""
-    k = min(LIST if n_columns > FEW_COLUMNS else SHORT_LIST, n_columns)
-    return Candidates(np.empty((n_rows, k), np.int32), np.empty((n_rows, k)), np.empty(n_rows))
-
-
-def solve(similarity: NDArray[np.floating], candidates: Candidates | None = None) -> Solution:
+def solve(similarity: NDArray[np.floating]) -> Solution:
     """Find an assignment of largest total similarity.
 
     Parameters
     ----------
     similarity : ndarray
         Shape (n, m) with n <= m, float32 or float64, C-contiguous, finite. Its values count exactly.
-    candidates : Candidates
-        The lists of all rows, if they are known; changed here.
     """
     similarity = read_only(similarity)
     n, m = similarity.shape
-    if candidates is None:
-        candidates = room(n, m)
-        lists = (candidates.columns, candidates.values, candidates.bounds)
-        over_rows(lambda start, stop: _fill(similarity, *lists, start, stop), n, similarity.size)
+    k = min(LIST if m > FEW_COLUMNS else SHORT_LIST, m)
+    columns, values, bounds = np.empty((n, k), np.int32), np.empty((n, k)), np.empty(n)
+    over_rows(lambda start, stop: _fill(similarity, columns, values, bounds, start, stop), n, similarity.size)
     partners, owners, worth = np.full(n, NONE, np.int32), np.full(m, NONE, np.int32), np.empty(n)
     prices = np.zeros(m)
-    state = State(candidates.columns, candidates.values, candidates.bounds, prices, partners, owners, worth)
+    state = State(columns, values, bounds, prices, partners, owners, worth)
     waiting = _bid(similarity, state, np.arange(n, dtype=np.int32), 0.0, BIDS * n)
     waiting = waiting[_augment(similarity, state, waiting, PATHS * n if n == m else NO_LIMIT) :]
     if len(waiting) > 0:

@@ -97,6 +97,31 @@ class UnitRows:
         return unit
 
 
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """One partner for each row of the smaller side.
+
+    Attributes
+    ----------
+    indices
+        int64, shape (min(h1, h2),): ``indices[k]`` is the row of the larger side matched to row `k`
+        of the smaller side. On equal sizes the first matrix counts as the smaller side.
+    objective
+        Sum of the chosen similarities, in float64; no other assignment has a larger one.
+    gap
+        How much larger another sum could be, at most: what a certificate found that looks at the whole matrix and
+        knows nothing of how the assignment was made. Infinite where no certificate was asked for, which is so for
+        scipy's solver.
+    certified
+        Whether that gap is zero up to the rounding of float64.
+    """
+
+    indices: NDArray[np.int64]
+    objective: float
+    gap: float = float("inf")
+    certified: bool = False
+
+
 Rows = ArrayLike | UnitRows  # what the doors accept
 
 

@@ -4,46 +4,22 @@ The certificate holds for the similarities as given (`best`), and, for `best_by_
 only their product in float32 is computed for all pairs of rows.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.inference.matching import assignment, certificate
-from provlab.inference.matching.cosine import UnitRows, cosines, cosines_float64, unit_rows
+from provlab.inference.matching.cosine import Assignment, UnitRows, cosines, cosines_float64, unit_rows
 from provlab.inference.matching.dependent import distinct_best
 from provlab.inference.matching.polish import polish
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """An assignment of the rows of the smaller side.
-
-    Attributes
-    ----------
-    indices
-        int64, shape (n,): column of each row.
-    objective
-        Their total similarity, in float64.
-    gap
-        How much larger another total could be, at most.
-    certified
-        Whether the gap is zero up to the rounding of float64.
-    """
-
-    indices: NDArray[np.int64]
-    objective: float
-    gap: float
-    certified: bool
-
-
-def best(similarity: NDArray[np.floating]) -> Found:
+def best(similarity: NDArray[np.floating]) -> Assignment:
     """Best assignment for similarities, shape (n, m) with n <= m, float32 or float64, C-contiguous, finite."""
     solution = assignment.solve(similarity)
     indices = solution.partners.astype(np.int64)
     values = similarity[np.arange(len(indices)), indices].astype(np.float64)
     gap = certificate.gap(similarity, indices, solution.prices)
-    return _found(indices, values, solution.prices, gap)
+    return _proved(indices, values, solution.prices, gap)
 
 
 def best_by_cosine(
@@ -52,8 +28,7 @@ def best_by_cosine(
     *,
     order: NDArray[np.integer] | None = None,
     unsigned: bool = False,
-    device: str = "cpu",
-) -> Found:
+) -> Assignment:
     """Best assignment for the float64 cosines of the rows of two matrices, of which the first has no more rows.
 
     Parameters
@@ -64,24 +39,16 @@ def best_by_cosine(
         The columns are the rows of `second` in this order, and `indices` count in it.
     unsigned
         For the absolute values of the cosines.
-    device
-        Where the product is computed and candidates are searched, as torch names it.
     """
     if (distinct := distinct_best(first, second, order=order, unsigned=unsigned)) is not None:
         indices, values = distinct
-        return Found(indices, float(values.sum()), 0.0, True)
-    candidates = None
-    if device == "cpu":
-        similarity = cosines(first, second, order=order, unsigned=unsigned)
-    else:
-        from provlab.inference.matching import on_device  # torch is not needed otherwise
-
-        similarity, candidates = on_device.cosines_and_candidates(first, second, device, order=order, unsigned=unsigned)
-    solution = assignment.solve(similarity, candidates)
+        return Assignment(indices, float(values.sum()), 0.0, True)
+    similarity = cosines(first, second, order=order, unsigned=unsigned)
+    solution = assignment.solve(similarity)
     polished = polish(similarity, solution, first, second, order=order, unsigned=unsigned)
     if polished is not None:
         indices = polished.partners.astype(np.int64)
-        result = _found(indices, polished.values, polished.prices, polished.gap)
+        result = _proved(indices, polished.values, polished.prices, polished.gap)
         if result.certified:
             return result
     del similarity
@@ -100,6 +67,8 @@ def warm(dtype: str) -> None:
     certificate.gap(similarity, solution.partners.astype(np.int64), solution.prices)
 
 
-def _found(indices: NDArray[np.int64], values: NDArray[np.float64], prices: NDArray[np.float64], gap: float) -> Found:
+def _proved(
+    indices: NDArray[np.int64], values: NDArray[np.float64], prices: NDArray[np.float64], gap: float
+) -> Assignment:
     gap = max(gap, 0.0)
-    return Found(indices, float(values.sum()), gap, gap <= certificate.tolerance(values, prices))
+    return Assignment(indices, float(values.sum()), gap, gap <= certificate.tolerance(values, prices))
