@@ -15,7 +15,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_PROC = Path("/proc/self")  # Linux alone can start the peak of a process anew
+_PROC = Path("/proc/self")  # Linux alone can reset the peak of a process
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def mean(costs: Sequence[Cost]) -> Cost:
 def measure(work: Callable[[], T]) -> tuple[T, Cost]:
     """Do a piece of work and say what it cost.
 
-    As far as memory goes measurements do not nest: the inner one starts the peak anew.
+    As far as memory goes measurements do not nest: the inner one resets the peak.
     """
     resident = _start_peak()
     wall, cpu = time.perf_counter(), time.process_time()
@@ -68,7 +68,7 @@ def peak_memory() -> int:
 
 
 def _start_peak() -> int:
-    """Start the peak anew, and return what is resident now."""
+    """Reset the peak, and return what is resident now."""
     with suppress(OSError):
         (_PROC / "clear_refs").write_text("5")
     resident = _status("VmRSS")

@@ -1,7 +1,7 @@
 """A study of full size rehearsed on synthetic weights: time and memory of some blocks, and of the whole from them.
 
 Two checkpoints of the true shapes are written into a temporary folder, some of their blocks go through a statistic as
-they would in a study, and the folder is removed. What was measured is the cost of reading a block of one model and that
+they would in a study, and the folder is removed. The measurements are the cost of reading a block of one model and that
 of comparing a block of one pair, apart: a study reads each block once a model, and compares it once a pair.
 
 Synthetic weights are a friendly case. Rows of trained models share directions, for which matching takes longer.

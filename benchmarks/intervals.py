@@ -1,7 +1,7 @@
 """How often Model-diff's 95% intervals hold the truth, on a space that is listed, over many repeats.
 
 Two models are tables of random conditional distributions over all 625 sequences of four tokens out of five, so that
-numbers of inputs, shares and ratios are known exactly. Each repeat draws anew, by generation and by replica exchange.
+numbers of inputs, shares and ratios are known exactly. Each repeat draws by generation and by replica exchange.
 ``python benchmarks/intervals.py 200`` prints, for each number, the share of repeats whose interval holds the truth, the
 mean width of the intervals, and what replica exchange gives where free energies are not resampled with the chains.
 """

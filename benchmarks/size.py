@@ -120,7 +120,7 @@ def calls(path: Path) -> tuple[int, int]:
 
 
 def sizes() -> dict[str, int]:
-    """What is bounded, by its name."""
+    """Every size that has a bound, by its name."""
     parts: Counter[str] = Counter()
     for path in SRC.rglob("*.py"):
         parts[path.relative_to(SRC).parts[0]] += of_file(path)

@@ -31,7 +31,7 @@ def cost() -> None:
     statistics = [get(name) for name in ("phi_match", "phi_match_unsigned")]
     options, own = Options(text=held_out_text("prose")), Options(text=held_out_text("chat"))
 
-    def seen(model: Model) -> list[Any]:
+    def shown(model: Model) -> list[Any]:
         features = statistics[0].prepare(model, options)
         return [features.block(block) for block in range(model.anatomy.n_blocks)]
 
@@ -46,15 +46,15 @@ def cost() -> None:
         },
         **{f"three decoys a unit, writing {w}": attacks.decoys(4, w) for w in (0.01, 0.05, 0.1, 0.2)},
     }
-    base, before = seen(Model.open("zoo:oak")), loss(Model.open("zoo:oak-chat"))
+    base, before = shown(Model.open("zoo:oak")), loss(Model.open("zoo:oak-chat"))
     with tempfile.TemporaryDirectory() as folder:
         for i, (name, change) in enumerate(tried.items()):
             model = Model.open(attacks.write(zoo.locate("oak-chat"), f"{folder}/{i}", change))
             with model.checkpoint.loaded_once():
-                after, more = seen(model), loss(model) - before
+                after, more = shown(model), loss(model) - before
             pairs = [*enumerate(zip(base, after, strict=True))]
-            results = [[one.compare_block(*pair, b, options) for b, pair in pairs] for one in statistics]
-            log10_p = [one.aggregate(found).log10_p for one, found in zip(statistics, results, strict=True)]
+            results = [[part.compare_block(*pair, b, options) for b, pair in pairs] for part in statistics]
+            log10_p = [part.aggregate(results).log10_p for part, results in zip(statistics, results, strict=True)]
             print(
                 f"{name}: {[len(views[0]) for views in after]} units, {more:+.4f} nats, log10 p", *log10_p, flush=True
             )
@@ -79,7 +79,7 @@ def spread(networks: Any, pair: int, block: int, rng: np.random.Generator) -> di
     by_all = merged(gate[g], up[u], writes, np.linalg.norm(hidden, axis=1))
 
     def rows(units: NDArray[Any], **kinds: NDArray[Any]) -> tuple[Any, ...]:
-        return living_rows(*(applied(units, one, role) for role, one in kinds.items()), name="units")
+        return living_rows(*(applied(units, part, role) for role, part in kinds.items()), name="units")
 
     tokens = np.zeros((0, 0), np.int64)
     views = (*rows(by_all, gate=seen_gate[g], up=seen_up[u]), tokens)
@@ -98,19 +98,19 @@ def sizes(n_pairs: int) -> None:
     from provlab.statistics import get
     from provlab.statistics.base import Options
 
-    found: dict[str, list[float]] = {name: [] for name in STATISTICS}
+    results: dict[str, list[float]] = {name: [] for name in STATISTICS}
     networks = train_residual_pairs(n_pairs, seed=11).networks()
     for pair in range(n_pairs):
         sides = [
-            [spread(one, pair, block, np.random.default_rng([pair, block, side])) for block in range(N_BLOCKS)]
-            for side, one in enumerate(networks)
+            [spread(part, pair, block, np.random.default_rng([pair, block, side])) for block in range(N_BLOCKS)]
+            for side, part in enumerate(networks)
         ]
-        for name, log10_p in found.items():
+        for name, log10_p in results.items():
             options, statistic = Options(seed=pair), get(name)
             both = enumerate(zip(*sides, strict=True))
             blocks = [statistic.compare_block(a[name], b[name], block, options) for block, (a, b) in both]
             log10_p.append(statistic.aggregate(blocks).log10_p)
-    for name, log10_p in found.items():
+    for name, log10_p in results.items():
         p = 10.0 ** np.array(log10_p)
         rejected = [f"{(p <= level).sum()} at {level}" for level in (0.05, 0.01, 0.001)]
         print(f"{name}: of {n_pairs} pairs {', '.join(rejected)}; mean p {p.mean():.3f}")

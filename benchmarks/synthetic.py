@@ -1,6 +1,6 @@
 """Checkpoints of the true shapes with weights that nobody trained: what full size costs, without a download.
 
-Three kinds. *Independent*: every weight matrix is drawn anew, as an initialisation would be. A *noisy copy* of a
+Three kinds. *Independent*: every weight matrix is a new draw, as an initialisation would be. A *noisy copy* of a
 checkpoint adds to every weight normal noise of a stated size. A *pruned copy* keeps some blocks, hidden units, heads
 and residual coordinates of a larger one, so that a Llama-3.1-8B becomes a model in the shape of Llama-3.2-3B.
 
@@ -49,7 +49,7 @@ Slabs = Iterator[torch.Tensor]
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: the folder, the number of its tensors, and the bytes of its weights."""
+    """A checkpoint that was written: the folder, the number of its tensors, and the bytes of its weights."""
 
     folder: Path
     tensors: int
@@ -140,7 +140,7 @@ class Kept:
 
     @property
     def orders(self) -> dict[tuple[str, int | None], NDArray[np.int64]]:
-        """What is kept along each axis, in the parent's blocks, as `provlab.models.symmetry.Permutation` takes it."""
+        """Indices kept along each axis, in the parent's blocks, as `provlab.models.symmetry.Permutation` takes it."""
         units = {("mlp", block): units for block, units in zip(self.blocks, self.units, strict=True)}
         return units | {(axis, None): indices for axis, indices in self.axes.items()}
 

@@ -1,4 +1,4 @@
-"""What a verdict on models on the hub takes: requests, bytes and seconds, by a server that takes 0.9 s to answer.
+"""Cost of a verdict on models on the hub: requests, bytes and seconds, by a server that takes 0.9 s to answer.
 
 ``python benchmarks/thousandth.py`` serves a pair in the shape of Llama-2-7b, the second a noisy copy of the first in
 the units that are compared and holes elsewhere (the files take no room), and prints
@@ -78,7 +78,7 @@ def served(delay: float, **folders: Path) -> Iterator[Any]:
         folder = folders[name]
         if path.startswith("/api/"):
             siblings = [{"rfilename": file.name, "size": file.stat().st_size} for file in sorted(folder.iterdir())]
-            for entry in siblings:  # the whole file is never fetched, so that this is held against nothing
+            for entry in siblings:  # the whole file is never fetched, so that this is compared with nothing
                 if entry["rfilename"].endswith(".safetensors"):
                     entry["lfs"] = {"sha256": hashlib.sha256(f"{name} {entry}".encode()).hexdigest()}
             content = json.dumps({"id": f"org/{name}", "sha": COMMIT, "siblings": siblings}).encode()

@@ -131,14 +131,14 @@ def diff(
         chosen,
         text_loss,
         (summary[0], summary[1]),
-        _told(shared),
+        _tokens_compared(shared),
         exchange,
     )
 
 
-def _text(given: str | None) -> str:
-    if given is not None:
-        return given
+def _text(text: str | None) -> str:
+    if text is not None:
+        return text
     from provlab import zoo
 
     return zoo.held_out_text("prose")
@@ -172,11 +172,11 @@ def _exchanged(
         return str(error)
 
 
-def _told(shared: SharedTokens) -> str:
+def _tokens_compared(shared: SharedTokens) -> str:
     """Say of which tokens inputs are made."""
-    said = f"Inputs are made of the {len(shared.ids[0]):,} tokens that both models have"
+    sentence = f"Inputs are made of the {len(shared.ids[0]):,} tokens that both models have"
     if any(shared.left_out):
-        said += f"; {shared.left_out[0]:,} ids of A and {shared.left_out[1]:,} of B are left out"
+        sentence += f"; {shared.left_out[0]:,} ids of A and {shared.left_out[1]:,} of B are left out"
     if shared.moved:
-        said += f"; {shared.moved:,} have another id in B and are paired by their strings"
-    return said + "."
+        sentence += f"; {shared.moved:,} have another id in B and are paired by their strings"
+    return sentence + "."

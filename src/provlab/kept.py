@@ -1,4 +1,4 @@
-"""Arrays that took long, kept under the digest of all that they depend on: read back whole, or refused in one line."""
+"""Cache of expensive arrays, under the digest of all that they depend on: read back whole, or refused in one line."""
 
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ def reading(path: Path, error_of_format: type[Exception] = OSError) -> Iterator[
     path
         The file.
     error_of_format
-        What the reader of its format raises besides Python's and numpy's own errors.
+        An error that the reader of its format raises, in addition to Python's and numpy's own.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class Kept:
     folder
         Made when the first arrays are written.
     version
-        Of the arithmetic behind them; another one finds none of what was kept before.
+        Algorithm version; arrays of another version are not found.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""What several commands take: statistics and their options, blocks, a file for JSON."""
+"""Arguments of several commands: statistics and their options, blocks, a file for JSON."""
 
 import argparse
 import json

@@ -13,7 +13,7 @@ from typing import Any
 
 from provlab.errors import ParameterError
 
-CONSENT = "PROVLAB_FETCH"  # yes or no, for who is not asked
+CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +87,7 @@ def _beside(command: str) -> Iterator[Callable[[], None]]:
 
 
 def _show(models: Sequence[Mapping[str, Any]], what: str, needs: str) -> None:
-    """Print what would be fetched, and what is to be known besides."""
+    """Print what would be fetched, and other requirements."""
     for model in models:
         print(f"  {model['id']:<50} {float(model['gigabytes']):>8.1f} GB")
     total = sum(float(model["gigabytes"]) for model in models)

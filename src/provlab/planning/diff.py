@@ -1,4 +1,4 @@
-"""What `provlab diff` of two models takes: sequences, tokens, memory and hours, from shapes and the machine's rates.
+"""Cost of `provlab diff` of two models: sequences, tokens, memory and hours, from shapes and the machine's rates.
 
 Each model writes `n` sequences, token by token with a cache of keys and values, and judges its own, the other's (at
 most all of them lie in Z) and the pieces of text; all of it is products with the weights, so that time is the number of
@@ -15,7 +15,7 @@ from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.planning.rates import Rates
 from provlab.statistics.base import Model
 
-# What one GPU is assumed to reach: operations and bytes a second, and seconds for a block of a model at least
+# one GPU is assumed to reach these: operations and bytes a second, and seconds for a block of a model at least
 GPU_PRODUCT, GPU_READ, GPU_BLOCK = 1e14, 1.5e12, 1e-4
 EXCHANGE_STEPS, EXCHANGE_SEQUENCES = 1000, 96  # for whose cost a line is given: eight chains of twelve temperatures
 _VOCABULARY = 0.2  # of the time of phi_JSD for as many probabilities: a softmax, and a draw

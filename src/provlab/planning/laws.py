@@ -1,4 +1,4 @@
-"""What each statistic takes of one block: which tensors it reads, what it holds, and what a comparison costs."""
+"""The law of each statistic: which tensors of a block it reads, and the matchings or seconds of a comparison."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _MLP = ("gate", "up", "down", "gate_bias", "up_bias")
 
 @dataclass(frozen=True)
 class Law:
-    """What one statistic takes of one block.
+    """Cost of one statistic on one block.
 
     Attributes
     ----------

@@ -176,7 +176,7 @@ def cpu_seconds(work: Callable[[], object], rounds: int = 1) -> float:
 
 
 def _file_rates() -> tuple[float, float]:
-    """Bytes a second from disk, past the system's cache where it can be told to forget, and bytes hashed."""
+    """Bytes a second from disk, past the system's cache where the system allows that, and bytes hashed."""
     content = os.urandom(2**20) * (_FILE // 2**20)
     hashing = cpu_seconds(lambda: hashlib.sha256(content).digest(), 1)
     with tempfile.NamedTemporaryFile(prefix="provlab-") as file:

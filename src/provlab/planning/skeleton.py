@@ -1,4 +1,4 @@
-"""What a config promises: names and shapes of all tensors, before a single weight is there.
+"""Tensors that a config promises: names and shapes of all tensors, before a single weight is there.
 
 A `Skeleton` stands where a checkpoint stands and only its shapes are asked for: to lay out a synthetic checkpoint, or
 to plan a study of models that have not been fetched.

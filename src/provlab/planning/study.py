@@ -1,4 +1,4 @@
-"""What a study takes, before anything starts: bytes and memory from shapes alone, hours from rates.
+"""The cost of a study, before anything starts: bytes and memory from shapes alone, hours from rates.
 
 One law for all statistics, whose numbers are in `laws`. Each tensor that a statistic reads of a block is read once a
 model, and a model whose activations are compared is run, and read whole, once. Each pair is compared once a block:
@@ -57,7 +57,7 @@ class Unit:
 
     @property
     def recorded(self) -> type | None:
-        """What a pass of the model leaves for this unit, if it is not read on its own."""
+        """Kind of features that a pass of the model leaves for this unit; None if its tensors are read."""
         return get_statistic(self.statistic).recorded
 
 
@@ -275,7 +275,7 @@ class Estimate:
 
     @property
     def cpu_seconds(self) -> tuple[float, float]:
-        """Of the whole, in the easiest and in the hardest case."""
+        """CPU seconds of the whole, in the easiest and in the hardest case."""
         same = self.hashing + self.reading + self.passes + self.products + self.others
         return same + self.assignments[0], same + self.assignments[1]
 

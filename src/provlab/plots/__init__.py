@@ -1,6 +1,6 @@
 """Figures, drawn by one hand: plain data in, a `Figure` with caption and alt text out.
 
-Names are loaded on first use: matplotlib and seaborn cost seconds, and who prints a number draws nothing.
+Names are loaded on first use: matplotlib and seaborn cost seconds, and printing a number draws nothing.
 """
 
 from typing import TYPE_CHECKING

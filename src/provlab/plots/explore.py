@@ -1,4 +1,4 @@
-"""Pictures that answer: places of a figure that say in words what they show, to who points at them or steps through.
+"""Pictures that answer: places of a figure that say in words what they show, to a reader's pointer or slider.
 
 The picture stays what it is, a PNG that print, PDF and a page without scripts show alone. Over it lies an SVG of shapes
 that cannot be seen, one a `Spot`, each with its words as a title. A browser shows a title to a mouse; the book's script

@@ -30,7 +30,7 @@ INDEPENDENT = "#0072B2"
 FAMILY_COLORS = ("#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#F0E442", INDEPENDENT, DEPENDENT)
 SERIES = (INDEPENDENT, "#009E73", "#CC79A7", "#E69F00", "#000000")  # of lines in one plot
 DIRECTIONS = ("#009E73", "#CC79A7")  # of the inputs of the first model and of the second
-# a shape for each series, so that nothing is said by colour alone
+# a shape for each series, so that colour alone carries nothing
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
 

@@ -79,7 +79,7 @@ class Comparison:
         return shown.blocks_frame(self.records)
 
     def verdict(self) -> str:
-        """What was tested and what it says, what was not run, and what would mislead it; see `assumptions` too."""
+        """Sentences: tests and their result, statistics not run, possible evasions; see `assumptions` too."""
         a, b = self.models
         if "digest" in a and a["digest"] == b["digest"]:
             return "The two models are identical: configuration and weight files are the same, byte for byte."
@@ -250,7 +250,7 @@ def _dropped(records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]])
 
 
 def _some_units(records: Sequence[PairRecord], options: Options) -> list[str]:
-    """Of how many hidden units the verdict is, where not all were read."""
+    """Number of hidden units that the verdict is about, where not all were read."""
     blocks = [(record.statistic, block) for record in records if record.outcome for block in record.outcome.blocks]
     whole_by_name = {name: block.detail["of_units"] for name, block in blocks if "of_units" in block.detail}
     return [
@@ -267,7 +267,7 @@ def _not_run(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _evaded(rows: list[dict[str, Any]]) -> list[str]:
-    """What would hide a common origin from the statistics that were tested, and what withstands it."""
+    """Disguises that would hide a common origin from the statistics tested, and a statistic that withstands them."""
     tested = {row["statistic"] for row in rows if not np.isnan(row["log10_p"])}
     ways = []
     if tested & ORDERED:

@@ -81,7 +81,7 @@ class Difference:
 
     @property
     def seed(self) -> int:
-        """Of all draws."""
+        """Seed of all draws."""
         return int(self.parameters["seed"])
 
     @cached_property
@@ -91,7 +91,7 @@ class Difference:
 
     @cached_property
     def sides(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is known of A's inputs and of B's: estimates as value, low, high of the 95% interval."""
+        """Numbers of A's inputs and of B's: estimates as value, low, high of the 95% interval."""
         sides = []
         for k, draws in enumerate((self.compared.a, self.compared.b)):
             numbers = draws.log10_numbers(np.random.default_rng(self.seed))

@@ -1,8 +1,8 @@
 """Which tests are read together, and which error their correction keeps at the level of the verdict.
 
 One rule for a pair and for a study. By default all tests that yield a p-value, every statistic on every pair asked, are
-one family. Who declares one primary statistic beforehand makes its tests the family: the others are description, not
-corrected and not in the verdict.
+one family. A user who declares one primary statistic beforehand makes its tests the family: the others are description,
+not corrected and not in the verdict.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ class Family:
 
     @cached_property
     def adjusted_log10_p(self) -> Values:
-        """What the verdict goes by; NaN outside the family."""
+        """Adjusted p-values by which the verdict goes; NaN outside the family."""
         return self._adjusted(self.log10_p, fdr=self.fdr)
 
     @property

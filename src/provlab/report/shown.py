@@ -1,4 +1,4 @@
-"""What a notebook shows of a pair or a study beside text: frames, a picture, HTML. A terminal needs none of it."""
+"""Frames, a picture and HTML of a pair or a study, for notebooks; a terminal needs none of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape

@@ -42,7 +42,7 @@ def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Iter
 
 
 def numbers(outcome: Outcome | None) -> dict[str, float]:
-    """What one statistic says of one pair, NaN where there is no number.
+    """Numbers of one statistic on one pair, NaN where there is none.
 
     Keys: value, log10_p, floor; paper_log10_p, the paper's own form of the p-value; and agree, the share of hidden
     units over all blocks that are matched to themselves (alike by gate and up, for phi_MATCH): where p-values stand at
