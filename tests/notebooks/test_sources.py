@@ -169,6 +169,8 @@ def bad_code(notebook, name):
         SOLUTION in tags(cell) and "skip-execution" not in tags(cell) for cell in cells
     )
     faults += ["a solution outside its box"] * any(SOLUTION in tags(cell) for cell in boxed(notebook.cells))
+    fences = [cell for cell in notebook.cells if cell.cell_type == "markdown" and "```python" in cell.source]
+    faults += ["code among words, which a reader cannot run"] * bool(fences)
     before = [cell.source for cell, after in pairwise(notebook.cells) if BY_HAND in tags(after)]
     return faults + ["a cell by hand without its words"] * any("**By hand.**" not in text for text in before)
 
@@ -323,6 +325,7 @@ PLANTED = [
     ("exercises", replace("minutes.*", "long.*")),
     ("exercises", replace("importance", "worth")),
     ("code", add_to("provlab.begin", "\nx = 1" * MOST_LINES)),
+    ("code", add_to("## The control", "\n\n```python\n1\n```")),
     ("code", tag("1 - 0.99**4", "solution", "skip-execution")),
     ("code", tag("suspected = ", "by-hand")),
     ("code", tag("checkpoint = ", "solution")),
