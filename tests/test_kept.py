@@ -22,9 +22,9 @@ def test_what_was_made_is_read(kept):
     arrays = {"nll": np.random.default_rng(0).normal(size=5), "said": np.array("text")}
     first = kept.get("draws", PARTS, lambda: arrays)
     again = kept.get("draws", dict(reversed(PARTS.items())), never)
-    for found in (first, again):
-        assert found.keys() == arrays.keys()
-        np.testing.assert_array_equal(found["nll"], arrays["nll"])
+    for result in (first, again):
+        assert result.keys() == arrays.keys()
+        np.testing.assert_array_equal(result["nll"], arrays["nll"])
     assert str(again["said"]) == "text"
 
 

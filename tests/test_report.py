@@ -167,19 +167,19 @@ def test_a_stranger_with_aligned_units_is_suspected(models, new_model, save_mode
                 projection.weight.copy_(projection.weight[order])
             mine.mlp.down_proj.weight.copy_(mine.mlp.down_proj.weight[:, order])
     aligned = str(save_model(stranger, tmp_path / "aligned"))
-    found = provlab.compare(
+    result = provlab.compare(
         models["base"], aligned, statistics=["phi_u", "phi_match"], text=text, progress=False, **SMALL
     )
-    assert found.records[0].outcome.log10_p == pytest.approx(found.records[0].outcome.floor)
-    assert found.records[1].outcome.log10_p > -2
-    assert found.verdict().startswith("Independent training is rejected by phi_u (Holm over 2 tests")
-    assert "phi_match ignores the order of units, and nothing is rejected by that: suspect" in found.verdict()
+    assert result.records[0].outcome.log10_p == pytest.approx(result.records[0].outcome.floor)
+    assert result.records[1].outcome.log10_p > -2
+    assert result.verdict().startswith("Independent training is rejected by phi_u (Holm over 2 tests")
+    assert "phi_match ignores the order of units, and nothing is rejected by that: suspect" in result.verdict()
 
 
 def test_verdict_of_identical_models(models, spoilt, text):
     """A copy of the base's folder, not spoilt here."""
-    found = provlab.compare(models["base"], str(spoilt), statistics=["phi_u"], text=text, progress=False)
-    assert found.verdict().startswith("The two models are identical")
+    result = provlab.compare(models["base"], str(spoilt), statistics=["phi_u"], text=text, progress=False)
+    assert result.verdict().startswith("The two models are identical")
 
 
 def test_verdict_names_what_did_not_run():
@@ -249,12 +249,12 @@ def content(related):
 
 def test_json_has_every_statistic_under_its_name(content):
     assert list(content["statistics"]) == list(USUAL)
-    for name, found in content["statistics"].items():
-        assert {"log10_p", "value", "blocks", "error"} <= found.keys()
-        assert isinstance(found["value"], float)
-        assert (found["log10_p"] is None) == (name == "phi_jsd")
-        assert [block["block"] for block in found["blocks"]] == ([None] if name == "phi_jsd" else [0, 1, 2])
-        for block in found["blocks"]:
+    for name, result in content["statistics"].items():
+        assert {"log10_p", "value", "blocks", "error"} <= result.keys()
+        assert isinstance(result["value"], float)
+        assert (result["log10_p"] is None) == (name == "phi_jsd")
+        assert [block["block"] for block in result["blocks"]] == ([None] if name == "phi_jsd" else [0, 1, 2])
+        for block in result["blocks"]:
             assert {"block", "log10_p", "value"} <= block.keys()
 
 
@@ -282,9 +282,9 @@ def test_json_says_how_it_was_computed(content, text):
 
 
 def test_json_of_what_could_not_run():
-    found = planted(phi_u=-1.0, phi_match="no gate").to_json()["statistics"]["phi_match"]
+    result = planted(phi_u=-1.0, phi_match="no gate").to_json()["statistics"]["phi_match"]
     numbers = dict.fromkeys(("value", "log10_p", "floor", "paper_log10_p", "agree"))
-    assert found == {**numbers, "blocks": [], "error": "no gate"}
+    assert result == {**numbers, "blocks": [], "error": "no gate"}
 
 
 # Many pairs ----------------------------------------------------------------------------------------------------------
@@ -385,9 +385,9 @@ def test_html_and_figures_of_a_study(study):
 
 
 def test_matchings_come_back_from_the_store(study, store, models):
-    found = study.matchings("phi_u", store)
-    assert len(found) == 6  # the pairs that ran
-    blocks = found[models["base"], models["tuned"]]
+    result = study.matchings("phi_u", store)
+    assert len(result) == 6  # the pairs that ran
+    blocks = result[models["base"], models["tuned"]]
     assert [sorted(block) for block in blocks] == [list(range(48))] * 3
     with pytest.raises(ParameterError, match="phi_jsd keeps no matching"):
         study.matchings("phi_jsd", store)

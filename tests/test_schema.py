@@ -56,7 +56,7 @@ def test_types_that_do_not(value, kind, word):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         (None, "plan must be a mapping with name, size, not None"),
         (["name"], "plan must be a mapping with name, size, not ['name']"),
@@ -65,9 +65,9 @@ def test_types_that_do_not(value, kind, word):
         ({"name": "a", "size": "b"}, "plan: size must be int, not 'b'"),
     ],
 )
-def test_keys(given, message):
+def test_keys(arguments, message):
     with pytest.raises(ParameterError) as refused:
-        schema.check_keys("plan", given, {"name": str, "size": int}, ["name"])
+        schema.check_keys("plan", arguments, {"name": str, "size": int}, ["name"])
     assert str(refused.value) == message
 
 

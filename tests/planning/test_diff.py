@@ -33,11 +33,11 @@ def test_the_published_sizes_come_out():
 
 
 def test_time_grows_with_tokens_and_memory_with_the_length():
-    one, longer, more = work("shape:gpt-2"), work("shape:gpt-2", length=97), work("shape:gpt-2", n=8000)
-    assert longer.tokens == 4 * one.tokens
-    assert longer.cpu_seconds == pytest.approx(4 * one.cpu_seconds, rel=0.05)
-    assert longer.held > one.held
-    assert more.tokens == pytest.approx(2 * one.tokens, rel=0.05)
+    item, longer, more = work("shape:gpt-2"), work("shape:gpt-2", length=97), work("shape:gpt-2", n=8000)
+    assert longer.tokens == 4 * item.tokens
+    assert longer.cpu_seconds == pytest.approx(4 * item.cpu_seconds, rel=0.05)
+    assert longer.held > item.held
+    assert more.tokens == pytest.approx(2 * item.tokens, rel=0.05)
     with pytest.raises(InputError, match="2 tokens or more"):
         work("shape:gpt-2", length=1)
     with pytest.raises(InputError, match="dtype must be one of float32, bfloat16, float16, not int4"):
@@ -64,16 +64,16 @@ def test_the_command_says_it(run, models, monkeypatch, tmp_path):
     assert (status, error) == (0, "")
     assert "6,738,415,616" in out
     assert "Inputs of 100 tokens" in out
-    found = json.loads(target.read_text())
-    assert found["shape:gpt-2"]["tokens"] == 3500 * 99
-    assert np.isfinite(list(found["shape:llama-2-7b"].values())).all()
-    for given, said in (
+    result = json.loads(target.read_text())
+    assert result["shape:gpt-2"]["tokens"] == 3500 * 99
+    assert np.isfinite(list(result["shape:llama-2-7b"].values())).all()
+    for arguments, message in (
         (["shape:tiny*3"], "diff compares two models, not 3"),
         (["shape:tiny", "shape:nothing"], "nothing"),
         (["shape:tiny*2", "--sequence-length", "1"], "2 tokens or more"),
         (["shape:gpt-2*2", "--sequence-length", "1025"], "length 1025 exceeds the context of gpt-2#1: 1024; give less"),
     ):
-        status, out, error = run("plan", *given, "--diff")
+        status, out, error = run("plan", *arguments, "--diff")
         assert (status, out) == (2, "")
-        assert said in error
+        assert message in error
         assert len(error.splitlines()) == 1

@@ -38,9 +38,9 @@ def test_biases_alone_are_left_out(tiny, label):
 
 
 def test_its_anatomy_is_that_of_the_checkpoint(saved):
-    promised, found = anatomy.of(Skeleton("x", saved.config)), anatomy.of(saved)
-    assert promised.parts == found.parts
-    assert promised.tied == found.tied
+    promised, result = anatomy.of(Skeleton("x", saved.config)), anatomy.of(saved)
+    assert promised.parts == result.parts
+    assert promised.tied == result.tied
 
 
 @pytest.mark.parametrize(

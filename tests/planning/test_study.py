@@ -41,58 +41,58 @@ def planned(*sources, statistics=("phi_u",), **settings):
 
 def test_210_pairs_at_7b_by_hand():
     """The sums on paper: 21 x 32 matrices of 11,008 x 4,096 in two bytes, 210 x 32 products and assignments of them."""
-    found = planned("shape:llama-2-7b*21")
+    result = planned("shape:llama-2-7b*21")
     matrix = 11_008 * 4096
-    assert found.plan.tensors == 21 * 32
-    assert found.plan.bytes_to_read == 21 * 32 * matrix * 2
-    assert found.plan.bytes_pair_by_pair == 20 * found.plan.bytes_to_read
-    assert found.plan.comparisons == 210 * 32
-    assert found.reading == pytest.approx(21 * 32 * (2 * matrix / 1e9 + matrix / 1e8))
-    assert found.products == pytest.approx(210 * 32 * 2 * 11_008 * matrix / 1e11)
-    assert found.assignments == pytest.approx((210 * 32 * 11.008**2, 2100 * 32 * 11.008**2))
-    assert found.hashing == found.passes == 0.0
+    assert result.plan.tensors == 21 * 32
+    assert result.plan.bytes_to_read == 21 * 32 * matrix * 2
+    assert result.plan.bytes_pair_by_pair == 20 * result.plan.bytes_to_read
+    assert result.plan.comparisons == 210 * 32
+    assert result.reading == pytest.approx(21 * 32 * (2 * matrix / 1e9 + matrix / 1e8))
+    assert result.products == pytest.approx(210 * 32 * 2 * 11_008 * matrix / 1e11)
+    assert result.assignments == pytest.approx((210 * 32 * 11.008**2, 2100 * 32 * 11.008**2))
+    assert result.hashing == result.passes == 0.0
 
 
 def test_every_expert_is_matched(tmp_path):
     sources = [str(tiny_models.save("mixtral", tmp_path / name)) for name in "ab"]
     anatomy = shapes_of(sources).models[sources[0]].anatomy
     (units, width), experts, blocks = anatomy.shape("up.0", 0), len(anatomy.mlps(0)), anatomy.n_blocks
-    found = planned(*sources)
+    result = planned(*sources)
     assert experts > 1
-    assert found.products == pytest.approx(blocks * experts * 2 * units**2 * width / 1e11)
-    assert found.assignments[0] == pytest.approx(blocks * experts * (units / 1000) ** 2)
+    assert result.products == pytest.approx(blocks * experts * 2 * units**2 * width / 1e11)
+    assert result.assignments[0] == pytest.approx(blocks * experts * (units / 1000) ** 2)
     numbers = 2 * blocks * experts * units * width
-    assert found.reading == pytest.approx(found.plan.bytes_to_read / 1e9 + numbers / 1e8)
+    assert result.reading == pytest.approx(result.plan.bytes_to_read / 1e9 + numbers / 1e8)
 
 
 def test_the_clock_counts_threads_or_workers():
-    one, eight = planned("shape:tiny*3"), planned("shape:tiny*3", workers=8)
-    assert one.seconds[0] == pytest.approx(one.reading + one.products / 2 + one.assignments[0])
+    item, eight = planned("shape:tiny*3"), planned("shape:tiny*3", workers=8)
+    assert item.seconds[0] == pytest.approx(item.reading + item.products / 2 + item.assignments[0])
     assert eight.seconds[1] == pytest.approx(eight.cpu_seconds[1] / 8)
 
 
 def test_activations_take_a_pass_over_every_model():
     """One pass multiplies each weight of the blocks once a token, and attention adds to it."""
-    found = planned("shape:llama-2-7b*2", statistics=["phi_match"])
+    result = planned("shape:llama-2-7b*2", statistics=["phi_match"])
     blocks = 32 * (4 * 4096**2 + 3 * 11_008 * 4096)
     tokens = OPTIONS.n_sequences * OPTIONS.sequence_length
-    assert len(found.plan.passes) == 2
-    assert 2 * 2 * blocks * tokens / 1e11 < found.passes < 2 * 2 * (2 * blocks * tokens / 1e11 + 1e3)
-    assert found.products == pytest.approx(32 * 2 * 2 * 11_008**2 * tokens / 1e11)
+    assert len(result.plan.passes) == 2
+    assert 2 * 2 * blocks * tokens / 1e11 < result.passes < 2 * 2 * (2 * blocks * tokens / 1e11 + 1e3)
+    assert result.products == pytest.approx(32 * 2 * 2 * 11_008**2 * tokens / 1e11)
 
 
 def test_comparisons_without_a_matching_by_hand():
     """99 permuted copies and the block itself; 32 x 64 distributions over 32,000 tokens."""
     block = 4 * 4096**2 + 3 * 11_008 * 4096 + 2 * 4096
-    found = planned("shape:llama-2-7b*2", statistics=["phi_l2", "phi_jsd"])
-    assert found.left_out == ()
-    assert found.others == pytest.approx(32 * block * 100 / 1e8 + 2048 * 32_000 / 1e7)
+    result = planned("shape:llama-2-7b*2", statistics=["phi_l2", "phi_jsd"])
+    assert result.left_out == ()
+    assert result.others == pytest.approx(32 * block * 100 / 1e8 + 2048 * 32_000 / 1e7)
 
 
 def test_a_statistic_without_a_law_is_named():
-    found = planned("shape:tiny*2", statistics=["phi_u", "huref_a"])
-    assert found.left_out == ("huref_a",)
-    assert found.plan.bytes_to_read > planned("shape:tiny*2").plan.bytes_to_read
+    result = planned("shape:tiny*2", statistics=["phi_u", "huref_a"])
+    assert result.left_out == ("huref_a",)
+    assert result.plan.bytes_to_read > planned("shape:tiny*2").plan.bytes_to_read
 
 
 def test_shapes_are_those_of_the_files(tmp_path):
@@ -138,15 +138,15 @@ def test_no_zoo_model_is_trained(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("sources", "error", "said"),
+    ("sources", "error", "message"),
     [
         (["shape:tiny"], InputError, "at least two"),
         (["shape:tiny", "shape:tiny"], InputError, "more than once: shape:tiny"),
         (["shape:tiny", "./none"], CheckpointError, "does not exist"),
     ],
 )
-def test_fewer_than_two_models_are_no_study(sources, error, said):
-    with pytest.raises(error, match=said):
+def test_fewer_than_two_models_are_no_study(sources, error, message):
+    with pytest.raises(error, match=message):
         shapes_of(sources)
 
 
@@ -170,11 +170,11 @@ def test_one_size_grows_with_the_cube():
 
 def test_this_machine_has_rates(monkeypatch):
     monkeypatch.setattr("provlab.planning.rates._SIZES", (64, 128))
-    found = measure_rates()
-    speeds = (found.product, found.prepared, found.read, found.hashed, found.permuted, found.divergence)
-    assert min(*speeds, found.call) > 0
-    assert found.hard.seconds > 0 < found.easy.seconds
-    assert 1 <= found.threads <= found.cores
+    result = measure_rates()
+    speeds = (result.product, result.prepared, result.read, result.hashed, result.permuted, result.divergence)
+    assert min(*speeds, result.call) > 0
+    assert result.hard.seconds > 0 < result.easy.seconds
+    assert 1 <= result.threads <= result.cores
 
 
 # The command ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import io
 import re
-import shutil
 
 import check_axe
 import numpy as np
@@ -38,12 +37,12 @@ def drawn(figure, at=0.5):
     width, height = map(float, re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())
     scale = pixels.shape[1] / width
     assert pixels.shape[0] == pytest.approx(height * scale, abs=2)
-    found = []
+    result = []
     for outline, text in re.findall(r'<path d="([^"]+)"><title>([^<]+)</title>', svg):
         boxes = re.findall(r"M([\d.-]+),([\d.-]+)h([\d.]+)v([\d.]+)h", outline)
         places = [tuple(map(float, box)) for box in boxes]
-        found.append((text, [(int((y + h * at) * scale), int((x + w * at) * scale)) for x, y, w, h in places]))
-    return pixels, found
+        result.append((text, [(int((y + h * at) * scale), int((x + w * at) * scale)) for x, y, w, h in places]))
+    return pixels, result
 
 
 def test_each_cell_of_the_heatmap_says_its_pair_and_the_truth_opposite():
@@ -79,8 +78,8 @@ def test_densities_say_every_model_of_a_bin():
 
 
 def test_bins_of_d_say_truth_and_sample():
-    one = Differences("inputs of A", *np.array([[0.2, 0.8], [0.25, 0.75], [0.1, 0.6], [0.3, 0.9], [0.3, 0.7]]))
-    figure = differences_against_truth(np.array([-1.0, 0.0, 1.0]), (one, one), xlabel="D", caption="Two bins.")
+    item = Differences("inputs of A", *np.array([[0.2, 0.8], [0.25, 0.75], [0.1, 0.6], [0.3, 0.9], [0.3, 0.7]]))
+    figure = differences_against_truth(np.array([-1.0, 0.0, 1.0]), (item, item), xlabel="D", caption="Two bins.")
     assert len(figure.spots) == 4
     assert figure.spots[0].text == (
         "inputs of A, D from -1.00 to 0.00: enumerated 0.2000, sampled 0.2500 (0.1000 to 0.3000), "
@@ -118,7 +117,7 @@ def test_the_tree_is_a_list_on_a_phone():
     assert figure.narrow in figure.to_html()
 
 
-@pytest.mark.skipif(not any(map(shutil.which, check_axe.BROWSERS)), reason="no Chromium on this machine")
+@pytest.mark.skipif(check_axe.installed() is None, reason="no Chromium on this machine")
 def test_the_book_s_script_answers_a_mouse_and_keys(tmp_path):
     assets = check_axe.Path(check_axe.__file__).parents[2] / "book" / "_assets"
     page = tmp_path / "index.html"
@@ -127,9 +126,8 @@ def test_the_book_s_script_answers_a_mouse_and_keys(tmp_path):
         f"<style>{(assets / 'provlab.css').read_text(encoding='utf-8')}</style>{heatmap().to_html()}",
         encoding="utf-8",
     )
-    program = next(filter(None, map(shutil.which, check_axe.BROWSERS)))
-    said = "document.querySelector('.provlab-readout output').textContent"
-    with check_axe.browser(program) as chromium:
+    message = "document.querySelector('.provlab-readout output').textContent"
+    with check_axe.browser(check_axe.installed()) as chromium:
         chromium.screen(check_axe.DESKTOP)
         chromium.open(page)
         x, y = chromium.value(
@@ -137,13 +135,13 @@ def test_the_book_s_script_answers_a_mouse_and_keys(tmp_path):
             "(document.querySelectorAll('.provlab-spots path')[5].getBoundingClientRect())"
         )
         chromium.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-        pointed = chromium.value(said)
+        pointed = chromium.value(message)
         chromium.value("document.querySelector('.provlab-readout input').focus()")
         pressed = {}
         for key in ("Home", "ArrowRight", "ArrowDown", "ArrowUp"):
             for kind in ("keyDown", "keyUp"):
                 chromium.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
-            pressed[key] = chromium.value(said).split(":")[0]
+            pressed[key] = chromium.value(message).split(":")[0]
     assert pointed.startswith("fir and elm: φ_U, log10 p = -0.5")
     assert pressed == {
         "Home": "oak-chat and oak", "ArrowRight": "elm and oak", "ArrowDown": "fir and oak", "ArrowUp": "elm and oak"

@@ -25,9 +25,9 @@ def test_differences_say_on_which_side():
 
 
 def test_an_unbounded_band_is_still_drawn():
-    one = panel()
-    one.a[2, 1] = np.inf
-    assert differences([one], labels=("A's", "B's"), xlabel="D", caption="One.").png()
+    item = panel()
+    item.a[2, 1] = np.inf
+    assert differences([item], labels=("A's", "B's"), xlabel="D", caption="One.").png()
 
 
 def test_densities_name_their_ends():

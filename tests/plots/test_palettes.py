@@ -33,8 +33,8 @@ def lab(colors, sight):
 
 
 def closest(colors, sight):
-    seen = lab(colors, sight)
-    return min(float(np.linalg.norm(seen[i] - seen[j])) for i, j in combinations(range(len(colors)), 2))
+    shown = lab(colors, sight)
+    return min(float(np.linalg.norm(shown[i] - shown[j])) for i, j in combinations(range(len(colors)), 2))
 
 
 @pytest.mark.parametrize("sight", [name for name in SIGHT if name != "grey"])

@@ -28,9 +28,9 @@ def comparison(tests, **family):
 
 
 def study(pairs, **family):
-    found = [one for i, tests in enumerate(pairs) for one in records(tests, ("/a", f"/{i}"))]
+    result = [item for i, tests in enumerate(pairs) for item in records(tests, ("/a", f"/{i}"))]
     sources = ("/a", *(f"/{i}" for i in range(len(pairs))))
-    return StudyReport(sources, tuple(pairs[0]), (), tuple(found), Options(), Lineage.of(sources), **family)
+    return StudyReport(sources, tuple(pairs[0]), (), tuple(result), Options(), Lineage.of(sources), **family)
 
 
 def test_benjamini_yekutieli_by_hand():
@@ -63,9 +63,9 @@ def test_the_declared_statistic_is_the_family():
 
 def test_compare_and_study_have_one_rule():
     """Two pairs, two statistics: four tests. By statistic alone 0.004 would be rejected: 2 x 0.004 < 0.01."""
-    found = study([{"phi_u": 0.004, "phi_h": 0.5}, {"phi_u": 0.6, "phi_h": 0.7}])
-    assert found.family.words() == "Holm over 4 tests, family-wise error at most 0.01"
-    assert not found.to_frame()["rejected"].any()
+    result = study([{"phi_u": 0.004, "phi_h": 0.5}, {"phi_u": 0.6, "phi_h": 0.7}])
+    assert result.family.words() == "Holm over 4 tests, family-wise error at most 0.01"
+    assert not result.to_frame()["rejected"].any()
     declared = study([{"phi_u": 0.004, "phi_h": 0.5}, {"phi_u": 0.6, "phi_h": 0.7}], primary="phi_u")
     assert declared.family.words() == "Holm over 2 tests of phi_u, family-wise error at most 0.01"
     assert declared.to_frame()["rejected"].tolist() == [True, False, False, False]
@@ -80,10 +80,10 @@ def test_compare_and_study_have_one_rule():
 
 
 def test_the_false_discovery_rate_is_said_everywhere():
-    found = study([{"phi_u": 1e-9}, {"phi_u": 0.3}], fdr=True)
-    for text in (str(found), found._repr_html_(), found.figure().caption, found.summary()["corrected by"][0]):
+    result = study([{"phi_u": 1e-9}, {"phi_u": 0.3}], fdr=True)
+    for text in (str(result), result._repr_html_(), result.figure().caption, result.summary()["corrected by"][0]):
         assert "false discovery rate at most 0.01" in text
-    assert found.to_json()["family"] == {
+    assert result.to_json()["family"] == {
         "primary": None,
         "tests": 2,
         "error": "false discovery rate",
@@ -116,11 +116,11 @@ def test_a_primary_statistic_must_be_asked_for():
 
 def test_a_primary_statistic_that_did_not_run_decides_nothing():
     failed = PairRecord("/a", "/b", "phi_match", None, "no gate")
-    found = Comparison(
+    result = Comparison(
         ({"source": "/a"}, {"source": "/b"}), (*records({"phi_u": 1e-9}), failed), Options(), "phi_match"
     )
-    assert found.verdict().startswith("phi_match, declared the one to judge by, yields no p-value, so nothing can be")
-    assert "Not run: phi_match (no gate)." in found.verdict()
+    assert result.verdict().startswith("phi_match, declared the one to judge by, yields no p-value, so nothing can be")
+    assert "Not run: phi_match (no gate)." in result.verdict()
 
 
 def test_the_share_of_units_that_agree_stands_beside_the_p_value():
@@ -129,12 +129,12 @@ def test_the_share_of_units_that_agree_stands_beside_the_p_value():
     blocks = tuple(BlockResult(i, 1.0, -9.0, {"agree": k, "n": n, "floor": -50.0}) for i, (k, n) in enumerate(counts))
     outcome = Outcome(1.0, -9.0, blocks, -99.0, {"paper_log10_p": -9.5})
     record = PairRecord("/a", "/b", "phi_u", outcome)
-    one = Comparison(({"source": "/a"}, {"source": "/b"}), (record,), Options())
+    item = Comparison(({"source": "/a"}, {"source": "/b"}), (record,), Options())
     many = StudyReport(("/a", "/b"), ("phi_u",), (), (record,), Options(), Lineage.of(("/a", "/b")))
-    for frame in (one.to_frame(), many.to_frame()):
+    for frame in (item.to_frame(), many.to_frame()):
         assert frame["agree"].tolist() == [0.7]
         assert frame["paper_log10_p"].tolist() == [-9.5]
-    assert one.to_json()["statistics"]["phi_u"]["agree"] == many.to_json()["records"][0]["agree"] == 0.7
-    assert "70.0%" in str(one)
-    assert "70.0%" in one._repr_html_()
-    assert "about 10^-9.0 (10^-9.5 by the paper's two-sided form)" in one.verdict()
+    assert item.to_json()["statistics"]["phi_u"]["agree"] == many.to_json()["records"][0]["agree"] == 0.7
+    assert "70.0%" in str(item)
+    assert "70.0%" in item._repr_html_()
+    assert "about 10^-9.0 (10^-9.5 by the paper's two-sided form)" in item.verdict()

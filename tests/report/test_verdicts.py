@@ -23,8 +23,8 @@ def verdict(text):
     """Verdict of two sources by some statistics, in one line."""
 
     def of(a, b, *statistics, **settings):
-        found = provlab.compare(str(a), str(b), statistics=list(statistics) or None, text=text, **SMALL, **settings)
-        return found, " ".join(found.verdict().split())
+        result = provlab.compare(str(a), str(b), statistics=list(statistics) or None, text=text, **SMALL, **settings)
+        return result, " ".join(result.verdict().split())
 
     return of
 
@@ -57,33 +57,37 @@ def disguised(models, tmp_path_factory):
 
 def test_identical(verdict, models, spoilt):
     """A copy of the base's folder, not spoilt here."""
-    _, said = verdict(models["base"], spoilt, "phi_u")
-    assert said.startswith("The two models are identical: configuration and weight files are the same, byte for byte.")
+    _, message = verdict(models["base"], spoilt, "phi_u")
+    assert message.startswith(
+        "The two models are identical: configuration and weight files are the same, byte for byte."
+    )
 
 
 def test_kin(verdict, models):
-    found, said = verdict(models["base"], models["tuned"])
-    assert said.startswith("Independent training is rejected by phi_u, phi_h")
-    assert "(Holm over 5 tests, family-wise error at most 0.01): the weights of the two are not independent." in said
-    assert "Possible causes: a common ancestor, a common initial draw, or hidden units of one put into the" in said
-    assert "phi_match ignores the order of units, so that order alone is not the cause." in said
-    assert "by the paper's two-sided form)" in said  # the paper's number beside ours
-    agree = found.to_frame().set_index("statistic")["agree"]
+    result, message = verdict(models["base"], models["tuned"])
+    assert message.startswith("Independent training is rejected by phi_u, phi_h")
+    assert "(Holm over 5 tests, family-wise error at most 0.01): the weights of the two are not independent." in message
+    assert "Possible causes: a common ancestor, a common initial draw, or hidden units of one put into the" in message
+    assert "phi_match ignores the order of units, so that order alone is not the cause." in message
+    assert "by the paper's two-sided form)" in message  # the paper's number beside ours
+    agree = result.to_frame().set_index("statistic")["agree"]
     assert agree["phi_u"] > 0.3
     # of 144 units in all blocks independent models have 3 by chance; 15 or more once in a million pairs
     assert agree["phi_match"] > 0.1
-    assert f"{agree['phi_u']:.1%}" in str(found)
+    assert f"{agree['phi_u']:.1%}" in str(result)
 
 
 def test_stranger(verdict, models):
-    found, said = verdict(models["base"], models["other"])
+    result, message = verdict(models["base"], models["other"])
     tests = "phi_u, phi_h, phi_l2, phi_match, phi_match_unsigned (Holm over 5 tests"
-    assert said.startswith(f"Independent training is not rejected by {tests}")
-    assert "That is no proof of independence." in said
-    assert "phi_l2 cannot reject here: its smallest p is 0.05 over 5 tests." in said  # T = 19
-    assert "Hidden units shuffled after training hide a common origin from phi_u, phi_h and phi_l2." in said
-    assert "Split units whose gates are then moved, at a loss, hide it from phi_match and phi_match_unsigned." in said
-    assert found.to_frame().set_index("statistic").loc["phi_u", "agree"] < 0.15
+    assert message.startswith(f"Independent training is not rejected by {tests}")
+    assert "That is no proof of independence." in message
+    assert "phi_l2 cannot reject here: its smallest p is 0.05 over 5 tests." in message  # T = 19
+    assert "Hidden units shuffled after training hide a common origin from phi_u, phi_h and phi_l2." in message
+    assert (
+        "Split units whose gates are then moved, at a loss, hide it from phi_match and phi_match_unsigned." in message
+    )
+    assert result.to_frame().set_index("statistic").loc["phi_u", "agree"] < 0.15
 
 
 def test_a_rare_draw(verdict, models):
@@ -92,10 +96,10 @@ def test_a_rare_draw(verdict, models):
     One or none of 48 units is matched alike in each block. Units numbered anew, which independent models must bear
     (Theorem 1), give the same two matchings any p-value, as often as its level says.
     """
-    found, said = verdict(models["base"], models["stranger"])
-    assert "rejected by phi_match (Holm over 5 tests" in said
-    assert "phi_u" not in said.split("):")[0]
-    outcome = next(record.outcome for record in found.records if record.statistic == "phi_match")
+    result, message = verdict(models["base"], models["stranger"])
+    assert "rejected by phi_match (Holm over 5 tests" in message
+    assert "phi_u" not in message.split("):")[0]
+    outcome = next(record.outcome for record in result.records if record.statistic == "phi_match")
     assert outcome.log10_p < -2.9
     assert max(block.detail["agree"] for block in outcome.blocks) <= 1
     rng = np.random.default_rng(0)
@@ -110,33 +114,35 @@ def test_a_rare_draw(verdict, models):
 
 
 def test_aligned_stranger(verdict, models, aligned):
-    _, said = verdict(models["base"], aligned, "phi_u", "phi_match")
-    assert said.startswith("Independent training is rejected by phi_u (Holm over 2 tests, family-wise error at most")
-    assert "phi_match ignores the order of units, and nothing is rejected by that: suspect that units" in said
-    assert "which changes no output" in said
+    _, message = verdict(models["base"], aligned, "phi_u", "phi_match")
+    assert message.startswith("Independent training is rejected by phi_u (Holm over 2 tests, family-wise error at most")
+    assert "phi_match ignores the order of units, and nothing is rejected by that: suspect that units" in message
+    assert "which changes no output" in message
 
 
 def test_disguised_kin(verdict, models, disguised):
     """phi_u is silent, phi_match is not."""
-    found, said = verdict(models["base"], disguised, "phi_u", "phi_match")
-    assert found.to_frame()["adjusted_log10_p"].iloc[0] > -2
-    assert said.startswith("Independent training is rejected by phi_match (Holm over 2 tests")
-    assert "suspect" not in said
-    assert "phi_u" not in said.split("):")[0]
+    result, message = verdict(models["base"], disguised, "phi_u", "phi_match")
+    assert result.to_frame()["adjusted_log10_p"].iloc[0] > -2
+    assert message.startswith("Independent training is rejected by phi_match (Holm over 2 tests")
+    assert "suspect" not in message
+    assert "phi_u" not in message.split("):")[0]
 
 
 def test_statistics_refused(verdict, models, new_model, save_model, tmp_path):
     """Another width: what needs equal ones says so, and is counted in no correction."""
     wide = save_model(new_model(9, hidden_size=32), tmp_path / "wide")
-    _, said = verdict(models["base"], wide)
-    assert said.startswith("Independent training is not rejected by phi_h, phi_match, phi_match_unsigned (Holm over 3")
-    assert "Not run: phi_u (phi_u needs models of equal width" in said
-    assert "Not run: phi_l2 (phi_l2 needs equal shapes" in said
+    _, message = verdict(models["base"], wide)
+    assert message.startswith(
+        "Independent training is not rejected by phi_h, phi_match, phi_match_unsigned (Holm over 3"
+    )
+    assert "Not run: phi_u (phi_u needs models of equal width" in message
+    assert "Not run: phi_l2 (phi_l2 needs equal shapes" in message
 
 
 def test_no_gates(verdict, gpt2, save_model, tmp_path):
     two = [save_model(gpt2(seed), tmp_path / str(seed)) for seed in (1, 2)]
-    _, said = verdict(*two, "phi_u", "phi_match")
-    assert said.startswith("Independent training is not rejected by phi_u (one test, level 0.01)")
-    assert "Not run: phi_match (phi_match needs a gated MLP, which GPT2LMHeadModel" in said
-    assert "phi_views, for models without gates, withstands that." in said
+    _, message = verdict(*two, "phi_u", "phi_match")
+    assert message.startswith("Independent training is not rejected by phi_u (one test, level 0.01)")
+    assert "Not run: phi_match (phi_match needs a gated MLP, which GPT2LMHeadModel" in message
+    assert "phi_views, for models without gates, withstands that." in message
