@@ -23,8 +23,8 @@ def named(name: str) -> object:
             found: object = import_module(".".join(parts[:n]))
         except ModuleNotFoundError:
             continue
-        for part in parts[n:]:
-            found = getattr(found, part)
+        for part in parts[n:]:  # a field of a dataclass is documented by its class
+            found = found if part in getattr(found, "__dataclass_fields__", ()) else getattr(found, part)
         return found
     raise ModuleNotFoundError(name)
 

@@ -127,7 +127,7 @@ def test_the_stamp_changes_with_what_a_page_is_made_from(project, monkeypatch):
     nbformat.write(notebook, path)
     stamps["tags"] = runner.stamp(path, {"seed": 1})
     write(path, "print(seed)")
-    monkeypatch.setattr(runner, "reached", lambda code, chapters, root: {"provlab": "another"})
+    monkeypatch.setattr(runner, "reached", lambda code, chapters: {"provlab": "another"})
     stamps["library"] = runner.stamp(path, {"seed": 1})
     monkeypatch.undo()
     monkeypatch.setattr(runner.provenance, "versions", lambda: {"numpy": "0"})
@@ -153,7 +153,7 @@ def test_the_stamp_does_not_change_with_anything_else(project):
 
 def test_an_experiment_depends_on_its_own_chapter_and_what_shows_claims_on_all(project, monkeypatch):
     requests = []
-    monkeypatch.setattr(runner, "reached", lambda code, chapters, root: requests.append((code, chapters)) or {})
+    monkeypatch.setattr(runner, "reached", lambda code, chapters: requests.append((code, chapters)) or {})
     tree = write(project / "notebooks" / "tree.ipynb", "import provlab\nrun.finish()", parameters="seed: int = 0")
     board = write(project / "notebooks" / "board.ipynb", "import provlab", "show()", parameters="seed: int = 0")
     for path in (tree, board):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from provlab.models.formats.container import pickles
+from provlab.models.formats.pickle_names import pickles
 
 
 class Named(Protocol):

@@ -34,7 +34,7 @@ from provlab.errors import CheckpointError, one_line
 from provlab.files import atomic_file, cache_dir, write_json
 from provlab.models import asking
 from provlab.models.asking import NoRanges, OtherLength, Unreachable, endpoint
-from provlab.models.formats.container import PICKLES
+from provlab.models.formats.pickle_names import PICKLES
 from provlab.models.local import remembered_sha256
 from provlab.models.weights import side_files
 

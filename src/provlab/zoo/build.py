@@ -72,7 +72,7 @@ class _Worker:
     """A training process, and the thread that hands on its messages."""
 
     messages: "queue.Queue[tuple[_Worker, dict[str, Any]]]"
-    name: str | None = None  # of the model in work
+    name: str | None = field(default=None, init=False)  # of the model in work
     process: "subprocess.Popen[str]" = field(init=False)
 
     def __post_init__(self) -> None:

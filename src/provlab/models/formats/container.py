@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
 from provlab.models.formats.dtypes import itemsize
+from provlab.models.formats.pickle_names import pickles
 
 if TYPE_CHECKING:
     from provlab.models.formats.source import Files
@@ -101,22 +102,15 @@ FORMATS = (
     Format(f"{_PICKLED}.PickledFile", "pytorch_model.bin", "pytorch_model.bin.index.json", pickled=True),
     Format("provlab.models.formats.gguf.GgufFile", "*.gguf"),
 )
+
+
 #: endings of files that torch pickles, and how those begin that trainers keep beside a model, and adapters
-PICKLES = (".bin", ".pt", ".ckpt")
-_BESIDE = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "random_states", "adapter_", "trainer_")
-
-
 def format_of(names: frozenset[str]) -> Format | None:
     """Return the format in which the weights among these files are read; None where there are none."""
     if known := next((kind for kind in FORMATS if kind.table in names or kind.alone(names)), None):
         return known
     files = pickles(names)
     return Format(f"{_PICKLED}.PickledFile", files[0], pickled=True) if len(files) == 1 else None
-
-
-def pickles(names: Iterable[str]) -> list[str]:
-    """Those among the files that can be a model as torch pickles it, under any name, sorted."""
-    return sorted(name for name in names if name.endswith(PICKLES) and not name.startswith(_BESIDE))
 
 
 def damaged(source: "Files", file: str, error: Exception) -> CheckpointError:
