@@ -117,7 +117,7 @@ def study(widths: tuple[int, int]) -> None:
     print(
         f"{BLOCKS[0]} x {BLOCKS[1]} blocks, {options.kept_tokens:,} tokens: {seconds:.1f} s, "
         f"{1000 * seconds / pairs:.0f} ms a pair of blocks, {peak.bytes / GIB:.2f} GiB in memory, "
-        f"{len(matches.found())} found"
+        f"{len(matches.rejected())} found"
     )
 
 

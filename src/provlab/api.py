@@ -153,7 +153,7 @@ def compare(
         if blocks is None and (all_blocks or len(depths) > 1):
             from provlab.engine.localise import all_with_all  # phi_match, and with it torch
 
-            records = all_with_all(bench, names, options, asked=all_blocks, store=store, progress=progress)
+            records = all_with_all(bench, names, options, explicit=all_blocks, store=store, progress=progress)
         left = [name for name in names if name not in {record.statistic for record in records}]
         records += run_pairs(bench, left, options, store=store, blocks=blocks, progress=progress)
         records.sort(key=lambda record: names.index(record.statistic))

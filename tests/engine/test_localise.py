@@ -74,7 +74,7 @@ def mapped(family, options):
 
 def test_the_map_of_kept_blocks_is_exact(mapped):
     assert mapped.log10_p.shape == (BLOCKS, len(KEPT_BLOCKS))
-    assert mapped.found() == [(old, new) for new, old in enumerate(KEPT_BLOCKS)]
+    assert mapped.rejected() == [(old, new) for new, old in enumerate(KEPT_BLOCKS)]
     assert mapped.origin() == dict(enumerate(KEPT_BLOCKS))
 
 
@@ -96,13 +96,13 @@ def test_mistakes_of_a_map(mapped):
 
 
 def test_units_of_unrelated_blocks_agree_by_chance_only(mapped):
-    shares = [units.agreed.mean() for pair, units in mapped.units.items() if pair not in mapped.found()]
+    shares = [units.agreed.mean() for pair, units in mapped.units.items() if pair not in mapped.rejected()]
     assert max(shares) < 0.1
 
 
 def test_a_stranger_has_no_block_of_it(family, options):
     found = block_map(family[0]["parent"], family[0]["stranger"], options, progress=False)
-    assert found.found() == []
+    assert found.rejected() == []
     assert found.origin() == dict.fromkeys(range(BLOCKS))
 
 

@@ -91,7 +91,7 @@ class BlockMap:
         """log10 p of all pairs of blocks, corrected together."""
         return pvalues.holm(self.log10_p.ravel()).reshape(self.log10_p.shape)
 
-    def found(self, level: float = 0.01) -> list[tuple[int, int]]:
+    def rejected(self, level: float = 0.01) -> list[tuple[int, int]]:
         """Pairs of blocks that Holm's procedure rejects at `level`, in order."""
         return [(int(i), int(j)) for i, j in np.argwhere(self.holm <= np.log10(level))]
 
@@ -107,14 +107,14 @@ class BlockMap:
         level : float
             As of `found`.
         """
-        right, found = {(old, new) for new, old in enumerate(truth)}, set(self.found(level))
-        return sorted(right - found), sorted(found - right)
+        right, rejected = {(old, new) for new, old in enumerate(truth)}, set(self.rejected(level))
+        return sorted(right - rejected), sorted(rejected - right)
 
     def origin(self, level: float = 0.01) -> dict[int, int | None]:
         """For each block of b the block of a that it comes from: the smallest p among those found, or None."""
-        found = self.holm <= np.log10(level)
-        best = np.where(found, self.log10_p, np.inf).argmin(axis=0)
-        return {j: int(best[j]) if found[:, j].any() else None for j in range(self.log10_p.shape[1])}
+        rejected = self.holm <= np.log10(level)
+        best = np.where(rejected, self.log10_p, np.inf).argmin(axis=0)
+        return {j: int(best[j]) if rejected[:, j].any() else None for j in range(self.log10_p.shape[1])}
 
 
 def block_map(a: Model, b: Model, options: Options, *, store: Store | None = None, progress: bool = True) -> BlockMap:
@@ -143,7 +143,7 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
 
 
 def all_with_all(
-    bench: Bench, names: Sequence[str], options: Options, *, asked: bool, store: Store | None, progress: bool
+    bench: Bench, names: Sequence[str], options: Options, *, explicit: bool, store: Store | None, progress: bool
 ) -> list[PairRecord]:
     """Compare all blocks of two models with all, by those of these statistics that can: the best for the pair.
 
@@ -155,11 +155,11 @@ def all_with_all(
     gated = all(model.anatomy.has("gate") for model in bench.models.values())
     able = [name for name in names if gated and name in ("phi_match", "phi_match_unsigned")]
     able = able or [name for name in names if name == "phi_u"]
-    if asked and not able:
+    if explicit and not able:
         raise ParameterError("all blocks are compared by phi_match, where both models have gates, or phi_u; name one")
     (of_a, a), (of_b, b) = bench.models.items()
-    found = [compared_everywhere(get(name), a, b, options, store=store, progress=progress) for name in able]
-    return [replace(record, a=of_a, b=of_b) for record in found]  # as the models were named
+    records = [compared_everywhere(get(name), a, b, options, store=store, progress=progress) for name in able]
+    return [replace(record, a=of_a, b=of_b) for record in records]  # as the models were named
 
 
 def compared_everywhere(
@@ -184,33 +184,35 @@ def compared_everywhere(
         results = _everywhere(statistic, a, b, finished, progress=progress)
     except PAIR_FAILURES as error:
         return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, None, reason(error))
-    found = _mapped(a, b, results)
-    floor = min(0.0, found.floor + float(np.log10(found.holm.size)))
+    block_map = _mapped(a, b, results)
+    floor = min(0.0, block_map.floor + float(np.log10(block_map.holm.size)))
     blocks = []
-    for i, row in enumerate(found.holm):
-        compared = [(found.log10_p[i, j], j, result) for j in range(len(row)) if (result := results[i, j]) is not None]
+    for i, row in enumerate(block_map.holm):
+        compared = [
+            (block_map.log10_p[i, j], j, result) for j in range(len(row)) if (result := results[i, j]) is not None
+        ]
         if compared:
-            _, j, result = min(compared, key=lambda one: one[:2])
+            _, j, result = min(compared, key=lambda entry: entry[:2])
             kept = ("n", "agree", "of_units")
             counts = {name: value for name, value in result.detail.items() if name in kept}
             blocks.append(BlockResult(i, result.value, float(row[j]), {**counts, "floor": floor, "partner": j}))
     detail = {
-        "shape": list(found.holm.shape),
-        "found": [list(pair) for pair in found.found()],
+        "shape": list(block_map.holm.shape),
+        "found": [list(pair) for pair in block_map.rejected()],
         "not_compared": sum(result is None for result in results.values()),
-        "log10_p": found.log10_p.tolist(),
+        "log10_p": block_map.log10_p.tolist(),
     }
-    of_a, of_b = found.holm.shape
+    of_a, of_b = block_map.holm.shape
     pairs = ", ".join(f"{i} with {j}" for i, j in detail["found"][:_SHOWN]) or "none"
     more = f" and {left} more" if (left := len(detail["found"]) - _SHOWN) > 0 else ""
     lost = f"; {detail['not_compared']} pairs could not be compared" if detail["not_compared"] else ""
-    said = (
+    message = (
         f"{statistic.name} compared all {of_a} blocks of one with all {of_b} of the other; its p-value is the smallest "
         f"of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs}{more}{lost})."
     )
     keys = tuple(finished.key((a, b), pair) for pair, result in results.items() if result is not None)
-    best = min(blocks, key=lambda block: (float(found.holm[block.block].min()), -block.value))
-    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": detail, "said": said})
+    best = min(blocks, key=lambda block: (float(block_map.holm[block.block].min()), -block.value))
+    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": detail, "said": message})
     return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, outcome, None, keys)
 
 

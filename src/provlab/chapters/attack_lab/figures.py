@@ -30,8 +30,8 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
         With an attack a row: ``growth`` and ``loss``.
     """
     require(cells, "cells: nothing to draw")
-    statistics = list(dict.fromkeys(one.statistic for one in cells))
-    by_place = {(one.attack, one.statistic): one for one in cells}
+    statistics = list(dict.fromkeys(item.statistic for item in cells))
+    by_place = {(item.attack, item.statistic): item for item in cells}
     places, headings, y = {}, {}, 0.0
     for attack, group in groups.items():
         if group not in headings:
@@ -60,22 +60,22 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
         write(0.08, top + 0.5, attack or "nothing", ha="left")
         growth, loss = (float(costs.loc[attack, name]) for name in ("growth", "loss"))
         for column, statistic in enumerate(statistics):
-            one = by_place[attack, statistic]
-            face, hatch = _FACES[one.verdict]
+            item = by_place[attack, statistic]
+            face, hatch = _FACES[item.verdict]
             corner = (LEFT + column * wide, top + 0.04)
             axes.add_patch(
                 Rectangle(corner, wide * 0.96, 0.92, facecolor=face, hatch=hatch, edgecolor="white", linewidth=0.4)
             )
-            if not one.sound:
+            if not item.sound:
                 axes.add_patch(Rectangle(corner, wide * 0.96, 0.92, facecolor="none", edgecolor="black", linewidth=1.2))
-            text = "refuses" if one.verdict == "refused" else f"{one.caught}/{one.n}" + "!" * (not one.sound)
+            text = "refuses" if item.verdict == "refused" else f"{item.caught}/{item.n}" + "!" * (not item.sound)
             axes.text(
                 corner[0] + wide * 0.48, top + 0.5, text, ha="center", va="center", fontsize=TEXT,
-                fontweight="bold" if one.verdict == "caught" else "normal",
+                fontweight="bold" if item.verdict == "caught" else "normal",
                 bbox={"facecolor": face, "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
             box = (corner[0], corner[0] + wide * 0.96, top + 0.96, top + 0.04)
-            spots.append(Spot(axes, (box,), _told(one, growth, loss)))
+            spots.append(Spot(axes, (box,), _told(item, growth, loss)))
         write(style.WIDTH - 1.5 * COST, top + 0.5, f"{growth:.2f}x" if growth > 1.004 else "", ha="center")
         write(style.WIDTH - 0.5 * COST, top + 0.5, f"{loss:+.2f}" if abs(loss) >= 0.005 else "", ha="center")
     attacked = [attack for attack in groups if attack]
@@ -83,22 +83,22 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
         statistic: sum(by_place[attack, statistic].verdict == "caught" for attack in attacked)
         for statistic in statistics
     }
-    accused = sum(not one.sound for one in cells)
-    told = ", ".join(f"{style.word(name)} {count}" for name, count in counts.items())
+    accused = sum(not item.sound for item in cells)
+    report = ", ".join(f"{style.word(name)} {count}" for name, count in counts.items())
     unbeaten = [a for a in attacked if not any(by_place[a, s].verdict == "caught" for s in statistics)]
     text = (
         "Vermillion and bold: most descendants caught (how many of how many); blue and hatched: they evade; white: the "
-        f"statistic refuses. Attacks under which most are caught, of {len(attacked)}: {told}. "
+        f"statistic refuses. Attacks under which most are caught, of {len(attacked)}: {report}. "
         f"Cells in which a stranger is accused (framed, with !): {accused}. "
         f"Caught by none: {', '.join(unbeaten) or 'no attack'}."
     )
     return Figure(figure, f"{caption} {text}".strip(), f"A table of attacks by statistics. {text}", tuple(spots))
 
 
-def _told(one: Cell, growth: float, loss: float) -> str:
+def _told(item: Cell, growth: float, loss: float) -> str:
     """One cell in words, with what the attack costs."""
-    text = f"{one.attack or 'no attack'}, {style.word(one.statistic)}: "
-    text += f"{one.caught} of {one.n} descendants caught" if one.n else "the statistic refuses"
-    text += f", {one.refused} refused" if one.n and one.refused else ""
-    text += f"; {one.accused} of {one.n_strangers} strangers accused" if one.n_strangers else ""
-    return text + (f"; the attack: {growth:.2f} times the parameters, {loss:+.3f} nats a token" if one.attack else "")
+    text = f"{item.attack or 'no attack'}, {style.word(item.statistic)}: "
+    text += f"{item.caught} of {item.n} descendants caught" if item.n else "the statistic refuses"
+    text += f", {item.refused} refused" if item.n and item.refused else ""
+    text += f"; {item.accused} of {item.n_strangers} strangers accused" if item.n_strangers else ""
+    return text + (f"; the attack: {growth:.2f} times the parameters, {loss:+.3f} nats a token" if item.attack else "")

@@ -137,7 +137,9 @@ def usable(family: Family, n_tests: int, options: Mapping[str, Any], store: Stor
         progress=False, **options,
     )  # fmt: skip
     floors = {
-        one.statistic: one.outcome.floor for one in study.records if one.outcome and one.outcome.log10_p is not None
+        member.statistic: member.outcome.floor
+        for member in study.records
+        if member.outcome and member.outcome.log10_p is not None
     }
     return [name for name, floor in floors.items() if floor is not None and floor <= np.log10(LEVEL / n_tests)]
 
@@ -188,7 +190,7 @@ def run(
             for victim in victims:  # loaded once for all rows
                 stack.enter_context(victim.loaded_once())
             losses = [loss(victim, options.text) for victim in victims]
-            asked: list[tuple[Row, str, tuple[str, str]]] = []
+            requests: list[tuple[Row, str, tuple[str, str]]] = []
             for row in (*rows, *framing):
                 bar.update()
                 if any(not getattr(family, place) for place in row.places) or (
@@ -196,7 +198,7 @@ def run(
                 ):
                     continue
                 framed = row in framing
-                folder = Path(scratch) / f"{len(asked)}"
+                folder = Path(scratch) / f"{len(requests)}"
                 try:
                     instances.append(
                         made(row, family, victims[framed], losses[framed], folder, options, effort)
@@ -208,10 +210,10 @@ def run(
                     continue
                 attacked = str(folder) if row.label else family.tune
                 if framed:
-                    asked.append((row, FRAMED, (family.origin, attacked)))
+                    requests.append((row, FRAMED, (family.origin, attacked)))
                 else:
-                    asked += [(row, KIN, (family.origin, attacked)), (row, STRANGER, (family.stranger, attacked))]
-            tested += _compared(asked, family, statistics, store, settings)
+                    requests += [(row, KIN, (family.origin, attacked)), (row, STRANGER, (family.stranger, attacked))]
+            tested += _compared(requests, family, statistics, store, settings)
     bar.close()
     return instances, corrected(tested)
 
@@ -221,20 +223,20 @@ def _plain(row: Row, family: Family) -> Instance:
 
 
 def _compared(
-    asked: Sequence[tuple[Row, str, tuple[str, str]]], family: Family, statistics: Sequence[str], store: Store,
+    requests: Sequence[tuple[Row, str, tuple[str, str]]], family: Family, statistics: Sequence[str], store: Store,
     settings: Mapping[str, Any],
 ) -> Iterator[Tested]:  # fmt: skip
-    pairs = list(dict.fromkeys(pair for _, _, pair in asked))
+    pairs = list(dict.fromkeys(pair for _, _, pair in requests))
     depths = {source: anatomy.of(Checkpoint.open(source)).n_blocks for pair in pairs for source in pair}
     level = [pair for pair in pairs if depths[pair[0]] == depths[pair[1]]]
     common = {"statistics": statistics, "store": store, "progress": False, **settings}
     records = api.study(list(dict.fromkeys(source for pair in level for source in pair)), pairs=level, **common).records
     for pair in set(pairs) - set(level):  # all blocks against all
         records += api.compare(*pair, **common).records
-    found = {(one.a, one.b, one.statistic): one for one in records}
-    for row, against, (a, b) in asked:
+    results = {(member.a, member.b, member.statistic): member for member in records}
+    for row, against, (a, b) in requests:
         for statistic in statistics:
-            record = found[a, b, statistic]
+            record = results[a, b, statistic]
             log10_p = record.outcome.log10_p if record.outcome else None
             yield Tested(row.label, family.origin, against, statistic, log10_p, None, record.error)
 
@@ -242,10 +244,10 @@ def _compared(
 def corrected(tested: Iterable[Tested]) -> list[Tested]:
     """Adjust p-values by Holm over all tests of each statistic, on kin, strangers and the framed together."""
     result = list(tested)
-    for statistic in dict.fromkeys(one.statistic for one in result):
+    for statistic in dict.fromkeys(member.statistic for member in result):
         places = [
-            i for i, one in enumerate(result)
-            if one.statistic == statistic and one.log10_p is not None
+            i for i, member in enumerate(result)
+            if member.statistic == statistic and member.log10_p is not None
         ]  # fmt: skip
         adjusted = pvalues.holm(np.array([result[i].log10_p for i in places], dtype=float)) if places else np.empty(0)
         for i, value in zip(places, adjusted, strict=True):
@@ -291,22 +293,22 @@ class Cell:
 
 def cells(tested: Sequence[Tested]) -> list[Cell]:
     """Count each cell of the table."""
-    frame = pd.DataFrame([asdict(one) for one in tested if one.against != FRAMED])
-    found = []
+    frame = pd.DataFrame([asdict(member) for member in tested if member.against != FRAMED])
+    results = []
     for (attack, statistic), group in frame.groupby(["attack", "statistic"], sort=False):
         kin, far = (group[group["against"] == against] for against in (KIN, STRANGER))
         hit = [int((side["adjusted"] <= np.log10(LEVEL)).sum()) for side in (kin, far)]
         ran = [int(side["log10_p"].notna().sum()) for side in (kin, far)]
-        found.append(Cell(str(attack), str(statistic), hit[0], ran[0], hit[1], ran[1], len(kin) - ran[0]))
-    return found
+        results.append(Cell(str(attack), str(statistic), hit[0], ran[0], hit[1], ran[1], len(kin) - ran[0]))
+    return results
 
 
-def cell_table(found: Sequence[Cell]) -> pd.DataFrame:
+def cell_table(results: Sequence[Cell]) -> pd.DataFrame:
     """Return power and size of every cell with their 95% intervals: ``4/4 (0.40 to 1.00); 0/4 (0.00 to 0.60)``."""
     rows: dict[str, dict[str, str]] = {}
-    for one in found:
-        sides = [_rate(one.caught, one.n), _rate(one.accused, one.n_strangers)]
-        rows.setdefault(one.attack or "none", {})[one.statistic] = "; ".join(sides)
+    for member in results:
+        sides = [_rate(member.caught, member.n), _rate(member.accused, member.n_strangers)]
+        rows.setdefault(member.attack or "none", {})[member.statistic] = "; ".join(sides)
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("attack")
 
 
@@ -319,7 +321,7 @@ def _rate(k: int, n: int) -> str:
 
 def costs(instances: Sequence[Instance]) -> pd.DataFrame:
     """Return for each attack how many instances there are, how much larger they are, and what they lose (nats)."""
-    frame = pd.DataFrame([asdict(one) for one in instances])
+    frame = pd.DataFrame([asdict(member) for member in instances])
     grouped = frame.groupby("attack", sort=False)
     return pd.DataFrame(
         {"n": grouped["growth"].count(), "growth": grouped["growth"].mean(), "loss": grouped["loss"].mean()}
@@ -329,20 +331,20 @@ def costs(instances: Sequence[Instance]) -> pd.DataFrame:
 def size_table(tested: Sequence[Tested]) -> pd.DataFrame:
     """Return for each statistic how often unrelated pairs have small p-values, over all attacks, before correction."""
     rows = []
-    for statistic in dict.fromkeys(one.statistic for one in tested):
+    for statistic in dict.fromkeys(member.statistic for member in tested):
         values = np.array(
             [
-                one.log10_p
-                for one in tested
-                if (one.statistic, one.against) == (statistic, STRANGER) and one.log10_p is not None
+                member.log10_p
+                for member in tested
+                if (member.statistic, member.against) == (statistic, STRANGER) and member.log10_p is not None
             ]
         )
         if not len(values):
             continue
         small = {level: int((values <= np.log10(level)).sum()) for level in (0.05, 0.01)}
         accused = sum(
-            one.adjusted is not None and one.adjusted <= np.log10(LEVEL)
-            for one in tested if (one.statistic, one.against) == (statistic, STRANGER)
+            member.adjusted is not None and member.adjusted <= np.log10(LEVEL)
+            for member in tested if (member.statistic, member.against) == (statistic, STRANGER)
         )  # fmt: skip
         rows.append(
             {
@@ -357,39 +359,41 @@ def size_table(tested: Sequence[Tested]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def findings(found: Sequence[Cell], instances: Sequence[Instance]) -> str:
+def findings(results: Sequence[Cell], instances: Sequence[Instance]) -> str:
     """Say in Markdown how many instances there are, what evades everything, and whether anybody was accused."""
-    made_ones = [one for one in instances if one.refused is None and one.group != "framing"]
-    n_attacks, n_bases = (len({getattr(one, name) for one in made_ones if one.attack}) for name in ("attack", "origin"))
+    made_ones = [member for member in instances if member.refused is None and member.group != "framing"]
+    n_attacks, n_bases = (
+        len({getattr(member, name) for member in made_ones if member.attack}) for name in ("attack", "origin")
+    )
     by_attack: dict[str, list[Cell]] = {}
-    for one in found:
-        by_attack.setdefault(one.attack, []).append(one)
+    for member in results:
+        by_attack.setdefault(member.attack, []).append(member)
     by_attack.pop("", None)
-    lost = [attack for attack, row in by_attack.items() if not any(one.verdict == "caught" for one in row)]
-    accused = sum(one.accused for one in found)
-    tests = sum(one.n_strangers for one in found)
+    lost = [attack for attack, row in by_attack.items() if not any(member.verdict == "caught" for member in row)]
+    accused = sum(member.accused for member in results)
+    tests = sum(member.n_strangers for member in results)
     best = {}
-    for statistic in dict.fromkeys(one.statistic for one in found):
+    for statistic in dict.fromkeys(member.statistic for member in results):
         best[statistic] = sum(
-            one.verdict == "caught" for row in by_attack.values() for one in row if one.statistic == statistic
+            member.verdict == "caught" for row in by_attack.values() for member in row if member.statistic == statistic
         )
     ranked = ", ".join(f"{name} {count}" for name, count in sorted(best.items(), key=lambda item: -item[1]))
-    said = [
+    message = [
         f"**{len(made_ones)} instances: {n_attacks} attacks on the descendants of up to {n_bases} bases.** "
         f"Attacks under which most descendants are caught, of {len(by_attack)}: {ranked}.",
         f"Unrelated pairs accused after correction: {accused} of {tests} tests.",
         (f"No statistic here catches most descendants after: {', '.join(f'`{name}`' for name in lost)}." if lost
          else "Every attack is caught by some statistic."),
     ]  # fmt: skip
-    return "\n\n".join(said)
+    return "\n\n".join(message)
 
 
 def refusal_table(instances: Sequence[Instance], tested: Sequence[Tested]) -> pd.DataFrame:
     """Return each reason why something was not run, how often, and one example."""
     reasons: dict[str, list[str]] = {}
-    for one in instances:
-        if one.refused:
-            reasons.setdefault(one.refused, []).append(f"{one.attack} on {short_name(one.origin)}")
+    for member in instances:
+        if member.refused:
+            reasons.setdefault(member.refused, []).append(f"{member.attack} on {short_name(member.origin)}")
     for test in tested:
         if test.refused:
             reasons.setdefault(_short(test), []).append(f"{test.statistic}, {test.attack}")
@@ -406,8 +410,8 @@ def _short(test: Tested) -> str:
 def framing_table(tested: Sequence[Tested]) -> pd.DataFrame:
     """Return how many unrelated models that were made to look derived each statistic accuses."""
     rows: dict[str, dict[str, str]] = {}
-    for attack in dict.fromkeys(one.attack for one in tested if one.against == FRAMED):
-        for statistic in dict.fromkeys(one.statistic for one in tested):
+    for attack in dict.fromkeys(member.attack for member in tested if member.against == FRAMED):
+        for statistic in dict.fromkeys(member.statistic for member in tested):
             ones = [
                 t
                 for t in tested

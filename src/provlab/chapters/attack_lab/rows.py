@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from provlab.errors import ParameterError
 from provlab.models.attacks.catalogue import Step
 
-#: attacks that train, beside those of the catalogue; they come first in a row
+#: attacks that train, in addition to those of the catalogue; they come first in a row
 TRAINED = ("retrained", "distilled")
-#: group -> rows; what stands behind @ are the models that an attack takes from, by their places in a `Family`
+#: group -> rows; the names after @ are the models that an attack takes from, by their places in a `Family`
 ROWS = {
     "outputs kept": (
         "T1", "T2", "T3", "T4", "T5", "T6", "T6-", "fold", "scales", "signs=0.5", "heads", "values", "duplicates=2",
@@ -27,7 +27,7 @@ ROWS = {
         "average=0.5@origin", "average=0.3@partner", "average=0.5@partner", "average=0.7@partner", "slerp=0.5@partner",
         "ties=0.5@partner,origin", "lora=8@partner", "average=0.5+T2@partner",
     ),
-    "trained anew": ("retrained", "retrained+T1+T2", "retrained+vocabulary+T3", "distilled"),
+    "trained again": ("retrained", "retrained+T1+T2", "retrained+vocabulary+T3", "distilled"),
 }  # fmt: skip
 #: what an unrelated model does to look derived from the origin
 FRAMING = ("align@origin", "embedding@origin", "align+embedding@origin")
@@ -65,10 +65,10 @@ class Row:
         trained = names.pop(0) if names and names[0] in TRAINED else ""
         for name in names:
             Step.read(name)
-        given = tuple(places.split(",")) if places else ()
-        if unknown := set(given) - {"origin", "partner"}:
+        inputs = tuple(places.split(",")) if places else ()
+        if unknown := set(inputs) - {"origin", "partner"}:
             raise ParameterError(f"{label}: attacks take from the origin or the partner, not from {min(unknown)}")
-        return cls(label, group, trained, tuple(names), given)
+        return cls(label, group, trained, tuple(names), inputs)
 
     @property
     def exact(self) -> bool:

@@ -1,4 +1,4 @@
-"""Two attacks that train: every MLP of a model anew, and a whole model that imitates another's predictions."""
+"""Two attacks that train: every MLP of a model again, and a whole model that imitates another's predictions."""
 
 from pathlib import Path
 
@@ -44,9 +44,9 @@ def distilled(checkpoint: Checkpoint, folder: Path, seed: int, steps: int) -> Pa
             group["lr"] = _RATE * min(1.0, (step + 1) / 20) * (0.1 + 0.9 * (1 + np.cos(np.pi * step / steps)) / 2)
         tokens = text.draw(_BATCH, length, rng)
         with torch.inference_mode():
-            wanted = teacher(input_ids=tokens, use_cache=False).logits.log_softmax(-1)
-        found = student(input_ids=tokens, use_cache=False).logits.log_softmax(-1)
-        loss = functional.kl_div(found, wanted.clone(), log_target=True, reduction="sum") / tokens.numel()
+            expected = teacher(input_ids=tokens, use_cache=False).logits.log_softmax(-1)
+        result = student(input_ids=tokens, use_cache=False).logits.log_softmax(-1)
+        loss = functional.kl_div(result, expected.clone(), log_target=True, reduction="sum") / tokens.numel()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

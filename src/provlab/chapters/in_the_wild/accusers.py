@@ -25,7 +25,7 @@ _PROJECTED = 8  # times that each weight is added to one of them
 
 @dataclass(frozen=True)
 class Portrait:
-    """What the figures need of one model; read when it is asked for.
+    """The properties of one model that the figures need, each read on first use.
 
     Attributes
     ----------
@@ -54,22 +54,22 @@ class Portrait:
         """Weights of the norms of the blocks: (role, block) -> ``(width,)``."""
         return self._in_blocks(lambda role: role.endswith("_norm"))
 
-    def _in_blocks(self, wanted: Callable[[str], bool]) -> dict[tuple[str, int], Array]:
+    def _in_blocks(self, expected: Callable[[str], bool]) -> dict[tuple[str, int], Array]:
         anatomy, checkpoint = self.model.anatomy, self.model.checkpoint
         held = [(segment.role, part.block) for part in anatomy.parts for segment in part.segments]
         return {
             (role, block): anatomy.read(checkpoint, role, block)
             for role, block in held
-            if block is not None and wanted(role)
+            if block is not None and expected(role)
         }
 
     @cached_property
     def spreads(self) -> dict[str, NDArray[np.float64]]:
         """Standard deviation of each projection: role -> ``(blocks,)``."""
-        found: dict[str, list[float]] = {}
+        result: dict[str, list[float]] = {}
         for (role, _), matrix in self.matrices.items():
-            found.setdefault(role, []).append(float(matrix.std()))
-        return {role: np.array(values) for role, values in found.items()}
+            result.setdefault(role, []).append(float(matrix.std()))
+        return {role: np.array(values) for role, values in result.items()}
 
     @cached_property
     def sketches(self) -> dict[tuple[str, int], NDArray[np.float64]]:
@@ -98,8 +98,8 @@ class Portrait:
             return None
         ids = torch.from_numpy(self.inputs)
         with torch.inference_mode():
-            found = network(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
-        values = found.hidden_states[-1].reshape(-1, found.hidden_states[-1].shape[-1]).double().numpy()
+            result = network(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
+        values = result.hidden_states[-1].reshape(-1, result.hidden_states[-1].shape[-1]).double().numpy()
         centred: NDArray[np.float64] = values - values.mean(axis=0)
         return centred
 
@@ -135,7 +135,7 @@ def norm_cosine(a: Portrait, b: Portrait) -> float | None:
 
 def attention_spread(a: Portrait, b: Portrait) -> float | None:
     """Mean over query, key, value and output of the correlation over blocks of standard deviations."""
-    if any(role not in one.spreads or len(one.spreads[role]) < 3 for role in _ATTENTION for one in (a, b)):
+    if any(role not in item.spreads or len(item.spreads[role]) < 3 for role in _ATTENTION for item in (a, b)):
         return None
     if len(a.spreads["query"]) != len(b.spreads["query"]):
         return None
@@ -146,14 +146,14 @@ def spread(a: Portrait, b: Portrait) -> float | None:
     """Correlation over all projections and blocks of standard deviations."""
     if {role: len(values) for role, values in a.spreads.items()} != {r: len(v) for r, v in b.spreads.items()}:
         return None
-    first, second = (np.concatenate([one.spreads[role] for role in a.spreads]) for one in (a, b))
+    first, second = (np.concatenate([item.spreads[role] for role in a.spreads]) for item in (a, b))
     return float(np.corrcoef(first, second)[0, 1]) if len(first) > 2 else None
 
 
 def weight_cosine(a: Portrait, b: Portrait) -> float | None:
     """Cosine of all projections, laid end to end."""
     places = _shared(a.matrices, b.matrices)
-    sides = [[one.matrices[place] for place in places] for one in (a, b)]
+    sides = [[item.matrices[place] for place in places] for item in (a, b)]
     inner = [
         sum(float(np.vdot(x, y)) for x, y in zip(*pair, strict=True)) for pair in (sides, sides[:1] * 2, sides[1:] * 2)
     ]

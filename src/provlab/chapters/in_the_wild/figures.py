@@ -1,4 +1,4 @@
-"""Who accuses whom: for each figure how often it accuses independent pairs, and how often it finds related ones."""
+"""For each figure: how often it accuses independent pairs, and how often it finds related ones."""
 
 from collections.abc import Sequence
 
@@ -26,22 +26,22 @@ def accusations(rates: Sequence[Rate], *, caption: str) -> Figure:
         Of all figures and kinds; p-values follow the others and are set apart by a line.
     """
     require(rates, "rates: nothing to draw")
-    names = list(dict.fromkeys(one.figure for one in rates))
-    first_of_ours = next((names.index(one.figure) for one in rates if one.ours), len(names))
+    names = list(dict.fromkeys(item.figure for item in rates))
+    first_of_ours = next((names.index(item.figure) for item in rates if item.ours), len(names))
     figure = style.canvas(ROW * len(names) + 0.8)
     axes = figure.subplots()
     for kind, (color, marker, filled, lift) in _MARKS.items():
-        ones = [one for one in rates if one.kind == kind]
+        ones = [item for item in rates if item.kind == kind]
         if not ones:
             continue
-        shares = [one.accused / one.n for one in ones]
+        shares = [item.accused / item.n for item in ones]
         errors = [
-            [max(0.0, share - one.interval[0]) for share, one in zip(shares, ones, strict=True)],
-            [max(0.0, one.interval[1] - share) for share, one in zip(shares, ones, strict=True)],
+            [max(0.0, share - item.interval[0]) for share, item in zip(shares, ones, strict=True)],
+            [max(0.0, item.interval[1] - share) for share, item in zip(shares, ones, strict=True)],
         ]
         axes.errorbar(
-            shares, [names.index(one.figure) - lift for one in ones], xerr=errors, fmt=marker, color=color, label=kind,
-            markerfacecolor=color if filled else "white", markersize=4.5, elinewidth=0.9,
+            shares, [names.index(item.figure) - lift for item in ones], xerr=errors, fmt=marker, color=color,
+            label=kind, markerfacecolor=color if filled else "white", markersize=4.5, elinewidth=0.9,
         )  # fmt: skip
     if first_of_ours < len(names):
         axes.axhline(first_of_ours - 0.5, color=style.MUTED, linewidth=0.8, linestyle="--")
@@ -49,5 +49,5 @@ def accusations(rates: Sequence[Rate], *, caption: str) -> Figure:
     axes.set(xlabel="share of pairs accused", xlim=(-0.03, 1.03), ylim=(len(names) - 0.4, -0.6))
     style.value_grid(axes, "x")
     figure.legend(loc="outside upper center", ncols=len(_MARKS), frameon=False)
-    said = "; ".join(f"{one.figure}, {one.kind}: {one.accused} of {one.n}" for one in rates)
-    return Figure(figure, caption, f"Share of pairs that each figure accuses. {said}.")
+    message = "; ".join(f"{item.figure}, {item.kind}: {item.accused} of {item.n}" for item in rates)
+    return Figure(figure, caption, f"Share of pairs that each figure accuses. {message}.")

@@ -73,7 +73,7 @@ def strangers(edition: str, n: int, *, seed: int) -> list[Pair]:
     named = {recipe.name: f"zoo:{recipe.name}@{edition}" for recipe in recipes.values()}
     tree = [named[recipe.name] for recipe in recipes.values() if recipe.collection == "tree"]
     known = Lineage.of(tree)
-    found = [pair for pair in combinations(tree, 2) if known.dependent(*pair) is False]
+    result = [pair for pair in combinations(tree, 2) if known.dependent(*pair) is False]
     by_shape: dict[tuple[object, ...], list[str]] = {}
     for recipe in bases:
         # runs of one seed but another length share their first weights
@@ -86,18 +86,18 @@ def strangers(edition: str, n: int, *, seed: int) -> list[Pair]:
         if collection == "null":
             last = pairs
         else:
-            found += pairs
+            result += pairs
     rng = np.random.default_rng(seed)
-    if len(found) > n:
-        return [found[i] for i in sorted(rng.choice(len(found), n, replace=False))]
-    more = rng.choice(len(last), min(len(last), n - len(found)), replace=False)
-    return found + [last[i] for i in sorted(more)]
+    if len(result) > n:
+        return [result[i] for i in sorted(rng.choice(len(result), n, replace=False))]
+    more = rng.choice(len(last), min(len(last), n - len(result)), replace=False)
+    return result + [last[i] for i in sorted(more)]
 
 
 def kin(edition: str) -> list[Pair]:
     """Return parents and children of the Llama tree."""
     recipes = [recipe for recipe in zoo.families(edition).values() if recipe.collection == "tree"]
-    return [(f"zoo:{one.parent}@{edition}", f"zoo:{one.name}@{edition}") for one in recipes if one.parent]
+    return [(f"zoo:{item.parent}@{edition}", f"zoo:{item.name}@{edition}") for item in recipes if item.parent]
 
 
 def hidden(pairs: Sequence[Pair], n: int) -> list[Pair]:
@@ -122,30 +122,30 @@ def judged(pairs: Mapping[str, Sequence[Pair]], study: StudyReport, options: Opt
     for record in study.records:
         records.setdefault((record.a, record.b), {})[record.statistic] = record
     portraits = Portraits(options)
-    found = []
+    result = []
     total = sum(map(len, pairs.values()))
     with tqdm(total=total, desc="pairs", unit="pair", leave=False) as bar:
         for kind, ones in pairs.items():
             for a, b in ones:
                 scores = portraits.scores(a, b)
-                values = [one.outcome.value for name in HUREF if (one := records[a, b][name]).outcome is not None]
+                values = [item.outcome.value for name in HUREF if (item := records[a, b][name]).outcome is not None]
                 if len(values) == len(HUREF):
                     scores[_HUREF.name] = float(np.mean(values))
-                found.append(Judged(a, b, kind, scores, _log10_p(records[a, b].values(), OURS)))
+                result.append(Judged(a, b, kind, scores, _log10_p(records[a, b].values(), OURS)))
                 bar.update()
-    return found
+    return result
 
 
 def _log10_p(records: Iterable[PairRecord], names: Sequence[str]) -> dict[str, float]:
     return {
-        one.statistic: float(one.outcome.log10_p)
-        for one in records
-        if one.statistic in names and one.outcome is not None and one.outcome.log10_p is not None
+        item.statistic: float(item.outcome.log10_p)
+        for item in records
+        if item.statistic in names and item.outcome is not None and item.outcome.log10_p is not None
     }
 
 
 class Portraits:
-    """What the figures need of models, each opened once."""
+    """The portraits of models, each opened once."""
 
     def __init__(self, options: Options, *, allow_pickle: bool = False) -> None:
         self._options = options
@@ -154,9 +154,9 @@ class Portraits:
 
     def scores(self, a: str, b: str) -> dict[str, float]:
         """Return the figures that are defined for two models."""
-        one, other = self._of(a), self._of(b)
-        found = {accuser.name: accuser.score(one, other) for accuser in ACCUSERS}
-        return {name: score for name, score in found.items() if score is not None}
+        item, other = self._of(a), self._of(b)
+        result = {accuser.name: accuser.score(item, other) for accuser in ACCUSERS}
+        return {name: score for name, score in result.items() if score is not None}
 
     def _of(self, source: str) -> Portrait:
         if source not in self._kept:
@@ -195,64 +195,68 @@ class Rate:
 
 def rates(pairs: Sequence[Judged], statistics: Sequence[str]) -> list[Rate]:
     """Count accusations: by threshold, by p at most 0.01 of the pair alone, and by Holm over all pairs."""
-    found = []
-    kinds = list(dict.fromkeys(one.kind for one in pairs))
+    result = []
+    kinds = list(dict.fromkeys(item.kind for item in pairs))
     for accuser in FIGURES:
         for kind in kinds:
-            values = [one.scores[accuser.name] for one in pairs if one.kind == kind and accuser.name in one.scores]
+            values = [item.scores[accuser.name] for item in pairs if item.kind == kind and accuser.name in item.scores]
             if values:
-                found.append(Rate(accuser.name, kind, sum(value >= accuser.threshold for value in values), len(values)))
+                result.append(
+                    Rate(accuser.name, kind, sum(value >= accuser.threshold for value in values), len(values))
+                )
     for name in statistics:
-        ones = [one for one in pairs if name in one.log10_p]
-        alone = np.array([one.log10_p[name] for one in ones], dtype=float)
+        ones = [item for item in pairs if name in item.log10_p]
+        alone = np.array([item.log10_p[name] for item in ones], dtype=float)
         for rule, log10_p in ((f"p ≤ {LEVEL}", alone), ("Holm", pvalues.holm(alone) if ones else alone)):
             for kind in kinds:
-                said = log10_p[[one.kind == kind for one in ones]] <= np.log10(LEVEL)
-                if said.size:
+                message = log10_p[[item.kind == kind for item in ones]] <= np.log10(LEVEL)
+                if message.size:
                     word = f"{REGISTRY[name].word}, {rule}"
-                    found.append(Rate(word, kind, int(said.sum()), said.size, ours=True))
-    return found
+                    result.append(Rate(word, kind, int(message.sum()), message.size, ours=True))
+    return result
 
 
-def rate_table(found: Sequence[Rate]) -> pd.DataFrame:
+def rate_table(result: Sequence[Rate]) -> pd.DataFrame:
     """Return a figure a row, with the threshold, its source, and the counts with their intervals."""
     sources = {accuser.name: (f"{accuser.threshold:g}", accuser.source) for accuser in FIGURES}
     rows: dict[str, dict[str, str]] = {}
-    for one in found:
-        low, high = one.interval
-        at, source = sources.get(one.figure, ("–", "this book"))
-        row = rows.setdefault(one.figure, {"accuses from": at, "figure and threshold": source})
-        row[one.kind] = f"{one.accused}/{one.n} ({low:.3f} to {high:.3f})"
+    for item in result:
+        low, high = item.interval
+        at, source = sources.get(item.figure, ("–", "this book"))
+        row = rows.setdefault(item.figure, {"accuses from": at, "figure and threshold": source})
+        row[item.kind] = f"{item.accused}/{item.n} ({low:.3f} to {high:.3f})"
     return pd.DataFrame.from_dict(rows, orient="index").fillna("–").rename_axis("figure").reset_index()
 
 
-def rate_findings(found: Sequence[Rate]) -> str:
+def rate_findings(result: Sequence[Rate]) -> str:
     """Say in a sentence what the table shows."""
-    wrong = {one.figure: one for one in found if one.kind == STRANGERS}
-    caught = {one.figure: one for one in found if one.kind == KIN}
+    wrong = {item.figure: item for item in result if item.kind == STRANGERS}
+    caught = {item.figure: item for item in result if item.kind == KIN}
     often = [
-        f"{name} {one.accused} of {one.n}" for name, one in wrong.items() if not one.ours and one.interval[0] > LEVEL
+        f"{name} {item.accused} of {item.n}"
+        for name, item in wrong.items()
+        if not item.ours and item.interval[0] > LEVEL
     ]
-    sound = [name for name, one in wrong.items() if not one.ours and one.interval[0] <= LEVEL]
+    sound = [name for name, item in wrong.items() if not item.ours and item.interval[0] <= LEVEL]
     ours = [
-        f"{name} {one.accused} of {one.n}, and finds {caught[name].accused} of {caught[name].n} children"
-        for name, one in wrong.items() if one.ours and name in caught
+        f"{name} {item.accused} of {item.n}, and finds {caught[name].accused} of {caught[name].n} children"
+        for name, item in wrong.items() if item.ours and name in caught
     ]  # fmt: skip
-    said = [
+    message = [
         f"**Independent pairs accused.** More often than one in a hundred: {'; '.join(often) or 'no figure'}.",
         f"Not more often, as far as these pairs tell: {'; '.join(sound) or 'no figure'}.",
         f"Ours: {'; '.join(ours)}.",
     ]
-    return " ".join(said)
+    return " ".join(message)
 
 
 # Models in packages ---------------------------------------------------------------------------------------------
 
 
-def model_table(found: Mapping[str, WildModel], why: Mapping[str, str]) -> pd.DataFrame:
+def model_table(result: Mapping[str, WildModel], why: Mapping[str, str]) -> pd.DataFrame:
     """Return each model with its package, what it is, how it is stored, its shape, and whether it was run."""
     known, rows = packages(), []
-    for name, model in found.items():
+    for name, model in result.items():
         package = known[model.package]
         row = {
             "model": name,
@@ -270,10 +274,10 @@ def model_table(found: Mapping[str, WildModel], why: Mapping[str, str]) -> pd.Da
     return pd.DataFrame(rows)
 
 
-def unreadable(found: Iterable[WildModel]) -> dict[str, str]:
+def unreadable(result: Iterable[WildModel]) -> dict[str, str]:
     """Return the reason for each model that is here and does not open."""
     why = {}
-    for model in found:
+    for model in result:
         try:
             Model.open(model.source, allow_pickle=True)
         except ProvlabError as error:
@@ -300,12 +304,12 @@ class Wild(Judged):
     blocks: list[list[float]] = field(default_factory=list)
 
 
-def wild_pairs(found: Sequence[WildModel], store: Store, options: Options) -> list[Wild]:
+def wild_pairs(result: Sequence[WildModel], store: Store, options: Options) -> list[Wild]:
     """Compare all pairs by `WILD`, and let the figures speak of those that a statistic compares."""
     portraits, pairs = Portraits(options, allow_pickle=True), []
-    for one, other in tqdm(list(combinations(found, 2)), desc="pairs in the wild", unit="pair", leave=False):
-        kind = KIN if one.lineage == other.lineage else STRANGERS
-        names = one.source, other.source
+    for item, other in tqdm(list(combinations(result, 2)), desc="pairs in the wild", unit="pair", leave=False):
+        kind = KIN if item.lineage == other.lineage else STRANGERS
+        names = item.source, other.source
         try:
             compared = api.compare(
                 *names, statistics=list(WILD), store=store, allow_pickle=True, progress=False, seed=options.seed
@@ -327,20 +331,20 @@ def wild_pairs(found: Sequence[WildModel], store: Store, options: Options) -> li
 
 def _agreement(record: PairRecord) -> str:
     assert record.outcome is not None
-    counts = [(one.detail["agree"], one.detail["n"]) for one in record.outcome.blocks if "agree" in one.detail]
+    counts = [(item.detail["agree"], item.detail["n"]) for item in record.outcome.blocks if "agree" in item.detail]
     return f"{sum(a for a, _ in counts):,} of {sum(n for _, n in counts):,}"
 
 
 def _blocks(record: PairRecord | None) -> list[list[float]]:
     if record is None or record.outcome is None or not record.outcome.detail:
         return []
-    found: list[list[float]] = record.outcome.detail.get("all_blocks", {}).get("log10_p", [])
-    return found
+    result: list[list[float]] = record.outcome.detail.get("all_blocks", {}).get("log10_p", [])
+    return result
 
 
 def corrected(pairs: Sequence[Wild]) -> dict[tuple[str, str, str], float]:
     """Holm over all statistics and pairs: (a, b, statistic) -> log10 of the adjusted p."""
-    places = [((one.a, one.b, name), value) for one in pairs for name, value in one.log10_p.items()]
+    places = [((item.a, item.b, name), value) for item in pairs for name, value in item.log10_p.items()]
     if not places:
         return {}
     adjusted = pvalues.holm(np.array([value for _, value in places]))
@@ -348,20 +352,20 @@ def corrected(pairs: Sequence[Wild]) -> dict[tuple[str, str, str], float]:
 
 
 def wild_table(pairs: Sequence[Wild], kind: str) -> pd.DataFrame:
-    """Return the pairs of a kind that are compared: p-values, what agrees, the verdict, and who else accuses."""
+    """Return the compared pairs of a kind: p-values, what agrees, the verdict, and the other figures that accuse."""
     adjusted, rows = corrected(pairs), []
-    for one in pairs:
-        if one.kind != kind or not one.log10_p:
+    for item in pairs:
+        if item.kind != kind or not item.log10_p:
             continue
-        row: dict[str, Any] = {"pair": f"{short_name(one.a)} and {short_name(one.b)}"}
+        row: dict[str, Any] = {"pair": f"{short_name(item.a)} and {short_name(item.b)}"}
         for name in WILD:
-            row[f"{REGISTRY[name].word}, log10 p"] = one.log10_p.get(name)
-            row[f"{REGISTRY[name].word} agree"] = one.agree.get(name, "–")
-        least = min(adjusted[one.a, one.b, name] for name in one.log10_p)
+            row[f"{REGISTRY[name].word}, log10 p"] = item.log10_p.get(name)
+            row[f"{REGISTRY[name].word} agree"] = item.agree.get(name, "–")
+        least = min(adjusted[item.a, item.b, name] for name in item.log10_p)
         row["by Holm"] = "dependent" if least <= np.log10(LEVEL) else "not rejected"
-        accused = [a.name for a in FIGURES if one.scores.get(a.name, -np.inf) >= a.threshold]
-        row["accused by others"] = f"{len(accused)} of {len(one.scores)}: {', '.join(accused)}" if accused else (
-            f"0 of {len(one.scores)}"
+        accused = [a.name for a in FIGURES if item.scores.get(a.name, -np.inf) >= a.threshold]
+        row["accused by others"] = f"{len(accused)} of {len(item.scores)}: {', '.join(accused)}" if accused else (
+            f"0 of {len(item.scores)}"
         )  # fmt: skip
         rows.append(row)
     return pd.DataFrame(rows)
@@ -369,15 +373,15 @@ def wild_table(pairs: Sequence[Wild], kind: str) -> pd.DataFrame:
 
 def score_table(pairs: Sequence[Wild]) -> pd.DataFrame:
     """Return the scores of all figures on the pairs that a statistic compares, independent ones first."""
-    ones = sorted((one for one in pairs if one.log10_p), key=lambda one: one.kind != STRANGERS)
+    ones = sorted((item for item in pairs if item.log10_p), key=lambda item: item.kind != STRANGERS)
     return pd.DataFrame(
         [
             {
-                "pair": f"{short_name(one.a)} and {short_name(one.b)}",
-                "by the cards": one.kind if one.kind == STRANGERS else "dependent",
-                **{accuser.name: one.scores.get(accuser.name) for accuser in ACCUSERS},
+                "pair": f"{short_name(item.a)} and {short_name(item.b)}",
+                "by the cards": item.kind if item.kind == STRANGERS else "dependent",
+                **{accuser.name: item.scores.get(accuser.name) for accuser in ACCUSERS},
             }
-            for one in ones
+            for item in ones
         ]
     )
 
@@ -385,53 +389,53 @@ def score_table(pairs: Sequence[Wild]) -> pd.DataFrame:
 def refusals(pairs: Sequence[Wild]) -> pd.DataFrame:
     """Return why pairs were not compared at all, how many, and one of them."""
     counted: dict[str, list[str]] = {}
-    for one in pairs:
-        if not one.log10_p:
-            why = "; ".join(said.partition(", but ")[0] for said in one.refused.values())
-            counted.setdefault(why, []).append(f"{short_name(one.a)} and {short_name(one.b)}")
+    for item in pairs:
+        if not item.log10_p:
+            why = "; ".join(message.partition(", but ")[0] for message in item.refused.values())
+            counted.setdefault(why, []).append(f"{short_name(item.a)} and {short_name(item.b)}")
     rows = [{"reason": why, "pairs": len(who), "such as": who[0]} for why, who in counted.items()]
     return pd.DataFrame(rows, columns=["reason", "pairs", "such as"])
 
 
 def wild_findings(pairs: Sequence[Wild]) -> str:
     """Say what was found in the packages, or that nothing was run."""
-    compared = [one for one in pairs if one.log10_p]
+    compared = [item for item in pairs if item.log10_p]
     if not compared:
         return "**Not run here.**"
     adjusted = corrected(pairs)
-    models = {name for one in compared for name in (one.a, one.b)}
+    models = {name for item in compared for name in (item.a, item.b)}
     counts = {}
     for kind in (KIN, STRANGERS):
-        ones = [one for one in compared if one.kind == kind]
-        hit = sum(any(adjusted[one.a, one.b, name] <= np.log10(LEVEL) for name in one.log10_p) for one in ones)
+        ones = [item for item in compared if item.kind == kind]
+        hit = sum(any(adjusted[item.a, item.b, name] <= np.log10(LEVEL) for name in item.log10_p) for item in ones)
         counts[kind] = hit, len(ones)
     tests = len(adjusted)
     return (
-        f"**{len(models)} models that others trained, {len(compared)} pairs that the statistics can compare.** Of "
-        f"{counts[KIN][1]} pairs that share weights by what their cards say, {counts[KIN][0]} are found; of "
-        f"{counts[STRANGERS][1]} pairs that share none, {counts[STRANGERS][0]} are accused (Holm over all {tests} "
+        f"**{len(models)} models that others trained, {len(compared)} pairs that the statistics can compare.** "
+        f"{counts[KIN][0]} of {counts[KIN][1]} pairs that share weights by what their cards say are found; "
+        f"{counts[STRANGERS][0]} of {counts[STRANGERS][1]} pairs that share none are accused (Holm over all {tests} "
         f"tests, family-wise error at most {LEVEL})."
     )
 
 
 def of_pair(pairs: Sequence[Wild], a: str, b: str) -> Wild | None:
     """Return a pair by the names of its models, in either order; None if it was not run."""
-    return next((one for one in pairs if {short_name(one.a), short_name(one.b)} == {a, b} and one.log10_p), None)
+    return next((item for item in pairs if {short_name(item.a), short_name(item.b)} == {a, b} and item.log10_p), None)
 
 
 def two_cases(pairs: Sequence[Wild]) -> str:
     """Say of the quantised copy, and of the two that share no block, what was measured."""
-    said = []
+    message = []
     if copy := of_pair(pairs, "minilm-l6", "minilm-l6-int8"):
-        said.append(
+        message.append(
             f"minilm-l6 against its copy in 8 bits: φ_U has log10 p {copy.log10_p['phi_u']:,.1f}, "
             f"{copy.agree['phi_u']} units agree."
         )
     if (cut := of_pair(pairs, "minilm-l6", "minilm-l3")) and cut.blocks and "phi_e" in cut.log10_p:
         values = np.array(cut.blocks)
-        said.append(
+        message.append(
             f"minilm-l6 against minilm-l3: the smallest log10 p of φ_U among {values.size} pairs of blocks is "
             f"{values.min():.1f} before correction ({cut.log10_p['phi_u']:.1f} after Holm over them); φ_E of the "
             f"embeddings has {cut.log10_p['phi_e']:,.1f}, {cut.agree['phi_e']} columns agree."
         )
-    return "\n\n".join(said) or "**Not run here.**"
+    return "\n\n".join(message) or "**Not run here.**"

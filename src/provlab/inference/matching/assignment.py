@@ -7,8 +7,8 @@ hidden units most rows are never read a second time, which is where the speed co
 all columns at each step.
 
 1. *Bidding* (the augmenting row reduction of Jonker and Volgenant, 1987: an auction in which each bid goes to the
-   limit). A row takes its best column and raises the price until its second best is as good; whoever owned the column
-   bids next.
+   limit). A row takes its best column and raises the price until its second best is as good; the row that owned the
+   column bids next.
 2. *Shortest augmenting paths* for the rows that are left, by Dijkstra's algorithm with a heap over the lists. A row's
    bound lies in the heap like a column: when it comes up first, the row is read again.
 3. *Bids by steps*, where paths are long because many rows want the same columns, as rows do that share strong
@@ -152,21 +152,21 @@ def _choose(
     width = len(maxima)
     threshold = -np.inf
     if width >= k:
-        found = 0
+        filled = 0
         for g in range(width):
-            found = _insert(best, found + 0, maxima[g])  # + 0: compiled once, not also for a literal
+            filled = _insert(best, filled + 0, maxima[g])  # + 0: compiled once, not also for a literal
         threshold = best[k - 1]
-    found = 0
+    filled = 0
     for turn in range(width):
         g = (turn + offset) % width
         if maxima[g] < threshold:
             continue
         for j in range(g, len(row), width):
             worth = row[j] - prices[j]
-            if worth < threshold or (found == k and worth <= best[k - 1]):
+            if worth < threshold or (filled == k and worth <= best[k - 1]):
                 continue
-            place = found if found < k else k - 1
-            found = min(found + 1, k)
+            place = filled if filled < k else k - 1
+            filled = min(filled + 1, k)
             while place > 0 and best[place - 1] < worth:
                 best[place] = best[place - 1]
                 columns[place] = columns[place - 1]
@@ -179,20 +179,20 @@ def _choose(
 
 
 @kernel()
-def _insert(best: Floats, found: int, value: float) -> int:
+def _insert(best: Floats, filled: int, value: float) -> int:
     """Keep the largest values, in falling order; returns how many there are."""
-    if found < len(best):
-        place = found
-        found += 1
+    if filled < len(best):
+        place = filled
+        filled += 1
     elif value > best[-1]:
-        place = found - 1
+        place = filled - 1
     else:
-        return found
+        return filled
     while place > 0 and best[place - 1] < value:
         best[place] = best[place - 1]
         place -= 1
     best[place] = value
-    return found
+    return filled
 
 
 @kernel()
@@ -239,15 +239,15 @@ def _bid(
         i = first
         while i != NONE:
             budget -= 1
-            one, two, e_one, e_two = _two_best(columns[i], values[i], prices)
-            if one < bounds[i] or (step > 0.0 and two < bounds[i]):
+            top, two, e_one, e_two = _two_best(columns[i], values[i], prices)
+            if top < bounds[i] or (step > 0.0 and two < bounds[i]):
                 bounds[i] = _read_again(similarity[i], prices, maxima, columns[i], values[i], best, i + 0)
                 budget -= READING
-                one, two, e_one, e_two = _two_best(columns[i], values[i], prices)
+                top, two, e_one, e_two = _two_best(columns[i], values[i], prices)
             if two < bounds[i]:  # the second best may be outside the list: raise no further than is known
                 two, e_two = bounds[i], NONE
             j = columns[i, e_one]
-            tied = one + step <= two
+            tied = top + step <= two
             if tied and owners[j] != NONE and e_two != NONE and owners[columns[i, e_two]] == NONE:
                 e_one = e_two  # as good, and free
                 j = columns[i, e_one]
@@ -258,7 +258,7 @@ def _bid(
                 break
             owners[j], partners[i], worth[i] = i, j, values[i, e_one]
             if two > -np.inf:
-                prices[j] += max(one - two + step, 0.0)
+                prices[j] += max(top - two + step, 0.0)
             if previous != NONE:
                 partners[previous] = NONE
             i = previous
@@ -279,11 +279,11 @@ def _let_go(
     for i in range(n):
         if partners[i] != NONE:
             own = worth[i] - prices[partners[i]]
-            one = _two_best(columns[i], values[i], prices)[0]
-            if one < bounds[i] and bounds[i] - own > step:
+            top = _two_best(columns[i], values[i], prices)[0]
+            if top < bounds[i] and bounds[i] - own > step:
                 bounds[i] = _read_again(similarity[i], prices, maxima, columns[i], values[i], best, i)
-                one = best[0]
-            if one - own > step:
+                top = best[0]
+            if top - own > step:
                 owners[partners[i]] = NONE
                 partners[i] = NONE
         if partners[i] == NONE:
@@ -294,14 +294,14 @@ def _let_go(
 
 @kernel()
 def _two_best(columns: Integers, values: Floats, prices: Floats) -> tuple[float, float, int, int]:
-    one, two, e_one, e_two = -np.inf, -np.inf, NONE, NONE
+    top, two, e_one, e_two = -np.inf, -np.inf, NONE, NONE
     for e in range(len(columns)):
         worth = values[e] - prices[columns[e]]
-        if worth > one:
-            one, two, e_one, e_two = worth, one, e, e_one
+        if worth > top:
+            top, two, e_one, e_two = worth, top, e, e_one
         elif worth > two:
             two, e_two = worth, e
-    return one, two, e_one, e_two
+    return top, two, e_one, e_two
 
 
 @kernel()
@@ -314,9 +314,9 @@ def _augment(
     """Give each waiting row a column along the cheapest path of exchanges, and raise the prices along the way.
 
     A path begins at the waiting row, which takes a column; its owner takes another, and so on, up to a column that is
-    free. What an exchange loses, at these prices, is how much less the new column is worth to its row than the best
-    one; it is never negative, so Dijkstra's algorithm finds the path that loses least. Returns how many rows were
-    served before the budget was spent.
+    free. At these prices an exchange loses the difference between the best column of its row and the new one. A loss is
+    never negative, so Dijkstra's algorithm finds the path that loses least. Returns how many rows were served before
+    the budget was spent.
     """
     columns, values, bounds, prices, partners, owners, worth = state
     m = similarity.shape[1]

@@ -61,13 +61,13 @@ def left_over(indices: NDArray[np.integer], prices: NDArray[np.float64]) -> floa
 
 
 def tolerance(values: NDArray[np.floating], prices: NDArray[np.float64]) -> float:
-    """What the arithmetic in float64 leaves of a gap of zero, for as many rows as there are values."""
+    """The largest gap that rounding in float64 can leave where the true gap is zero, for as many rows as there are values."""
     return ROUNDING * len(values) * float(max(np.abs(values).max(initial=0.0), np.abs(prices).max(initial=0.0)))
 
 
 @kernel(fastmath={"nnan", "nsz"})
 def _most_worth(similarity: Reals, prices: Floats, tops: Floats, start: int, stop: int) -> None:
-    """What the best column is worth to each row, by 64 maxima side by side, which the processor finds together."""
+    """The worth of the best column to each row, by 64 maxima side by side, which the processor finds together."""
     m = similarity.shape[1]
     maxima = np.empty(min(64, m))
     for i in range(start, stop):

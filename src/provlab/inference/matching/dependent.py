@@ -55,7 +55,7 @@ def distinct_best(
         right, right_rest = right[order], right_rest[order]
     rows_of = np.arange(m) if order is None else order.astype(np.int64)
     left_side, right_side = ((read_only(plain(side.rows)), side.scales, side.lengths) for side in (first, second))
-    rests, found = (left_rest, right_rest), (np.empty(n, np.int64), np.empty(n))
+    rests, result = (left_rest, right_rest), (np.empty(n, np.int64), np.empty(n))
     error = 2 * error_bound(columns)
     allowed = int(SAVING * m / SINGLE)  # single cosines a row
     for start in range(0, n, ROWS):
@@ -66,12 +66,12 @@ def distinct_best(
         def some(low: int, high: int, start: int = start, products: NDArray[np.float32] = products) -> int:
             budget = allowed * (high - low)
             return _best_of_rows(
-                products, rests, error, unsigned, left_side, right_side, rows_of, start, low, high, budget, found
+                products, rests, error, unsigned, left_side, right_side, rows_of, start, low, high, budget, result
             )
 
-        if min(over_rows(some, len(products), products.size)) < 0 or _twice(found[0][: start + len(products)]):
+        if min(over_rows(some, len(products), products.size)) < 0 or _twice(result[0][: start + len(products)]):
             return None
-    return found
+    return result
 
 
 def _columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> NDArray[np.int64] | None:
@@ -98,8 +98,8 @@ def _columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> 
     left_rest, right_rest = np.ones(PROBED), np.ones(len(second))
     step = max(1, columns // PARTS)
     for part in range(min(MOST, columns // step)):
-        taken = ranked[part * step : (part + 1) * step]
-        left, right = rows[:, taken], second.columns(taken)
+        chosen = ranked[part * step : (part + 1) * step]
+        left, right = rows[:, chosen], second.columns(chosen)
         products += left @ right.T
         left_rest -= np.einsum("ij,ij->i", left, left)
         right_rest -= np.einsum("ij,ij->i", right, right)
@@ -158,7 +158,7 @@ def _best_of_rows(
     low: int,
     high: int,
     budget: int,
-    found: tuple[Longs, Floats],
+    result: tuple[Longs, Floats],
 ) -> int:
     """Best column of each row; returns what is left of the budget of single cosines, below zero if it was passed.
 
@@ -180,7 +180,7 @@ def _best_of_rows(
     left_rest, right_rest = rests
     rows_a, scales_a, lengths_a = first
     rows_b, scales_b, lengths_b = second
-    best, values = found
+    best, values = result
     m = products.shape[1]
     maxima = np.empty(min(128, m), np.float32)  # of group g, which is g and every column a number of groups further
     for p in range(low, high):

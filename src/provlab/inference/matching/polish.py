@@ -2,8 +2,8 @@
 
 A float32 cosine of unit rows of d entries is within (d + 16) 2^-24 of the true one. At the prices that prove the
 float32 assignment, only edges within a few times that of their row's best can matter: about one a row beside the one
-that is assigned. Their cosines are computed again in float64, from the rows as they were given. What remains is to
-find prices that prove the assignment for these values: a system of differences, solved by sweeps from the prices at
+that is assigned. Their cosines are computed again in float64, from the rows as they were given. The next step
+finds prices that prove the assignment for these values: a system of differences, solved by sweeps from the prices at
 hand. Where it has no solution, a cycle of rows would gain by passing their columns round; they do, and the sweeps go
 on. A last pass over the whole float32 matrix, with its error added, shows that no other edge can matter.
 """
@@ -51,7 +51,7 @@ def error_bound(columns: int) -> float:
 
 def polish(
     similarity: NDArray[np.float32],
-    found: Solution,
+    result: Solution,
     first: UnitRows,
     second: UnitRows,
     *,
@@ -81,14 +81,14 @@ def polish(
     error = error_bound(first.shape[1])
     n = len(similarity)
     for widening in range(WIDENINGS):
-        edges = _near(similarity, found.prices, 3 * error * 4**widening, max(FEW_EDGES, EDGES * n))
+        edges = _near(similarity, result.prices, 3 * error * 4**widening, max(FEW_EDGES, EDGES * n))
         if edges is None:
             return None
         starts, columns = edges
         values = _cosines(first, second, starts, columns if order is None else order[columns])
         if unsigned:
             values = np.abs(values)
-        partners, prices, own, tops = found.partners.copy(), found.prices.copy(), np.empty(n), np.empty(n)
+        partners, prices, own, tops = result.partners.copy(), result.prices.copy(), np.empty(n), np.empty(n)
         if n < similarity.shape[1]:
             prices[partners] += error / 2  # room to come down: where columns are left over, no price may be negative
         tiny = ROUNDING / 8 * max(np.abs(values).max(), prices.max())
