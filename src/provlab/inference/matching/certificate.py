@@ -61,7 +61,7 @@ def left_over(indices: NDArray[np.integer], prices: NDArray[np.float64]) -> floa
 
 
 def tolerance(values: NDArray[np.floating], prices: NDArray[np.float64]) -> float:
-    """The largest gap that rounding in float64 can leave where the true gap is zero, for as many rows as there are values."""
+    """Largest gap that rounding in float64 can leave, for as many rows as values, where the true gap is zero."""
     return ROUNDING * len(values) * float(max(np.abs(values).max(initial=0.0), np.abs(prices).max(initial=0.0)))
 
 
