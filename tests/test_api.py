@@ -60,17 +60,17 @@ def test_the_corpus_is_made_only_for_statistics_that_read_text(models, monkeypat
     provlab.compare(*pair, statistics=["phi_u", "phi_h", "phi_l2"], progress=False, **SMALL)
     with pytest.raises(CheckpointError, match="does not exist"):
         provlab.compare(models["base"], "/no/such/folder", progress=False)
-    asked = []
-    monkeypatch.setattr(zoo, "held_out_text", lambda domain: asked.append(domain) or text)
+    requests = []
+    monkeypatch.setattr(zoo, "held_out_text", lambda domain: requests.append(domain) or text)
     comparison = provlab.compare(*pair, statistics=["phi_match"], progress=False, **SMALL)
-    assert asked == ["prose"]
+    assert requests == ["prose"]
     assert comparison.options.text == text
 
 
 def test_settings_reach_the_statistics(models, no_corpus):
     pair = models["base"], models["stranger"]
-    one, other = (provlab.compare(*pair, statistics=["phi_h"], seed=seed, progress=False, **SMALL) for seed in (0, 1))
-    assert one.records[0].outcome.log10_p != other.records[0].outcome.log10_p
+    item, other = (provlab.compare(*pair, statistics=["phi_h"], seed=seed, progress=False, **SMALL) for seed in (0, 1))
+    assert item.records[0].outcome.log10_p != other.records[0].outcome.log10_p
     (record,) = provlab.compare(*pair, statistics=["phi_u"], blocks=[2], progress=False).records
     assert [block.block for block in record.outcome.blocks] == [2]
 

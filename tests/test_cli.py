@@ -306,7 +306,7 @@ BAD = {
 
 
 @pytest.fixture
-def given(models, tmp_path, new_model, save_model):
+def inputs(models, tmp_path, new_model, save_model):
     return Given(models, tmp_path, new_model, save_model)
 
 
@@ -315,9 +315,9 @@ def everything_below(folder):
 
 
 @pytest.mark.parametrize("case", list(BAD))
-def test_bad_input_gets_one_line(case, run, given, tmp_path):
-    make, said = BAD[case]
-    arguments = make(given)
+def test_bad_input_gets_one_line(case, run, inputs, tmp_path):
+    make, message = BAD[case]
+    arguments = make(inputs)
     before = everything_below(tmp_path)
     status, out, err = run(*arguments)
     assert status == 2, out
@@ -326,7 +326,7 @@ def test_bad_input_gets_one_line(case, run, given, tmp_path):
     assert err.count("\n") == 1, err
     assert err.endswith("\n")
     assert "internal error" not in err
-    assert re.search(said, err), err
+    assert re.search(message, err), err
     assert everything_below(tmp_path) == before  # no half-written file
 
 
@@ -403,8 +403,8 @@ def test_json_replaces_what_was(run, models, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "project"]
 
 
-def test_a_pickle_that_is_trusted(run, given):
-    status, out, _ = run("compare", given.a, given.pickled(), *PHI_U, "--allow-pickle")
+def test_a_pickle_that_is_trusted(run, inputs):
+    status, out, _ = run("compare", inputs.a, inputs.pickled(), *PHI_U, "--allow-pickle")
     assert status == 0
     assert "rejected by phi_u" in " ".join(out.split())
 
@@ -432,7 +432,7 @@ def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tm
     from provlab.publishing import runner
 
     ran = []
-    monkeypatch.setattr(runner, "run", lambda path, given, output, **_: ran.append((path.stem, given, output)))
+    monkeypatch.setattr(runner, "run", lambda path, inputs, output, **_: ran.append((path.stem, inputs, output)))
     status, out, err = run("run", "tree", "-p", "models=a, b", "-p", "seed=4")
     assert (status, err) == (0, "")
     expected = tmp_path / "results" / "own" / "tree.ipynb"
@@ -446,7 +446,7 @@ def test_run_takes_what_a_profile_gives_a_notebook(run, monkeypatch, tmp_path):
     from provlab.publishing import runner
 
     ran = []
-    monkeypatch.setattr(runner, "run", lambda path, given, output, **_: ran.append(given))
+    monkeypatch.setattr(runner, "run", lambda path, inputs, output, **_: ran.append(inputs))
     profiles = Path("notebooks") / "profiles"
     profiles.mkdir()
     (profiles / "small.yml").write_text(
@@ -468,7 +468,7 @@ def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
 
     done = []
     monkeypatch.setattr(zoo, "build", lambda names, **settings: done.append((names, settings)))
-    monkeypatch.setattr(plan_module, "run", lambda path, given, output, **_: done.append(given) or output.touch())
+    monkeypatch.setattr(plan_module, "run", lambda path, inputs, output, **_: done.append(inputs) or output.touch())
     (tmp_path / "book").mkdir()
     plan = tmp_path / "small.yml"
     plan.write_text(
@@ -485,7 +485,7 @@ def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
 def test_what_comes_between_stages_runs_beside_the_study_and_ends_with_it(run, monkeypatch, tmp_path):
     from provlab.publishing import plan as plan_module
 
-    seen, stops = tmp_path / "seen", False
+    recorded, stops = tmp_path / "seen", False
 
     def study(*_, between, **__):
         between()  # waits for a file that is there only once the study has gone on
@@ -498,9 +498,9 @@ def test_what_comes_between_stages_runs_beside_the_study_and_ends_with_it(run, m
     monkeypatch.setattr(plan_module, "run_plan", study)
     plan = tmp_path / "small.yml"
     plan.write_text(PLAN)
-    waits = f"while [ ! -e {tmp_path}/later ]; do sleep 0.05; done; echo once >> {seen}"
+    waits = f"while [ ! -e {tmp_path}/later ]; do sleep 0.05; done; echo once >> {recorded}"
     assert run("reproduce", plan, "-o", tmp_path / "book", "--between", waits)[0] == 0
-    assert seen.read_text() == "once\nonce\n"
+    assert recorded.read_text() == "once\nonce\n"
     stops = True
     begins = f"[ -e {tmp_path}/first ] && (sleep 1; touch {tmp_path}/last); touch {tmp_path}/first"
     status, _, err = run("reproduce", plan, "-o", tmp_path / "book", "--between", begins)
@@ -516,12 +516,12 @@ def test_nothing_is_fetched_without_a_yes(run, monkeypatch, tmp_path):
     plan = tmp_path / "paper.yml"
     plan.write_text(f"{PLAN}needs: A GPU.\nfetches: [{{id: a/b, gigabytes: 2}}, {{id: a/c, gigabytes: 13.5}}]\n")
     monkeypatch.setattr(plan_module, "run_plan", lambda *_, **__: 0)
-    asked = "  a/b" + " " * 47 + " " * 6 + "2.0 GB"
+    requests = "  a/b" + " " * 47 + " " * 6 + "2.0 GB"
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
     status, out, err = run("reproduce", plan, "-o", tmp_path / "book")
     sys.stdin.close()
     assert status == 2
-    assert asked in out
+    assert requests in out
     assert "2 models, 15.5 GB. A GPU." in out
     assert err == "provlab: error: nobody is there to agree to fetching these; agree with --yes (make: YES=1)\n"
 
@@ -653,7 +653,7 @@ def test_the_defaults_that_help_names_are_those_of_the_options():
 
 def test_an_option_that_is_given_counts(models, run, tmp_path):
     pair = (models["base"], models["other"], "--statistic", "phi_u")
-    for given, seed in ((), 0), (("--seed", 5), 5):
-        assert run("compare", *pair, *given, "--json", tmp_path / "x.json")[0] == 0
+    for inputs, seed in ((), 0), (("--seed", 5), 5):
+        assert run("compare", *pair, *inputs, "--json", tmp_path / "x.json")[0] == 0
         parameters = json.loads((tmp_path / "x.json").read_text())["parameters"]
         assert (parameters["seed"], parameters["n_sequences"]) == (seed, Options().n_sequences)

@@ -155,16 +155,16 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input_gets_one_line(name, run, models, tmp_path):
-    arguments, said = CASES[name]
+    arguments, message = CASES[name]
     (tmp_path / "file").touch()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    given = [text.format(**models, port=port, file=tmp_path / "file") for text in arguments]
-    status, out, err = run(*given, *([] if "--statistic" in given else PHI_U))
+    inputs = [text.format(**models, port=port, file=tmp_path / "file") for text in arguments]
+    status, out, err = run(*inputs, *([] if "--statistic" in inputs else PHI_U))
     assert (status, out) == (2, "")
     assert re.fullmatch(r"provlab( study)?: error: .*\n", err)
-    assert said in err
+    assert message in err
     assert not Store(tmp_path / "results" / "own").root.exists()
 
 

@@ -40,18 +40,18 @@ def test_the_numbers_are_of_both_sides_and_agree(pair):
     """Weighed, they are those of all inputs: as among sequences drawn uniformly, without either model."""
     uniform = np.random.default_rng(5).integers(0, 256, (4000, 8))
     a, b = (model.nll(uniform) for model in pipeline.open_models(list(pair), progress=False).values())
-    found = provlab.diff(*pair, **FEW)
-    assert found.remedies() == [] or "worth" in found.remedies()[0]
+    result = provlab.diff(*pair, **FEW)
+    assert result.remedies() == [] or "worth" in result.remedies()[0]
     low, high = FEW["z"]
     truths = ((a < b)[(a > low) & (a < high)].mean(), (b < a)[(b > low) & (b < high)].mean())
-    for side, truth in zip(found.sides, truths, strict=True):
+    for side, truth in zip(result.sides, truths, strict=True):
         assert side["disagreement"][1] - 0.05 < truth < side["disagreement"][2] + 0.05
         assert side["disagreement"][0] + side["agreement"][0] == pytest.approx(1)
         assert side["log10_inputs"][1] <= side["log10_inputs"][0] <= side["log10_inputs"][2]
-    first, second = found.summary.log10_common  # two estimates of one number
+    first, second = result.summary.log10_common  # two estimates of one number
     assert first == pytest.approx(second, abs=0.5)
-    low = [one.difference for one in found.examples[0] if one.end == "D lowest"]
-    high = [one.difference for one in found.examples[0] if one.end == "D highest"]
+    low = [item.difference for item in result.examples[0] if item.end == "D lowest"]
+    high = [item.difference for item in result.examples[0] if item.end == "D highest"]
     assert max(low) < min(high)
 
 
@@ -72,8 +72,8 @@ def test_a_second_call_draws_nothing_and_another_seed_something(pair, tmp_path, 
 
 def test_the_two_models_write_with_random_numbers_of_their_own(pair):
     """A copy with little noise would else write what its base writes."""
-    found = provlab.diff(*pair, **FEW)
-    a, b = ({row.tobytes() for row in one.draws.tokens} for one in (found.compared.a, found.compared.b))
+    result = provlab.diff(*pair, **FEW)
+    a, b = ({row.tobytes() for row in item.draws.tokens} for item in (result.compared.a, result.compared.b))
     assert len(a & b) < 0.1 * len(a)
 
 
@@ -85,10 +85,10 @@ def test_a_disguised_pair_of_equal_functions_has_no_difference(models, tmp_path)
     shutil.copytree(models["base"], copy)
     (copy / "model.safetensors").unlink()
     Checkpoint.open(models["base"]).load_model().save_pretrained(copy, max_shard_size="40KB")
-    found = provlab.diff(models["base"], copy, **FEW)
-    assert (found.compared.a.difference == 0).all()
-    assert any("answer alike" in text for text in found.remedies())
-    assert found.figure()
+    result = provlab.diff(models["base"], copy, **FEW)
+    assert (result.compared.a.difference == 0).all()
+    assert any("answer alike" in text for text in result.remedies())
+    assert result.figure()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -99,11 +99,11 @@ def test_it_shows_itself_and_goes_into_json(run, pair, page, tmp_path, dtype):
     assert (status, error) == (0, "")
     assert "seed 0" in out
     assert "quantiles of the losses of 500 pieces of the given text" in " ".join(out.split())
-    found = json.loads(target.read_text())
-    assert found["schema"] == "provlab.diff/1"
-    assert {"models", "parameters", "seed", "z", "sides", "summary", "rho", "examples", "assumptions"} <= set(found)
-    assert [side["model"] for side in found["sides"]] == ["base", "tuned"]
-    assert np.shape(found["rho"]["a"]) == (3, 40)
+    result = json.loads(target.read_text())
+    assert result["schema"] == "provlab.diff/1"
+    assert {"models", "parameters", "seed", "z", "sides", "summary", "rho", "examples", "assumptions"} <= set(result)
+    assert [side["model"] for side in result["sides"]] == ["base", "tuned"]
+    assert np.shape(result["rho"]["a"]) == (3, 40)
 
 
 @pytest.mark.parametrize(("layout", "size"), [(tiny_models.as_gpt2s, 290), (tiny_models.as_llamas, 100)])
@@ -113,9 +113,9 @@ def test_foreign_layouts_of_tokenizers_are_read(layout, size, new_model, text, t
     for seed, folder in enumerate(pair):
         new_model(seed, vocab_size=300 + 20 * seed).save_pretrained(folder)
         layout(folder, text, size)
-    found = provlab.diff(*pair, text=text, length=8, shares=(0, 1), n=400, progress=False)
-    assert all(side["in_z"] > 20 for side in found.sides)
-    assert "ids of A and" in found.assumptions()[0]
+    result = provlab.diff(*pair, text=text, length=8, shares=(0, 1), n=400, progress=False)
+    assert all(side["in_z"] > 20 for side in result.sides)
+    assert "ids of A and" in result.assumptions()[0]
 
 
 def test_models_of_different_tokenizers_are_refused(new_model, text, tmp_path):
@@ -127,8 +127,8 @@ def test_models_of_different_tokenizers_are_refused(new_model, text, tmp_path):
 
 
 def test_the_picture_in_text_is_of_both_sides(pair):
-    found = provlab.diff(*pair, **FEW)
-    head, *rows = found.picture()
+    result = provlab.diff(*pair, **FEW)
+    head, *rows = result.picture()
     assert len(rows) == 14
     column = head.index("B's")
     longest = [max(row[26:column].count("#") for row in rows), max(row[column:].count("#") for row in rows)]
@@ -143,8 +143,8 @@ def test_a_notebook_sees_a_table_and_a_picture(pair):
 
 
 def test_replica_exchange_that_does_not_converge_is_a_sentence(pair):
-    found = provlab.diff(*pair, **FEW, exchange_steps=10)
-    assert any(text.startswith("Replica exchange gives no number: not converged") for text in found.remedies())
+    result = provlab.diff(*pair, **FEW, exchange_steps=10)
+    assert any(text.startswith("Replica exchange gives no number: not converged") for text in result.remedies())
 
 
 def nan_weights(folder):
@@ -163,7 +163,7 @@ def no_tokenizer(folder):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "given", "said"),
+    ("spoil", "settings", "message"),
     [
         (None, ["--text", "{empty}"], "the text is empty; give"),
         (None, ["--text", "/no/such"], "--text /no/such cannot be read"),
@@ -184,20 +184,20 @@ def no_tokenizer(folder):
         (None, ["--device", "tpu"], "device"),
     ],
 )
-def test_bad_input_gets_one_line(run, models, spoilt, tmp_path, spoil, given, said):
+def test_bad_input_gets_one_line(run, models, spoilt, tmp_path, spoil, settings, message):
     (tmp_path / "empty").write_text(" \n")
     (tmp_path / "short").write_text("read")
     if spoil:
         spoil(spoilt)
     second = spoilt if spoil else models["tuned"]
-    if not any(flag in given for flag in ("--length", "--sequences")):
-        given = [*given, "--length", "8", "--sequences", "400"]
+    if not any(flag in settings for flag in ("--length", "--sequences")):
+        settings = [*settings, "--length", "8", "--sequences", "400"]
     target = tmp_path / "x.json"
-    given = [one.format(empty=tmp_path / "empty", short=tmp_path / "short") for one in given]
-    status, out, error = run("diff", models["base"], second, *given, "--json", target)
+    settings = [item.format(empty=tmp_path / "empty", short=tmp_path / "short") for item in settings]
+    status, out, error = run("diff", models["base"], second, *settings, "--json", target)
     assert (status, out) == (2, "")
     assert len(error.splitlines()) == 1
-    assert re.search(said, error)
+    assert re.search(message, error)
     assert not target.exists()
 
 

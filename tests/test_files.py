@@ -71,7 +71,7 @@ def test_digests(tmp_path):
     assert sha256_file(path) == hashlib.sha256(b"abc" * 10**6).hexdigest()
     assert digest({"a": 1, "b": [2, None]}) == digest({"b": [2, None], "a": 1})
     different = [{"a": 1}, {"a": "1"}, {"a": 1.5}, {"a": True}, {"a": None}, {"a": [1]}, [1], "a", None]
-    assert len({digest(one) for one in different}) == len(different)
+    assert len({digest(item) for item in different}) == len(different)
     with pytest.raises(ValueError, match="Out of range"):
         digest(float("nan"))
 

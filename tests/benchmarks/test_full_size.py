@@ -82,8 +82,8 @@ def test_what_cannot_be_rehearsed_is_refused(arguments, message):
 def test_both_models_must_fit_before_the_first_is_written(tmp_path, monkeypatch):
     """Room for one and a half of them."""
     usage = namedtuple("usage", "total used free")
-    one = synthetic.n_bytes(shapes.shape("tiny"))
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, one * 3 // 2))
+    item = synthetic.n_bytes(shapes.shape("tiny"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, item * 3 // 2))
     monkeypatch.setattr(synthetic, "synthesise", lambda *arguments, **more: pytest.fail("a model was written"))
     with pytest.raises(InputError, match="write fewer blocks"):
         rehearse("tiny", "noisy", blocks=None, vocabulary=None, folder=tmp_path)

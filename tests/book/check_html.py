@@ -69,17 +69,17 @@ class Page(HTMLParser):
         for name in LOADS.get(tag, ()):
             if WEB.match(values.get(name, "")):
                 self.faults.append(f"<{tag}> loads {values[name][:80]}")
-        if found := CSS_WEB.search(values.get("style", "")):
-            self.faults.append(f"a style loads {found[0]}")
+        if result := CSS_WEB.search(values.get("style", "")):
+            self.faults.append(f"a style loads {result[0]}")
 
     def handle_endtag(self, tag):
         self._inside = ""
 
     def handle_data(self, data):
-        if self._inside == "style" and (found := CSS_WEB.search(data)):
-            self.faults.append(f"a style loads {found[0]}")
-        elif self._inside == "script" and (found := SCRIPT_WEB.search(data)):
-            self.faults.append(f"a script loads {data[found.start() : found.end() + 40]}")
+        if self._inside == "style" and (result := CSS_WEB.search(data)):
+            self.faults.append(f"a style loads {result[0]}")
+        elif self._inside == "script" and (result := SCRIPT_WEB.search(data)):
+            self.faults.append(f"a script loads {data[result.start() : result.end() + 40]}")
         elif not self._inside:
             self.text.append(data)
 
@@ -92,12 +92,12 @@ def check(folder: Path) -> list[str]:
     faults = []
     for path, page in pages.items():
         text = "".join(page.text)
-        found = page.faults + [f"shows a failure: {mark}" for mark in FAILURES if mark in text]
-        found += [fault for link in page.links if (fault := _dead(link, path, folder, pages))]
-        faults += [f"{path.relative_to(folder.resolve())}: {fault}" for fault in dict.fromkeys(found)]
+        result = page.faults + [f"shows a failure: {mark}" for mark in FAILURES if mark in text]
+        result += [fault for link in page.links if (fault := _dead(link, path, folder, pages))]
+        faults += [f"{path.relative_to(folder.resolve())}: {fault}" for fault in dict.fromkeys(result)]
     for sheet in sorted(folder.rglob("*.css")):
-        for found in CSS_WEB.findall(sheet.read_text(encoding="utf-8", errors="replace")):
-            faults.append(f"{sheet.relative_to(folder)}: loads {found}")
+        for result in CSS_WEB.findall(sheet.read_text(encoding="utf-8", errors="replace")):
+            faults.append(f"{sheet.relative_to(folder)}: loads {result}")
     return faults
 
 

@@ -84,7 +84,7 @@ def test_terms_citations_and_links_lead_somewhere(name):
     text = sources()[name]
     terms = [m[1] or m[0] for m in re.findall(r"\{term\}`([^`<]*?)(?:\s*<([^>]+)>)?`", text)]
     assert {t.strip().lower() for t in terms} <= defined_terms()
-    cited = {key.strip() for found in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in found.split(",")}
+    cited = {key.strip() for result in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in result.split(",")}
     assert cited <= bibliography_keys()
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if "://" in target:

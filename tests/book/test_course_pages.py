@@ -90,14 +90,14 @@ def test_links_lead_somewhere(page):
         if path.parent.name == "experiments":
             path = ROOT / "notebooks" / path.name
         assert any(path.with_name(path.name + end).is_file() for end in ("", ".md", ".ipynb")), target
-    keys = {key for found in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in found.split(",")}
+    keys = {key for result in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in result.split(",")}
     assert all(f"{{{key.strip()}," in (ROOT / "book" / "references.bib").read_text() for key in keys)
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda s: s.stem)
 def test_figures_are_of_cells_that_there_are(session):
     for name, cell in re.findall(r"^% figure: (\w+) ([\w-]+)", session.read_text(), re.MULTILINE):
-        assert cell in {found["id"] for found in notebook(name)["cells"]}, (name, cell)
+        assert cell in {result["id"] for result in notebook(name)["cells"]}, (name, cell)
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda s: s.stem)
@@ -110,8 +110,8 @@ def test_labs_run_what_the_smoke_profile_has(session):
     titles = {
         title
         for name in runs
-        for found in notebook(name)["cells"]
-        for title in re.findall(r"\{exercise\} (.*)", "".join(found["source"]))
+        for result in notebook(name)["cells"]
+        for title in re.findall(r"\{exercise\} (.*)", "".join(result["source"]))
     }
     assert set(quoted) <= titles
 
@@ -119,10 +119,12 @@ def test_labs_run_what_the_smoke_profile_has(session):
 def test_homework_is_the_same_in_the_plan_and_in_the_sessions():
     index = (COURSE / "index.md").read_text()
     week_by_week = set(re.findall(r"`(\w+_\w+)`", part(index, "The plan")))
-    said = set().union(*(re.findall(r"`([a-z]\w*_\w+)`", part(s.read_text(), "After the session")) for s in SESSIONS))
+    message = set().union(
+        *(re.findall(r"`([a-z]\w*_\w+)`", part(s.read_text(), "After the session")) for s in SESSIONS)
+    )
     labs = set().union(*(re.findall(r"`([a-z]+_\w+)`", s.read_text()) for s in SESSIONS))
     assert week_by_week >= ASSIGNMENTS
-    assert said >= ASSIGNMENTS
+    assert message >= ASSIGNMENTS
     flaws = week_by_week - ASSIGNMENTS
     assert len(flaws) == 10
     assert flaws <= labs

@@ -34,10 +34,10 @@ def page(links, tmp_path):
 
 @pytest.mark.parametrize("end", ["", "/", ".git"])
 def test_a_notebook_of_the_repository_opens_in_three_places(page, end):
-    found = {
+    result = {
         button["text"]: button["url"] for button in page(f"https://github.com/someone/provlab{end}")["launch-buttons"]
     }
-    assert found == {
+    assert result == {
         "JupyterLab": f"{BINDER}lab%2Ftree%2Fnotebooks%2Fllama_tree.ipynb",
         "Binder": f"{BINDER}notebooks%2Fnotebooks%2Fllama_tree.ipynb",
         "Colab": "https://colab.research.google.com/github/someone/provlab/blob/main/notebooks/llama_tree.ipynb",

@@ -123,7 +123,7 @@ def test_the_check_sees_what_a_deck_would_load(slides, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("no title", "does not begin with a title"),
         ("# T\n\n### S\n\n:::{video} x\n:::\n", r"do not know the directive \{video\}"),
@@ -131,8 +131,8 @@ def test_the_check_sees_what_a_deck_would_load(slides, tmp_path):
         ("# T\n\n### S\n\n{cite}`nobody2020`\n", "no entry nobody2020"),
     ],
 )
-def test_what_slides_cannot_show_is_named(slides, tmp_path, text, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_slides_cannot_show_is_named(slides, tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
         deck(slides, tmp_path, text)
 
 

@@ -20,12 +20,12 @@ def named(name: str) -> object:
     parts = name.split(".")
     for n in range(len(parts), 0, -1):
         try:
-            found: object = import_module(".".join(parts[:n]))
+            result: object = import_module(".".join(parts[:n]))
         except ModuleNotFoundError:
             continue
         for part in parts[n:]:  # a field of a dataclass is documented by its class
-            found = found if part in getattr(found, "__dataclass_fields__", ()) else getattr(found, part)
-        return found
+            result = result if part in getattr(result, "__dataclass_fields__", ()) else getattr(result, part)
+        return result
     raise ModuleNotFoundError(name)
 
 

@@ -275,25 +275,25 @@ CASES = [(path, name) for path in grading.ASSIGNMENTS for name in PLANTS.get(pat
 
 def faults(notebook):
     """What is wrong with a notebook as a source for nbgrader."""
-    found, ids = [], [grading.grade_id(cell) for cell in notebook.cells if grading.grade_id(cell)]
+    result, ids = [], [grading.grade_id(cell) for cell in notebook.cells if grading.grade_id(cell)]
     if notebook.metadata.get("course", {}).get("week") not in (1, 2, 3, 4, 5):
-        found.append("names no week")
+        result.append("names no week")
     if len(ids) != len(set(ids)):
-        found.append("two cells have one id")
+        result.append("two cells have one id")
     for cell in notebook.cells:
         name = grading.grade_id(cell) or cell.id
         if cell.cell_type == "code" and (cell.outputs or cell.execution_count is not None):
-            found.append(f"{name} has outputs")
+            result.append(f"{name} has outputs")
         if ("BEGIN HIDDEN TESTS" in cell.source) > utils.is_grade(cell):
-            found.append(f"{name} has hidden tests and no points")
+            result.append(f"{name} has hidden tests and no points")
         if ("BEGIN SOLUTION" in cell.source) != utils.is_solution(cell):
-            found.append(f"{name} has a solution that is not marked as one, or none")
+            result.append(f"{name} has a solution that is not marked as one, or none")
         if utils.is_grade(cell):
             if utils.is_solution(cell) or not cell.metadata.nbgrader.points:
-                found.append(f"{name} cannot be graded by itself")
+                result.append(f"{name} cannot be graded by itself")
             elif isinstance(ast.parse(cell.source).body[-1], ast.Expr):
-                found.append(f"{name} ends in a value, which nbgrader takes for points")
-    return found
+                result.append(f"{name} ends in a value, which nbgrader takes for points")
+    return result
 
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda path: path.stem)
@@ -302,7 +302,7 @@ def test_a_notebook_is_a_source_for_nbgrader(path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda cells: cells[1].update(source="### BEGIN HIDDEN TESTS\n### END HIDDEN TESTS"), "no points"),
         (lambda cells: cells[1].update(source="### BEGIN SOLUTION\n### END SOLUTION"), "solution"),
@@ -316,16 +316,16 @@ def test_a_notebook_is_a_source_for_nbgrader(path):
         (lambda cells: None, "week"),
     ],
 )
-def test_faults_are_seen(spoil, said):
+def test_faults_are_seen(spoil, message):
     notebook = nbformat.v4.new_notebook(
         cells=[
             nbformat.v4.new_markdown_cell("# Title"),
             nbformat.v4.new_code_cell("x = 1", metadata={"nbgrader": dict(SETTINGS)}),
         ],
-        metadata={"course": {"week": 6 if said == "week" else 1}},
+        metadata={"course": {"week": 6 if message == "week" else 1}},
     )
     spoil(notebook.cells)
-    assert any(said in fault for fault in faults(notebook))
+    assert any(message in fault for fault in faults(notebook))
 
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda path: path.stem)

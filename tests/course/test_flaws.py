@@ -69,10 +69,10 @@ WRONG = {
 
 def marks(path: Path, answers: dict[str, str]) -> set[str]:
     """The tests that are lost; all others have full marks."""
-    found = grading.grade(path, answers)
-    assert set(found) == set(POINTS)
-    assert all(points in (0, POINTS[test]) for test, points in found.items())
-    return {test for test, points in found.items() if not points}
+    result = grading.grade(path, answers)
+    assert set(result) == set(POINTS)
+    assert all(points in (0, POINTS[test]) for test, points in result.items())
+    return {test for test, points in result.items() if not points}
 
 
 @pytest.mark.parametrize("path", grading.LABS, ids=lambda path: path.stem)

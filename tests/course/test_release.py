@@ -98,10 +98,10 @@ def test_every_week_has_an_assignment(release):
 @pytest.mark.parametrize("week", ["6", "three", "0", "-1", "1 2"])
 def test_an_unknown_week_is_one_line(release, week, capsys):
     assert release.main(week) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert week in said
-    assert "WEEK is 1 to 5" in said
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert week in message
+    assert "WEEK is 1 to 5" in message
 
 
 @pytest.mark.slow
@@ -118,8 +118,8 @@ def test_graded_by_nbgrader_nothing_hidden_comes_back(week_1):
 
     hidden = grading.hidden_lines(grading.COURSE / "assignments" / f"{NAME}.ipynb")
     graded = grading.load(folder / "autograded" / "curious" / NAME / f"{NAME}.ipynb")
-    taken = nbformat.writes(graded)
-    assert "AssertionError" in taken  # what there is to leak: the tests, their tracebacks, what was printed
+    picked = nbformat.writes(graded)
+    assert "AssertionError" in picked  # what there is to leak: the tests, their tracebacks, what was printed
     assert [line for line in hidden if line in "\n".join(cell.source for cell in graded.cells)]
 
     back = folder / "feedback" / "curious" / NAME
@@ -134,5 +134,5 @@ def test_graded_by_nbgrader_nothing_hidden_comes_back(week_1):
     path = grading.COURSE / "assignments" / f"{NAME}.ipynb"
     points = grading.grade(path, CURIOUS | {"null_p_values": "raise NotImplementedError()"})
     with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
-        found = book.find_submission(NAME, "curious")
-        assert (found.score, found.max_score) == (sum(points.values()), sum(grading.full_marks(path).values()))
+        result = book.find_submission(NAME, "curious")
+        assert (result.score, result.max_score) == (sum(points.values()), sum(grading.full_marks(path).values()))

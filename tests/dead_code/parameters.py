@@ -30,12 +30,14 @@ def optionals(tree: ast.Module, module: str) -> Iterator[Optional]:
         if isinstance(node, ast.ClassDef):
             if any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
                 fields = [
-                    one for one in node.body if isinstance(one, ast.AnnAssign) and "ClassVar" not in ast.unparse(one)
+                    item
+                    for item in node.body
+                    if isinstance(item, ast.AnnAssign) and "ClassVar" not in ast.unparse(item)
                 ]
-                for place, one in enumerate(fields):
+                for place, item in enumerate(fields):
                     # what is made by field() the object mostly fills itself
-                    if one.value is not None and "field(" not in ast.unparse(one.value):
-                        yield Optional(node.name, ast.unparse(one.target), place, f"{module}.{node.name}")
+                    if item.value is not None and "field(" not in ast.unparse(item.value):
+                        yield Optional(node.name, ast.unparse(item.target), place, f"{module}.{node.name}")
             for method in node.body:
                 if isinstance(method, ast.FunctionDef):
                     static = any("staticmethod" in ast.unparse(decorator) for decorator in method.decorator_list)
@@ -48,13 +50,13 @@ def optionals(tree: ast.Module, module: str) -> Iterator[Optional]:
 
 
 def _of(function: ast.FunctionDef, called: str, where: str, *, skip: bool) -> Iterator[Optional]:
-    given = function.args
-    by_place = [*given.posonlyargs, *given.args]
-    first = len(by_place) - len(given.defaults)
+    inputs = function.args
+    by_place = [*inputs.posonlyargs, *inputs.args]
+    first = len(by_place) - len(inputs.defaults)
     for place, argument in enumerate(by_place):
         if place >= first:
             yield Optional(called, argument.arg, place - skip, where)
-    for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+    for argument, default in zip(inputs.kwonlyargs, inputs.kw_defaults, strict=True):
         if default is not None:
             yield Optional(called, argument.arg, None, where)
 
@@ -89,7 +91,7 @@ def passed(tree: ast.Module) -> Iterator[tuple[str, int, set[str | None]]]:
         for place, value in enumerate([node.func, *node.args]):
             if called := within.get(id(value)) or _name(value):
                 rest = node.args[place:]
-                count = EVERYTHING if any(isinstance(one, ast.Starred) for one in rest) else len(rest)
+                count = EVERYTHING if any(isinstance(item, ast.Starred) for item in rest) else len(rest)
                 yield renamed.get(called, called), count, names
 
 
@@ -107,12 +109,12 @@ def dead(root: Path) -> dict[str, str]:
             calls[called] = (max(most, count), known | names)
             if called == "replace":
                 replaced |= names
-    found = {}
+    result = {}
     for module, tree in modules.items():
-        for one in optionals(tree, module):
-            most, names = calls.get(one.function, (0, set()))
-            by_place = one.place is not None and one.place < most
-            if not by_place and not names & {one.name, None} and one.name not in replaced:
-                name = f"{one.where}({one.name})"
-                found[name] = f"{name}: nothing passes this parameter"
-    return found
+        for item in optionals(tree, module):
+            most, names = calls.get(item.function, (0, set()))
+            by_place = item.place is not None and item.place < most
+            if not by_place and not names & {item.name, None} and item.name not in replaced:
+                name = f"{item.where}({item.name})"
+                result[name] = f"{name}: nothing passes this parameter"
+    return result

@@ -27,7 +27,7 @@ def test_a_planted_dead_function_is_named(root):
 
 
 @pytest.mark.parametrize(
-    ("allowed", "said"),
+    ("allowed", "message"),
     [
         ("# names\n", ["line"]),
         ("dead: for users", []),
@@ -35,5 +35,5 @@ def test_a_planted_dead_function_is_named(root):
         ("dead: x\ncalled: y", ["called is used, or gone: strike it out of the list"]),
     ],
 )
-def test_what_is_allowed_has_a_reason_and_is_unused(allowed, said):
-    assert unused.faults({"dead": "line"}, allowed) == said
+def test_what_is_allowed_has_a_reason_and_is_unused(allowed, message):
+    assert unused.faults({"dead": "line"}, allowed) == message

@@ -32,7 +32,8 @@ def callers(root: Path) -> Iterator[tuple[str, str]]:
         rows = yaml.safe_load(table.read_text(encoding="utf-8"))
         predicates = (row["predicate"] for row in rows if "predicate" in row)
         calls = (
-            f"_.{given['name']}(_, {', '.join(f'{key}=0' for key in given if key != 'name')})" for given in predicates
+            f"_.{inputs['name']}(_, {', '.join(f'{key}=0' for key in inputs if key != 'name')})"
+            for inputs in predicates
         )
         yield str(table.relative_to(root)), "\n".join(calls)
     for table in sorted(root.glob("src/provlab/**/*.toml")):  # functions are looked up by the names in it

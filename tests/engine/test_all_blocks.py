@@ -61,21 +61,23 @@ def compare(text):
 def test_the_block_put_in_changes_no_logit(models, deeper):
     tokens = torch.arange(60).reshape(2, 30)
     with torch.no_grad():
-        one, other = (
+        item, other = (
             LlamaForCausalLM.from_pretrained(folder, dtype=torch.float64)(tokens).logits
             for folder in (models["tuned"], deeper["tuned"])
         )
-    assert torch.equal(one, other)
+    assert torch.equal(item, other)
 
 
 def test_an_identity_block_hides_nothing(models, deeper, compare):
-    found = compare(models["tuned"], deeper["tuned"])
-    said = " ".join(found.verdict().split())
-    assert said.startswith("Independent training is rejected by phi_match")
-    assert "phi_match compared all 3 blocks of one with all 4 of the other; its p-value is the smallest of 12" in said
-    assert "by Holm over them (found: 0 with 0, 1 with 2, 2 with 3; 3 pairs could not be compared)." in said
-    assert "Not run: phi_u (phi_u compares block with block, but tuned has 3 and" in said
-    (record,) = [record for record in found.records if record.statistic == "phi_match"]
+    result = compare(models["tuned"], deeper["tuned"])
+    message = " ".join(result.verdict().split())
+    assert message.startswith("Independent training is rejected by phi_match")
+    assert (
+        "phi_match compared all 3 blocks of one with all 4 of the other; its p-value is the smallest of 12" in message
+    )
+    assert "by Holm over them (found: 0 with 0, 1 with 2, 2 with 3; 3 pairs could not be compared)." in message
+    assert "Not run: phi_u (phi_u compares block with block, but tuned has 3 and" in message
+    (record,) = [record for record in result.records if record.statistic == "phi_match"]
     assert [block.detail["partner"] for block in record.outcome.blocks] == [0, 2, 3]
     table = np.array(record.outcome.detail["all_blocks"]["log10_p"])
     assert record.outcome.log10_p == pytest.approx(table.min() + np.log10(12))
@@ -83,31 +85,31 @@ def test_an_identity_block_hides_nothing(models, deeper, compare):
         pvalues.holm(table.ravel()).reshape(3, 4).min(axis=1)
     )
     assert record.outcome.floor <= record.outcome.log10_p
-    json.dumps(found.to_json(), allow_nan=False)
-    assert "phi_match" in str(found)
-    assert found._repr_html_()
+    json.dumps(result.to_json(), allow_nan=False)
+    assert "phi_match" in str(result)
+    assert result._repr_html_()
 
 
 def test_the_stranger_with_one_more_is_a_stranger(models, deeper, compare):
-    said = " ".join(compare(models["base"], deeper["stranger"]).verdict().split())
-    assert said.startswith("Independent training is not rejected by phi_match")
-    assert "by Holm over them (found: none; 3 pairs could not be compared)." in said
+    message = " ".join(compare(models["base"], deeper["stranger"]).verdict().split())
+    assert message.startswith("Independent training is not rejected by phi_match")
+    assert "by Holm over them (found: none; 3 pairs could not be compared)." in message
 
 
 def test_phi_u_alone(models, deeper, compare):
-    found = compare(models["base"], deeper["tuned"], "phi_u")
-    assert found.records[0].outcome.detail["all_blocks"]["found"] == [[0, 0], [1, 2], [2, 3]]
-    assert found.records[0].outcome.log10_p < -20
-    found = compare(models["base"], deeper["stranger"], "phi_u")
-    assert found.records[0].outcome.log10_p > -2
+    result = compare(models["base"], deeper["tuned"], "phi_u")
+    assert result.records[0].outcome.detail["all_blocks"]["found"] == [[0, 0], [1, 2], [2, 3]]
+    assert result.records[0].outcome.log10_p < -20
+    result = compare(models["base"], deeper["stranger"], "phi_u")
+    assert result.records[0].outcome.log10_p > -2
 
 
 def test_asked_at_equal_depth(models, compare, run, text):
-    found = compare(models["base"], models["tuned"], "phi_u", "phi_match", all_blocks=True)
-    assert [record.statistic for record in found.records] == ["phi_u", "phi_match"]
-    assert len(found.records[0].outcome.blocks) == BLOCKS  # block by block, as ever
-    assert "all_blocks" not in found.records[0].outcome.detail
-    assert found.records[1].outcome.detail["all_blocks"]["shape"] == [BLOCKS, BLOCKS]
+    result = compare(models["base"], models["tuned"], "phi_u", "phi_match", all_blocks=True)
+    assert [record.statistic for record in result.records] == ["phi_u", "phi_match"]
+    assert len(result.records[0].outcome.blocks) == BLOCKS  # block by block, as ever
+    assert "all_blocks" not in result.records[0].outcome.detail
+    assert result.records[1].outcome.detail["all_blocks"]["shape"] == [BLOCKS, BLOCKS]
     status, out, err = run("compare", models["base"], models["stranger"], "--statistic", "phi_u", "--all-blocks")
     assert status == 0, err
     assert "all 3 blocks of one with all 3 of the other" in " ".join(out.split())
@@ -129,10 +131,10 @@ def test_a_block_of_zeros_is_left_out_and_counted(models, deeper, compare, new_m
         for parameter in network.model.layers[1].mlp.parameters():
             parameter.zero_()
     folder = str(save_model(network, tmp_path / "zeros"))
-    found = compare(models["base"], folder, "phi_u")
-    detail = found.records[0].outcome.detail["all_blocks"]
+    result = compare(models["base"], folder, "phi_u")
+    detail = result.records[0].outcome.detail["all_blocks"]
     assert detail["found"] == [[0, 0], [1, 2], [2, 3]]
-    assert "3 pairs could not be compared" in found.verdict() or detail["not_compared"] == 0
+    assert "3 pairs could not be compared" in result.verdict() or detail["not_compared"] == 0
     with torch.no_grad():
         for layer in network.model.layers:
             layer.mlp.up_proj.weight.zero_()

@@ -50,8 +50,8 @@ def run(sources, options, store=None, statistics=STATISTICS, **settings):
 
 def files(store):
     """What is finished: a killed writer leaves its piece under a hidden name, which nothing reads."""
-    found = [path.relative_to(store.root) for path in store.root.rglob("*") if path.is_file()]
-    return {path: (store.root / path).read_bytes() for path in found if not any(p.startswith(".") for p in path.parts)}
+    result = [path.relative_to(store.root) for path in store.root.rglob("*") if path.is_file()]
+    return {path: (store.root / path).read_bytes() for path in result if not any(p.startswith(".") for p in path.parts)}
 
 
 @pytest.fixture
@@ -59,17 +59,17 @@ def after_first(monkeypatch):
     """Let something happen as soon as one piece is done: passes and all units that wait for them are still to come."""
 
     def plant(happens):
-        seen = []
+        recorded = []
 
         def watched(pieces, crew):
             for task, done in completed(pieces, crew):
-                if not seen:
+                if not recorded:
                     happens(crew)
-                seen.append((task, done))
+                recorded.append((task, done))
                 yield task, done
 
         monkeypatch.setattr(pairs, "completed", watched)
-        return seen
+        return recorded
 
     return plant
 
@@ -86,7 +86,7 @@ def test_processes_of_which_one_is_killed_make_the_same_records(models, options,
         crew.renew = lambda: renewed.append(True) or real()
         os.kill(next(iter(crew.executor._processes)), signal.SIGKILL)
 
-    seen = after_first(kill)
+    recorded = after_first(kill)
     store = Store(tmp_path)
     few = ["phi_u", "phi_h"]
     with counting() as count:
@@ -95,8 +95,8 @@ def test_processes_of_which_one_is_killed_make_the_same_records(models, options,
     assert records == [record for record in serial[0] if record.statistic in few]
     assert files(store).items() < serial[1].items()
     assert len(files(store)) == 2 * sum(len(record.keys) for record in records)
-    assert len({done.worker for _, done in seen} - {f"{socket.gethostname()}:{os.getpid()}"}) >= 2
-    assert count.tensors == sum(done.count.tensors for _, done in seen) > 0
+    assert len({done.worker for _, done in recorded} - {f"{socket.gethostname()}:{os.getpid()}"}) >= 2
+    assert count.tensors == sum(done.count.tensors for _, done in recorded) > 0
 
 
 class Doomed(Workers):
@@ -249,8 +249,8 @@ def test_a_fault_elsewhere_is_named_by_its_type(models, options, monkeypatch):
 
     monkeypatch.setattr(PhiU, "compare_block", lambda *_: [][0])
     with ThreadPoolExecutor(1) as threads:
-        found = run(models.values(), options, statistics=["phi_u"], executor=threads)
-    assert {record.error for record in found} == {"IndexError: list index out of range"}
+        result = run(models.values(), options, statistics=["phi_u"], executor=threads)
+    assert {record.error for record in result} == {"IndexError: list index out of range"}
 
 
 def test_what_travels_is_small(models, options, monkeypatch):
@@ -290,11 +290,11 @@ def test_threads_are_divided_among_processes(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("MKL_NUM_THREADS", "3")
-    seen = []
-    monkeypatch.setattr(Workers, "submit", lambda self, task: seen.append(dict(os.environ)))
+    recorded = []
+    monkeypatch.setattr(Workers, "submit", lambda self, task: recorded.append(dict(os.environ)))
     Processes(3).submit(None)
-    assert seen[0]["OMP_NUM_THREADS"] == "2"
-    assert seen[0]["MKL_NUM_THREADS"] == "3"  # as the user has set it
+    assert recorded[0]["OMP_NUM_THREADS"] == "2"
+    assert recorded[0]["MKL_NUM_THREADS"] == "3"  # as the user has set it
     assert "OMP_NUM_THREADS" not in os.environ
 
 
@@ -348,7 +348,7 @@ def test_a_dask_worker_killed_in_the_middle_costs_nothing_but_its_unit(
     monkeypatch.setattr(dask, "CONNECT", PATIENCE)
     with distributed.Client(address, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=PATIENCE)
-    seen = after_first(lambda _: doomed.kill())  # SIGKILL: it says no goodbye
+    recorded = after_first(lambda _: doomed.kill())  # SIGKILL: it says no goodbye
     store = Store(tmp_path)
     with cluster(address, {"GPU": 1}) as executor:
         records = run(models.values(), options, store, executor=executor)
@@ -357,7 +357,7 @@ def test_a_dask_worker_killed_in_the_middle_costs_nothing_but_its_unit(
     assert records == serial[0]
     assert files(store) == serial[1]
     # what the other has done is more than what was handed to it at first
-    assert sum(done.worker.endswith(f":{other.pid}") for _, done in seen) >= len(seen) - 2
+    assert sum(done.worker.endswith(f":{other.pid}") for _, done in recorded) >= len(recorded) - 2
     # and a resource that no worker has is refused instead of waited for
     refused = r"no worker of tcp://.* offers TPU=1; start one by: dask worker .*TPU=1"
     with pytest.raises(WorkerError, match=refused), cluster(address, {"TPU": 1}):
@@ -388,10 +388,10 @@ def test_other_versions_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [(None, {}), ("", {}), ("GPU=1", {"GPU": 1.0}), (" GPU=2, MEM=1e9", {"GPU": 2.0, "MEM": 1e9})]
+    ("text", "result"), [(None, {}), ("", {}), ("GPU=1", {"GPU": 1.0}), (" GPU=2, MEM=1e9", {"GPU": 2.0, "MEM": 1e9})]
 )
-def test_resources_are_read(text, found):
-    assert parse_resources(text) == found
+def test_resources_are_read(text, result):
+    assert parse_resources(text) == result
 
 
 @pytest.mark.parametrize("text", ["GPU", "GPU=", "=1", "GPU=-1", "GPU=nan", "GPU=x", "GPU=1,,"])

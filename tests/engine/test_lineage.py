@@ -50,13 +50,13 @@ def test_siblings_are_dependent_and_neither_an_ancestor(lineage):
         parent = parents[source.removeprefix("zoo:")]
         return [f"zoo:{parent}", *ancestors(f"zoo:{parent}")] if parent else []
 
-    found = 0
+    result = 0
     for a, b in combinations(SOURCES, 2):
         line = a in ancestors(b) or b in ancestors(a)
         assert lineage.siblings(a, b) == lineage.siblings(b, a)
         assert lineage.siblings(a, b) == (bool(lineage.dependent(a, b)) and not line)
-        found += lineage.siblings(a, b)
-    assert found == 69 - sum(len(ancestors(source)) for source in SOURCES) > 0
+        result += lineage.siblings(a, b)
+    assert result == 69 - sum(len(ancestors(source)) for source in SOURCES) > 0
 
 
 def test_ancestors_and_roots(lineage):
@@ -69,11 +69,11 @@ def test_ancestors_and_roots(lineage):
 
 def test_of_other_models_nothing_is_assumed():
     sources = ["/some/folder", "org/unknown", "zoo:no_such_model", "zoo:oak@no_such_edition", "zoo:", "zoo:oak"]
-    found = Lineage.of(sources)
-    assert all(found.dependent(a, b) is None for a, b in combinations(sources, 2))
-    assert not any(found.siblings(a, b) for a, b in combinations(sources, 2))
-    assert set(found.families().values()) == {"unknown", "zoo:oak"}
-    assert found.root("org/unknown") is None
+    result = Lineage.of(sources)
+    assert all(result.dependent(a, b) is None for a, b in combinations(sources, 2))
+    assert not any(result.siblings(a, b) for a, b in combinations(sources, 2))
+    assert set(result.families().values()) == {"unknown", "zoo:oak"}
+    assert result.root("org/unknown") is None
 
 
 def test_editions_and_revisions():

@@ -101,21 +101,21 @@ def test_units_of_unrelated_blocks_agree_by_chance_only(mapped):
 
 
 def test_a_stranger_has_no_block_of_it(family, options):
-    found = block_map(family[0]["parent"], family[0]["stranger"], options, progress=False)
-    assert found.rejected() == []
-    assert found.origin() == dict.fromkeys(range(BLOCKS))
+    results = block_map(family[0]["parent"], family[0]["stranger"], options, progress=False)
+    assert results.rejected() == []
+    assert results.origin() == dict.fromkeys(range(BLOCKS))
 
 
 def test_blocks_of_equal_index_are_those_of_phi_match(family, options):
     """The diagonal is the statistic itself; all of it is corrected together."""
     a, b = family[0]["parent"], family[0]["stranger"]
-    found = block_map(a, b, options, progress=False)
+    results = block_map(a, b, options, progress=False)
     statistic = PhiMatch()
     features = [statistic.prepare(model, options) for model in (a, b)]
     for i in range(BLOCKS):
         result = statistic.compare_block(features[0].block(i), features[1].block(i), i, options)
-        assert found.log10_p[i, i] == result.log10_p
-    assert np.array_equal(found.holm.ravel(), pvalues.holm(found.log10_p.ravel()))
+        assert results.log10_p[i, i] == result.log10_p
+    assert np.array_equal(results.holm.ravel(), pvalues.holm(results.log10_p.ravel()))
 
 
 def test_finished_pairs_of_blocks_are_not_computed_again(family, options, mapped, tmp_path, monkeypatch):

@@ -261,22 +261,22 @@ def test_what_one_model_raises_does_not_end_the_study_of_the_others(method, mode
     real = getattr(PhiU, method)
 
     def fails(self, *arguments):
-        if any(getattr(one, "name", None) == "other" or one is fails.features for one in arguments):
+        if any(getattr(item, "name", None) == "other" or item is fails.features for item in arguments):
             raise AttributeError("no such thing")
         return real(self, *arguments)
 
     def remembered(self, block):
-        found = real_block(self, block)
+        result = real_block(self, block)
         if self.model.name == "other":
-            fails.features = found
-        return found
+            fails.features = result
+        return result
 
     fails.features = object()
     real_block = UpProjections.block
     monkeypatch.setattr(UpProjections, "block", remembered)
     monkeypatch.setattr(PhiU, method, fails)
-    found = run([models["base"], models["tuned"], models["other"]], ["phi_u", "phi_h"], options)
-    errors = {(record.statistic, Path(record.a).name, Path(record.b).name): record.error for record in found}
+    result = run([models["base"], models["tuned"], models["other"]], ["phi_u", "phi_h"], options)
+    errors = {(record.statistic, Path(record.a).name, Path(record.b).name): record.error for record in result}
     assert errors.pop(("phi_u", "base", "other")) == errors.pop(("phi_u", "tuned", "other"))
     assert set(errors.values()) == {None}
 
@@ -287,12 +287,12 @@ def test_models_of_each_unreadable_kind_among_healthy_ones(models, broken, optio
     (page / "config.json").write_text("<!DOCTYPE html><title>Sign in</title>")
     experts = tiny_models.save("mixtral", tmp_path / "experts")
     healthy = [models["base"], models["tuned"]]
-    found = run([*healthy, *broken.values(), str(page), str(experts)], list(REGISTRY), options)
-    for record in found:
+    result = run([*healthy, *broken.values(), str(page), str(experts)], list(REGISTRY), options)
+    for record in result:
         if {record.a, record.b} == set(healthy):
             assert record.error is None or "gate" in record.error
-    assert {record.b for record in found if record.error and record.a == models["base"]} >= {str(page), str(experts)}
-    assert all("\n" not in record.error for record in found if record.error)
+    assert {record.b for record in result if record.error and record.a == models["base"]} >= {str(page), str(experts)}
+    assert all("\n" not in record.error for record in result if record.error)
 
 
 def test_unequal_models_say_why_they_cannot_be_compared(models, new_model, save_model, options, tmp_path):
@@ -344,9 +344,9 @@ def test_a_statistic_of_the_whole_model_ignores_blocks(models, options):
 
 
 def test_chosen_pairs_only(models, options):
-    wanted = [(models["other"], models["base"]), (models["base"], models["tuned"])]
-    records = run(models.values(), ["phi_u"], options, pairs=wanted)
-    assert [(r.a, r.b) for r in records] == wanted
+    target = [(models["other"], models["base"]), (models["base"], models["tuned"])]
+    records = run(models.values(), ["phi_u"], options, pairs=target)
+    assert [(r.a, r.b) for r in records] == target
 
 
 def test_the_smallest_vocabulary_is_common(models, new_model, save_model, tmp_path):

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import inputs, settings
 from hypothesis import strategies as st
 
 from provlab.engine import memory
@@ -44,9 +44,9 @@ def many(new_model, tmp_path_factory):
     return [str(root / str(seed)) for seed in range(21)]
 
 
-def tight(monkeypatch, room, *, given):
+def tight(monkeypatch, room, *, inputs):
     """A budget of `room` bytes of arrays, `given` by the user or free."""
-    monkeypatch.setattr("provlab.engine.pairs.budget_for", lambda *_: Budget(room, given, 0, 1))
+    monkeypatch.setattr("provlab.engine.pairs.budget_for", lambda *_: Budget(room, inputs, 0, 1))
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ sizes = st.lists(st.integers(1, 9), min_size=2, max_size=9)
 
 
 @settings(max_examples=300, deadline=None)
-@given(sizes, st.integers(0, 60), st.randoms(use_true_random=False))
+@inputs(sizes, st.integers(0, 60), st.randoms(use_true_random=False))
 def test_each_pair_is_compared_once_and_models_are_read_for_a_pair(sizes, room, chance):
     models = {str(i): size for i, size in enumerate(sizes)}
     pairs = [pair for pair in combinations(models, 2) if chance.random() < 0.6]
@@ -198,7 +198,7 @@ def test_what_does_not_fit_is_a_record_with_the_limit_that_would_do(models, opti
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "result"),
     [
         ("8GB", 8 * 10**9),
         ("512 MiB", 512 * 2**20),
@@ -208,8 +208,8 @@ def test_what_does_not_fit_is_a_record_with_the_limit_that_would_do(models, opti
         ("2tb", 2 * 10**12),
     ],
 )
-def test_sizes_are_read(text, found):
-    assert parse(text) == found
+def test_sizes_are_read(text, result):
+    assert parse(text) == result
 
 
 @pytest.mark.parametrize("text", ["", "much", "8 GBs", "-1GB", "0", 0, -5, True, None, 1.5, "1e9"])

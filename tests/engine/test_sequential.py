@@ -20,10 +20,10 @@ def settled(models, a, b, **settings):
 def test_a_child_is_settled_before_all_blocks_are_read(models):
     """No tensor of the blocks left is read, and what was left is what the full comparison reads more."""
     with counting() as some:
-        found = settled(models, "base", "tuned", statistics=["phi_u"])
+        result = settled(models, "base", "tuned", statistics=["phi_u"])
     with counting() as whole:
         full = provlab.compare(models["base"], models["tuned"], statistics=["phi_u"], text="-", progress=False)
-    outcome = found.records[0].outcome
+    outcome = result.records[0].outcome
     detail = outcome.detail["until_settled"]
     assert len(detail["read"]) == len(outcome.blocks) < detail["blocks"] == 3
     assert detail["log10_e"] >= 2
@@ -32,34 +32,34 @@ def test_a_child_is_settled_before_all_blocks_are_read(models):
     by_block = {block.block: block.log10_p for block in full.records[0].outcome.blocks}
     log10_p = [by_block[block] for block in detail["read"]]
     assert outcome.log10_p == evalues.anytime_log10_p(log10_p) <= -2
-    verdict = found.verdict()
+    verdict = result.verdict()
     assert verdict.startswith("Independent training is rejected by phi_u (one test, level 0.01)")
     assert f"{len(detail['read'])} of 3 blocks were read, in an order drawn beforehand" in verdict
     assert f"{detail['bytes_left'] / whole.tensors:.0%} of {whole.tensors:,} bytes were left unread" in verdict
-    json.dumps(found.to_json(), allow_nan=False)
+    json.dumps(result.to_json(), allow_nan=False)
 
 
 def test_a_stranger_is_read_to_the_end(models):
-    found = settled(models, "base", "stranger", statistics=["phi_u"])
-    detail = found.records[0].outcome.detail["until_settled"]
+    result = settled(models, "base", "stranger", statistics=["phi_u"])
+    detail = result.records[0].outcome.detail["until_settled"]
     assert sorted(detail["read"]) == [0, 1, 2]
     assert detail["bytes_left"] == 0
-    assert "not rejected by phi_u" in found.verdict()
-    assert "3 of 3 blocks were read" in found.verdict()
-    assert "0% of" in found.verdict()
+    assert "not rejected by phi_u" in result.verdict()
+    assert "3 of 3 blocks were read" in result.verdict()
+    assert "0% of" in result.verdict()
 
 
 def test_the_order_is_drawn_from_the_seed(models):
-    found = [settled(models, "base", "other", statistics=["phi_u"], seed=seed) for seed in (0, 0, 1, 2, 3)]
-    orders = [tuple(one.records[0].outcome.detail["until_settled"]["read"]) for one in found]
+    result = [settled(models, "base", "other", statistics=["phi_u"], seed=seed) for seed in (0, 0, 1, 2, 3)]
+    orders = [tuple(item.records[0].outcome.detail["until_settled"]["read"]) for item in result]
     assert orders[0] == orders[1]
     assert len(set(orders)) > 1
 
 
 def test_only_the_primary_statistic_is_read(models):
-    found = settled(models, "base", "tuned", primary="phi_l2_blocks", statistics=["phi_l2_blocks", "phi_u"])
-    assert [record.statistic for record in found.records] == ["phi_l2_blocks"]
-    assert np.isnan(found.to_frame()["floor"]).all()
+    result = settled(models, "base", "tuned", primary="phi_l2_blocks", statistics=["phi_l2_blocks", "phi_u"])
+    assert [record.statistic for record in result.records] == ["phi_l2_blocks"]
+    assert np.isnan(result.to_frame()["floor"]).all()
     assert settled(models, "base", "tuned", primary="phi_u", blocks=[1]).records[0].outcome.blocks[0].block == 1
 
 

@@ -117,7 +117,7 @@ def test_experiments_by_name_and_the_last_profile(store):
     whole = {"profile": "smoke", "pairs": [], "measurements": {}}
     for name in ("b", "a"):
         store.put_experiment(name, {"name": name, **whole})
-    assert [found["name"] for found in store.experiments()] == ["a", "b"]
+    assert [result["name"] for result in store.experiments()] == ["a", "b"]
     assert store.experiment("a") == {"name": "a", **whole}
     assert json.loads((store.root / "experiments" / "b.json").read_text()) == {"name": "b", **whole}
 

@@ -16,12 +16,12 @@ def too_often(log10_e):
     The largest product is what the worst stopping rule sees. Nulls on a grid too: p-values of 999 copies.
     """
     rng = np.random.default_rng(5)
-    found = []
+    result = []
     for p in (rng.random((NULLS, BLOCKS)), rng.integers(1, 1001, size=(NULLS, BLOCKS)) / 1000):
         largest = np.cumsum(log10_e(np.log10(p)), axis=1).max(axis=1)
         passed = [(a, np.count_nonzero(largest >= -np.log10(a))) for a in LEVELS]
-        found += [a for a, k in passed if stats.binom.sf(k - 1, NULLS, a) < 1e-3]
-    return found
+        result += [a for a, k in passed if stats.binom.sf(k - 1, NULLS, a) < 1e-3]
+    return result
 
 
 def test_the_level_is_kept_whenever_reading_stops():

@@ -112,7 +112,7 @@ def test_what_is_no_tail_is_no_fault(tmp_path):
     (tmp_path / "power.py").write_text(
         "from scipy import special, stats\nz = stats.t.isf(0.025, 5)\n", encoding="utf-8"
     )
-    assert not [said for said in elsewhere(tmp_path) if said.startswith("power")]
+    assert not [message for message in elsewhere(tmp_path) if message.startswith("power")]
 
 
 def test_an_exception_that_nobody_uses_is_seen(tmp_path):

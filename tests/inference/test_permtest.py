@@ -65,16 +65,16 @@ def test_result_holds_what_was_seen():
 
 def test_only_the_first_model_is_transformed():
     theta2 = np.arange(6.0).reshape(3, 2)
-    seen = []
+    recorded = []
     permtest(
-        lambda a, b: float(seen.append(b) or 0.0),
+        lambda a, b: float(recorded.append(b) or 0.0),
         theta2 + 1,
         theta2,
         RowPermutations(3),
         n_permutations=5,
         rng=0,
     )
-    assert all(b is theta2 for b in seen)
+    assert all(b is theta2 for b in recorded)
 
 
 def test_similar_models_get_the_smallest_p_and_not_the_largest():
@@ -152,13 +152,13 @@ def null_draws():
 
 
 def test_stopping_early_keeps_the_level():
-    found = [stopped(row[0], iter(row[1:]), exceedances=ENOUGH) for row in null_draws()]
-    assert not too_often([one.p for one in found])
-    assert np.mean([one.permuted.size for one in found]) < COPIES / 3  # what it is for: 5 (1 + ln 20) copies
-    assert min(one.p for one in found) == 1 / (COPIES + 1)
+    results = [stopped(row[0], iter(row[1:]), exceedances=ENOUGH) for row in null_draws()]
+    assert not too_often([item.p for item in results])
+    assert np.mean([item.permuted.size for item in results]) < COPIES / 3  # what it is for: 5 (1 + ln 20) copies
+    assert min(item.p for item in results) == 1 / (COPIES + 1)
 
 
-@pytest.mark.parametrize("fault", ["no one for the pair itself", "stopped where it looks best"])
+@pytest.mark.parametrize("fault", ["no item for the pair itself", "stopped where it looks best"])
 def test_wrong_stopping_is_seen(fault):
     """What the test above must catch: count / l without the pair itself, and the smallest p on the way."""
     reached = np.cumsum(null_draws()[:, 1:] >= null_draws()[:, :1], axis=1)

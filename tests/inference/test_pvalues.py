@@ -219,26 +219,26 @@ def test_spearman_of_vectors():
     for n in (3, 10, 200):
         a, b = rng.permutation(n), rng.permutation(n)
         for x, y in ((a, b), (a, None)):
-            found = spearman(x, y)
+            result = spearman(x, y)
             reference = stats.spearmanr(x, np.arange(n) if y is None else y)
-            assert found.rho == pytest.approx(reference.statistic, abs=1e-12)
-            assert found.paper_log10_p == pytest.approx(math.log10(reference.pvalue), abs=1e-9)
-            assert found.log10_p == log10_p_spearman(found.distance, n)
+            assert result.rho == pytest.approx(reference.statistic, abs=1e-12)
+            assert result.paper_log10_p == pytest.approx(math.log10(reference.pvalue), abs=1e-9)
+            assert result.log10_p == log10_p_spearman(result.distance, n)
 
 
 def test_spearman_ranks_index_vectors_and_counts_a_distance():
     # worked by hand: ranks of 70, 10, 40 are 2, 0, 1, so D = 4 + 1 + 1
-    found = spearman([70, 10, 40])
-    assert (found.distance, found.n, found.rho) == (6, 3, -0.5)
+    result = spearman([70, 10, 40])
+    assert (result.distance, result.n, result.rho) == (6, 3, -0.5)
     assert spearman([5, 900, 17], [1, 3, 2]).distance == 0
 
 
 def test_one_and_two_ranks():
-    one = spearman([4])
-    assert math.isnan(one.rho)
-    assert one.log10_p == spearman([1, 0]).log10_p == 0.0
+    item = spearman([4])
+    assert math.isnan(item.rho)
+    assert item.log10_p == spearman([1, 0]).log10_p == 0.0
     assert spearman([0, 1]).log10_p == pytest.approx(math.log10(0.5))
-    assert one.paper_log10_p == spearman([0, 1]).paper_log10_p == spearman([1, 0]).paper_log10_p == 0.0
+    assert item.paper_log10_p == spearman([0, 1]).paper_log10_p == spearman([1, 0]).paper_log10_p == 0.0
 
 
 def with_common_units(n, common, rng):
@@ -259,15 +259,15 @@ def share_below(level, n, common, allowed, draws=3000):
 def test_an_allowance_keeps_the_level_up_to_as_many_common_units(level):
     """100 units, 5 allowed for: none in common, a few, as many. Exact at as many, and too large a p-value below."""
     for common in (0, 2, 5):
-        found, (least, most) = share_below(level, 100, common, 5)
-        assert found <= most
-    assert found >= least
+        result, (least, most) = share_below(level, 100, common, 5)
+        assert result <= most
+    assert result >= least
 
 
 def test_an_allowance_breaks_beyond():
     for common, allowed in ((15, 5), (5, 0)):  # three times as many, and without an allowance
-        found, (_, most) = share_below(0.05, 100, common, allowed)
-        assert found > most
+        result, (_, most) = share_below(0.05, 100, common, allowed)
+        assert result > most
 
 
 def test_an_allowance_costs_a_copy_little():
@@ -286,8 +286,8 @@ def test_an_allowance_costs_a_copy_little():
 
 def test_an_allowance_of_injections_ranks_what_is_left():
     """By hand: 70 and 90 agree and go; of 10, 40, 20 against 40, 10, 30 the ranks are 0, 2, 1 and 2, 0, 1: D = 8."""
-    found = log10_p_allowing([70, 10, 40, 20, 90], [70, 40, 10, 30, 90], 2, rng=np.random.default_rng(0))
-    assert found == pytest.approx(log10_p_spearman(8, 3))
+    result = log10_p_allowing([70, 10, 40, 20, 90], [70, 40, 10, 30, 90], 2, rng=np.random.default_rng(0))
+    assert result == pytest.approx(log10_p_spearman(8, 3))
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def counted(n):
 def test_counts_against_all_permutations(n):
     every = np.array(list(permutations(range(n))))
     d = ((every - np.arange(n)) ** 2).sum(axis=1)
-    found = exact_law(n)
-    assert found.count.tolist() == np.bincount(d, minlength=found.distance[-1] + 1)[::2].tolist()
+    result = exact_law(n)
+    assert result.count.tolist() == np.bincount(d, minlength=result.distance[-1] + 1)[::2].tolist()
 
 
 def test_counts_of_four_as_published():
@@ -36,10 +36,10 @@ def test_counts_of_four_as_published():
 
 def test_exact_p_by_hand_and_at_the_ends():
     """n = 4, D = 2: one permutation at 0 and three at 2, and as many at the other end: 8/24."""
-    found = exact_law(4)
-    assert 10 ** found.log10_p([2, 18]) == pytest.approx([1 / 3, 1 / 3])
-    assert found.log10_p([0])[0] == pytest.approx(math.log10(2 / 24))
-    assert found.log10_p([10])[0] == 0.0  # the middle
+    result = exact_law(4)
+    assert 10 ** result.log10_p([2, 18]) == pytest.approx([1 / 3, 1 / 3])
+    assert result.log10_p([0])[0] == pytest.approx(math.log10(2 / 24))
+    assert result.log10_p([10])[0] == 0.0  # the middle
     assert exact_law(12).count.sum() == math.factorial(12)
 
 
@@ -67,10 +67,10 @@ def test_students_t_is_not():
 def test_it_falls_steadily_to_the_floor(n):
     largest = (n**3 - n) // 3
     steps = np.unique(np.concatenate([np.arange(60), np.geomspace(1, largest // 2, 300).astype(np.int64)]))
-    found = log10_tail(2 * steps, n)
-    assert (np.diff(found) >= 0).all()
-    assert found[0] == pytest.approx(pvalues.log10_floor(n), rel=1e-9)
-    assert found[-1] == pytest.approx(0.0, abs=1e-12)
+    result = log10_tail(2 * steps, n)
+    assert (np.diff(result) >= 0).all()
+    assert result[0] == pytest.approx(pvalues.log10_floor(n), rel=1e-9)
+    assert result[-1] == pytest.approx(0.0, abs=1e-12)
     # where counting ends, the curve goes on: each next value adds less than the one before
     growth = np.diff(log10_tail(2 * np.arange(0, 20), n))
     assert np.all(np.diff(growth)[2:] < 0.03)
@@ -81,22 +81,22 @@ def test_more_points_change_nothing(n, monkeypatch):
     """Neither where K is computed nor where its curve is: linear between points, a bend would show."""
     largest = (n**3 - n) // 3
     distance = 2 * np.unique(np.geomspace(1, largest // 2, 400).astype(np.int64))
-    found = log10_tail(distance, n)
+    result = log10_tail(distance, n)
     v = 0.5 * math.asinh(1.25 * tail._WIDEST) * (tail.chebpts1(48) + 1.0)
     with monkeypatch.context() as patch:
         for name, value in (("_POINTS", 30000), ("_V", v), ("_THETA", np.sinh(v))):
             patch.setattr(tail, name, value)
         for name in ("_curve", "_carried", "_beyond_the_determinant"):
             patch.setattr(tail, name, cache(getattr(tail, name).__wrapped__))
-        assert log10_tail(distance, n) == pytest.approx(found, abs=0.02, rel=1e-6)
+        assert log10_tail(distance, n) == pytest.approx(result, abs=0.02, rel=1e-6)
 
 
 def test_no_splines_are_loaded():
     """Their import would take longer than all else here."""
     code = "import sys; from provlab.inference import tail; tail.log10_tail(9000, 48); print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "scipy.special" in found
-    assert "scipy.interpolate" not in found
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "scipy.special" in result
+    assert "scipy.interpolate" not in result
 
 
 def test_the_few_nearest_are_counted_for_any_width():
@@ -115,7 +115,7 @@ def test_tilted_draws_have_the_mean_that_the_cumulants_say(n, theta):
     chains = 400
     rows = np.arange(chains)
     order = np.broadcast_to(np.arange(n), (chains, n)).copy()
-    half, total, seen = np.zeros(chains), np.zeros(chains), 0
+    half, total, recorded = np.zeros(chains), np.zeros(chains), 0
     for step in range(60 * n):
         i = rng.integers(n, size=chains)
         offset = rng.integers(1, n, size=chains) if step % 2 else (n ** rng.random(chains)).astype(int)
@@ -127,8 +127,8 @@ def test_tilted_draws_have_the_mean_that_the_cumulants_say(n, theta):
         half[take] += change[take]
         if step >= 20 * n:
             total += half
-            seen += 1
-    means = total / seen
+            recorded += 1
+    means = total / recorded
     wide = theta < tail._WIDEST
     points = (tail._points_where_wide if wide else tail._points_where_narrow)(n, min(tail._WIDEST, 0.6 * n * n))
     if wide:

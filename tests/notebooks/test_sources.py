@@ -14,8 +14,10 @@ import yaml
 
 from provlab import schema
 from provlab.publishing import claims, runner
-from provlab.publishing.page import BY_HAND, OPENING, SOLUTION, boxed
+from provlab.publishing.page import OPENING, boxed
 from provlab.publishing.plan import Plan
+
+BY_HAND, SOLUTION = "by-hand", "solution"  # tags of cells
 
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "notebooks"

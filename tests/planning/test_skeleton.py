@@ -67,7 +67,7 @@ def test_it_has_no_weights():
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "said"),
+    ("change", "error", "text"),
     [
         ({"architectures": ["NovelForCausalLM"]}, UnknownArchitectureError, "NovelForCausalLM"),
         ({"architectures": None}, CheckpointError, "names no architecture"),
@@ -76,9 +76,9 @@ def test_it_has_no_weights():
         ({"dtype": "float31"}, InvalidWeightsError, "float31"),
     ],
 )
-def test_a_config_that_promises_nothing_is_refused(change, error, said):
+def test_a_config_that_promises_nothing_is_refused(change, error, text):
     bones = Skeleton("bones", shape("tiny") | change)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=text):
         bones.dtype(bones.tensor_names[0])
 
 

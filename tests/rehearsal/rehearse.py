@@ -46,14 +46,14 @@ def plan_of(pages: list[str]) -> Plan:
     plan = Plan.read(ROOT / "notebooks" / "profiles" / "paper.yml")
     cuts = yaml.safe_load((HERE / "cuts.yml").read_text(encoding="utf-8"))
     experiments = []
-    for one in plan.experiments:
-        name, given = one["notebook"], one.get("parameters", {})
-        if (pages and name not in pages) or not (one.get("reads") or models_of(one, plan)):
+    for item in plan.experiments:
+        name, inputs = item["notebook"], item.get("parameters", {})
+        if (pages and name not in pages) or not (item.get("reads") or models_of(item, plan)):
             continue
-        cut = {key: value for key, value in cuts["everywhere"].items() if key in given} | cuts.get(name, {})
+        cut = {key: value for key, value in cuts["everywhere"].items() if key in inputs} | cuts.get(name, {})
         assert not models_of({"parameters": cut}, plan), f"cuts.yml names a model for {name}"
-        experiments.append({**one, "parameters": {**given, **cut}} if given or cut else one)
-    needed = {id_ for one in experiments for id_ in models_of(one, plan)}
+        experiments.append({**item, "parameters": {**inputs, **cut}} if inputs or cut else item)
+    needed = {id_ for item in experiments for id_ in models_of(item, plan)}
     fetches = [model for model in plan.fetches if model["id"] in needed]
     return replace(plan, profile="rehearsal", experiments=experiments, fetches=fetches)
 
@@ -77,8 +77,8 @@ class Rehearsal:
         assumed = repositories.table()
         self.server = HubServer(
             {
-                one: Repo(path, commit=git_sha1(one.encode()), gated=assumed[one].gated, token=TOKEN)
-                for one, path in made.items()
+                item: Repo(path, commit=git_sha1(item.encode()), gated=assumed[item].gated, token=TOKEN)
+                for item, path in made.items()
             }
         )
         self.plan_file = folder / "paper.yml"
@@ -104,9 +104,9 @@ class Rehearsal:
 
         Where `until` becomes true, the run is killed without warning.
         """
-        said = self.folder / "said.txt"
+        message = self.folder / "said.txt"
         terminal, inside = pty.openpty()
-        with said.open("w", encoding="utf-8") as out:
+        with message.open("w", encoding="utf-8") as out:
             process = subprocess.Popen(
                 [*PROVLAB, "reproduce", str(self.plan_file), "--output", str(self.pages)],
                 cwd=ROOT,
@@ -130,7 +130,7 @@ class Rehearsal:
                 os.killpg(process.pid, signal.SIGKILL)
             os.close(terminal)
             os.close(inside)
-        return process.returncode, said.read_text(encoding="utf-8")
+        return process.returncode, message.read_text(encoding="utf-8")
 
     def fetched(self) -> Counter:
         """How often each file, or part of one, was sent: by path and range of bytes."""
@@ -145,10 +145,10 @@ class Rehearsal:
 
     def consent(self) -> str:
         """The question is asked, and whoever does not agree gets nothing."""
-        for answer, said in (("n", "nothing was fetched"), ("", "nothing was fetched"), (None, "agree with --yes")):
+        for answer, message in (("n", "nothing was fetched"), ("", "nothing was fetched"), (None, "agree with --yes")):
             status, text = self.reproduce(answer)
             missing = [model["id"] for model in self.plan.fetches if model["id"] not in text]
-            if status != 2 or said not in text or missing or self.server.log:
+            if status != 2 or message not in text or missing or self.server.log:
                 raise Failed(
                     f"answer {answer!r}: status {status}, {len(self.server.log)} requests; it said: {text[-300:]}"
                 )
@@ -161,7 +161,7 @@ class Rehearsal:
             return "none of these is gated"
         status, text = self.reproduce("y", token=False)
         weights = self.weights()
-        if status != 2 or "HF_TOKEN" not in text or not any(one in text for one in gated) or weights:
+        if status != 2 or "HF_TOKEN" not in text or not any(item in text for item in gated) or weights:
             raise Failed(f"status {status}, {len(weights)} weight files fetched; it said: {text[-300:]}")
         return text.strip().splitlines()[-1].removeprefix("Fetch them? [y/N] ")
 
@@ -183,13 +183,13 @@ class Rehearsal:
                 raise Failed(text[-600:])
             name = failed[1] or failed[2]
             self.failures.append(text.strip().splitlines()[-1])
-            plan = replace(plan, experiments=[one for one in plan.experiments if one["notebook"] != name])
+            plan = replace(plan, experiments=[item for item in plan.experiments if item["notebook"] != name])
             self._write(plan)
 
     def traffic(self) -> str:
         """Nothing came twice but what a kill cut off, and nothing that nobody asked for."""
         fetched = self.fetched()
-        twice = [one for one, n in fetched.items() if n > 1]
+        twice = [item for item, n in fetched.items() if n > 1]
         files = {path for path, _ in fetched}
         better = {path.rpartition("/")[0] for path in files if path.endswith(".safetensors")}
         vain = [
@@ -229,11 +229,11 @@ def main() -> int:
                 continue
             started = time.monotonic()
             try:
-                said = step()
+                message = step()
             except Failed as error:
                 rehearsal.failures.append(f"{name}: {error}")
-                said = "FAILED"
-            print(f"{name}: {said} ({time.monotonic() - started:,.0f} s)", flush=True)
+                message = "FAILED"
+            print(f"{name}: {message} ({time.monotonic() - started:,.0f} s)", flush=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{(used.ru_utime + used.ru_stime) / 60:.1f} minutes of processor time")
     for failure in rehearsal.failures:

@@ -300,7 +300,7 @@ def make(ids: "list[str]", root: Path) -> dict[str, Path]:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         stamp.write_text(made_from)
-    for model in (table()[one] for one in ids):
+    for model in (table()[item] for item in ids):
         folder = root / model.model
         if model.parent:
             make([model.parent], root)
@@ -319,4 +319,4 @@ def make(ids: "list[str]", root: Path) -> dict[str, Path]:
             for name in UNASKED:
                 (temporary / name).write_text("never asked for\n")
             torch.save(state, _state(model.model, root))
-    return {one: root / one for one in ids}
+    return {item: root / item for item in ids}

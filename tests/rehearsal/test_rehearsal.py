@@ -20,16 +20,16 @@ def test_the_table_has_the_models_of_the_profile_and_their_lineage():
     assert list(repositories.table()) == [model["id"] for model in PAPER["fetches"]]
     tree = resources.files("provlab") / "engine" / "llama7b_tree.csv"
     known = {row["model_id"]: row["parent"] for row in csv.DictReader(tree.read_text().splitlines())}
-    assert {one: repositories.table()[one].parent for one in known} == known
+    assert {item: repositories.table()[item].parent for item in known} == known
 
 
 def test_every_model_that_a_page_names_is_asked_about():
     """An id in a parameter that is not in `fetches` would be fetched without consent."""
     named = {
         value
-        for one in PAPER["experiments"]
-        for given in one.get("parameters", {}).values()
-        for value in (given if isinstance(given, list) else [given])
+        for item in PAPER["experiments"]
+        for inputs in item.get("parameters", {}).values()
+        for value in (inputs if isinstance(inputs, list) else [inputs])
         if isinstance(value, str) and "/" in value
     }
     assert named == set(repositories.table())
@@ -37,17 +37,17 @@ def test_every_model_that_a_page_names_is_asked_about():
 
 def test_cuts_change_sizes_and_the_device_alone():
     plan = rehearse.plan_of([])
-    paper = {one["notebook"]: one.get("parameters", {}) for one in PAPER["experiments"]}
-    assert [one["notebook"] for one in plan.experiments if not one.get("reads")] == [
-        name for name, given in paper.items() if rehearse.models_of({"parameters": given}, plan)
+    paper = {item["notebook"]: item.get("parameters", {}) for item in PAPER["experiments"]}
+    assert [item["notebook"] for item in plan.experiments if not item.get("reads")] == [
+        name for name, inputs in paper.items() if rehearse.models_of({"parameters": inputs}, plan)
     ]
-    for one in plan.experiments:
-        given = one.get("parameters", {})
-        assert given.get("device", "cpu") == "cpu"
-        for key, value in paper[one["notebook"]].items():
-            assert type(given[key]) is type(value)
+    for item in plan.experiments:
+        inputs = item.get("parameters", {})
+        assert inputs.get("device", "cpu") == "cpu"
+        for key, value in paper[item["notebook"]].items():
+            assert type(inputs[key]) is type(value)
             if isinstance(value, str) and key != "device":
-                assert given[key] == value
+                assert inputs[key] == value
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def serve(made, monkeypatch, tmp_path):
 
     def start(*models):
         folders = repositories.make(list(models), made)
-        gated = {one: repositories.table()[one].gated for one in models}
-        server = HubServer({one: Repo(folders[one], gated=gated[one], token=rehearse.TOKEN) for one in models})
+        gated = {item: repositories.table()[item].gated for item in models}
+        server = HubServer({item: Repo(folders[item], gated=gated[item], token=rehearse.TOKEN) for item in models})
         servers.append(server.__enter__())
         monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
 
@@ -84,7 +84,7 @@ def test_stand_ins_are_read_as_the_originals_are_said_to_lie_there(serve, monkey
     monkeypatch.setenv("HF_TOKEN", rehearse.TOKEN)
     with pytest.raises(CheckpointError, match="only as pickle"):
         Checkpoint.open(pickled)
-    base, tuned, far = (Checkpoint.open(one, allow_pickle=True) for one in (gated, pickled, code))
+    base, tuned, far = (Checkpoint.open(item, allow_pickle=True) for item in (gated, pickled, code))
     name = "model.layers.3.mlp.up_proj.weight"
     assert base.shape(name) == tuned.shape(name) == (344, 128)
     assert 0 < abs(base.array(name) - tuned.array(name)).max() < 0.02
@@ -103,17 +103,17 @@ def test_one_page_without_a_token_and_with_one(made, tmp_path):
     (tmp_path / "repositories").symlink_to(made)
     rehearsal = rehearse.Rehearsal(rehearse.plan_of(["miqu"]), tmp_path)
     with rehearsal.server:
-        said = [rehearsal.token(), rehearsal.whole()]
+        message = [rehearsal.token(), rehearsal.whole()]
     assert rehearsal.failures == []
-    assert "meta-llama/Llama-2-70b-hf is gated: accept its licence" in said[0]
-    assert said[1] == "1 pages"
+    assert "meta-llama/Llama-2-70b-hf is gated: accept its licence" in message[0]
+    assert message[1] == "1 pages"
     assert Path(tmp_path / "pages" / "miqu.ipynb").is_file()
 
 
 def test_the_page_on_matching_has_a_fine_tune_and_three_trees():
     models = next(
-        one["parameters"]["models"] for one in PAPER["experiments"] if one["notebook"] == "matching_and_pvalues"
+        item["parameters"]["models"] for item in PAPER["experiments"] if item["notebook"] == "matching_and_pvalues"
     )
-    parents = [repositories.table()[one].parent for one in models]
+    parents = [repositories.table()[item].parent for item in models]
     assert any(parent in models for parent in parents)
     assert parents.count("") > 2

@@ -42,22 +42,22 @@ def off(*numbers):
 
 
 def outcomes(a, b, text, statistics=BY_MATCH):
-    found = api.compare(a, b, statistics=list(statistics), text=text, **SIZES)
-    return found, {record.statistic: record.outcome for record in found.records}
+    result = api.compare(a, b, statistics=list(statistics), text=text, **SIZES)
+    return result, {record.statistic: record.outcome for record in result.records}
 
 
 def test_a_zero_unit_takes_no_statistic_away(models, text, attacked):
     folder = attacked(models["base"], off(5))
     for a, b, dropped in ((models["base"], folder, [0, 1]), (folder, models["base"], [1, 0])):
-        found, after = outcomes(a, b, text)
+        result, after = outcomes(a, b, text)
         assert None not in after.values()
         for name in BY_MATCH:
             if name != "median_max":
                 assert after[name].log10_p < -50
                 assert [block.detail["dropped"] for block in after[name].blocks] == [dropped] * 3
         assert abs(after["median_max"].value) < 0.01
-        assert f"were left out: {3 * dropped[0]} of " in found.verdict()
-        assert "phi_u, phi_h, phi_match, phi_match_unsigned, phi_views." in found.verdict()
+        assert f"were left out: {3 * dropped[0]} of " in result.verdict()
+        assert "phi_u, phi_h, phi_match, phi_match_unsigned, phi_views." in result.verdict()
 
 
 def test_other_units_off_on_either_side(models, text, attacked):
@@ -86,14 +86,14 @@ def test_other_units_off_on_either_side(models, text, attacked):
 def test_units_that_change_no_output_hide_nothing_and_make_no_kin(models, text, attacked, changes):
     """48 units among up to 384 rows. Which of equal copies stands for a unit is drawn: phi_u sees less order."""
     kin, stranger = (attacked(models[name], *changes) for name in ("base", "stranger"))
-    found, after = outcomes(models["base"], kin, text)
+    result, after = outcomes(models["base"], kin, text)
     assert after["phi_match_unsigned"].log10_p < -150
     assert after["median_max"].value < 0.05
     for name in ("phi_u", "phi_h", "phi_match", "phi_views"):
         copies = any("duplicates" in change.__qualname__ for change in changes)
         assert after[name].log10_p < (0 if copies and name in ("phi_u", "phi_h") else -10), name
         assert [block.detail["n"] for block in after[name].blocks] == [48] * 3
-    assert "or parts of one unit beside the first, were left out: 0 of " in found.verdict()
+    assert "or parts of one unit beside the first, were left out: 0 of " in result.verdict()
     for outcome in outcomes(models["base"], stranger, text, BY_MATCH[:5])[1].values():
         assert outcome.log10_p > -3
 
@@ -108,9 +108,9 @@ def test_what_phi_u_reads_of_models_of_unequal_width_is_planned(models, attacked
 
 
 def test_nothing_dropped_is_said_of_honest_pairs(models, text):
-    found, after = outcomes(models["base"], models["tuned"], text)
+    result, after = outcomes(models["base"], models["tuned"], text)
     assert all("dropped" not in block.detail for outcome in after.values() for block in outcome.blocks)
-    assert "left out" not in found.verdict()
+    assert "left out" not in result.verdict()
 
 
 def test_the_number_of_a_unit_is_where_it_stood():
@@ -131,8 +131,8 @@ def test_one_unit_is_too_few():
 def test_p_values_of_strangers_with_dead_units_are_uniform(statistic):
     """600 pairs of 24 random units, of which some are dead at random on either side: sizes and the mean of p."""
     rng = np.random.default_rng(3)
-    one, tokens = get(statistic), np.zeros((1, 1), np.int64)
-    found = []
+    item, tokens = get(statistic), np.zeros((1, 1), np.int64)
+    result = []
     for pair in range(600):
         sides = []
         for _ in range(2):
@@ -140,9 +140,9 @@ def test_p_values_of_strangers_with_dead_units_are_uniform(statistic):
             kept[rng.choice(24, rng.integers(0, 6), replace=False)] = False
             views = [unit_rows(rng.standard_normal((24, 8)).astype(np.float32), keep=kept) for _ in range(2)]
             sides.append((*views, tokens) if statistic == "phi_match" else views[0])
-        found.append(one.compare_block(*sides, 0, Options(seed=pair)).log10_p)
-    p = 10.0 ** np.array(found)
+        result.append(item.compare_block(*sides, 0, Options(seed=pair)).log10_p)
+    p = 10.0 ** np.array(result)
     for level in (0.01, 0.05, 0.2):
         assert (p <= level).sum() <= 600 * level + 3 * np.sqrt(600 * level * (1 - level))
-    assert pvalues.fisher(np.array(found)) > -3
+    assert pvalues.fisher(np.array(result)) > -3
     assert p.mean() > 0.46

@@ -46,8 +46,8 @@ def with_reordered(rng):
 
 def naive(a, b, block, seed):
     """Fisher over experts of equal number: no p-value where these are copies."""
-    found = [correlation_with_identity(x, y, block, seed).log10_p for x, y in zip(a.values(), b.values(), strict=True)]
-    return float(fisher(np.array(found)))
+    result = [correlation_with_identity(x, y, block, seed).log10_p for x, y in zip(a.values(), b.values(), strict=True)]
+    return float(fisher(np.array(result)))
 
 
 PAIRS = {
@@ -59,7 +59,7 @@ PAIRS = {
 }
 
 
-def rejected(make, level, n=150, test=lambda *given: best(*given).log10_p):
+def rejected(make, level, n=150, test=lambda *inputs: best(*inputs).log10_p):
     """How many of n independent pairs are rejected."""
     rng = np.random.default_rng(0)
     return sum(test(*map(experts, make(rng)), 0, seed) <= np.log10(level) for seed in range(n))
@@ -80,18 +80,18 @@ def test_permuted_experts_and_upcycled_ones_are_found():
     weights = rng.normal(size=(6, 40, 24)) + 2 * rng.normal(size=24)  # what training gives all experts alike
     order = rng.permutation(6)
     copy = weights[order] + 0.5 * rng.normal(size=weights.shape)
-    found = best(experts(weights), experts(copy), 3, 0)
-    assert (found.block, found.detail["experts"], found.detail["n"]) == (3, 6, 240)
-    assert found.log10_p == pytest.approx(found.detail["floor"])
-    assert found.detail["agree"] > 230
-    first, second = found.detail["pair"]
+    result = best(experts(weights), experts(copy), 3, 0)
+    assert (result.block, result.detail["experts"], result.detail["n"]) == (3, 6, 240)
+    assert result.log10_p == pytest.approx(result.detail["floor"])
+    assert result.detail["agree"] > 230
+    first, second = result.detail["pair"]
     assert order[int(second)] == int(first)
     turned = best(experts(copy), experts(weights), 3, 0)
     assert order[int(turned.detail["pair"][0])] == int(turned.detail["pair"][1])
     grown = weights[0] + 0.5 * rng.normal(size=(6, 40, 24))
-    one = best(unit_rows(weights[0].astype(np.float32)), experts(grown), 0, 0)
-    assert one.detail["experts"] == 1
-    assert one.log10_p == one.detail["floor"] < -40
+    item = best(unit_rows(weights[0].astype(np.float32)), experts(grown), 0, 0)
+    assert item.detail["experts"] == 1
+    assert item.log10_p == item.detail["floor"] < -40
     cut = best(experts(weights[0].reshape(2, 20, 24)), unit_rows(weights[0].astype(np.float32)), 0, 0)
     assert cut.detail["agree"] == 20  # one of the two parts is paired with the whole
     assert cut.log10_p < -17
@@ -153,7 +153,7 @@ def test_the_verdict_says_that_the_language_part_was_compared(tmp_path):
         f"language_model.{name}": tensor for name, tensor in tiny_models.build("llama", seed=1).state_dict().items()
     }
     save_file(weights, seeing / "model.safetensors")
-    found = compare(*map(str, sources), statistics=["phi_u", "phi_h"], progress=False)
-    assert [model["language_part"] for model in found.models] == [None, "LlamaForCausalLM"]
-    assert "the language part was compared, as LlamaForCausalLM" in found.verdict()
-    assert "LlavaForConditionalGeneration is compared by the weights of its language part" in found.verdict()
+    result = compare(*map(str, sources), statistics=["phi_u", "phi_h"], progress=False)
+    assert [model["language_part"] for model in result.models] == [None, "LlamaForCausalLM"]
+    assert "the language part was compared, as LlamaForCausalLM" in result.verdict()
+    assert "LlavaForConditionalGeneration is compared by the weights of its language part" in result.verdict()

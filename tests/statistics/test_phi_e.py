@@ -55,18 +55,18 @@ def test_kin_and_what_hides_them(rng):
         "signs": 3 * child[:, order] * signs,
         "rotated": child @ rotation(rng),
     }
-    found = {way: {name: compared(name, base, made) for name in NAMES} for way, made in ways.items()}
+    result = {way: {name: compared(name, base, made) for name in NAMES} for way, made in ways.items()}
     floor = -log10(factorial(WIDTH))
-    assert found["as it is"]["phi_e"].log10_p == pytest.approx(floor) == found["as it is"]["phi_e"].floor
+    assert result["as it is"]["phi_e"].log10_p == pytest.approx(floor) == result["as it is"]["phi_e"].floor
     for way in ("permuted", "signs", "rotated"):
-        assert found[way]["phi_e"].log10_p > -4, way
+        assert result[way]["phi_e"].log10_p > -4, way
     for way in ("as it is", "permuted", "signs"):
-        assert found[way]["phi_axes"].value == 1.0
-        assert found[way]["phi_axes"].log10_p == found[way]["phi_axes"].floor < -50
-    assert found["rotated"]["phi_axes"].log10_p == 0
+        assert result[way]["phi_axes"].value == 1.0
+        assert result[way]["phi_axes"].log10_p == result[way]["phi_axes"].floor < -50
+    assert result["rotated"]["phi_axes"].log10_p == 0
     for way in ways:
-        assert found[way]["stream_score"].value > 0.9
-        assert found[way]["stream_score"].log10_p is None
+        assert result[way]["stream_score"].value > 0.9
+        assert result[way]["stream_score"].log10_p is None
 
 
 def test_strangers_of_one_language(rng):
@@ -97,8 +97,8 @@ def test_the_bound_by_hand():
     from provlab.statistics.phi_e import _log10_p
 
     assert _log10_p(2, (3, 4), 0) == pytest.approx(min(0.0, log10(36 * 2**-1.5)))
-    one, two = 40 * 40 * 2**-19.5, comb(40, 2) ** 2 * 2 * 2 ** -((39 + 38) / 2)
-    assert _log10_p(1, (40, 40), 0) == pytest.approx(log10(one))
+    item, two = 40 * 40 * 2**-19.5, comb(40, 2) ** 2 * 2 * 2 ** -((39 + 38) / 2)
+    assert _log10_p(1, (40, 40), 0) == pytest.approx(log10(item))
     assert _log10_p(2, (40, 40), 0) == pytest.approx(log10(two))
     assert _log10_p(2, (40, 40), 2) == 0.0  # allowed for
 
@@ -112,9 +112,9 @@ def test_padding_and_dead_dimensions(rng):
     assert compared("stream_score", padded, base).value == pytest.approx(1.0)
     dead = base.copy()
     dead[:, 3] = 0
-    found = compared("phi_e", base, dead)
-    assert found.log10_p < -30
-    assert found.detail["dropped"] == [0, 1]
+    result = compared("phi_e", base, dead)
+    assert result.log10_p < -30
+    assert result.detail["dropped"] == [0, 1]
 
 
 def test_models_by_the_strings_of_their_tokens(models, tmp_path):
@@ -122,11 +122,11 @@ def test_models_by_the_strings_of_their_tokens(models, tmp_path):
     disguise(Checkpoint.open(models["tuned"]), tmp_path / "anew", seed=1, kinds=["vocabulary", "extend", "pad"])
     sources = [models["base"], models["tuned"], anew, models["stranger"]]
     records = run_pairs(open_models(sources), NAMES, Options(), progress=False)
-    found = {(r.a, r.b, r.statistic): r.outcome for r in records}
+    result = {(r.a, r.b, r.statistic): r.outcome for r in records}
     for name in NAMES:
-        kin, other = found[models["base"], models["tuned"], name], found[models["base"], anew, name]
+        kin, other = result[models["base"], models["tuned"], name], result[models["base"], anew, name]
         assert other.value == pytest.approx(kin.value, abs=0.05)
-        stranger = found[models["base"], models["stranger"], name]
+        stranger = result[models["base"], models["stranger"], name]
         assert kin.value > 0.5 > stranger.value
         if name != "stream_score":
             assert max(kin.log10_p, other.log10_p) < -5  # padding makes for more places
@@ -135,9 +135,9 @@ def test_models_by_the_strings_of_their_tokens(models, tmp_path):
 
 
 def test_a_comparison_shows_how_many_dimensions_agree(models):
-    found = compare(models["base"], models["tuned"], statistics=list(NAMES), progress=False)
-    assert found.to_frame()["agree"].dropna().tolist() == [1.0, 1.0]
-    assert found._repr_html_()
+    result = compare(models["base"], models["tuned"], statistics=list(NAMES), progress=False)
+    assert result.to_frame()["agree"].dropna().tolist() == [1.0, 1.0]
+    assert result._repr_html_()
 
 
 def test_too_few_tokens_in_common(rng):

@@ -50,9 +50,9 @@ def opened(models, name):
 
 def of_block(tensors, block):
     prefix = f"model.layers.{block}."
-    found = {name.removeprefix(prefix): value.double().numpy() for name, value in tensors.items() if prefix in name}
-    assert found.keys() == AXES.keys()
-    return found
+    results = {name.removeprefix(prefix): value.double().numpy() for name, value in tensors.items() if prefix in name}
+    assert results.keys() == AXES.keys()
+    return results
 
 
 def naive_distance(a, b, block, embedding=None, units=None):
@@ -72,7 +72,7 @@ def naive_distance(a, b, block, embedding=None, units=None):
 @pytest.fixture
 def drawn(monkeypatch):
     """Record every permutation that phi_l2 draws: ``(copy, block, purpose)`` -> the orders drawn there."""
-    found = {}
+    results = {}
     real = phi_l2.stream
 
     class Recorder:
@@ -81,14 +81,14 @@ def drawn(monkeypatch):
 
         def permutation(self, n):
             order = self.rng.permutation(n)
-            found.setdefault(self.where, []).append(order)
+            results.setdefault(self.where, []).append(order)
             return order
 
     def stream(options, copy, block, purpose):
         return Recorder(real(options, copy, block, purpose), (copy, block, purpose))
 
     monkeypatch.setattr(phi_l2, "stream", stream)
-    return found
+    return results
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
@@ -173,8 +173,8 @@ def test_the_copies_of_an_independent_pair_are_exchangeable(models):
                 if axis:
                     value = value.take(embedding if axis == "embedding" else units, axis=dimension)
             moved[name] = value
-        found = block_distances(BlockWeights(anatomy, 0, moved), b, replace(small, seed=seed))
-        units_only.append(sum(d <= found[0] for d in found))
+        results = block_distances(BlockWeights(anatomy, 0, moved), b, replace(small, seed=seed))
+        units_only.append(sum(d <= results[0] for d in results))
     counts = np.bincount(units_only, minlength=11)[1:]
     assert stats.chisquare(counts).pvalue > 1e-3, counts
 
@@ -204,12 +204,12 @@ def test_tensors_are_held_against_each_other_by_what_they_are_for(prefix, models
         for pair in [(models["base"], str(bare)), (str(bare), models["tuned"]), (models["base"], models["tuned"])]
     )
     assert [record.error for record in without] == [None, None]
-    for one in without:
-        assert one.outcome.value == pytest.approx(0.0, abs=1e-6)
-        assert one.outcome.log10_p == one.outcome.floor
-    for one, same in zip(theirs, children, strict=True):
-        assert one.outcome.value == pytest.approx(same.outcome.value, rel=1e-9)
-        assert one.outcome.log10_p == same.outcome.log10_p
+    for item in without:
+        assert item.outcome.value == pytest.approx(0.0, abs=1e-6)
+        assert item.outcome.log10_p == item.outcome.floor
+    for item, same in zip(theirs, children, strict=True):
+        assert item.outcome.value == pytest.approx(same.outcome.value, rel=1e-9)
+        assert item.outcome.log10_p == same.outcome.log10_p
 
 
 def test_a_block_of_experts_is_refused(models, monkeypatch):

@@ -63,18 +63,18 @@ def test_rows_of_a_pickle_are_the_same(tmp_path):
     state = {name: whole.tensor(name) for name in whole.tensor_names}
     (tmp_path / "m" / "model.safetensors").unlink()
     torch.save(state, tmp_path / "m" / "pytorch_model.bin")
-    found = Model.open(str(tmp_path / "m"), allow_pickle=True)
-    name = found.anatomy.tensor_name("up", 0)
-    assert np.array_equal(found.checkpoint.array(name, range(3, 7)), state[name].numpy()[3:7])
+    result = Model.open(str(tmp_path / "m"), allow_pickle=True)
+    name = result.anatomy.tensor_name("up", 0)
+    assert np.array_equal(result.checkpoint.array(name, range(3, 7)), state[name].numpy()[3:7])
 
 
 def test_the_matching_is_that_of_these_rows(models):
-    found = compare(models["base"], models["tuned"]).records[0]
+    result = compare(models["base"], models["tuned"]).records[0]
     a, b = (Model.open(models[name]) for name in ("base", "tuned"))
-    assert [block.log10_p for block in found.outcome.blocks] == [by_hand(a, b, block) for block in range(BLOCKS)]
-    assert {block.detail["n"] for block in found.outcome.blocks} == {K}
-    assert {block.detail["floor"] for block in found.outcome.blocks} == {pvalues.log10_floor(K)}
-    assert [block.detail["of_units"] for block in found.outcome.blocks] == [[HIDDEN, HIDDEN]] * BLOCKS
+    assert [block.log10_p for block in result.outcome.blocks] == [by_hand(a, b, block) for block in range(BLOCKS)]
+    assert {block.detail["n"] for block in result.outcome.blocks} == {K}
+    assert {block.detail["floor"] for block in result.outcome.blocks} == {pvalues.log10_floor(K)}
+    assert [block.detail["of_units"] for block in result.outcome.blocks] == [[HIDDEN, HIDDEN]] * BLOCKS
 
 
 def test_planted_wrong_rows_give_another_matching(models, monkeypatch):
@@ -112,15 +112,15 @@ def test_the_command_plans_it(run):
 
 def test_reading_until_settled_reads_these_rows_only(models):
     with counting() as count:
-        found = compare(models["base"], models["stranger"], until_settled=True)
-    detail = found.records[0].outcome.detail["until_settled"]
+        result = compare(models["base"], models["stranger"], until_settled=True)
+    detail = result.records[0].outcome.detail["until_settled"]
     assert count.tensors == detail["bytes_read"] == 2 * BLOCKS * K * WIDTH * 4
 
 
 def test_all_blocks_with_all(models):
-    found = compare(models["base"], models["tuned"], all_blocks=True)
-    assert found.records[0].outcome.log10_p < -5
-    assert f"phi_u read the first {K} of {HIDDEN} hidden units of each block" in found.verdict()
+    result = compare(models["base"], models["tuned"], all_blocks=True)
+    assert result.records[0].outcome.log10_p < -5
+    assert f"phi_u read the first {K} of {HIDDEN} hidden units of each block" in result.verdict()
 
 
 @pytest.mark.parametrize("units", [0, 1, -3, True, 2.0, "8"])
@@ -153,18 +153,18 @@ def test_keys_contain_the_number_and_without_it_are_as_before(models, tmp_path):
     for units in (None, K):
         compare(models["base"], models["tuned"], store=store, units=units)
     again = [compare(models["base"], models["tuned"], store=store, units=units) for units in (None, K)]
-    assert [one.records[0].outcome.blocks[0].detail["n"] for one in again] == [HIDDEN, K]
+    assert [item.records[0].outcome.blocks[0].detail["n"] for item in again] == [HIDDEN, K]
 
 
 def test_a_verdict_says_what_it_rests_on(models):
-    found = compare(models["base"], models["stranger"])
-    verdict = found.verdict()
+    result = compare(models["base"], models["stranger"])
+    verdict = result.verdict()
     assert verdict.startswith("Independent training is not rejected by phi_u")
     assert f"phi_u read the first {K} of {HIDDEN} hidden units of each block." in verdict
     assert "if it does not reject, run it without units" in verdict
     whole = compare(models["base"], models["stranger"], units=None, statistics=["phi_u"])
     assert "hidden units of each block" not in whole.verdict()
-    assert found.to_json()["parameters"]["units"] == K
+    assert result.to_json()["parameters"]["units"] == K
 
 
 def test_a_partner_that_begins_elsewhere_is_seen_by_all_units_only(models, tmp_path):
@@ -197,9 +197,9 @@ def test_units_that_are_zero_are_left_out(models, tmp_path):
 
 def test_a_study_takes_it_and_one_narrow_model_ends_nothing(models, new_model, save_model, tmp_path):
     narrow = str(save_model(new_model(7, intermediate_size=8), tmp_path / "narrow"))
-    found = api.study([models["base"], models["tuned"], narrow], units=K, progress=False)
-    assert isinstance(found, StudyReport)
-    errors = found.to_frame().set_index(["a", "b"])["error"]
+    result = api.study([models["base"], models["tuned"], narrow], units=K, progress=False)
+    assert isinstance(result, StudyReport)
+    errors = result.to_frame().set_index(["a", "b"])["error"]
     assert errors[models["base"], models["tuned"]] is None
     assert "has 8 units, fewer than 20" in errors[models["base"], narrow]
     assert Path(narrow).is_dir()

@@ -26,8 +26,8 @@ def test_strangers_with_equal_rows_are_strangers(name):
     rows = iter([one_sign_a_row(rng) for _ in range(4)])
     tokens = np.arange(COLUMNS)
     a, b = ((next(rows), next(rows), tokens) if name == "phi_match" else next(rows) for _ in range(2))
-    found = [get(name).compare_block(a, b, 0, Options(seed=seed)).log10_p for seed in range(20)]
-    assert min(found) > -4  # twenty draws; without the shuffle most are below -8
+    result = [get(name).compare_block(a, b, 0, Options(seed=seed)).log10_p for seed in range(20)]
+    assert min(result) > -4  # twenty draws; without the shuffle most are below -8
 
 
 @pytest.fixture(params=["compiled", "scipy"])
@@ -47,7 +47,7 @@ def test_blocks_of_strangers_with_equal_rows_are_independent(name):
 
     def features():
         signs = (np.sign(rng.normal(size=(h, 1))) for _ in range(2))
-        views = [unit_rows(np.repeat(one, COLUMNS, axis=1).astype(np.float32)) for one in signs]
+        views = [unit_rows(np.repeat(item, COLUMNS, axis=1).astype(np.float32)) for item in signs]
         return views[0] if name in ("phi_u", "phi_h") else (*views, tokens)
 
     statistic = get(name)

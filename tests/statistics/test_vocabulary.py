@@ -77,15 +77,15 @@ def outcomes(options, *sources, statistics=STATISTICS, **settings):
 def test_the_copy_answers_as_its_original(models, disguised, options):
     """The plant itself: other ids, the same text in and out."""
     first, second = (Model.open(str(source)).checkpoint for source in (models["tuned"], disguised["permuted"]))
-    one, other = (encode(checkpoint, options) for checkpoint in (first, second))
-    assert (one != other).mean() > 0.9
+    item, other = (encode(checkpoint, options) for checkpoint in (first, second))
+    assert (item != other).mean() > 0.9
     tables = [checkpoint.vocabulary() for checkpoint in (first, second)]
     back = np.empty(SIZE, dtype=np.int64)
     for token, number in tables[0].items():
         back[number] = tables[1][token]
-    assert np.array_equal(back[one], other)
+    assert np.array_equal(back[item], other)
     logits = []
-    for checkpoint, tokens in ((first, one), (second, other)):
+    for checkpoint, tokens in ((first, item), (second, other)):
         network = LlamaForCausalLM.from_pretrained(checkpoint.folder(), dtype=torch.float64)
         with torch.no_grad():
             logits.append(network(torch.from_numpy(tokens)).logits.numpy())
@@ -99,42 +99,42 @@ def test_other_ids_change_nothing(models, disguised, options, name):
     vocabulary = common_strings(Model.open(str(source)) for source in (models["base"], disguised[name]))
     drawn = replace(options, vocab_size=SIZE, vocabulary=vocabulary)
     plain = outcomes(drawn, models["base"], models["tuned"])
-    found = outcomes(options, models["base"], disguised[name])
+    result = outcomes(options, models["base"], disguised[name])
     base, tuned, other = models["base"], models["tuned"], str(disguised[name])
-    assert found[base, other, "phi_match"] == plain[base, tuned, "phi_match"]
-    assert found[base, other, "phi_jsd"].value == pytest.approx(
+    assert result[base, other, "phi_match"] == plain[base, tuned, "phi_match"]
+    assert result[base, other, "phi_jsd"].value == pytest.approx(
         plain[base, tuned, "phi_jsd"].value, rel=1e-4 if name == "permuted" else 0.02
     )
-    assert found[base, other, "phi_h"] == plain[base, tuned, "phi_h"]
-    assert found[base, other, "phi_h"].log10_p < -10
+    assert result[base, other, "phi_h"] == plain[base, tuned, "phi_h"]
+    assert result[base, other, "phi_h"].log10_p < -10
 
 
 def test_the_stranger_stays_one(models, disguised, options):
     """Controls, with ids permuted and as they are."""
     for other in (models["stranger"], str(disguised["stranger"])):
-        found = outcomes(options, models["base"], other)
-        assert found[models["base"], other, "phi_match"].log10_p > -2
-        assert found[models["base"], other, "phi_h"].log10_p > -2
+        result = outcomes(options, models["base"], other)
+        assert result[models["base"], other, "phi_match"].log10_p > -2
+        assert result[models["base"], other, "phi_h"].log10_p > -2
         kin = outcomes(options, models["base"], disguised["permuted"], statistics=["phi_jsd"])
         nearest = kin[models["base"], str(disguised["permuted"]), "phi_jsd"].value
-        assert found[models["base"], other, "phi_jsd"].value > nearest
+        assert result[models["base"], other, "phi_jsd"].value > nearest
 
 
 def test_divergence_of_a_model_from_itself_is_none(models, disguised, options):
     for name in ("permuted", "extended"):
-        found = outcomes(options, models["tuned"], disguised[name], statistics=["phi_jsd"])
-        (outcome,) = found.values()
+        result = outcomes(options, models["tuned"], disguised[name], statistics=["phi_jsd"])
+        (outcome,) = result.values()
         assert outcome.value == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_study_draws_strings_that_all_have(models, disguised, options):
     """All pairs of three models, with their features made once for each model."""
     sources = [models["base"], models["tuned"], str(disguised["permuted"]), str(disguised["extended"])]
-    found = outcomes(options, *sources)
-    itself = found[models["tuned"], str(disguised["permuted"]), "phi_h"]
+    result = outcomes(options, *sources)
+    itself = result[models["tuned"], str(disguised["permuted"]), "phi_h"]
     assert itself.log10_p == pytest.approx(itself.floor)
-    assert found[models["tuned"], str(disguised["permuted"]), "phi_match"].log10_p < -100
-    assert found[sources[2], sources[3], "phi_h"].log10_p == pytest.approx(itself.floor)
+    assert result[models["tuned"], str(disguised["permuted"]), "phi_match"].log10_p < -100
+    assert result[sources[2], sources[3], "phi_h"].log10_p == pytest.approx(itself.floor)
 
 
 def test_one_numbering_draws_ids_as_before(models, disguised, options):
@@ -189,6 +189,8 @@ def test_what_has_no_string_is_like_nothing(models):
 
 
 def test_records_name_the_strings_by_their_hash():
-    one = Options(vocabulary=("a", "b"))
-    assert one.as_record()["vocabulary"] == one.vocabulary_sha256 != replace(one, vocabulary=("a",)).vocabulary_sha256
+    item = Options(vocabulary=("a", "b"))
+    assert (
+        item.as_record()["vocabulary"] == item.vocabulary_sha256 != replace(item, vocabulary=("a",)).vocabulary_sha256
+    )
     assert Options().as_record()["vocabulary"] is None

@@ -29,15 +29,15 @@ def test_rows_name_attacks_that_there_are():
 
 
 @pytest.mark.parametrize(
-    ("label", "error", "said"),
+    ("label", "error", "message"),
     [
         ("fog", InputError, "no attack 'fog'"),
         ("noise=-1", InputError, "noise=-1: standard deviations"),
         ("average=0.5@uncle", ParameterError, "take from the origin or the partner, not from uncle"),
     ],
 )
-def test_rows_that_cannot_be_are_refused(label, error, said):
-    with pytest.raises(error, match=said):
+def test_rows_that_cannot_be_are_refused(label, error, message):
+    with pytest.raises(error, match=message):
         rows([label])
 
 
@@ -51,18 +51,18 @@ def test_families_are_equally_many():
 
 def results():
     """Two families, one attack that evades phi_match in one of them, one that phi_u refuses, one stranger accused."""
-    found = []
+    result = []
     for origin, values in (("a", (-90.0, -0.3, -80.0)), ("b", (-90.0, -70.0, -80.0))):
         for attack, log10_p in zip(("", "T1", "split=3"), values, strict=True):
-            found.append(measure.Tested(attack, origin, "kin", "phi_match", log10_p, None, None))
+            result.append(measure.Tested(attack, origin, "kin", "phi_match", log10_p, None, None))
             far = -40.0 if (attack, origin) == ("T1", "a") else -0.2
-            found.append(measure.Tested(attack, origin, "stranger", "phi_match", far, None, None))
+            result.append(measure.Tested(attack, origin, "stranger", "phi_match", far, None, None))
             refused = "phi_u needs models of equal mlp_width, but a has 4" if attack == "split=3" else None
             own = None if refused else -50.0
-            found.append(measure.Tested(attack, origin, "kin", "phi_u", own, None, refused))
-            found.append(measure.Tested(attack, origin, "stranger", "phi_u", None if refused else -0.4, None, refused))
-    found.append(measure.Tested("align@origin", "a", "framed", "phi_u", -60.0, None, None))
-    return measure.corrected(found)
+            result.append(measure.Tested(attack, origin, "kin", "phi_u", own, None, refused))
+            result.append(measure.Tested(attack, origin, "stranger", "phi_u", None if refused else -0.4, None, refused))
+    result.append(measure.Tested("align@origin", "a", "framed", "phi_u", -60.0, None, None))
+    return measure.corrected(result)
 
 
 INSTANCES = [
@@ -73,18 +73,18 @@ INSTANCES = [
 
 
 def test_cells_count_who_is_caught_accused_and_refused():
-    found = {(one.attack, one.statistic): one for one in measure.cells(results())}
-    cell = found["T1", "phi_match"]
+    result = {(item.attack, item.statistic): item for item in measure.cells(results())}
+    cell = result["T1", "phi_match"]
     assert (cell.caught, cell.n, cell.accused, cell.n_strangers, cell.refused) == (1, 2, 1, 2, 0)
     assert (cell.verdict, cell.sound) == ("evades", False)
-    assert (found["T1", "phi_u"].verdict, found["T1", "phi_u"].sound) == ("caught", True)
-    assert (found["split=3", "phi_u"].verdict, found["split=3", "phi_u"].refused) == ("refused", 2)
+    assert (result["T1", "phi_u"].verdict, result["T1", "phi_u"].sound) == ("caught", True)
+    assert (result["split=3", "phi_u"].verdict, result["split=3", "phi_u"].refused) == ("refused", 2)
 
 
 def test_correction_is_over_all_tests_of_a_statistic():
     barely = [measure.Tested(f"x{i}", "a", "kin", "phi_u", -2.1, None, None) for i in range(3)]
-    assert [one.adjusted for one in measure.corrected(barely[:1])] == [-2.1]
-    assert all(one.adjusted > -2 for one in measure.corrected(barely))
+    assert [item.adjusted for item in measure.corrected(barely[:1])] == [-2.1]
+    assert all(item.adjusted > -2 for item in measure.corrected(barely))
 
 
 def test_tables_and_sentences():
@@ -96,11 +96,11 @@ def test_tables_and_sentences():
     sizes = measure.size_table(tested).set_index("statistic")
     assert sizes.loc["phi_match", "accused after correction"] == 1
     assert sizes.loc["phi_u", "unrelated pairs"] == 4
-    said = measure.findings(cells, INSTANCES)
-    assert "6 instances: 2 attacks on the descendants of up to 2 bases" in said
-    assert "accused after correction: 1 of 10 tests" in said
-    assert "Every attack is caught by some statistic" in said
-    lost = measure.findings([one for one in cells if one.statistic == "phi_match"], INSTANCES)
+    message = measure.findings(cells, INSTANCES)
+    assert "6 instances: 2 attacks on the descendants of up to 2 bases" in message
+    assert "accused after correction: 1 of 10 tests" in message
+    assert "Every attack is caught by some statistic" in message
+    lost = measure.findings([item for item in cells if item.statistic == "phi_match"], INSTANCES)
     assert "No statistic here catches most descendants after: `T1`" in lost
     reasons = measure.refusal_table([Instance("x", "y", "zoo:oak", None, None, "no gate")], tested)
     assert list(reasons["reason"]) == ["no gate", "phi_u: needs models of equal mlp_width"]
@@ -139,14 +139,20 @@ def test_a_run_attacks_compares_and_leaves_nothing(family, tmp_path, monkeypatch
         tried, [family], ["phi_u", "phi_match"], Effort(1, 1, 1), Store(tmp_path / "store"),
         framing=[Row.read("align@origin", "framing")], **inputs,
     )  # fmt: skip
-    assert [one.attack for one in instances] == ["", "T2", "identity=1", "swap=9", "align@origin"]  # without a partner
-    assert "has no next one" in next(one.refused for one in instances if one.attack == "swap=9")
-    found = {(one.attack, one.against, one.statistic): one for one in tested}
-    assert found["", "kin", "phi_u"].log10_p < -10
-    assert found["T2", "kin", "phi_u"].log10_p > -5
-    assert "blocks" in found["identity=1", "kin", "phi_u"].refused  # and phi_match compares all with all
-    assert found["identity=1", "kin", "phi_match"].log10_p is not None
-    assert found["align@origin", "framed", "phi_u"].log10_p < -10
+    assert [item.attack for item in instances] == [
+        "",
+        "T2",
+        "identity=1",
+        "swap=9",
+        "align@origin",
+    ]  # without a partner
+    assert "has no next one" in next(item.refused for item in instances if item.attack == "swap=9")
+    result = {(item.attack, item.against, item.statistic): item for item in tested}
+    assert result["", "kin", "phi_u"].log10_p < -10
+    assert result["T2", "kin", "phi_u"].log10_p > -5
+    assert "blocks" in result["identity=1", "kin", "phi_u"].refused  # and phi_match compares all with all
+    assert result["identity=1", "kin", "phi_match"].log10_p is not None
+    assert result["align@origin", "framed", "phi_u"].log10_p < -10
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 

