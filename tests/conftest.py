@@ -41,7 +41,7 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers as ``scheme:name`` is known to no other test."""
+    """A name that a test registers as ``scheme:name`` is known to no other test."""
     monkeypatch.setattr(checkpoint, "_schemes", dict(checkpoint._schemes))
 
 

@@ -169,7 +169,7 @@ def test_expand_puts_the_zoo_in_the_order_of_its_tree():
 
 
 def test_every_documented_option_is_one():
-    """The docstring of `compare` names its arguments; `study` has more: the pairs, and who does it.
+    """The docstring of `compare` names its arguments; `study` has more: the pairs, and the workers.
 
     One pair alone can be read until it is settled, or have all blocks compared with all.
     """

@@ -79,7 +79,7 @@ def test_python_is_the_same_everywhere(files):
 
 
 def test_what_is_installed_is_what_the_lock_says(files):
-    # not all of sys.path: who imports setuptools puts its own copies of some packages there
+    # not all of sys.path: an import of setuptools puts its own copies of some packages there
     where = list({sysconfig.get_path(kind) for kind in ("purelib", "platlib")})
     installed = {canonicalize_name(d.name): Version(d.version) for d in metadata.distributions(path=where)}
     wrong = {

@@ -114,7 +114,7 @@ def test_memory_is_the_peak_above_what_was_there():
 
 
 def test_a_lower_peak_than_an_earlier_one_is_seen():
-    """Linux alone can start the peak anew; elsewhere memory is an upper bound."""
+    """Linux alone can start the peak again; elsewhere memory is an upper bound."""
     if cost._status("VmHWM") is None:
         pytest.skip("no /proc here")
     size = 25_000_000

@@ -1,4 +1,4 @@
-"""What can be said of the book before it is built: pages exist, links lead somewhere, terms and keys are defined."""
+"""Checks of the book before it is built: pages exist, links lead somewhere, terms and keys are defined."""
 
 import json
 import re

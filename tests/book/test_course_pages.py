@@ -1,4 +1,4 @@
-"""The course: ten sessions of 90 minutes, whose links, figures, commands and minutes are held against what there is."""
+"""The course: ten sessions of 90 minutes, whose links, figures, commands and minutes are compared with the project."""
 
 import json
 import re

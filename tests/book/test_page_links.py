@@ -19,7 +19,7 @@ def links():
 
 @pytest.fixture
 def page(links, tmp_path):
-    """What the theme is given for a page, for an address and a page's name."""
+    """The context of the theme for a page, for an address and a page's name."""
 
     def built(address, name="experiments/llama_tree"):
         config = SimpleNamespace(repository_address=address, repository_branch="main")

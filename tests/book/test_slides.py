@@ -13,7 +13,7 @@ PNG = "iVBORw0KGgo="
 
 TINY = r"""# Session 1: A title with $\theta$
 
-What it is about.
+Its subject.
 
 ## Plan
 
@@ -99,7 +99,7 @@ def test_a_tiny_page_becomes_its_slides(slides, tmp_path):
     assert len(shown) == 3
     assert "not shown" not in text.lower()
     assert r"\(\theta\)" in shown[0]
-    assert "What it is about." in shown[0]
+    assert "Its subject." in shown[0]
     assert "Zhu et al. 2025" in shown[1]
     assert r"\(a &lt; b\)" in shown[1]
     assert re.search(r"\\\[\s*\\sum_i x_i\^2\s*\\\]", shown[1])

@@ -16,7 +16,7 @@ NAMES = sorted(set(re.findall(r"`(provlab\.[\w.]+)`", "\n".join(LINES))))
 
 
 def named(name: str) -> object:
-    """What a dotted name stands for: the longest part of it that is a module, and attributes of that."""
+    """The object behind a dotted name: the longest part of it that is a module, and attributes of that."""
     parts = name.split(".")
     for n in range(len(parts), 0, -1):
         try:

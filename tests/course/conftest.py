@@ -27,10 +27,10 @@ def stand_ins(new_model, save_model, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_zoo(own_schemes, request, monkeypatch):
     def study(models, **settings):
-        asked = repr((models, settings))
-        if asked not in _KEPT:
-            _KEPT[asked] = api.study(models, **settings)
-        return _KEPT[asked]
+        request_of = repr((models, settings))
+        if request_of not in _KEPT:
+            _KEPT[request_of] = api.study(models, **settings)
+        return _KEPT[request_of]
 
     checkpoint.register_scheme("zoo", lambda name: request.getfixturevalue("stand_ins")[name.partition("@")[0]])
     monkeypatch.setattr(api, "_train_missing", lambda models: None)

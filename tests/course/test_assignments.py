@@ -274,7 +274,7 @@ CASES = [(path, name) for path in grading.ASSIGNMENTS for name in PLANTS.get(pat
 
 
 def faults(notebook):
-    """What is wrong with a notebook as a source for nbgrader."""
+    """Faults of a notebook as a source for nbgrader."""
     result, ids = [], [grading.grade_id(cell) for cell in notebook.cells if grading.grade_id(cell)]
     if notebook.metadata.get("course", {}).get("week") not in (1, 2, 3, 4, 5):
         result.append("names no week")

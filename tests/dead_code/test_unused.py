@@ -1,4 +1,4 @@
-"""What nothing uses is named, and what is allowed to stay is no more than that."""
+"""Unused names are listed, and those that are allowed to stay are no more than that."""
 
 import json
 

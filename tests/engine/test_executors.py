@@ -1,4 +1,4 @@
-"""Who does the work makes no difference: a study by processes or on a cluster, with a worker killed in the middle, has
+"""The kind of worker makes no difference: a study by processes or on a cluster, with a worker killed in the middle, has
 the records and the stored units of the serial one, bit by bit.
 """
 
@@ -49,7 +49,7 @@ def run(sources, options, store=None, statistics=STATISTICS, **settings):
 
 
 def files(store):
-    """What is finished: a killed writer leaves its piece under a hidden name, which nothing reads."""
+    """Finished units: a killed writer leaves its piece under a hidden name, which nothing reads."""
     result = [path.relative_to(store.root) for path in store.root.rglob("*") if path.is_file()]
     return {path: (store.root / path).read_bytes() for path in result if not any(p.startswith(".") for p in path.parts)}
 
@@ -91,7 +91,7 @@ def test_processes_of_which_one_is_killed_make_the_same_records(models, options,
     few = ["phi_u", "phi_h"]
     with counting() as count:
         records = run(models.values(), options, store, few, workers=2)
-    assert renewed  # the pool broke, and was made anew
+    assert renewed  # the pool broke, and was made again
     assert records == [record for record in serial[0] if record.statistic in few]
     assert files(store).items() < serial[1].items()
     assert len(files(store)) == 2 * sum(len(record.keys) for record in records)
@@ -166,7 +166,7 @@ def test_any_executor_will_do(models, options, serial, tmp_path):
 
 
 def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial, after_first, tmp_path):
-    """What was passed lies beside the store until the study is done; what was finished is not handed out again."""
+    """Features of passes lie beside the store until the study is done; what was finished is not handed out again."""
     store = Store(tmp_path)
     handed = []
 
@@ -198,7 +198,7 @@ def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial
 
 
 def test_failures_elsewhere_are_those_of_here(models, options, spoilt, tmp_path):
-    """A damaged model is a record with its reason, the same whoever met it."""
+    """A damaged model is a record with its reason, the same from every worker."""
     from safetensors.torch import load_file, save_file
 
     tensors = load_file(spoilt / "model.safetensors")

@@ -1,4 +1,4 @@
-"""What is known of where models come from: the zoo's tree is the published one, and nothing else is assumed."""
+"""Known descent of models: the zoo's tree is the published one, and nothing else is assumed."""
 
 import csv
 import re

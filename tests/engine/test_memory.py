@@ -31,7 +31,7 @@ options = Options(text="a b c " * 9999, n_permutations=3, n_block_permutations=3
 bench = open_models(sources)
 run_pairs(open_models(sources[:2]), names, options, progress=False)  # now all libraries are there
 most, libraries, memory.LIBRARIES = resident("VmHWM"), resident("VmRSS"), 0
-open("/proc/self/clear_refs", "w").write("5")  # from here on the largest size is measured anew
+open("/proc/self/clear_refs", "w").write("5")  # from here on the largest size is measured again
 limit = libraries + more
 with counting() as count:
     records = run_pairs(bench, names, options, progress=False, memory=limit)

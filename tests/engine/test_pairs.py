@@ -316,7 +316,7 @@ def test_unequal_models_say_why_they_cannot_be_compared(models, new_model, save_
         assert record.error is None, record
 
 
-# What is compared ----------------------------------------------------------------------------------------------------
+# Compared inputs ----------------------------------------------------------------------------------------------------
 
 
 def test_blocks_are_counted_once_and_in_order(models, options):

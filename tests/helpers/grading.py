@@ -32,7 +32,7 @@ def grade_id(cell):
 
 
 def released(path):
-    """What students are given, by nbgrader's own steps."""
+    """The students' version, by nbgrader's own steps."""
     notebook, resources = load(path), {}
     for step in GenerateAssignment.preprocessors.default_args[0]:
         if step not in _APART:
@@ -56,11 +56,11 @@ def grade(path, answers=None, *, untouched=False):
             continue
         text = source.get(grade_id(cell), cell).source
         text = answers.get(grade_id(cell), text)
-        said = io.StringIO()
+        errors = io.StringIO()
         try:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
                 exec(compile(text, f"{path.stem}:{grade_id(cell)}", "exec"), namespace)
-            passed = not said.getvalue()  # nbgrader takes the marks of a test that writes to stderr
+            passed = not errors.getvalue()  # nbgrader takes the marks of a test that writes to stderr
         except Exception:  # noqa: BLE001  (whatever a student's code raises)
             passed = False
         if utils.is_grade(cell):
@@ -71,11 +71,11 @@ def grade(path, answers=None, *, untouched=False):
 
 def hidden_lines(path):
     """Each line of the hidden tests that says something: longer than `finally:`."""
-    found = []
+    lines = []
     for cell in load(path).cells:
         parts = re.split(r".*BEGIN HIDDEN TESTS.*\n|.*END HIDDEN TESTS.*", cell.source)[1::2]
-        found += [line.strip() for part in parts for line in part.splitlines() if len(line.strip()) > 8]
-    return found
+        lines += [line.strip() for part in parts for line in part.splitlines() if len(line.strip()) > 8]
+    return lines
 
 
 def feedback(path):

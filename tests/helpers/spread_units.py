@@ -30,10 +30,10 @@ def decoys(times: int, writes: float = 0.0) -> Change:
     """Gates and ups of the model's own, wrongly paired, that write nothing, or this share of what units write."""
 
     def change(gate, up, down, rng):
-        found = [(gate, up, down)] + [
+        parts = [(gate, up, down)] + [
             (_shuffled(gate, rng), _shuffled(up, rng), writes * _shuffled(down.T, rng).T) for _ in range(times - 1)
         ]
-        return torch.cat([f[0] for f in found]), torch.cat([f[1] for f in found]), torch.cat([f[2] for f in found], 1)
+        return torch.cat([f[0] for f in parts]), torch.cat([f[1] for f in parts]), torch.cat([f[2] for f in parts], 1)
 
     return change
 
@@ -56,7 +56,7 @@ def dead(times: int) -> Change:
 
     def change(gate, up, down, rng):
         n = (times - 1) * len(up)
-        rows = [torch.randn(n, up.shape[1], generator=rng) * one.std() for one in (gate, up)]
+        rows = [torch.randn(n, up.shape[1], generator=rng) * matrix.std() for matrix in (gate, up)]
         return torch.cat([gate, rows[0]]), torch.cat([up, rows[1]]), torch.cat([down, torch.zeros(len(down), n)], 1)
 
     return change

@@ -1,4 +1,4 @@
-"""The far tail of Spearman's law, held against all permutations of 11 to 14 ranks and against tilted draws."""
+"""The far tail of Spearman's law, compared with all permutations of 11 to 14 ranks and against tilted draws."""
 
 import math
 import subprocess

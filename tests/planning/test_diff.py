@@ -1,4 +1,4 @@
-"""What a comparison by Model-diff takes, computed: against counts by hand and what a run sends through a model."""
+"""The cost of a comparison by Model-diff, computed: against counts by hand and what a run sends through a model."""
 
 import json
 

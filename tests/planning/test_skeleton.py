@@ -83,7 +83,7 @@ def test_a_config_that_promises_nothing_is_refused(change, error, text):
 
 
 def test_an_axis_without_a_length_is_named():
-    """How many labels a classifier tells apart is written nowhere but in its weights."""
+    """Only the weights of a classifier give its number of labels."""
     config = {"architectures": ["BertForSequenceClassification"], "hidden_size": 8, "num_attention_heads": 2}
     config |= {"num_hidden_layers": 1, "vocab_size": 9, "max_position_embeddings": 4, "type_vocab_size": 2}
     with pytest.raises(InvalidWeightsError, match="labels"):

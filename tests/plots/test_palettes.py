@@ -1,4 +1,4 @@
-"""Colours as eyes that lack one kind of cone see them, and in grey; what they confuse is told by a mark as well.
+"""Colours as eyes that lack one kind of cone see them, and in grey; colours that they confuse differ by a mark as well.
 
 Matrices: Machado, Oliveira and Fernandes, "A physiologically-based model for simulation of color vision deficiency",
 2009, at severity 1, on linear sRGB. Distances in CIELAB; 2.3 is a just noticeable difference.

@@ -421,7 +421,7 @@ def test_too_little_is_not_judged(name, spoil, reason, planted):
 
 
 def test_ours_come_from_the_units_and_not_from_the_experiment(planted):
-    """Values are aggregated anew from the stored units by the statistic itself."""
+    """Values are aggregated again from the stored units by the statistic itself."""
     frame = planted.evidence().pairs.set_index(["statistic", "a", "b"])
     units = planted.units["phi_u", "b", "c"]
     expected = pvalues.fisher(np.array([unit["log10_p"] for unit in units]))

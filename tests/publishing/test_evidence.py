@@ -64,7 +64,7 @@ def test_the_interval_of_a_single_value_is_its_spread():
 
 
 def test_the_spread_contains_one_further_run_as_often_as_it_says():
-    """Of five normal values and a sixth: the sixth is above their mean plus the spread in 5% of cases."""
+    """Five normal values and a sixth: the sixth is above their mean plus the spread in 5% of cases."""
     rng = np.random.default_rng(3)
     runs = rng.normal(size=(20_000, 6))
     above = [run[5] > run[:5].mean() + Bar("", run[:5], 0.0).spread for run in runs]

@@ -1,4 +1,4 @@
-"""What a notebook starts and ends with: parameters are checked, results bound, provenance shown."""
+"""The first and the last cell of a notebook: parameters are checked, results bound, provenance shown."""
 
 import json
 from dataclasses import dataclass

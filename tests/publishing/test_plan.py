@@ -234,7 +234,7 @@ def test_between_stages_the_book_can_be_built(plan, project, executed):
 
 
 def test_each_wave_has_its_models_made_before(project, executed, monkeypatch):
-    """What the second stage names is not waited for by the first; a page that is up to date needs no model."""
+    """Models of the second stage are not waited for by the first; a page that is up to date needs no model."""
     write(project / "notebooks" / "board.ipynb", "open(f'zoo:null-{n:02d}')")
     calls = []
     monkeypatch.setattr(plan_module.zoo, "build", lambda names, edition: calls.append((names, len(executed))))

@@ -38,7 +38,7 @@ WEIGHTS = (".safetensors", ".bin")
 
 
 class Failed(Exception):
-    """What a real user would have met."""
+    """Faults that a real user would have met."""
 
 
 def plan_of(pages: list[str]) -> Plan:
@@ -144,7 +144,7 @@ class Rehearsal:
     # what is rehearsed -------------------------------------------------------------------------------------------
 
     def consent(self) -> str:
-        """The question is asked, and whoever does not agree gets nothing."""
+        """The question is asked, and a user who does not agree gets nothing."""
         for answer, message in (("n", "nothing was fetched"), ("", "nothing was fetched"), (None, "agree with --yes")):
             status, text = self.reproduce(answer)
             missing = [model["id"] for model in self.plan.fetches if model["id"] not in text]
@@ -155,7 +155,7 @@ class Rehearsal:
         return "asked, refused three ways, nothing fetched"
 
     def token(self) -> str:
-        """Without a token the gated model and the variable are named, and no weights are fetched in vain."""
+        """Without a token the gated model and the variable are named, and no weights are fetched without need."""
         gated = [model["id"] for model in self.plan.fetches if repositories.table()[model["id"]].gated]
         if not gated:
             return "none of these is gated"
@@ -199,7 +199,7 @@ class Rehearsal:
             or (path.rpartition("/")[0] in better and path.endswith(".bin"))
         ]
         if len(twice) > 1 or vain:
-            raise Failed(f"fetched twice: {twice[:5]}; in vain: {vain[:5]}")
+            raise Failed(f"fetched twice: {twice[:5]}; without need: {vain[:5]}")
         return f"{len(files)} files in {len(fetched)} pieces, {len(twice)} of them twice"
 
     def steps(self) -> dict[str, Callable[[], str]]:

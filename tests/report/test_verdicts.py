@@ -93,7 +93,7 @@ def test_stranger(verdict, models):
 def test_a_rare_draw(verdict, models):
     """Base and stranger stand near 10^-3 by phi_match, by nothing but their order of units.
 
-    One or none of 48 units is matched alike in each block. Units numbered anew, which independent models must bear
+    One or none of 48 units is matched alike in each block. Units numbered again, which independent models must bear
     (Theorem 1), give the same two matchings any p-value, as often as its level says.
     """
     result, message = verdict(models["base"], models["stranger"])

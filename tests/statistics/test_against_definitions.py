@@ -1,4 +1,4 @@
-"""The statistics held against independent float64 computations from the paper's definitions.
+"""The statistics compared with independent float64 computations from the paper's definitions.
 
 Reference values come from scipy alone: cosine similarity in float64, `scipy.optimize.linear_sum_assignment`,
 `scipy.stats.spearmanr` and `scipy.stats.combine_pvalues` (Fisher), on all ten pairs of five models. Activations are

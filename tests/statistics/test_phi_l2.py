@@ -1,4 +1,4 @@
-"""phi_l2 held against a naive PERMTEST that permutes whole models by hand.
+"""phi_l2 compared with a naive PERMTEST that permutes whole models by hand.
 
 Nothing here goes through `provlab.models.symmetry` or the Gram matrix: the tensors are read by transformers, and
 permuted axis by axis after Table 4 of the paper (Appendix B).

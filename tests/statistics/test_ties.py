@@ -1,7 +1,7 @@
 """Equal rows must not look like a common origin: among them the order of the rows is no evidence.
 
 With one sign a row two kinds of rows are left. A solver that breaks ties by the order of the rows, the same way on both
-sides, gives two strangers log10 p below -8 in most tries; the statistics break them at random, and in every block anew:
+sides, gives two strangers log10 p below -8 in most tries; the statistics break them at random, again in every block:
 the same order in every block makes p-values of blocks alike, and Fisher's method takes them for independent.
 """
 

@@ -1,4 +1,4 @@
-"""A vocabulary numbered anew, or with more tokens: text in, text out as before, and so what is found of the two."""
+"""A vocabulary numbered again, or with more tokens: text in, text out as before, and so what is found of the two."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def numbered_anew(source, folder, seed, *, added=()):
 
 @pytest.fixture(scope="module")
 def disguised(models, tmp_path_factory):
-    """The tuned model with its ids permuted, with tokens added besides, and the stranger's ids permuted."""
+    """The tuned model with its ids permuted, with tokens added in addition, and the stranger's ids permuted."""
     root = tmp_path_factory.mktemp("vocabularies")
     return {
         "permuted": numbered_anew(Path(models["tuned"]), root / "permuted", 1),

@@ -30,9 +30,9 @@ def _list(arguments: argparse.Namespace) -> int:
     for name, recipe in recipes.items():
         print(
             f"{'zoo:' + name + suffix:<28}{recipe.parent or '-':<22}{recipe.kind:<12}{recipe.collection:<14}"
-            f"{recipe.own_steps:>6}  {'yes' if made[name] else 'no'}"
+            f"{recipe.own_steps:>6}  {'no' if made[name] is None else 'yes'}"
         )
-    print(f"{sum(made.values())} of {len(made)} models of the edition {edition} are built")
+    print(f"{sum(card is not None for card in made.values())} of {len(made)} models of the edition {edition} are built")
     return 0
 
 

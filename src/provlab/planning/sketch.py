@@ -81,8 +81,8 @@ def _model(source: str, allow_pickle: bool) -> tuple[Model, int]:
         return _skeleton(Skeleton(name, shape(name.partition("#")[0]))), 0
     if source.startswith("zoo:"):
         name, _, edition = source.removeprefix("zoo:").partition("@")
-        built = zoo.status(edition or zoo.default_edition())
-        if built.get(name) is False:
+        cards = zoo.status(edition or zoo.default_edition())
+        if name in cards and cards[name] is None:
             raise CheckpointError(f"{source} is not trained yet; provlab zoo build {name} trains it")
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
     missing = checkpoint.bytes_to_fetch()

@@ -243,7 +243,8 @@ def locate(reference: str) -> Path:
     return build([name], edition=edition or default_edition())[name]
 
 
-def status(edition: str = "default") -> dict[str, bool]:
-    """Return all models of an edition, in the order of the tree, and whether each is made."""
+def status(edition: str = "default") -> dict[str, dict[str, Any] | None]:
+    """Return all models of an edition, in the order of the tree, with the card of each that is made, else None."""
     recipes = families(edition)
-    return {name: is_made(folder_of(name, recipes)) for name in recipes}
+    folders = {name: folder_of(name, recipes) for name in recipes}
+    return {name: card.read(folder) if is_made(folder) else None for name, folder in folders.items()}

@@ -1,4 +1,4 @@
-"""What is measured beside the page."""
+"""Measurements that the page asks of the benchmarks."""
 
 import pytest
 

@@ -99,7 +99,7 @@ def test_a_planted_accuser_is_found_out(monkeypatch):
     assert "nobody; kin." in message
     # 1 - 0.025^(1/40), by hand: the lower end of Clopper and Pearson for 40 of 40 is 0.025^(1/40)
     assert "40/40 (0.912 to 1.000)" in set(measure.rate_table(rates)[measure.STRANGERS])
-    drawn = figures.accusations(rates, caption="Who accuses whom.")
+    drawn = figures.accusations(rates, caption="Accusations by each figure.")
     assert "everybody, independent: 40 of 40" in drawn.alt
 
 

@@ -218,7 +218,7 @@ def test_prepared_rows_are_taken_wherever_a_matrix_is(h1, h2):
     assert first.shape == W1.shape
     assert len(first) == h1
     assert unit_rows(first) is first
-    assert first.rows is W1  # no copy: what float32 cannot tell apart is computed from it
+    assert first.rows is W1  # no copy: values that are equal in float32 are computed from it
     assert first.nbytes == first.unit.nbytes + 16 * h1
     assert_allclose(np.linalg.norm(first.unit, axis=1), 1.0, atol=1e-6)
     assert_allclose(first.lengths / first.scales, np.linalg.norm(W1, axis=1), rtol=1e-15)
