@@ -6,10 +6,14 @@ The features of all models together would pass the tighter limit; the wider one 
 import json
 import subprocess
 import sys
+import threading
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from provlab.engine import memory
 from provlab.engine.memory import LIBRARIES
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux says it so")
@@ -80,3 +84,22 @@ def test_what_the_libraries_take(models):
     names = "phi_u,phi_h,phi_l2,phi_jsd,phi_match"
     libraries = study(4 * 10**9, names, list(models.values())[:2])["libraries"]
     assert LIBRARIES / 2 < libraries <= LIBRARIES
+
+
+def test_no_thread_but_the_main_one_traces():
+    """`tracemalloc.stop` in a thread ended the process while another thread was in a compiled kernel."""
+    peaks = []
+
+    def work():
+        with memory.traced() as peak:
+            assert not tracemalloc.is_tracing()
+            np.ones(1000)
+        peaks.append(peak[0])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    with memory.traced() as peak:
+        np.ones(1000)
+    assert peaks == [0]
+    assert peak[0] >= 8000

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import inputs, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provlab.engine import memory
@@ -149,7 +149,7 @@ sizes = st.lists(st.integers(1, 9), min_size=2, max_size=9)
 
 
 @settings(max_examples=300, deadline=None)
-@inputs(sizes, st.integers(0, 60), st.randoms(use_true_random=False))
+@given(sizes, st.integers(0, 60), st.randoms(use_true_random=False))
 def test_each_pair_is_compared_once_and_models_are_read_for_a_pair(sizes, room, chance):
     models = {str(i): size for i, size in enumerate(sizes)}
     pairs = [pair for pair in combinations(models, 2) if chance.random() < 0.6]

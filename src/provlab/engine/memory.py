@@ -26,8 +26,6 @@ CONTAINER = Path("/sys/fs/cgroup")  # where Linux keeps the limits of the contai
 _UNITS = {"": 1, "b": 1, **{p + u: 10 ** (3 * i) for i, p in enumerate("kmgt", 1) for u in ("", "b")}}
 _UNITS |= {p + "ib": 2 ** (10 * i) for i, p in enumerate("kmgt", 1)}
 
-_TRACING = threading.Lock()
-
 Pair = tuple[str, str]
 Result = TypeVar("Result")
 
@@ -181,17 +179,23 @@ def nbytes(features: Any) -> int:
 
 @contextmanager
 def traced() -> Iterator[list[int]]:
-    """Bytes that numpy's arrays take within at most, beside those that are there already: the one entry of a list."""
+    """Peak of the bytes that numpy's arrays take within, beyond those that are there before: the one entry of a list.
+
+    0 in any thread but the main one: `tracemalloc.stop` may end the process while another thread allocates without
+    Python's lock, as compiled kernels do.
+    """
     peak = [0]
-    with _TRACING:
-        ours = not tracemalloc.is_tracing()
-        if ours:
-            tracemalloc.start()
-        tracemalloc.reset_peak()
-        before = tracemalloc.get_traced_memory()[0]
-        try:
-            yield peak
-        finally:
-            peak[0] = tracemalloc.get_traced_memory()[1] - before
-            if ours:
-                tracemalloc.stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield peak
+        return
+    already = tracemalloc.is_tracing()
+    if not already:
+        tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        yield peak
+    finally:
+        peak[0] = tracemalloc.get_traced_memory()[1] - before
+        if not already:
+            tracemalloc.stop()

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import inputs_, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linear_sum_assignment
@@ -25,7 +25,7 @@ def best_objective(similarity: np.ndarray) -> float:
     return max(float(small[rows, list(choice)].sum()) for choice in choices)
 
 
-@inputs_(h1=st.integers(1, 6), h2=st.integers(1, 6), seed=st.integers(0, 10_000), tied=st.booleans())
+@given(h1=st.integers(1, 6), h2=st.integers(1, 6), seed=st.integers(0, 10_000), tied=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_assignment_is_the_best_of_all_injections(h1, h2, seed, tied):
     rng = np.random.default_rng(seed)
