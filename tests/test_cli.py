@@ -468,7 +468,9 @@ def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
 
     done = []
     monkeypatch.setattr(zoo, "build", lambda names, **settings: done.append((names, settings)))
-    monkeypatch.setattr(plan_module, "run", lambda path, inputs, output, **_: done.append(inputs) or output.touch())
+    monkeypatch.setattr(
+        plan_module, "run", lambda path, parameters, output, **_: done.append(parameters) or output.touch()
+    )
     (tmp_path / "book").mkdir()
     plan = tmp_path / "small.yml"
     plan.write_text(

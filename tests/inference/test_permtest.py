@@ -158,7 +158,7 @@ def test_stopping_early_keeps_the_level():
     assert min(item.p for item in results) == 1 / (COPIES + 1)
 
 
-@pytest.mark.parametrize("fault", ["no item for the pair itself", "stopped where it looks best"])
+@pytest.mark.parametrize("fault", ["no one for the pair itself", "stopped where it looks best"])
 def test_wrong_stopping_is_seen(fault):
     """What the test above must catch: count / l without the pair itself, and the smallest p on the way."""
     reached = np.cumsum(null_draws()[:, 1:] >= null_draws()[:, :1], axis=1)

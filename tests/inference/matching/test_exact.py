@@ -122,7 +122,7 @@ def test_there_are_over_three_thousand_cases():
 
 
 @pytest.mark.parametrize(
-    "kind", ["normal", "rank item", "rank item, signed", "three values", "a column that all want", "float32"]
+    "kind", ["normal", "rank one", "rank one, signed", "three values", "a column that all want", "float32"]
 )
 @pytest.mark.parametrize("shape", [(700, 700), (300, 700), (1200, 1100)])
 def test_larger_problems_where_lists_are_read_again(kind, shape):
