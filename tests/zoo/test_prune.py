@@ -204,7 +204,7 @@ def test_a_made_child_is_opened_like_any_checkpoint(cache: Path, tiny: dict[str,
         assert not torch.equal(begun.lm_head.weight, ended)  # it was trained on
         assert json.loads((folder / "card.json").read_text())["recipe"]["pruning"]["by"] == by
         report[by, seed] = kept.mlp
-        kept_of_parent = "blocks 1; 12 dimensions; 20 hidden units of each MLP; 1 heads of each block; units by " + by
+        kept_of_parent = f"| pruning | {{'by': '{by}', 'keep_blocks': [1], 'hidden_size': 12,"
         assert kept_of_parent in (folder / "README.md").read_text()
     assert len({str(units) for units in report.values()}) == 3
 
