@@ -52,3 +52,11 @@ def test_statistics_of_packages_are_found_by_entry_point_and_others_named():
     assert get("huref_a").symbol == "$M_a$"
     with pytest.raises(ParameterError, match=r"no statistic is called 'phi_x'; there are phi_u, .*huref_a"):
         get("phi_x")
+
+
+def test_a_theorem_is_named_where_there_is_one():
+    """phi_U, phi_H, PERMTEST, phi_E have Theorem 1 or 2 of the paper; the others say themselves that they have none."""
+    proved = {name for name in REGISTRY if get(name).theorem}
+    assert proved == {"phi_u", "phi_h", "phi_l2", "phi_l2_blocks", "phi_e"}
+    for name in REGISTRY.keys() - proved:
+        assert get(name).assumptions.startswith("an empirical finding, not a theorem") or not get(name).assumptions

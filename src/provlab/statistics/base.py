@@ -270,6 +270,8 @@ class Statistic(ABC):
         One line: what it reads of each model.
     assumptions : str
         Under which its p-value is one; empty for a raw value.
+    theorem : bool
+        Whether a theorem makes it one under these; else only independent models on which it was calibrated do.
     recorded : type of Features, or None
         What one pass of the model over its inputs leaves for all blocks: a dataclass whose fields are an array, or a
         list of arrays, or the `Model` itself. None where each block is read on its own.
@@ -280,6 +282,7 @@ class Statistic(ABC):
     symbol: ClassVar[str] = ""
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
+    theorem: ClassVar[bool] = False
     recorded: ClassVar[type[Features] | None] = None
 
     def parameters(self, options: Options) -> dict[str, Any]:

@@ -78,6 +78,7 @@ class PhiE(Statistic):
 
     name = "phi_e"
     reads = "embeddings"
+    theorem = True
     assumptions = (
         "at least one of the two models was trained by an algorithm that treats the dimensions of the residual stream "
         "alike (SGD, Adam, ...) from an initialisation that does, and neither had them permuted with knowledge of the "
@@ -117,6 +118,7 @@ class PhiAxes(PhiE):
     """The share of dimensions that are found again in the other model, in any order."""
 
     name = "phi_axes"
+    theorem = False
     assumptions = (
         "an empirical finding, not a theorem: training gives at most 5% of the dimensions of the residual stream a "
         "meaning of their own, and the basis of the others is arbitrary, in at least one of the two models"
@@ -155,6 +157,7 @@ class StreamScore(PhiE):
     """The share of one embedding that the other, rotated, explains on tokens that did not choose the rotation."""
 
     name = "stream_score"
+    theorem = False
     assumptions = ""
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:

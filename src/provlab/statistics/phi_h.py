@@ -69,6 +69,7 @@ class PhiH(Statistic):
     )
     version = 5  # 1, 2 broke ties by order or alike in every block; 3 had the two-sided t tail; 4 units that do nothing
     recorded = HiddenActivations
+    theorem = True
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""

@@ -170,6 +170,7 @@ class PhiL2(Statistic):
     # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name; 5 tested each MLP
     version = 6
     reads = "all weights of the blocks"
+    theorem = True
     assumptions = (
         "the first model was trained by an algorithm that treats hidden units and embedding dimensions alike, from "
         "an initialisation that does, and neither had them permuted with knowledge of the other"

@@ -100,6 +100,7 @@ class PhiU(Statistic):
     name = "phi_u"
     reads = "up projections of the MLPs"
     assumptions = PERMUTATION_ASSUMPTIONS
+    theorem = True
     version = 4  # 1 let the order of rows break ties; 2 broke them alike in every block; 3 had the two-sided t tail
 
     def parameters(self, options: Options) -> dict[str, Any]:
