@@ -8,7 +8,7 @@ import pytest
 from provlab.chapters.calibration import shipped
 from provlab.chapters.calibration.trained import train_residual_pairs
 from provlab.chapters.shared import calibration
-from provlab.chapters.shared.example_one import permtest_phi_l2, train_pairs
+from provlab.chapters.shared.example_one import permtest_pairs, train_pairs
 from provlab.errors import InputError
 from provlab.inference import pvalues
 
@@ -17,7 +17,7 @@ from provlab.inference import pvalues
 def networks():
     """Pairs of two-layer networks with PERMTEST's copies: the short version of the null by training."""
     pairs = train_pairs(300, dependent=False, seed=11, steps=60)
-    return pairs, permtest_phi_l2(pairs, n_permutations=99, seed=12)
+    return pairs, permtest_pairs(pairs, n_permutations=99, seed=12)
 
 
 @pytest.fixture(scope="module")

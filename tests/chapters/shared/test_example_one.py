@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.chapters.shared import example_one
 from provlab.chapters.shared.calibration import discrete_uniform_excess
-from provlab.chapters.shared.example_one import TwoLayers, permtest_phi_l2, train_pairs
+from provlab.chapters.shared.example_one import TwoLayers, permtest_pairs, train_pairs
 from provlab.chapters.shared.small_networks import gradient_descent
 from provlab.errors import InputError
 from provlab.inference.permtest import permtest
@@ -69,7 +69,7 @@ def test_training_that_minds_the_numbering_shows_a_gap(monkeypatch):
 
 
 def test_independent_pairs_are_uniform_on_the_grid(independent):
-    p = permtest_phi_l2(independent, n_permutations=99, seed=1).p
+    p = permtest_pairs(independent, n_permutations=99, seed=1).p
     excess = discrete_uniform_excess(p, 99)
     assert excess.p_excess > 0.001
     assert excess.p_two_sided > 0.001
@@ -79,14 +79,14 @@ def test_fine_tunes_get_the_smallest_p():
     pairs = train_pairs(200, dependent=True, seed=0)
     assert pairs.dependent
     assert not np.array_equal(pairs.theta1, pairs.theta2)
-    assert (permtest_phi_l2(pairs, n_permutations=99, seed=1).p == 0.01).all()
+    assert (permtest_pairs(pairs, n_permutations=99, seed=1).p == 0.01).all()
 
 
 def test_a_shared_initialisation_is_found():
     """The planted fault: trained apart on different tasks, yet not independent."""
     pairs = train_pairs(200, dependent=False, shared_initialisation=True, seed=0)
     assert pairs.dependent
-    p = permtest_phi_l2(pairs, n_permutations=99, seed=1).p
+    p = permtest_pairs(pairs, n_permutations=99, seed=1).p
     assert discrete_uniform_excess(p, 99).p_excess < 1e-6
     assert np.mean(p == 0.01) > 0.95
 
@@ -94,7 +94,7 @@ def test_a_shared_initialisation_is_found():
 def test_together_as_one_by_one():
     """Same observed statistic, and copies from the same distribution, as the general PERMTEST."""
     pairs = train_pairs(2, dependent=False, seed=5, hidden_units=6, steps=20)
-    together = permtest_phi_l2(pairs, n_permutations=4000, seed=6)
+    together = permtest_pairs(pairs, n_permutations=4000, seed=6)
     for k in range(2):
         alone = permtest(
             lambda a, b: -float(np.linalg.norm(a - b)),
@@ -108,13 +108,13 @@ def test_together_as_one_by_one():
 def test_a_copy_equal_to_the_pair_is_an_exact_tie():
     """One hidden unit has one numbering: every copy ties, and p must be 1 whatever the rounding."""
     pairs = train_pairs(50, dependent=False, seed=8, hidden_units=1, steps=20)
-    assert (permtest_phi_l2(pairs, n_permutations=19, seed=0).p == 1.0).all()
+    assert (permtest_pairs(pairs, n_permutations=19, seed=0).p == 1.0).all()
 
 
 def test_same_seed_same_result(independent):
     again = train_pairs(1000, dependent=False, seed=0)
     assert_array_equal(independent.theta2, again.theta2)
-    first, second = (permtest_phi_l2(again, n_permutations=9, seed=s) for s in (2, 2))
+    first, second = (permtest_pairs(again, n_permutations=9, seed=s) for s in (2, 2))
     assert_array_equal(first.permuted, second.permuted)
     other = train_pairs(2, dependent=False, seed=1, steps=2)
     assert not np.array_equal(other.theta1, train_pairs(2, dependent=False, seed=2, steps=2).theta1)
@@ -136,4 +136,4 @@ def test_what_cannot_be_trained_is_refused(arguments, message):
 
 def test_at_least_one_permutation(independent):
     with pytest.raises(InputError, match="n_permutations is 0"):
-        permtest_phi_l2(independent, n_permutations=0, seed=0)
+        permtest_pairs(independent, n_permutations=0, seed=0)

@@ -8,6 +8,7 @@ distribution as it was. So PERMTEST with phi = -||theta1 - theta2||_2 must give 
 Source: paper, Section 3.1, Example 1.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +20,6 @@ from provlab.errors import InputError
 from provlab.inference.permtest import p_value
 
 _INPUTS, _EXAMPLES = 4, 32  # of each network, and of each task
-# Hidden-unit permutations drawn at a time, (n_pairs, m, chunk) each.
-_CHUNK = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,13 +141,26 @@ def equivariance_gap(n_networks: int = 100, *, seed: int, steps: int = 200) -> f
     return float((trained_after - trained[:, order]).abs().max())
 
 
-def permtest_phi_l2(pairs: NetworkPairs, *, n_permutations: int = 99, seed: int) -> PairTests:
-    """PERMTEST with phi = -||theta1 - theta2||_2 over permutations of the hidden units, for every pair.
+def phi_l2(theta1: NDArray[np.float64], theta2: NDArray[np.float64]) -> NDArray[np.float64]:
+    """-||theta1 - theta2|| of each pair, ``(n_pairs,)``; both are ``(n_pairs, m, d + 1)``, a row for a hidden unit."""
+    return np.asarray(-np.sqrt(((theta1 - theta2) ** 2).sum(axis=(1, 2))))
+
+
+def permtest_pairs(
+    pairs: NetworkPairs,
+    statistic: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]] = phi_l2,
+    *,
+    n_permutations: int = 99,
+    seed: int,
+) -> PairTests:
+    """PERMTEST over permutations of the hidden units, for every pair.
 
     Parameters
     ----------
     pairs
         From `train_pairs`.
+    statistic
+        As `phi_l2`: from both networks of each pair to ``(n_pairs,)``, larger where they are more alike.
     n_permutations
         T, drawn for each pair on its own.
     seed
@@ -163,32 +175,12 @@ def permtest_phi_l2(pairs: NetworkPairs, *, n_permutations: int = 99, seed: int)
         raise InputError(f"n_permutations is {n_permutations}; it must be at least 1")
     rng = np.random.default_rng(seed)
     n_pairs, hidden_units, _ = pairs.theta1.shape
-    # squared[k, i, j] = ||row i of theta1 - row j of theta2||^2: the distance of any copy is a sum of
-    # m of these, so that no copy is ever formed.
-    squared = _squared_distances(pairs.theta1, pairs.theta2)
-    identity = np.broadcast_to(np.arange(hidden_units), (n_pairs, 1, hidden_units))
-    observed = _phi_l2(squared, identity)[:, 0]
-    permuted = np.empty((n_pairs, n_permutations))
-    for start in range(0, n_permutations, _CHUNK):
-        copies = min(_CHUNK, n_permutations - start)
-        permutations = rng.permuted(np.tile(identity, (1, copies, 1)), axis=2)
-        permuted[:, start : start + copies] = _phi_l2(squared, permutations)
+    observed = statistic(pairs.theta1, pairs.theta2)
+    orders = rng.permuted(np.tile(np.arange(hidden_units), (n_permutations, n_pairs, 1)), axis=2)
+    # pi(theta1) of every pair, (n_pairs, m, d + 1), one permutation at a time
+    copies = (np.take_along_axis(pairs.theta1, order[:, :, None], axis=1) for order in orders)
+    permuted = np.stack([statistic(copy, pairs.theta2) for copy in copies], axis=1)
     return PairTests(p=p_value(observed, permuted), observed=observed, permuted=permuted)
-
-
-def _squared_distances(theta1: NDArray[np.float64], theta2: NDArray[np.float64]) -> NDArray[np.float64]:
-    squared = np.empty((theta1.shape[0], theta1.shape[1], theta2.shape[1]))
-    for unit in range(theta1.shape[1]):
-        difference = theta1[:, unit, None, :] - theta2
-        squared[:, unit] = np.einsum("kjd,kjd->kj", difference, difference)
-    return squared
-
-
-def _phi_l2(squared: NDArray[np.float64], permutations: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Negative l2 distance when row j of theta2 meets row permutations[..., j] of theta1."""
-    pair = np.arange(squared.shape[0])[:, None, None]
-    unit = np.arange(squared.shape[2])
-    return np.asarray(-np.sqrt(squared[pair, permutations, unit].sum(axis=-1)))
 
 
 @dataclass(frozen=True)
