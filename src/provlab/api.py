@@ -159,6 +159,9 @@ def compare(
         records.sort(key=lambda record: names.index(record.statistic))
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
+    if len({model.checkpoint.digest for model in bench.models.values()}) < len(bench.models):
+        for model in bench.models.values():
+            model.checkpoint.read_again()
     models = tuple(describe(source, model.checkpoint) for source, model in bench.models.items())
     return Comparison(models, tuple(records), options, primary, fdr)
 

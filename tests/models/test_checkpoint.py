@@ -162,16 +162,34 @@ def test_hash_of_a_big_file_is_remembered_until_it_changes(tmp_path, monkeypatch
     first = local.remembered_sha256(big)
     assert local.remembered_sha256(big) == first
     assert len(calls) == 2  # too young to be remembered: it might change within a tick of the clock
+    monkeypatch.setattr(local, "_SETTLED_SECONDS", -1.0)
     os.utime(big, (1, 1))
     for _ in range(2):
         assert local.remembered_sha256(big) == first
     assert len(calls) == 3
     big.write_bytes(b"b" * (1 << 20))
-    os.utime(big, (2, 2))
+    os.utime(big, (1, 1))  # as an archive does that is unpacked over it
     assert local.remembered_sha256(big) == hashlib.sha256(b"b" * (1 << 20)).hexdigest()
     for sidecar in (tmp_path / "provlab-cache" / "hashes").iterdir():
         sidecar.write_text("{")  # damaged: computed again
     assert local.remembered_sha256(big) == hashlib.sha256(b"b" * (1 << 20)).hexdigest()
+
+
+def test_a_cache_that_cannot_be_written_costs_no_comparison(tmp_path, monkeypatch):
+    big = tmp_path / "big"
+    big.write_bytes(b"a" * (1 << 20))
+    monkeypatch.setattr(local, "_SETTLED_SECONDS", -1.0)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "file"))
+    assert local.remembered_sha256(big) == hashlib.sha256(b"a" * (1 << 20)).hexdigest()
+
+
+def test_files_are_read_again_before_two_models_are_called_identical(llama, tmp_path, monkeypatch):
+    checkpoint = Checkpoint.open(shutil.copytree(llama, tmp_path / "twin"))
+    checkpoint.read_again()
+    monkeypatch.setattr(local, "remembered_sha256", lambda path: "0" * 64)  # a memory that is wrong
+    with pytest.raises(CheckpointError, match="changed unseen since it was hashed; delete"):
+        checkpoint.read_again()
 
 
 def test_snapshot_in_the_cache_of_the_hub_may_link_to_its_blobs(llama, tmp_path):
@@ -310,3 +328,17 @@ def test_nothing_beside_the_hashed_files_decides_which_model_runs(llama, tmp_pat
         honest = Checkpoint.open(llama).load_model()(tokens).logits
     assert not torch.equal(theirs, honest)  # a plain load of the folder has the fault
     assert torch.equal(ours, honest)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokenizer.json", "spm.model", "sentencepiece.bpe.model", "bpe.codes", "source.spm", "target.spm", "tekken.json",
+     "tiktoken.model", "qwen.tiktoken", "dict.txt", "vocab.json", "word_shape.json"],
+)  # fmt: skip
+def test_each_file_that_a_tokenizer_is_made_from_decides_its_digest(llama, tmp_path, name):
+    folder = shutil.copytree(llama, tmp_path / "model")
+    digests = {Checkpoint.open(folder).tokenizer_digest}
+    for content in ("{}", "{ }"):
+        (folder / name).write_text(content)
+        digests.add(Checkpoint.open(folder).tokenizer_digest)
+    assert len(digests) == 3

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
+from provlab.files import cache_dir, sha256_file
 from provlab.models.counting import count_bytes
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
@@ -191,6 +192,18 @@ class Checkpoint:
         """Hex SHA-256 over the names and SHA-256 of the tokenizer's files; None where there are none."""
         lines = [f"{name} {self._files.sha256(name)}\n" for name in tokenizer_files(self._files)]
         return hashlib.sha256("".join(lines).encode()).hexdigest() if lines else None
+
+    def read_again(self) -> None:
+        """Hash the files on this machine again, whatever is remembered: before two models are called identical.
+
+        Raises
+        ------
+        CheckpointError
+            A file is not the one that the remembered hash belongs to.
+        """
+        for name in filter(self._files.here, self._decisive):
+            if sha256_file(path := self._files.path(name)) != self._files.sha256(name):
+                raise CheckpointError(f"{path} changed unseen since it was hashed; delete {cache_dir() / 'hashes'}")
 
     def files(self) -> dict[str, dict[str, Any]]:
         """``sha256`` and ``size`` (bytes) of config and weight files, by name."""

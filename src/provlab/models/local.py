@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,24 @@ _SETTLED_SECONDS = 2.0
 
 
 def remembered_sha256(path: Path) -> str:
-    """Hex SHA-256 of a file; that of a big file is remembered until its size or time changes."""
+    """Hex SHA-256 of a file; that of a big file is remembered until the file changes."""
     path = path.resolve()
     stat = path.stat()
     if remembered := _remembered(path, stat):
         return remembered
     count_bytes("hashed", stat.st_size)
     sha256 = sha256_file(path)
-    after = path.stat()
-    unchanged = (after.st_size, after.st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
-    if stat.st_size >= _BIG and unchanged and time.time() - stat.st_mtime > _SETTLED_SECONDS:
-        write_json(_sidecar(path, stat), _state(path, stat) | {"sha256": sha256})
+    unchanged = _state(path, path.stat()) == _state(path, stat)
+    if stat.st_size >= _BIG and unchanged and time.time() - stat.st_ctime > _SETTLED_SECONDS:
+        with suppress(OSError):  # a cache that is full or cannot be written costs time, and nothing else
+            write_json(_sidecar(path, stat), _state(path, stat) | {"sha256": sha256})
     return sha256
 
 
 def _state(path: Path, stat: os.stat_result) -> dict[str, Any]:
-    return {"path": os.fspath(path), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    """What changes whenever a file does: archives and ``cp -p`` set its mtime, and nobody sets its ctime."""
+    times = {"mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
+    return {"path": os.fspath(path), "inode": stat.st_ino, "size": stat.st_size, **times}
 
 
 def _sidecar(path: Path, stat: os.stat_result) -> Path:

@@ -32,7 +32,11 @@ WRAPPERS = ("module.", "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.
 SCALES = re.compile(r"[._](scales?|SCB|absmax|weight_scale|weight_scale_inv|scale_weight)$")
 _AT_ONCE = 2**22  # bytes of a tensor that are searched for NaN and Inf at a time
 #: how the names of files begin from which transformers makes a tokenizer
-_OF_TOKENIZERS = ("tokenizer", "vocab", "merges", "special_tokens_map", "added_tokens", "spiece", "sentencepiece")
+_OF_TOKENIZERS = (
+    "tokenizer", "vocab", "merges", "special_tokens_map", "added_tokens", "spiece", "sentencepiece", "spm", "bpe",
+    "source.spm", "target.spm", "target_vocab", "tekken", "tiktoken", "qwen.tiktoken", "dict.txt", "emoji.json",
+    "entity_vocab", "byte_maps", "normalizer", "prophetnet.tokenizer", "word_",
+)  # fmt: skip
 
 
 def wrapper(names: Sequence[str]) -> str:
@@ -67,7 +71,7 @@ def read_json(files: "Files", name: str) -> dict[str, Any]:
 
 def side_files(files: "Files") -> list[str]:
     """Names of the small files beside the weights: config, tokenizer, generation settings."""
-    kept = (".json", ".txt", ".model", ".jinja")
+    kept = (".json", ".txt", ".model", ".jinja", ".codes", ".spm", ".tiktoken", ".tokenizer")
     return sorted(name for name in files.names() if name.endswith(kept) and not name.endswith(".index.json"))
 
 
