@@ -4,7 +4,9 @@ import mutations
 import pytest
 from transformers.utils import logging
 
-from provlab.errors import ProvlabError
+from provlab.errors import CheckpointError, ProvlabError
+from provlab.models import loading
+from provlab.models.checkpoint import Checkpoint
 
 # of 500 tries each; loading goes through transformers and takes a hundred times longer
 N_OPEN, N_LOAD = 500, 40
@@ -26,6 +28,19 @@ def test_a_panic_in_the_tokenizers_library_is_a_refusal(seed, tmp_path):
     """Rust's panic comes to Python as an exception that is none of `Exception`."""
     tried = mutations.fuzz("tokenizer", [seed], tmp_path)
     assert (tried.refused, dict(tried.faults)) == (1, {})
+
+
+def test_a_panic_while_a_text_is_encoded_is_a_refusal(llama, monkeypatch):
+    class PanicException(BaseException):  # as pyo3 names it
+        pass
+
+    class Broken:
+        def encode(self, text, **settings):
+            raise PanicException("index out of bounds")
+
+    monkeypatch.setattr(loading, "tokenizer", lambda checkpoint: Broken())
+    with pytest.raises(CheckpointError, match="has no usable tokenizer: index out of bounds"):
+        Checkpoint.open(llama).encode("text")
 
 
 def _refuse(folder):

@@ -81,7 +81,11 @@ class Model:
 
     def encode(self, text: str) -> NDArray[np.int64]:
         """Return a text as tokens of the comparison, ``(n,)``; -1 stands for a token that is none of these."""
-        own = np.array(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
+        from provlab.models.loading import usable_tokenizer
+
+        with usable_tokenizer(self.source):
+            ids = self.tokenizer.encode(text, add_special_tokens=False, verbose=False)
+        own = np.array(ids, dtype=np.int64)
         if self.nll.ids is None:
             return own
         place = np.full(max(own.max(initial=0), self.nll.ids.max()) + 1, -1)

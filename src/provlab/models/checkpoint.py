@@ -336,6 +336,15 @@ class Checkpoint:
 
         return loading.tokenizer(self)
 
+    def encode(self, text: str) -> list[int]:
+        """Cut a text into the tokenizer's ids, without special tokens; errors as of `tokenizer`."""
+        from provlab.models import loading
+
+        tokenizer = self.tokenizer()
+        with loading.usable_tokenizer(self.source):
+            ids: list[int] = tokenizer.encode(text, add_special_tokens=False, verbose=False)
+        return ids
+
     def vocabulary(self) -> dict[str, int] | None:
         """Return the tokenizer's token -> id, None where the checkpoint has no tokenizer.
 

@@ -232,7 +232,7 @@ def loss(checkpoint: Checkpoint, text: str) -> float | None:
     if not checkpoint.architecture.endswith(("ForCausalLM", "LMHeadModel")):
         return None
     n, length = _TEXT
-    ids = checkpoint.tokenizer().encode(text[: 16 * n * length], add_special_tokens=False)[: n * length]
+    ids = checkpoint.encode(text[: 16 * n * length])[: n * length]
     tokens = np.asarray(ids, dtype=np.int64)[: len(ids) // length * length].reshape(-1, length)
     if not len(tokens):
         raise InputError(

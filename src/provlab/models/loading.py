@@ -85,15 +85,21 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
 
 def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
     """Make the tokenizer, see `Checkpoint.tokenizer`."""
+    with usable_tokenizer(checkpoint.source), _loading, _quiet_transformers():
+        return transformers.AutoTokenizer.from_pretrained(
+            checkpoint.folder(), local_files_only=True, trust_remote_code=False
+        )
+
+
+@contextmanager
+def usable_tokenizer(source: str) -> Iterator[None]:
+    """Within, what a tokenizer raises is a CheckpointError, and a panic of its Rust code too."""
     try:
-        with _loading, _quiet_transformers():
-            return transformers.AutoTokenizer.from_pretrained(
-                checkpoint.folder(), local_files_only=True, trust_remote_code=False
-            )
-    except BaseException as error:  # its Rust panics are no `Exception`
+        yield
+    except BaseException as error:  # a panic is no `Exception`
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise CheckpointError(f"{checkpoint.source} has no usable tokenizer: {one_line(error)}") from error
+        raise CheckpointError(f"{source} has no usable tokenizer: {one_line(error)}") from error
 
 
 @contextmanager

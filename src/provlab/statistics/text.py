@@ -37,11 +37,10 @@ def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
         raise ParameterError("this statistic reads held-out text, and none was given (option text)")
     needed = options.n_sequences * options.sequence_length
     try:
-        tokenizer = checkpoint.tokenizer()
+        # a token of a byte-level vocabulary is rarely longer than 16 characters: do not encode a whole book
+        ids = checkpoint.encode(options.text[: 16 * needed])[:needed]
     except CheckpointError as error:  # its weights can still be compared
         raise NotComparableError(str(error)) from error
-    # a token of a byte-level vocabulary is rarely longer than 16 characters: do not encode a whole book
-    ids = tokenizer.encode(options.text[: 16 * needed], add_special_tokens=False)[:needed]
     if len(ids) < needed:
         raise NotComparableError(
             f"the held-out text has {len(ids)} tokens for {checkpoint.name}, fewer than the {needed} asked for; "
