@@ -61,7 +61,10 @@ def cost() -> None:
 
 
 def spread(networks: Any, pair: int, block: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Features of one block after each unit was put there one to three times, and up to twelve decoys beside them."""
+    """Features of one block after each unit was put there one to three times, and up to twelve decoys beside them.
+
+    Half of the gates of both are turned round, and each fourth unit is split over four with opposite gates in pairs.
+    """
     from provlab.models.canonical import applied, merged
     from provlab.statistics.alive import living_rows
 
@@ -70,25 +73,37 @@ def spread(networks: Any, pair: int, block: int, rng: np.random.Generator) -> di
     )
     times, decoys = rng.integers(1, 4, len(gate)), rng.integers(0, len(gate), (2, rng.integers(0, 12)))
     copies = np.repeat(np.arange(len(gate)), times)
-    order = rng.permutation(len(copies) + decoys.shape[1])
-    g, u = (np.concatenate([copies, more])[order] for more in decoys)
-    share = np.concatenate([1 / times[copies], np.zeros(decoys.shape[1])])[order]
-    hidden = (seen_gate[g] / (1 + np.exp(-seen_gate[g])) * seen_up[u]).astype(np.float32)
-    writes = (down[u] * share[:, None]).astype(np.float32)
-    by_weights = merged(gate[g], up[u], writes)
-    by_all = merged(gate[g], up[u], writes, np.linalg.norm(hidden, axis=1))
+    g, u = (np.concatenate([copies, more]) for more in decoys)
+    share = np.concatenate([1 / times[copies], np.zeros(decoys.shape[1])])
+    side = rng.choice([-1, 1], (len(g), 1))
+    # of a(gx) (ux) = a(gx) (ux - wx) + a(-gx) (wx) + a(wx) (gx) - a(-wx) (gx), the terms beside the first's (ux)
+    split, other = rng.integers(0, len(gate), (2, len(gate) // 4))
+    ends = [(side * rows[g], others[u]) for rows, others in ((gate, up), (seen_gate, seen_up))]
+    four = [(rows[split], others[other]) for rows, others in ((gate, up), (seen_gate, seen_up))]
+    (gate, up), (seen_gate, seen_up) = (
+        (np.concatenate([reads, x, -x, y, -y]), np.concatenate([gives, -y, y, x, x]))
+        for (reads, gives), (x, y) in zip(ends, four, strict=True)
+    )
+    writes = np.concatenate([down[u] * share[:, None], *([sign * down[split] for sign in (1, 1, 1, -1)])])
+    order = rng.permutation(len(writes))
+    gate, up, seen_gate, seen_up, writes = (
+        part[order].astype(np.float32) for part in (gate, up, seen_gate, seen_up, writes)
+    )
+    hidden = (seen_gate / (1 + np.exp(-seen_gate)) * seen_up).astype(np.float32)
+    by_weights = merged(gate, up, writes)
+    by_all = merged(gate, up, writes, np.linalg.norm(hidden, axis=1))
 
     def rows(units: NDArray[Any], **kinds: NDArray[Any]) -> tuple[Any, ...]:
         return living_rows(*(applied(units, part, role) for role, part in kinds.items()), name="units")
 
     tokens = np.zeros((0, 0), np.int64)
-    views = (*rows(by_all, gate=seen_gate[g], up=seen_up[u]), tokens)
+    views = (*rows(by_all, gate=seen_gate, up=seen_up), tokens)
     return {
-        "phi_u": rows(by_weights, up=up[u])[0],
+        "phi_u": rows(by_weights, up=up)[0],
         "phi_h": rows(by_all, up=hidden)[0],
         "phi_match": views,
         "phi_match_unsigned": views,
-        "phi_views": (*rows(by_weights, up=up[u], down=writes), tokens),
+        "phi_views": (*rows(by_weights, up=up, down=writes), tokens),
     }
 
 

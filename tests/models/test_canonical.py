@@ -4,6 +4,8 @@ Reference values: what the MLP computes, and its units before they were spread. 
 are independent, with units planted on both sides.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -11,10 +13,26 @@ from spread_units import dead, decoys, duplicates, up_split
 
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
+from provlab.models.attacks import exact, lossy
 from provlab.models.canonical import NEGLIGIBLE, applied, merged
 from provlab.statistics.phi_u import correlation_with_identity
 
 UNITS, WIDTH = 40, 16
+
+
+def attack(name, value=0.0):
+    """Apply an attack of the catalogue, which changes the units of every MLP of a model, to one MLP."""
+
+    def change(gate, up, down, rng):
+        units = {role: rows.double() for role, rows in (("gate", gate), ("up", up), ("down", down.T))}
+        state = SimpleNamespace(with_units=lambda made, gated=False: made(units))
+        aim = exact.Aim(np.random.default_rng(int(torch.randint(1000, (), generator=rng))), value)
+        attacked = (getattr(exact, name, None) or getattr(lossy, name))(state, aim)
+        return *(attacked[role].float() for role in ("gate", "up")), attacked["down"].T.float()
+
+    return change
+
+
 WAYS = {
     "decoys": (decoys(3),),
     "duplicates": (duplicates(2),),
@@ -26,6 +44,14 @@ WAYS = {
     "half split": (up_split("natural", share=0.5),),
     "all of it": (duplicates(2), up_split("3u"), decoys(2), up_split("natural", share=0.3)),
 }
+
+OPPOSITE = {  # which keep the outputs and change a quadratic form, by gates that are opposite
+    "mirror": (attack("mirror", 3.0),),
+    "quadratic": (attack("quadratic"),),
+    "turned": (attack("turned"),),
+    "all of it and opposite": (duplicates(2), attack("mirror", 1.0), decoys(2), attack("mirror", 1.0)),
+}
+ALL = WAYS | OPPOSITE
 
 
 def mlp(seed):
@@ -52,12 +78,16 @@ def really(gate, up, down):
     return tuple(applied(units, rows, role) for rows, role in ((gate, "gate"), (up, "up"), (down, "down")))
 
 
-@pytest.mark.parametrize("changes", WAYS.values(), ids=WAYS)
-def test_the_units_that_are_left_compute_the_same_and_are_those_before(changes):
-    first = spread(mlp(1), ())
-    gate, up, down = really(*spread(mlp(1), changes))
+@pytest.mark.parametrize("way", ALL)
+def test_the_units_that_are_left_compute_the_same_and_are_those_before(way):
+    first, attacked = spread(mlp(1), ()), spread(mlp(1), ALL[way])
+    gate, up, down = really(*attacked)
     x = np.random.default_rng(0).standard_normal((50, WIDTH))
-    np.testing.assert_allclose(output(gate, up, down, x), output(*first, x), atol=2e-3)
+    before, between, after = (output(*three, x) for three in (first, attacked, (gate, up, down)))
+    np.testing.assert_allclose(between, before, atol=2e-3)
+    if way in OPPOSITE:  # the odd part: a quadratic form is even, and the rest is odd in x
+        before, after = before - output(*first, -x), after - output(gate, up, down, -x)
+    np.testing.assert_allclose(after, before, atol=2e-3)
     kept = up.any(axis=1)
     assert kept.sum() == UNITS
     cosines = np.abs(unit_rows(up[kept]).unit @ unit_rows(first[1]).unit.T)
@@ -93,6 +123,20 @@ def test_units_without_gates_are_one_if_they_read_and_are_biased_alike():
     np.testing.assert_array_equal(result[2:], down[2:])
 
 
+def test_units_without_gates_are_one_if_they_read_the_opposite():
+    """d a(ux) = (d + c) a(ux) - c a(-ux) - c (ux): a linear map apart, which other units may write, one unit."""
+    _, up, down = spread(mlp(1), ())
+    units = merged(None, np.concatenate([up, -up]), np.concatenate([3 * down, -2 * down]))
+    ups, downs = (
+        applied(units, np.concatenate(rows), role)
+        for rows, role in (((up, -up), "up"), ((3 * down, -2 * down), "down"))
+    )
+    kept = ups.any(axis=1)
+    order = np.abs(unit_rows(ups[kept]).unit @ unit_rows(up).unit.T).argmax(axis=1)
+    assert np.array_equal(np.sort(order), np.arange(UNITS))
+    np.testing.assert_allclose(downs[kept], down[order], atol=1e-6)
+
+
 def test_units_that_never_fire_are_seen_by_their_activations_alone():
     gate, up, down = spread(mlp(1), ())
     activity = np.full(UNITS, 3.0)
@@ -101,7 +145,7 @@ def test_units_that_never_fire_are_seen_by_their_activations_alone():
     assert len(merged(gate, up, down)) == 0
 
 
-@pytest.mark.parametrize("changes", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("changes", ALL.values(), ids=ALL)
 def test_units_in_another_order_become_the_same_units(changes):
     rows = spread(mlp(2), changes)
     order = np.random.default_rng(5).permutation(len(rows[1]))
@@ -114,8 +158,9 @@ def test_units_in_another_order_become_the_same_units(changes):
 def p_of_strangers(n, place=None):
     """phi_U of pairs of random MLPs, in each of which a third of the units stands two to four times, in random order.
 
-    The repeated ones are alike in both: pairs of units that MATCH would rather join with one another. Where a merged
-    unit stands at a `place` of its parts' choosing, these stand too early in both models.
+    The repeated ones are alike in both: pairs of units that MATCH would rather join with one another. Every copy has a
+    sign of its own at its gate. Where a merged unit stands at a `place` of its parts' choosing, these stand too early
+    in both models.
     """
     result = []
     for pair in range(n):
@@ -127,7 +172,8 @@ def p_of_strangers(n, place=None):
             copies = np.repeat(np.arange(24), np.where(np.arange(24) < 8, rng.integers(2, 5, 24), 1))
             order = rng.permutation(len(copies))
             copies = copies[order]
-            units = merged(gate[copies], up[copies], down[copies])
+            side = rng.choice(np.float32([-1, 1]), (len(copies), 1))
+            units = merged(side * gate[copies], up[copies], down[copies])
             if place:
                 units = at(units, place)
             rows = applied(units, up[copies], "up")

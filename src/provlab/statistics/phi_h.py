@@ -67,7 +67,7 @@ class PhiH(Statistic):
         f"{PERMUTATION_ASSUMPTIONS}; it sees what two models share if both read one text: random tokens are the same "
         "strings to both tokenizers, and the same ids where a model has none"
     )
-    version = 5  # 1, 2 broke ties by order or alike in every block; 3 had the two-sided t tail; 4 units that do nothing
+    version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates
     recorded = HiddenActivations
     theorem = True
 

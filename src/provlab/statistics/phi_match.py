@@ -85,7 +85,7 @@ class PhiMatch(Statistic):
 
     name = "phi_match"
     reads = "gate and up activations on text"
-    version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 no allowance; 5 units that do nothing
+    version = 7  # 1, 2 broke ties alike; 3 two-sided t tail; 4 no allowance; 5 units that do nothing; 6 opposite gates
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most 5% of the units of a block are matched "
         "alike by gate and by up for other reasons than chance, and the others as chance has it"

@@ -101,7 +101,7 @@ class PhiU(Statistic):
     reads = "up projections of the MLPs"
     assumptions = PERMUTATION_ASSUMPTIONS
     theorem = True
-    version = 4  # 1 let the order of rows break ties; 2 broke them alike in every block; 3 had the two-sided t tail
+    version = 5  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """The order in which ties are broken, and how many units are compared, if not all."""

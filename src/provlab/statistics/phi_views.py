@@ -88,7 +88,7 @@ class PhiViews(Statistic):
     """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
 
     name = "phi_views"
-    version = 5  # 1 broke ties alike; 2 had the two-sided t tail; 3 no allowance; 4 units that do nothing
+    version = 6  # 1 broke ties alike; 2 two-sided t tail; 3 no allowance; 4 units that do nothing; 5 opposite gates
     reads = "up and down projections of the MLPs"
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most 5% of the units of a block are matched "
@@ -159,7 +159,7 @@ class PhiViewsOuter(Statistic):
     """phi_VIEWS by text and logits: the mean correlation over blocks, a score without a p-value."""
 
     name = "phi_views_outer"
-    version = 5  # 1 broke ties alike; 2 had the two-sided t tail; 3 no allowance; 4 units that do nothing
+    version = 6  # 1 broke ties alike; 2 two-sided t tail; 3 no allowance; 4 units that do nothing; 5 opposite gates
     reads = "pre-activations of the MLPs on held-out text, down projections, and the head"
     recorded = EndsFromOutside
 

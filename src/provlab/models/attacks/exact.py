@@ -148,22 +148,67 @@ def split(state: State, aim: Aim) -> State:
     return state.with_units(lambda units: split_units(units, aim, aim.value), gated=True)
 
 
-def turned(state: State, aim: Aim) -> State:
+MATES = {"gate": "up", "up": "gate", "gate_bias": "up_bias", "up_bias": "gate_bias"}
+
+
+def _crossed(units: Units) -> Units:
+    """Let gate and up row change places."""
+    return {role: units[MATES.get(role, role)] for role in units}
+
+
+def _opposite(units: Units, writes: int) -> Units:
+    """Negate the gates, and what is written if `writes` is -1."""
+    turned = {role: -tensor for role, tensor in units.items() if role.startswith("gate")}
+    return {**units, **turned, "down": writes * units["down"]}
+
+
+def _product(units: Units) -> Units:
+    """Write d (gx) (ux), the product without an activation, as d a(gx) (ux) - d a(-gx) (ux), twice as many units.
+
+    That holds, as all that follows here, where a(z) - a(-z) = z, as of SiLU, GELU and ReLU.
+    """
+    return with_more(units, _opposite(units, -1))
+
+
+def _three(units: Units) -> Units:
     """Write each unit as three whose gates are others: d a(g) u = d a(-g) u + d a(u) g - d a(-u) g.
 
-    g and u stand for what gate and up give. It holds where a(z) - a(-z) = z, as of SiLU, GELU and ReLU.
+    g and u stand for what gate and up give.
     """
-    mates = {"gate": "up", "up": "gate", "gate_bias": "up_bias", "up_bias": "gate_bias"}
+    return with_more(_opposite(units, 1), _product(_crossed(units)))
 
-    def negated(units: Units) -> Units:
-        return {role: -tensor if role.startswith("gate") else tensor for role, tensor in units.items()}
 
-    def three(units: Units) -> Units:
-        crossed = {role: units[mates.get(role, role)] for role in units}
-        opposite = {**negated(crossed), "down": -units["down"]}
-        return with_more(with_more(negated(units), crossed), opposite)
+def turned(state: State, aim: Aim) -> State:
+    """Write each unit as three whose gates are others."""
+    return state.with_units(_three, gated=True)
 
-    return state.with_units(three, gated=True)
+
+def mirror(state: State, aim: Aim) -> State:
+    """Write each unit as the difference of two that share its gate, and the second as three with other gates."""
+
+    def four(units: Units) -> Units:
+        both = split_units(units, aim, aim.value)
+        first, second = ({role: tensor.chunk(2)[n] for role, tensor in both.items()} for n in (0, 1))
+        return with_more(first, _three(second))
+
+    return state.with_units(four, gated=True)
+
+
+def quadratic(state: State, aim: Aim) -> State:
+    """Add six decoys for each unit, none of them dead, which together write nothing: pq + qr - (p + r)q = 0.
+
+    p and r are gates of live units, q is the up row of one.
+    """
+
+    def added(units: Units) -> Units:
+        decoy, other = (impostors(units, replace(aim, value=1)) for _ in range(2))
+        gates = [role for role in units if role.startswith("gate")]
+        second = _crossed(decoy | {role: other[role] for role in gates})
+        sums = {role: decoy[role] + other[role] for role in gates}
+        third = decoy | sums | {"down": -decoy["down"]}
+        return with_more(units, _product(with_more(with_more(decoy, second), third)))
+
+    return state.with_units(added, gated=True)
 
 
 def align(state: State, aim: Aim) -> State:

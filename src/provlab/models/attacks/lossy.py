@@ -129,6 +129,31 @@ def jitter(state: State, aim: Aim) -> State:
     return state.with_units(lambda units: split_units(units, aim, 3.0, aim.value), gated=True)
 
 
+def fan(state: State, aim: Aim) -> State:
+    """Spread every unit over four whose gates are tilted and whose up rows are far off; `value` of a gate's length.
+
+    The gates are g + a, g - a, g + b, g - b, the up rows u + w twice and u - w twice: what these add cancels to first
+    order in a and b.
+    """
+
+    def four(units: Units) -> Units:
+        gate, up = units["gate"], units["up"]
+
+        def drawn(rows: torch.Tensor, length: float) -> torch.Tensor:
+            more = aim.normal(*rows.shape)
+            return more * length * rows.norm(dim=1, keepdim=True) / more.norm(dim=1, keepdim=True)
+
+        (a, b), w = (drawn(gate, aim.value) for _ in range(2)), drawn(up, 3.0)
+        tilted = {
+            "gate": torch.cat([gate + a, gate - a, gate + b, gate - b]),
+            "up": torch.cat([up + w, up + w, up - w, up - w]),
+            "down": torch.cat([units["down"] / 4] * 4),
+        }
+        return {role: torch.cat([tensor] * 4) for role, tensor in units.items()} | tilted
+
+    return state.with_units(four, gated=True)
+
+
 def murmur(state: State, aim: Aim) -> State:
     """Add three decoys for each unit that write a little: too much to pass for dead units, too little to harm."""
 
