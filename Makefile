@@ -102,7 +102,7 @@ pictures: env ## draw the README's pictures from the records of PROFILE
 	@$(BIN)/python book/readme_pictures.py $(PROFILE)
 
 rehearsal: env ## the pages of PROFILE=paper against small stand-ins for its models, served on this machine
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/rehearsal/rehearse.py
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rehearsal/rehearse.py
 
 lab: env ## open the notebooks in JupyterLab
 	@$(BIN)/jupyter lab notebooks

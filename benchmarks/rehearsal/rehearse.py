@@ -24,7 +24,7 @@ from pathlib import Path
 import yaml
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "helpers")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "helpers")]
 
 import repositories  # noqa: E402
 from hub_server import HubServer, Repo, git_sha1  # noqa: E402
