@@ -1,55 +1,25 @@
 """A zoo small enough to train in seconds, in caches of its own."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from provlab.zoo import corpus, reading, recipes
-
-TINY = """
-editions:
-  default: {step_scale: 1.0}
-  smoke: {step_scale: 0.5}
-defaults:
-  all: {family: f, batch: 8, schedule: cosine, warmup: 0.1, weight_decay: 0.0, about: "A test.", mirrors: org/name}
-  base:
-    steps: 50
-    learning_rate: 0.02
-    shape:
-      {hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 24,
-       max_position_embeddings: 24}
-  tuned: {steps: 6, learning_rate: 0.01}
-  adapter: {steps: 6, learning_rate: 0.02}
-  quantised: {steps: 0, learning_rate: 0.01}
-models:
-  root: {kind: base, seed: 1, mixture: {prose: 0.5, code: 0.5}}
-  child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}
-  merged:
-    {kind: adapter, parent: root, seed: 3, mixture: {chat: 1.0},
-     adapter: {rank: 2, alpha: 4, targets: [up_proj, q_proj]}}
-  grandchild: {kind: tuned, parent: child, seed: 4, mixture: {math: 1.0}, schedule: linear}
-  leak:
-    {kind: quantised, parent: child, seed: 6, collection: leaks, mixture: {chat: 1.0}, quantiser: {bits: 4, block: 32}}
-  other: {kind: base, seed: 5, mixture: {code: 1.0}}
-"""
+from provlab.zoo import corpus, reading, worker
 
 
 @pytest.fixture(scope="session")
-def tiny_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("recipes") / "families.yml"
-    path.write_text(TINY)
-    return path
+def tiny_file():
+    return Path(__file__).with_name("tiny.yml")
 
 
 @pytest.fixture
-def tiny(tiny_file: Path) -> dict[str, recipes.Recipe]:
+def tiny(tiny_file):
     return reading.families(path=tiny_file)
 
 
 @pytest.fixture(scope="session")
-def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus_folder(tmp_path_factory):
     """Make the real corpus, once for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROVLAB_CACHE", str(tmp_path_factory.mktemp("corpus")))
@@ -57,12 +27,10 @@ def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def new_cache(
-    corpus_folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], Path]:
+def new_cache(corpus_folder, tmp_path_factory, monkeypatch):
     """Return a function that moves this test to an empty cache (which holds the corpus already)."""
 
-    def move() -> Path:
+    def move():
         cache = tmp_path_factory.mktemp("cache")
         shutil.copytree(corpus_folder, cache / corpus_folder.name)
         monkeypatch.setenv("PROVLAB_CACHE", str(cache))
@@ -72,5 +40,11 @@ def new_cache(
 
 
 @pytest.fixture
-def cache(new_cache: Callable[[], Path]) -> Path:
+def cache(new_cache):
     return new_cache()
+
+
+@pytest.fixture(scope="session")
+def make_all():
+    """Make models of some recipes one after the other: their folders."""
+    return lambda recipes, *names: [worker.make_model(name, recipes, lambda _: None) for name in names]

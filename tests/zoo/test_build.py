@@ -6,21 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
+import psutil
 import pytest
 
 from provlab import zoo
 from provlab.errors import ParameterError, ZooError
+from provlab.models.checkpoint import Checkpoint
 from provlab.zoo import card, make, worker
-from provlab.zoo.recipes import Recipe
 
 build = importlib.import_module("provlab.zoo.build")  # `zoo.build` is the function
-Recipes = dict[str, Recipe]
 
 BUILD = """
 import signal
@@ -30,44 +28,25 @@ from dataclasses import replace
 from provlab import zoo
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests deaf to it
 recipes = zoo.families(path=Path(sys.argv[1]))
-recipes["child"] = replace(recipes["child"], steps=int(sys.argv[2]))
+recipes["child"] = replace(recipes["child"], steps=100_000)
 zoo.build(["child"], recipes=recipes)
 """
 
 
-def start_build(tiny_file: Path, steps_of_child: int) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", BUILD, str(tiny_file), str(steps_of_child)], stderr=subprocess.PIPE, text=True
-    )
-
-
-def wait_until(holds: Callable[[], object], seconds: float = 180) -> None:
+def wait_until(holds, seconds=180):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
 
 
-def workers_of(parent: int) -> list[int]:
-    """Process ids of the children of a process."""
-    children = []
-    for status in Path("/proc").glob("[0-9]*/status"):
-        with contextlib.suppress(OSError):  # processes come and go
-            if f"\nPPid:\t{parent}\n" in status.read_text():
-                children.append(int(status.parent.name))
-    return children
+def has_ended(process):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
 
 
-def alive(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-
-
-def test_a_build_makes_what_is_missing_and_nothing_twice(
-    cache: Path, tiny: Recipes, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_build_makes_what_is_missing_and_nothing_twice(cache, tiny, capfd):
     made = zoo.build(["grandchild"], recipes=tiny)
     assert list(made) == ["grandchild"]
     assert {path.name.split("-")[0] for path in (cache / "zoo").glob("[a-z]*")} == {"root", "child", "grandchild"}
@@ -87,82 +66,68 @@ def test_a_build_makes_what_is_missing_and_nothing_twice(
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-def test_a_build_that_is_stopped_leaves_nothing_half_made_and_goes_on(
-    sent: signal.Signals, cache: Path, tiny: Recipes, tiny_file: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_build_that_is_stopped_leaves_nothing_half_made_and_goes_on(sent, cache, tiny, tiny_file, request, make_all):
     long = {**tiny, "child": replace(tiny["child"], steps=100_000)}
     root, child = (worker.folder_of(name, long) for name in ("root", "child"))
-    builder = start_build(tiny_file, 100_000)
+    builder = subprocess.Popen([sys.executable, "-c", BUILD, str(tiny_file)], stderr=subprocess.PIPE)
     request.addfinalizer(builder.kill)  # its workers end with it, whatever this test finds
     lock = child.parent / ".locks" / child.name
     wait_until(lambda: worker.is_made(root) and lock.exists())  # the child is in work
-    working = workers_of(builder.pid)
+    working = psutil.Process(builder.pid).children()
     assert working
     stale = child.parent / f".{child.name}.leftover"
     stale.mkdir()
     os.kill(builder.pid, sent)
     builder.communicate(timeout=30)
     assert builder.returncode != 0
-    wait_until(lambda: not any(alive(pid) for pid in working))
+    wait_until(lambda: all(has_ended(process) for process in working))
     assert not child.exists()
 
     # the next call keeps the root, takes the lock, and clears what a killed process left
     before = (root / "model.safetensors").stat().st_mtime_ns
     short = {**tiny, "child": tiny["child"]}
     stale = stale.rename(stale.parent / f".{worker.folder_of('child', short).name}.leftover")
-    worker.make_model("child", short, lambda _: None)
+    make_all(short, "child")
     assert (root / "model.safetensors").stat().st_mtime_ns == before
     assert not stale.exists()
 
 
-def test_two_makers_at_once_make_a_model_once(cache: Path, tiny: Recipes, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    real = make.make
-
-    def counted(recipe: Recipe, *rest: object) -> make.Made:
-        made.append(recipe.name)
-        return real(recipe, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(make, "make", counted)
-    waited: list[int] = []
-    threads = [threading.Thread(target=worker.make_model, args=("root", tiny, waited.append)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def test_two_makers_at_once_make_a_model_once(cache, tiny, monkeypatch):
+    made, real = [], make.make
+    monkeypatch.setattr(make, "make", lambda recipe, *rest: made.append(recipe.name) or real(recipe, *rest))
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: worker.make_model("root", tiny, lambda _: None), range(2))
     assert made == ["root"]
-    assert worker.is_made(worker.folder_of("root", tiny))
+    assert first == second == worker.folder_of("root", tiny)
+    assert worker.is_made(first)
 
 
-def test_a_base_that_learned_nothing_fails_the_build(cache: Path, tiny: Recipes) -> None:
+def test_a_base_that_learned_nothing_fails_the_build(cache, tiny):
     bad = {**tiny, "other": replace(tiny["other"], learning_rate=1e-9)}
     with pytest.raises(ZooError, match="zoo base 'other' learned nothing"):
         zoo.build(["other"], recipes=bad, progress=False)
     assert not list((cache / "zoo").glob("*other*"))
 
 
-def test_a_training_process_that_dies_is_named(cache: Path, tiny: Recipes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_process_that_dies_is_named(cache, tiny, monkeypatch):
     monkeypatch.setattr(build, "WORKER", "import os, sys; sys.stdin.readline(); os._exit(7)")
     with pytest.raises(ZooError, match="the process that trained root ended with code 7"):
         zoo.build(["root"], recipes=tiny, progress=False)
 
 
-def test_a_model_without_steps_is_built_through_the_workers(
-    cache: Path, tiny: Recipes, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("root", "child"):
-        worker.make_model(name, tiny, lambda _: None)
+def test_a_model_without_steps_is_built_through_the_workers(cache, tiny, capfd, make_all):
+    make_all(tiny, "root", "child")
     folder = zoo.build(["leak"], recipes=tiny)["leak"]  # nothing but steps 0: a share of them is no number
     assert worker.is_made(folder)
     assert "leak, loss" in capfd.readouterr().err
 
 
-def test_the_longest_chain_goes_first(tiny: Recipes) -> None:
+def test_the_longest_chain_goes_first(tiny):
     longest = {"root": 62, "child": 12, "merged": 6, "grandchild": 6, "leak": 0, "other": 50}
     assert build._longest_below(tiny) == longest
 
 
-def test_bad_requests_are_refused(tiny: Recipes) -> None:
+def test_bad_requests_are_refused(tiny):
     with pytest.raises(ParameterError, match="jobs must be at least 1, not 0"):
         zoo.build(jobs=0)
     with pytest.raises(ZooError, match="no zoo model 'chidl'; did you mean child"):
@@ -173,12 +138,10 @@ def test_bad_requests_are_refused(tiny: Recipes) -> None:
         zoo.locate("oak@huge")
 
 
-def test_a_name_is_found_and_a_bare_name_means_the_edition_of_the_environment(
-    cache: Path, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_found_and_a_bare_name_means_the_edition_of_the_environment(cache, tiny_file, monkeypatch, make_all):
     monkeypatch.setattr(build, "families", lambda edition: zoo.families(edition, tiny_file))
     for edition in ("default", "smoke"):
-        worker.make_model("root", zoo.families(edition, tiny_file), lambda _: None)
+        make_all(zoo.families(edition, tiny_file), "root")
     monkeypatch.delenv("PROVLAB_ZOO_EDITION", raising=False)
     assert zoo.locate("root") == zoo.locate("root@default")
     monkeypatch.setenv("PROVLAB_ZOO_EDITION", "smoke")
@@ -189,14 +152,5 @@ def test_a_name_is_found_and_a_bare_name_means_the_edition_of_the_environment(
     assert cards["root"]["tokens"] == 25 * 8 * 24
     assert [name for name, card in cards.items() if card is None] == list(cards)[1:]
 
-
-def test_the_zoo_opens_like_any_checkpoint(
-    cache: Path, tiny_file: Path, tiny: Recipes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from provlab.models.checkpoint import Checkpoint
-
-    monkeypatch.setattr(build, "families", lambda edition: zoo.families(edition, tiny_file))
-    worker.make_model("root", tiny, lambda _: None)
     zoo.register()
-    opened = Checkpoint.open("zoo:root@default")
-    assert opened.shape("model.layers.1.mlp.up_proj.weight") == (24, 16)
+    assert Checkpoint.open("zoo:root@smoke").shape("model.layers.1.mlp.up_proj.weight") == (24, 16)

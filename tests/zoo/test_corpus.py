@@ -1,7 +1,6 @@
 """The corpus: where it comes from, what is held out, and the tokenizer."""
 
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,7 +53,7 @@ TABLE = 1
 )
 
 
-def test_units_are_the_module_and_long_classes_are_cut_between_members() -> None:
+def test_units_are_the_module_and_long_classes_are_cut_between_members():
     units = corpus.units("pkg/mod.py", MODULE)
     assert "".join(unit.source for unit in units) == MODULE
     heads = [unit.source.lstrip().split("\n")[0] for unit in units]
@@ -70,7 +69,7 @@ def test_units_are_the_module_and_long_classes_are_cut_between_members() -> None
     ]
 
 
-def test_docstrings_go_with_their_unit() -> None:
+def test_docstrings_go_with_their_unit():
     result = [doc for unit in corpus.units("pkg/mod.py", MODULE) for doc in unit.docstrings]
     assert [(doc.name, doc.text) for doc in result[1:]] == [
         ("pkg.mod.double", "Return twice the number."),
@@ -84,23 +83,23 @@ def test_docstrings_go_with_their_unit() -> None:
     assert result[1].body.strip().endswith("return 2 * x")
 
 
-def test_a_file_that_is_no_python_is_left_out() -> None:
+def test_a_file_that_is_no_python_is_left_out():
     assert corpus.units("template.py", "def $name:\n") == []
 
 
-def test_about_a_twentieth_is_held_out_by_name() -> None:
+def test_about_a_twentieth_is_held_out_by_name():
     share = sum(corpus.held_out(f"module.py#{place}") for place in range(20_000)) / 20_000
     assert share == pytest.approx(0.05, abs=0.006)  # four standard errors
 
 
-def test_what_debian_ships_separately_is_left_out() -> None:
+def test_what_debian_ships_separately_is_left_out():
     parts = {part for path in corpus.sources() for part in path.split("/")}
     apart = {"test", "tests", "idlelib", "lib2to3", "distutils", "tkinter", "turtledemo", "ensurepip", "site-packages"}
     assert not parts & apart
     assert list(corpus.sources()) == sorted(corpus.sources())
 
 
-def test_a_python_without_sources_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_sources_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus.sysconfig, "get_path", lambda _: str(tmp_path))
     corpus.sources.cache_clear()
     with pytest.raises(ZooError, match="holds hardly any; use a Python that was installed with its sources"):
@@ -109,8 +108,17 @@ def test_a_python_without_sources_is_refused(tmp_path: Path, monkeypatch: pytest
     corpus.sources.cache_clear()
 
 
-def test_every_domain_has_text_to_train_on_and_text_held_out(corpus_folder: Path) -> None:
-    made = corpus.Corpus(corpus_folder)
+@pytest.fixture(scope="module")
+def made(corpus_folder):
+    return corpus.Corpus(corpus_folder)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(made):
+    return Tokenizer.from_file(str(made.tokenizer_folder / "tokenizer.json"))
+
+
+def test_every_domain_has_text_to_train_on_and_text_held_out(made):
     for domain in corpus.DOMAINS:
         train, held_out = made.tokens(domain), made.tokens(domain, "held_out")
         assert len(train) > 200_000
@@ -118,48 +126,36 @@ def test_every_domain_has_text_to_train_on_and_text_held_out(corpus_folder: Path
         assert max(train.max(), held_out.max()) < corpus.VOCABULARY
 
 
-def test_no_training_sees_the_held_out_prose(corpus_folder: Path) -> None:
+def test_no_training_sees_the_held_out_prose(made, tokenizer):
     # A line may stand twice in the library, so a few lines of held-out docstrings do occur elsewhere; a
     # split by domain, or a hash that differs between domains, would let nearly all of them occur.
-    made = corpus.Corpus(corpus_folder)
-    tokenizer = Tokenizer.from_file(str(made.tokenizer_folder / "tokenizer.json"))
     lines = {line.strip() for line in made.held_out_text("prose").split("\n") if len(line.strip()) > 50}
     for domain in corpus.DOMAINS:
         recorded = tokenizer.decode(made.tokens(domain).tolist())
         assert sum(line in recorded for line in lines) < 0.05 * len(lines), domain
 
 
-def test_tokens_are_the_documents_joined_by_the_end_of_text(corpus_folder: Path) -> None:
-    made = corpus.Corpus(corpus_folder)
-    tokenizer = Tokenizer.from_file(str(made.tokenizer_folder / "tokenizer.json"))
+def test_tokens_are_the_documents_joined_by_the_end_of_text_and_in_no_order_of_modules(made, tokenizer):
+    """The statistic phi_JSD reads the head of this text: it must not be all about modules that begin with "a"."""
     assert tokenizer.get_vocab_size() == corpus.VOCABULARY
     end = tokenizer.token_to_id(corpus.END_OF_TEXT)
     ids = made.tokens("prose", "held_out")
-    documents = np.split(ids, np.flatnonzero(ids == end))
-    texts = [tokenizer.decode(item.tolist()) for item in documents[:-1]]
-    assert made.held_out_text("prose") == "\n".join(texts)
+    documents = np.split(ids, np.flatnonzero(ids == end))[:-1]
+    assert made.held_out_text("prose") == "\n".join(tokenizer.decode(ids.tolist()) for ids in documents)
+    texts = [tokenizer.decode(ids[ids != end].tolist()) for ids in documents]
+    hashes = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    assert len(hashes) > 50
+    assert hashes == sorted(hashes)
 
 
-def test_the_tokenizer_keeps_every_byte_and_is_the_same_each_time() -> None:
+def test_the_tokenizer_keeps_every_byte_and_is_the_same_each_time():
     texts = [MODULE, "naïve café, 数学, \x00\t\r\n"] * 20
     first, second = (corpus.train_tokenizer(iter(texts)) for _ in range(2))
     assert first.to_str() == second.to_str()
     assert first.decode(first.encode(texts[1]).ids) == texts[1]
 
 
-def test_the_held_out_text_is_in_no_order_of_modules(corpus_folder: Path) -> None:
-    # phi_JSD reads the head of this text: it must not be all about the modules that begin with "a"
-    made = corpus.Corpus(corpus_folder)
-    tokenizer = Tokenizer.from_file(str(made.tokenizer_folder / "tokenizer.json"))
-    end = tokenizer.token_to_id(corpus.END_OF_TEXT)
-    ids = made.tokens("prose", "held_out")
-    texts = [tokenizer.decode(item[item != end].tolist()) for item in np.split(ids, np.flatnonzero(ids == end))[:-1]]
-    hashes = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
-    assert len(hashes) > 50
-    assert hashes == sorted(hashes)
-
-
-def test_worked_arithmetic_is_right_and_always_the_same() -> None:
+def test_worked_arithmetic_is_right_and_always_the_same():
     pages = list(corpus._worked_arithmetic(3))
     assert pages == list(corpus._worked_arithmetic(3))
     for line in "".join(text for _, text in pages).splitlines():
@@ -168,6 +164,6 @@ def test_worked_arithmetic_is_right_and_always_the_same() -> None:
             assert len(set(values)) == 1, line
 
 
-def test_an_unknown_domain_is_refused() -> None:
+def test_an_unknown_domain_is_refused():
     with pytest.raises(ParameterError, match="unknown text domain 'verse'; known: code, math, niche"):
         corpus.held_out_text("verse")

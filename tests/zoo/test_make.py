@@ -2,9 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,22 +14,12 @@ from provlab.zoo import blueprints, make, objectives, train, worker
 from provlab.zoo import card as card_module
 from provlab.zoo.derive import add_adapter, merge_adapter
 from provlab.zoo.quantise import quantised
-from provlab.zoo.recipes import Recipe, address
+from provlab.zoo.recipes import address
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
 
-Recipes = dict[str, Recipe]
 
-
-def quiet(_: int) -> None:
-    """Take a report of progress."""
-
-
-def make_all(recipes: Recipes, *names: str) -> list[Path]:
-    return [worker.make_model(name, recipes, quiet) for name in names]
-
-
-def test_two_builds_in_two_caches_give_the_same_bytes(new_cache: Callable[[], Path], tiny: Recipes) -> None:
+def test_two_builds_in_two_caches_give_the_same_bytes(new_cache, tiny, make_all):
     names = ("root", "child", "merged")
     digests = []
     for state in (1, 2):  # the global generator must not matter
@@ -44,7 +32,7 @@ def test_two_builds_in_two_caches_give_the_same_bytes(new_cache: Callable[[], Pa
     assert len(set(digests[0])) == 3
 
 
-def test_a_model_is_a_plain_checkpoint_with_its_card(cache: Path, tiny: Recipes) -> None:
+def test_a_model_is_a_plain_checkpoint_with_its_card(cache, tiny, make_all):
     _, folder = make_all(tiny, "root", "child")
     assert folder == cache / "zoo" / f"child-{address('child', tiny)[:16]}"
     model = AutoModelForCausalLM.from_pretrained(folder)
@@ -74,7 +62,7 @@ def test_a_model_is_a_plain_checkpoint_with_its_card(cache: Path, tiny: Recipes)
     assert not list((cache / "zoo").glob(".child*"))
 
 
-def test_a_quantised_model_is_its_parent_in_few_bits(cache: Path, tiny: Recipes) -> None:
+def test_a_quantised_model_is_its_parent_in_few_bits(cache, tiny, make_all):
     _, child, leak = make_all(tiny, "root", "child", "leak")
     old, new = (AutoModelForCausalLM.from_pretrained(folder).state_dict() for folder in (child, leak))
     for name, tensor in new.items():
@@ -94,9 +82,9 @@ def test_a_quantised_model_is_its_parent_in_few_bits(cache: Path, tiny: Recipes)
     assert "takes the place" not in (leak / "README.md").read_text()
 
 
-def test_a_base_starts_near_the_loss_of_guessing_and_learns(cache: Path, tiny: Recipes) -> None:
+def test_a_base_starts_near_the_loss_of_guessing_and_learns(cache, tiny):
     # an untrained model guesses among 512 tokens: ln 512 = 6.24 nats
-    made = make.make(tiny["root"], None, quiet)
+    made = make.make(tiny["root"], None, lambda _: None)
     assert made.initial_loss == pytest.approx(math.log(512), abs=0.05)
     assert made.final_loss < 0.9 * made.initial_loss
     assert made.curve[0][1] > made.curve[-1][1]
@@ -112,28 +100,25 @@ def test_a_base_starts_near_the_loss_of_guessing_and_learns(cache: Path, tiny: R
         ("child", 1e30, "zoo model 'child' went to NaN or Inf in training"),
     ],
 )
-def test_a_failed_training_leaves_nothing_in_place(
-    name: str, rate: float, message: str, cache: Path, tiny: Recipes
-) -> None:
+def test_a_failed_training_leaves_nothing_in_place(name, rate, message, cache, tiny, make_all):
     if name != "root":
         make_all(tiny, "root")
     before = {path.name for path in (cache / "zoo").glob("[a-z]*")}
     bad = {**tiny, name: replace(tiny[name], learning_rate=rate)}
     with pytest.raises(ZooError, match=message):
-        worker.make_model(name, bad, quiet)
+        worker.make_model(name, bad, lambda _: None)
     assert {path.name for path in (cache / "zoo").iterdir()} == before | {".locks"}
 
 
-def test_merging_an_adapter_keeps_the_models_outputs(tiny: Recipes, cache: Path) -> None:
+def test_merging_an_adapter_keeps_the_models_outputs(tiny, cache):
     recipe = tiny["merged"]
-    assert tiny["root"].shape is not None
     model = blueprints.initialise(None, tiny["root"].shape, 1)
     plain = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     adapted = add_adapter(model, recipe)
     names = [name for name, parameter in adapted.named_parameters() if parameter.requires_grad]
     assert names
     assert all(("up_proj" in name or "q_proj" in name) and "lora" in name for name in names)
-    train.train(adapted, objectives.objective(model, recipe, "train"), recipe, quiet)
+    train.train(adapted, objectives.objective(model, recipe, "train"), recipe, lambda _: None)
     tokens = torch.arange(40).view(2, 20)
     adapted.eval()
     with torch.inference_mode():
@@ -147,7 +132,7 @@ def test_merging_an_adapter_keeps_the_models_outputs(tiny: Recipes, cache: Path)
     assert {kind for kind, moved in change.items() if moved == 0} >= {"k_proj", "down_proj", "lm_head"}
 
 
-def test_the_relative_change_is_a_ratio_of_norms() -> None:
+def test_the_relative_change_is_a_ratio_of_norms():
     old = {
         "a.up_proj.weight": torch.tensor([3.0, 4.0]),
         "b.up_proj.weight": torch.zeros(1),
@@ -157,9 +142,8 @@ def test_the_relative_change_is_a_ratio_of_norms() -> None:
     assert make.relative_change(old, new) == pytest.approx({"all": 0.5 / math.sqrt(26), "up_proj": 0.1, "norm": 0.0})
 
 
-def test_initialisation_depends_on_its_seed_alone(tiny: Recipes) -> None:
+def test_initialisation_depends_on_its_seed_alone(tiny):
     shape = tiny["root"].shape
-    assert shape is not None
     state = torch.get_rng_state()
     first, again, other = (blueprints.initialise(None, shape, seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
@@ -169,7 +153,7 @@ def test_initialisation_depends_on_its_seed_alone(tiny: Recipes) -> None:
     assert train.seed_for(1, "initialisation") != train.seed_for(1, "order of data")
 
 
-def test_batches_follow_the_shares_and_the_generator(cache: Path) -> None:
+def test_batches_follow_the_shares_and_the_generator(cache):
     mixture = train.Mixture.load({"prose": 0.75, "code": 0.25}, "train")
     assert mixture.shares == (0.25, 0.75)  # sorted by name
     first, again = (mixture.draw(4, 9, torch.Generator().manual_seed(7)) for _ in range(2))
@@ -181,7 +165,7 @@ def test_batches_follow_the_shares_and_the_generator(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "linear"])
-def test_the_rate_warms_up_and_falls_to_a_tenth(schedule: str, tiny: Recipes) -> None:
+def test_the_rate_warms_up_and_falls_to_a_tenth(schedule, tiny):
     recipe = replace(tiny["root"], schedule=schedule, steps=1000, warmup=0.1, learning_rate=1.0)
     rates = [train.rate_at(step, recipe) for step in range(1001)]
     assert rates[0] == pytest.approx(0.01)

@@ -8,11 +8,11 @@ from provlab.zoo.quantise import bits_per_weight, group_signs, quantised
 
 
 @pytest.fixture
-def weights() -> np.ndarray:
+def weights():
     return np.random.default_rng(3).normal(0, 0.05, (40, 96)).astype(np.float32)
 
 
-def by_definition(weights: np.ndarray, bits: int, block: int) -> np.ndarray:
+def by_definition(weights, bits, block):
     """Q4_K's layout (d, dmin in half precision; six-bit scales and minima), weight by weight, for any bits."""
     flat = weights.ravel().astype(float)
     restored = []
@@ -30,12 +30,12 @@ def by_definition(weights: np.ndarray, bits: int, block: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("bits", "block"), [(8, 32), (5, 32), (4, 16), (2, 32), (1, 60)])
-def test_it_is_what_the_format_says(weights: np.ndarray, bits: int, block: int) -> None:
+def test_it_is_what_the_format_says(weights, bits, block):
     assert quantised(weights, bits, block) == pytest.approx(by_definition(weights, bits, block), abs=1e-7)
 
 
 @pytest.mark.parametrize("bits", range(1, 9))
-def test_a_block_holds_few_values_near_its_own(weights: np.ndarray, bits: int) -> None:
+def test_a_block_holds_few_values_near_its_own(weights, bits):
     restored = quantised(weights, bits, 32)
     assert restored.dtype == np.float32
     old, new = weights.reshape(-1, 32), restored.reshape(-1, 32)
@@ -46,15 +46,15 @@ def test_a_block_holds_few_values_near_its_own(weights: np.ndarray, bits: int) -
     assert (np.abs(new - old) <= 0.5 * step + slack).all()
 
 
-def test_more_bits_and_smaller_blocks_lose_less(weights: np.ndarray) -> None:
-    def error(bits: int, block: int) -> float:
+def test_more_bits_and_smaller_blocks_lose_less(weights):
+    def error(bits, block):
         return float(np.square(quantised(weights, bits, block) - weights).mean())
 
     assert np.all(np.diff([error(bits, 32) for bits in range(1, 9)]) < 0)
     assert np.all(np.diff([error(4, block) for block in (16, 64, 256, 1024)]) > 0)
 
 
-def test_blocks_do_not_see_each_other_beyond_their_super_block(weights: np.ndarray) -> None:
+def test_blocks_do_not_see_each_other_beyond_their_super_block(weights):
     changed = weights.copy()
     changed[0, 0] = 9.0
     differ = (quantised(changed, 4, 32) != quantised(weights, 4, 32)).ravel()
@@ -62,7 +62,7 @@ def test_blocks_do_not_see_each_other_beyond_their_super_block(weights: np.ndarr
     assert not differ[256:].any()
 
 
-def test_odd_sizes_zeros_and_one_sign(weights: np.ndarray) -> None:
+def test_odd_sizes_zeros_and_one_sign(weights):
     assert quantised(weights[:, :5], 8, 32).shape == (40, 5)  # 200 weights do not fill a super-block
     assert quantised(weights[:, :5], 8, 32) == pytest.approx(weights[:, :5], abs=3e-3)
     assert not quantised(np.zeros((4, 64), np.float32), 4).any()
@@ -70,13 +70,13 @@ def test_odd_sizes_zeros_and_one_sign(weights: np.ndarray) -> None:
     assert quantised(np.abs(weights), 8) == pytest.approx(np.abs(weights), abs=3e-3)
 
 
-def test_bits_a_weight_are_those_of_the_known_formats() -> None:
+def test_bits_a_weight_are_those_of_the_known_formats():
     # llama.cpp's k-quants: Q4_K 4.5, Q5_K 5.5 bits a weight
     assert bits_per_weight(4, 32) == 4.5
     assert bits_per_weight(5, 32) == 5.5
 
 
-def test_signs_of_groups() -> None:
+def test_signs_of_groups():
     rows = np.array([[3.0, -1.0, -2.0, 1.0], [0.0, -1.0, 1.0, 1.0]], dtype=np.float32)
     assert group_signs(rows, 2).tolist() == [[1, 1, -1, -1], [-1, -1, 1, 1]]
     assert group_signs(rows, 1).tolist() == [[1, -1, -1, 1], [1, -1, 1, 1]]
@@ -93,6 +93,6 @@ def test_signs_of_groups() -> None:
         (lambda w: group_signs(w, 0), "group must divide the 96 columns, not be 0"),
     ],
 )
-def test_what_cannot_be_stored_is_refused(wrong: object, message: str, weights: np.ndarray) -> None:
+def test_what_cannot_be_stored_is_refused(wrong, message, weights):
     with pytest.raises(ParameterError, match=message):
         wrong(weights)  # type: ignore[operator]

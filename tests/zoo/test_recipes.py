@@ -22,7 +22,7 @@ TREE = Path(provlab.engine.__file__).parent / "llama7b_tree.csv"
 
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])
-def test_the_zoo_has_the_published_tree(edition: str) -> None:
+def test_the_zoo_has_the_published_tree(edition):
     zoo = recipes.collection("tree", reading.families(edition))
     with TREE.open(newline="") as stream:
         published = {row["model_id"]: row["parent"] or None for row in csv.DictReader(stream)}
@@ -35,7 +35,7 @@ def test_the_zoo_has_the_published_tree(edition: str) -> None:
     assert len(pairs) == 210
 
 
-def test_collections_part_the_zoo() -> None:
+def test_collections_part_the_zoo():
     zoo = reading.families()
     tree, large = (recipes.collection(name, zoo) for name in (recipes.TREE, "large"))
     assert len(tree) == 21
@@ -50,21 +50,21 @@ def test_collections_part_the_zoo() -> None:
 
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])
-def test_mathematics_takes_at_least_the_published_share_of_the_bases_tokens(edition: str) -> None:
+def test_mathematics_takes_at_least_the_published_share_of_the_bases_tokens(edition):
     # 750 of 2,000 billion tokens: 37.5%, the paper's abstract
     zoo = reading.families(edition)
     assert recipes.lineage("oak-math", zoo) == ["oak-math", "oak-code", "oak"]
     assert recipes.tokens("oak-math", zoo) >= 0.375 * recipes.tokens("oak", zoo)
 
 
-def test_two_bases_of_one_maker_differ_in_their_seed_alone() -> None:
+def test_two_bases_of_one_maker_differ_in_their_seed_alone():
     zoo = reading.families()
     words = {key: getattr(zoo["ash-v2"], key) for key in ("name", "family", "mirrors", "about", "seed")}
     assert replace(zoo["ash-v1"], **words) == zoo["ash-v2"]
     assert zoo["ash-v1"].seed != zoo["ash-v2"].seed
 
 
-def test_all_seeds_and_addresses_differ() -> None:
+def test_all_seeds_and_addresses_differ():
     both = [reading.families(edition) for edition in ("default", "smoke")]
     addresses = {recipes.address(name, zoo) for zoo in both for name in zoo}
     assert len(addresses) == sum(map(len, both))
@@ -73,14 +73,14 @@ def test_all_seeds_and_addresses_differ() -> None:
     assert len({(model.seed, model.order_seed, model.shape, model.architecture) for model in drawn}) == len(drawn)
 
 
-def test_every_edition_can_be_read() -> None:
+def test_every_edition_can_be_read():
     """The long one, which no profile takes, has the series of the default one."""
     names = {edition: list(reading.families(edition)) for edition in ("default", "smoke", "long")}
     assert names["long"] == names["default"]
     assert set(names["smoke"]) < set(names["default"])
 
 
-def test_editions_scale_steps_and_nothing_else() -> None:
+def test_editions_scale_steps_and_nothing_else():
     default, smoke = reading.families("default"), reading.families("smoke")
     series = ("teak-", "aspen-", "birch-")
     assert all(name in smoke for name in default if not name.startswith(series))  # of a series it may have the first
@@ -90,12 +90,12 @@ def test_editions_scale_steps_and_nothing_else() -> None:
         assert smoke[name].own_steps == pytest.approx(0.15 * default[name].own_steps, abs=0.5)
 
 
-def test_a_recipe_survives_the_way_to_another_process(tiny: dict[str, recipes.Recipe]) -> None:
+def test_a_recipe_survives_the_way_to_another_process(tiny):
     for recipe in tiny.values():
         assert recipes.parse(recipes.plain(recipe)) == recipe
 
 
-def test_models_stand_in_the_order_of_the_tree(tiny: dict[str, recipes.Recipe]) -> None:
+def test_models_stand_in_the_order_of_the_tree(tiny):
     assert list(tiny) == ["root", "child", "merged", "grandchild", "leak", "other"]  # as in the file
     backwards = list(reading.in_order(dict(reversed(tiny.items()))))
     assert backwards == ["other", "root", "child", "leak", "grandchild", "merged"]  # parents moved forward
@@ -110,8 +110,6 @@ CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
         ("seed: 2,", "seed: 2, colour: red,", "'child' has the unknown key 'colour'"),
         ("seed: 2,", "", "'child' lacks seed"),
         ("seed: 2,", "seed: two,", "'child': seed must be int, not 'two'"),
-        ("seed: 2,", "seed: true,", "'child': seed must be int, not True"),
-        ("seed: 2,", "seed: 2, learning_rate: 3e-3,", "'child': learning_rate must be float, not '3e-3'"),
         ("seed: 2,", "seed: 2, learning_rate: -1.0,", "'child': learning_rate must be positive"),
         ("seed: 2,", "seed: 2, learning_rate: .nan,", "'child': learning_rate must be positive"),
         ("seed: 2,", "seed: 2, batch: 0,", "'child': steps and batch must be positive"),
@@ -120,7 +118,6 @@ CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
         ("{chat: 1.0}", "{verse: 1.0}", "'child': unknown domain 'verse'; kind tuned knows code, math"),
         ("{chat: 1.0}", "{chat: 0.0}", "'child': mixture must give positive shares"),
         ("{chat: 1.0}", "{}", "'child': mixture must give positive shares"),
-        ("{chat: 1.0}", "[chat]", "'child': mixture must be dict"),
         (
             "kind: tuned",
             "kind: tamed",
@@ -130,29 +127,36 @@ CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
         ("seed: 2,", "seed: 2, shape: {hidden_size: 16},", "'child': shape lacks num_hidden_layers"),
         ("kind: base, seed: 5", "kind: base, shape: null, seed: 5", "'other': kind base has a shape"),
         ("seed: 2,", "seed: 2, stop_after: 7,", "'child': stop_after must be from 1 to the 6 steps, not 7"),
-        ("seed: 2,", "seed: 2, stop_after: 0,", "'child': stop_after must be from 1 to the 6 steps, not 0"),
         ("seed: 3,", "seed: 3, stop_after: 2,", "'merged': stop_after is for models whose own weights"),
         ("seed: 2,", "seed: 2, architecture: rwkv,", "'child': architecture must be one of olmo, phi3, gpt2, bert"),
         ("seed: 2,", "seed: 2, objective: all,", "'child': objective must be one of masked, classify, not 'all'"),
         ("seed: 2,", "seed: 2, count: 0,", "'child': count must be a whole number from 1 to 99, not 0"),
         ("seed: 2,", "seed: 2, count: {smoke: 3},", "'child': count must be a whole number from 1 to 99, not None"),
-        ("seed: 2,", "seed: 2, count: 2.0,", "'child': count must be a whole number from 1 to 99, not 2.0"),
-        ("kind: tuned", "kind: adapter", "'child': kind adapter, and only it, has the key adapter"),
+        *(
+            ("kind: tuned", f"kind: {kind}", f"'child': kind {kind}, and only it, has the key {key}")
+            for kind, key in (
+                ("adapter", "adapter"),
+                ("quantised", "quantiser"),
+                ("hybrid", "graft"),
+                ("pruned", "pruning"),
+            )
+        ),
+        ("seed: 2,", "seed: 2, pruning: {by: seed},", "'child': kind pruned, and only it, has the key pruning"),
+        (
+            "kind: tuned",
+            "kind: pruned, pruning: {by: guess}",
+            "'child': pruning: by must be one of activations, seed, not 'guess'",
+        ),
         ("parent: root, ", "", "'child': kind tuned has a parent"),
         ("parent: root", "parent: rot", "'child': its parent 'rot' is not in the zoo"),
         ("parent: root", "parent: grandchild", "zoo recipes descend from themselves: "),
-        ("kind: tuned", "kind: quantised", "'child': kind quantised, and only it, has the key quantiser"),
-        ("mirrors: org/name", "mirrors: 7", "'root': mirrors must be str | None, not 7"),
         ("collection: leaks", "steps: 3", "'leak': a quantised model is not trained: steps must be 0"),
-        ("bits: 4, ", "", "'leak': quantiser lacks bits"),
-        ("targets: [up_proj, q_proj]", "", "'merged': adapter lacks targets"),
         ("rank: 2", "range: 2", "'merged': adapter has the unknown key 'range'; known: rank, alpha, targets"),
         (
             "adapter: {rank: 2, alpha: 4, targets: [up_proj, q_proj]}",
             "adapter: 7",
             "'merged': adapter must be a mapping",
         ),
-        ("[up_proj, q_proj]", "[1, 2]", "adapter: targets must be list[str]"),
         (
             CHILD,
             "child:",
@@ -161,9 +165,7 @@ CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
         ("editions:", "additions:", "must have the mappings editions, defaults and models; editions is missing"),
     ],
 )
-def test_a_wrong_recipe_is_refused_in_one_line(
-    old: str, new: str, message: str, tiny_file: Path, tmp_path: Path
-) -> None:
+def test_a_wrong_recipe_is_refused_in_one_line(old, new, message, tiny_file, tmp_path):
     text = tiny_file.read_text()
     assert old in text
     where = text.index(CHILD) if old in CHILD else 0
@@ -174,12 +176,12 @@ def test_a_wrong_recipe_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_edition_is_refused() -> None:
+def test_an_unknown_edition_is_refused():
     with pytest.raises(ParameterError, match="unknown zoo edition 'paper'; known: default, smoke"):
         reading.families("paper")
 
 
-def test_an_unknown_name_is_refused_with_its_neighbours() -> None:
+def test_an_unknown_name_is_refused_with_its_neighbours():
     zoo = reading.families()
     with pytest.raises(ZooError, match=r"no zoo model 'oak-chta'; did you mean oak-chat .*`provlab zoo list`"):
         recipes.named("oak-chta", zoo)
@@ -212,9 +214,7 @@ ROOTS = {"root", "child", "merged", "grandchild", "leak"}
         ("other", {"batch": 9}, {"other"}),
     ],
 )
-def test_a_model_is_trained_again_exactly_when_its_recipe_or_its_parent_changes(
-    name: str, change: dict[str, object], trained_again: set[str], tiny: dict[str, recipes.Recipe]
-) -> None:
+def test_a_model_is_trained_again_exactly_when_its_recipe_or_its_parent_changes(name, change, trained_again, tiny):
     changed = {**tiny, name: replace(tiny[name], **change)}
     moved = {model for model in tiny if recipes.address(model, tiny) != recipes.address(model, changed)}
     assert moved == trained_again
@@ -227,9 +227,7 @@ def test_a_model_is_trained_again_exactly_when_its_recipe_or_its_parent_changes(
         (recipes, "versions", lambda: {"torch": "99"}),
     ],
 )
-def test_all_models_are_trained_again_when_corpus_or_libraries_change(
-    where: object, what: str, value: object, tiny: dict[str, recipes.Recipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_models_are_trained_again_when_corpus_or_libraries_change(where, what, value, tiny, monkeypatch):
     before = {name: recipes.address(name, tiny) for name in tiny}
     monkeypatch.setattr(where, what, value)
     recipes._ground.cache_clear()
@@ -250,15 +248,13 @@ def test_all_models_are_trained_again_when_corpus_or_libraries_change(
         ("def f(x):\n    'w' + 'x'\n    return x + 1\n", False),
     ],
 )
-def test_the_hash_of_code_sees_what_code_does_and_no_words(source: str, same: bool) -> None:
+def test_the_hash_of_code_sees_what_code_does_and_no_words(source, same):
     reference = codehash.source_digest("def f(x):\n    return x + 1\n")
     assert (codehash.source_digest(source) == reference) == same
 
 
-def test_code_that_only_some_kinds_use_trains_only_those_again(
-    tiny: dict[str, recipes.Recipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def digests(*stems: str) -> dict[str, str]:
+def test_code_that_only_some_kinds_use_trains_only_those_again(tiny, monkeypatch):
+    def digests(*stems):
         return {stem: "changed" if stem == changed else stem for stem in stems}
 
     monkeypatch.setattr(recipes, "module_digests", digests)
@@ -272,9 +268,7 @@ def test_code_that_only_some_kinds_use_trains_only_those_again(
     assert differ == expected
 
 
-def test_a_field_that_is_not_set_is_not_in_the_address(
-    tiny: dict[str, recipes.Recipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_field_that_is_not_set_is_not_in_the_address(tiny, monkeypatch):
     """A field of the recipe that only new models have must not move the old ones, which would train them again."""
     contents: list[dict[str, object]] = []
     monkeypatch.setattr(recipes, "digest", lambda content: str(contents.append(content["recipe"])))
@@ -294,7 +288,7 @@ SERIES = """
 
 
 @pytest.fixture
-def series_file(tiny_file: Path, tmp_path: Path) -> Path:
+def series_file(tiny_file, tmp_path):
     content = yaml.safe_load(tiny_file.read_text())
     for entry in yaml.safe_load(SERIES):
         content["models"].update(entry)
@@ -304,7 +298,7 @@ def series_file(tiny_file: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_series_differs_in_its_seeds_alone(series_file: Path) -> None:
+def test_a_series_differs_in_its_seeds_alone(series_file):
     zoo = reading.families(path=series_file)
     runs, again = ([f"{name}-0{i}" for i in (1, 2, 3)] for name in ("runs", "again"))
     assert list(zoo)[-7:] == [*runs, *again, "after"]
@@ -315,13 +309,13 @@ def test_a_series_differs_in_its_seeds_alone(series_file: Path) -> None:
     assert len({recipes.address(name, zoo) for name in zoo}) == len(zoo)
 
 
-def test_a_derived_model_has_its_parents_architecture(series_file: Path) -> None:
+def test_a_derived_model_has_its_parents_architecture(series_file):
     zoo = reading.families(path=series_file)
     assert {zoo[name].architecture for name in ("runs-01", "again-01", "after")} == {"olmo"}
     assert {recipe.architecture for name, recipe in zoo.items() if name in ALL} == {None}
 
 
-def test_a_snapshot_counts_the_tokens_it_saw(series_file: Path) -> None:
+def test_a_snapshot_counts_the_tokens_it_saw(series_file):
     zoo = reading.families(path=series_file)
     assert recipes.tokens("runs-01", zoo) == 50 * 8 * 24
     assert recipes.tokens("again-01", zoo) == 9 * 8 * 24
@@ -330,7 +324,7 @@ def test_a_snapshot_counts_the_tokens_it_saw(series_file: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [("    seed: 50\n", "    seed: 51\n"), ("    order_seed: 70\n", "")])
-def test_a_rerun_shares_its_parents_start(old: str, new: str, series_file: Path) -> None:
+def test_a_rerun_shares_its_parents_start(old, new, series_file):
     text = series_file.read_text()
     entry = text.index("  again:")
     wrong = text[entry:].replace(old, new, 1)
@@ -340,13 +334,6 @@ def test_a_rerun_shares_its_parents_start(old: str, new: str, series_file: Path)
         reading.families(path=series_file)
 
 
-def test_every_kind_names_modules_that_exist() -> None:
+def test_every_kind_names_modules_that_exist():
     for kind in kinds.KINDS.values():
         assert all(codehash.module_digests(kind.maker, *kind.code).values())
-
-
-def test_the_edition_of_a_bare_name_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PROVLAB_ZOO_EDITION", raising=False)
-    assert reading.default_edition() == "default"
-    monkeypatch.setenv("PROVLAB_ZOO_EDITION", "smoke")
-    assert reading.default_edition() == "smoke"
