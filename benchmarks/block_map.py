@@ -24,7 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
 from provlab import zoo
-from provlab.engine.localise import block_map
+from provlab.chapters.shared.block_map import block_map
 from provlab.inference.matching import match_shuffled, unit_rows
 from provlab.models import room
 from provlab.statistics.base import Model, Options

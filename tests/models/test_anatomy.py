@@ -8,8 +8,9 @@ from tiny_models import BLOCKS, MLP_WIDTH, TINY, VOCABULARY, WIDTH
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
 from provlab.models import anatomy as anatomy_module
-from provlab.models.architectures import classes, described, inferred, language_part
+from provlab.models.architectures import classes, described
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.language import inferred, language_part
 from provlab.statistics import experts as of_experts
 from provlab.statistics.base import Model
 

@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 
 from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models import anatomy
-from provlab.models.architectures import inferred
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.language import inferred
 
 UP = "model.layers.0.mlp.up_proj.weight"
 

@@ -336,12 +336,12 @@ def audited(stage: Stage) -> dict[str, Any]:
 
 def opened(stage: Stage) -> dict[str, Any]:
     """A pruned model's map, and its parent."""
-    from provlab.engine import localise
+    from provlab.chapters.shared.block_map import block_map
     from provlab.statistics.base import Model
 
     parent, child = (Model.open(source) for source in ("zoo:spruce", "zoo:spruce-sheared"))
     options = stage.options()
-    maps = {("zoo:spruce", "zoo:spruce-sheared"): localise.block_map(parent, child, options)}
+    maps = {("zoo:spruce", "zoo:spruce-sheared"): block_map(parent, child, options)}
     return {"opened": {"zoo:spruce": parent}, "maps": maps, "options": options}
 
 

@@ -6,14 +6,12 @@ activations and are not independent: Holm's correction is read, never Fisher's a
 """
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from provlab.engine.ledger import Bench, Finished, PairRecord
@@ -27,119 +25,10 @@ from provlab.models import room
 from provlab.models.room import keep
 from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
-from provlab.statistics.phi_match import PhiMatch, keep_views
+from provlab.statistics.phi_match import keep_views
 
-_STATISTIC = PhiMatch()
+_LEVEL = 0.01  # at which a pair of blocks is found, by Holm over all pairs
 _SHOWN = 12  # pairs of blocks that a verdict names
-
-
-@dataclass(frozen=True, eq=False)
-class UnitMap:
-    """Which hidden unit of the wider MLP each unit of the narrower one is.
-
-    Attributes
-    ----------
-    by_gate, by_up : array
-        ``(h,)`` int64: partner of unit k of the narrower MLP (of the first, where both are equally wide), by gate and
-        by up activations.
-    width : int
-        Of the wider MLP.
-    """
-
-    by_gate: NDArray[np.int64]
-    by_up: NDArray[np.int64]
-    width: int
-
-    @cached_property
-    def agreed(self) -> NDArray[np.bool_]:
-        """Units with one partner by both; of unrelated MLPs about one in all does."""
-        return self.by_gate == self.by_up
-
-    @property
-    def kept(self) -> NDArray[np.int64]:
-        """Units of the wider MLP that survived in the narrower one, ascending."""
-        return np.sort(self.by_gate[self.agreed])
-
-
-@dataclass(frozen=True, eq=False)
-class BlockMap:
-    """phi_MATCH of every block of one model with every block of another.
-
-    Attributes
-    ----------
-    a, b : str
-        Names of the two models.
-    log10_p : array
-        ``(blocks of a, blocks of b)``.
-    rho : array
-        Spearman correlations of the two matchings, of the same shape.
-    floor : float
-        The smallest log10 p that a pair of blocks can reach.
-    units : mapping
-        ``(i, j)`` -> the matching of their hidden units.
-    """
-
-    a: str
-    b: str
-    log10_p: NDArray[np.float64]
-    rho: NDArray[np.float64]
-    floor: float
-    units: Mapping[tuple[int, int], UnitMap] = field(repr=False)
-
-    @cached_property
-    def holm(self) -> NDArray[np.float64]:
-        """log10 p of all pairs of blocks, corrected together."""
-        return pvalues.holm(self.log10_p.ravel()).reshape(self.log10_p.shape)
-
-    def rejected(self, level: float = 0.01) -> list[tuple[int, int]]:
-        """Pairs of blocks that Holm's procedure rejects at `level`, in order."""
-        return [(int(i), int(j)) for i, j in np.argwhere(self.holm <= np.log10(level))]
-
-    def mistakes(
-        self, truth: Sequence[int], level: float = 0.01
-    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Pairs of blocks that are missed, and pairs that are found and wrong.
-
-        Parameters
-        ----------
-        truth : sequence of int
-            Block of a that each block of b was; empty if none was any.
-        level : float
-            As of `found`.
-        """
-        right, rejected = {(old, new) for new, old in enumerate(truth)}, set(self.rejected(level))
-        return sorted(right - rejected), sorted(rejected - right)
-
-    def origin(self, level: float = 0.01) -> dict[int, int | None]:
-        """For each block of b the block of a that it comes from: the smallest p among those found, or None."""
-        rejected = self.holm <= np.log10(level)
-        best = np.where(rejected, self.log10_p, np.inf).argmin(axis=0)
-        return {j: int(best[j]) if rejected[:, j].any() else None for j in range(self.log10_p.shape[1])}
-
-
-def block_map(a: Model, b: Model, options: Options, *, store: Store | None = None, progress: bool = True) -> BlockMap:
-    """Match every block of `a` with every block of `b` by phi_MATCH, after one pass over the text for each model.
-
-    Parameters
-    ----------
-    a, b : Model
-        Both with gated MLPs, of any depth and width, and with tokenizers that cut the text alike.
-    options : Options
-        With the held-out text; activations at its ``kept_tokens`` positions are kept, in memory or, where they are
-        large, in temporary files, and normalised once for each block. Beside them there is memory for one block of
-        each model, their similarities, and the matchings of all pairs.
-    store : Store, optional
-        Where finished pairs of blocks are kept and found again.
-    progress : bool
-        Show a bar with an estimate on stderr.
-
-    Raises
-    ------
-    NotComparableError
-        A model has no gated MLP, or the tokenizers cut the text differently.
-    """
-    results = _everywhere(_STATISTIC, a, b, Finished(store, _STATISTIC, options), progress=progress)
-    return _mapped(a, b, results)
 
 
 def all_with_all(
@@ -177,32 +66,35 @@ def compared_everywhere(
     statistic : Statistic
         phi_match, its unsigned form, or phi_u.
     a, b, options, store, progress
-        As of `block_map`; phi_u needs no text, and up projections of one shape.
+        Two models, what the statistic needs (phi_match text, phi_u up projections of one shape), where finished pairs
+        of blocks are kept and found again, and whether a bar is shown.
     """
     finished = Finished(store, statistic, options)
     try:
-        results = _everywhere(statistic, a, b, finished, progress=progress)
+        every = every_pair_of_blocks(statistic, a, b, finished, progress=progress)
     except PAIR_FAILURES as error:
         return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, None, reason(error))
-    block_map = _mapped(a, b, results)
-    floor = min(0.0, block_map.floor + float(np.log10(block_map.holm.size)))
+    shape = of_a, of_b = a.anatomy.n_blocks, b.anatomy.n_blocks
+    results = {pair: result for pair, result in every.items() if result is not None}
+    log10_p = np.zeros(shape)  # a pair of blocks that was not compared is no evidence
+    for pair, result in results.items():
+        log10_p[pair] = result.log10_p
+    holm = pvalues.holm(log10_p.ravel()).reshape(shape)
+    floor = min(0.0, min(result.detail["floor"] for result in results.values()) + float(np.log10(holm.size)))
     blocks = []
-    for i, row in enumerate(block_map.holm):
-        compared = [
-            (block_map.log10_p[i, j], j, result) for j in range(len(row)) if (result := results[i, j]) is not None
-        ]
-        if compared:
-            _, j, result = min(compared, key=lambda entry: entry[:2])
+    for i, row in enumerate(holm):
+        if compared := [(log10_p[i, j], j) for j in range(of_b) if (i, j) in results]:
+            j = min(compared)[1]
+            result = results[i, j]
             kept = ("n", "agree", "of_units")
             counts = {name: value for name, value in result.detail.items() if name in kept}
             blocks.append(BlockResult(i, result.value, float(row[j]), {**counts, "floor": floor, "partner": j}))
     detail = {
-        "shape": list(block_map.holm.shape),
-        "found": [list(pair) for pair in block_map.rejected()],
-        "not_compared": sum(result is None for result in results.values()),
-        "log10_p": block_map.log10_p.tolist(),
+        "shape": list(shape),
+        "found": np.argwhere(holm <= np.log10(_LEVEL)).tolist(),
+        "not_compared": len(every) - len(results),
+        "log10_p": log10_p.tolist(),
     }
-    of_a, of_b = block_map.holm.shape
     pairs = ", ".join(f"{i} with {j}" for i, j in detail["found"][:_SHOWN]) or "none"
     more = f" and {left} more" if (left := len(detail["found"]) - _SHOWN) > 0 else ""
     lost = f"; {detail['not_compared']} pairs could not be compared" if detail["not_compared"] else ""
@@ -210,13 +102,13 @@ def compared_everywhere(
         f"{statistic.name} compared all {of_a} blocks of one with all {of_b} of the other; its p-value is the smallest "
         f"of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs}{more}{lost})."
     )
-    keys = tuple(finished.key((a, b), pair) for pair, result in results.items() if result is not None)
-    best = min(blocks, key=lambda block: (float(block_map.holm[block.block].min()), -block.value))
+    keys = tuple(finished.key((a, b), pair) for pair in results)
+    best = min(blocks, key=lambda block: (float(holm[block.block].min()), -block.value))
     outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": detail, "said": message})
     return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, outcome, None, keys)
 
 
-def _everywhere(
+def every_pair_of_blocks(
     statistic: Statistic, a: Model, b: Model, finished: Finished, *, progress: bool
 ) -> dict[tuple[int, int], BlockResult | None]:
     """Results of all pairs of blocks; None where two blocks cannot be compared, as where one has a row of zeros.
@@ -260,19 +152,3 @@ def _kept(features: Any, limit: int) -> Any:
     if isinstance(features, UnitRows):
         return replace(features, held=keep(features.unit, limit))
     return keep_views(features, limit)
-
-
-def _mapped(a: Model, b: Model, results: Mapping[tuple[int, int], BlockResult | None]) -> BlockMap:
-    """Bring results of phi_MATCH or phi_U together; a pair of blocks that was not compared is no evidence."""
-    shape = a.anatomy.n_blocks, b.anatomy.n_blocks
-    log10_p, rho = np.zeros(shape), np.full(shape, np.nan)
-    units, floors = {}, []
-    width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
-    for pair, result in results.items():
-        if result is None:
-            continue
-        log10_p[pair], rho[pair] = result.log10_p, result.value
-        floors.append(result.detail["floor"])
-        if result.matching is not None and result.matching.ndim == 2:
-            units[pair] = UnitMap(result.matching[0], result.matching[1], width)
-    return BlockMap(a.name, b.name, log10_p, rho, min(floors), units)

@@ -21,7 +21,6 @@ from provlab.engine.ledger import Bench, Finished, Ledger, PairRecord
 from provlab.engine.memory import Budget, Pair, budget_for
 from provlab.engine.store import Store
 from provlab.engine.tasks import PassTask, Reference, Shelf, Task, UnitTask, in_place
-from provlab.engine.workers import Processes, Workers, completed
 from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
@@ -151,6 +150,8 @@ def run_pairs(
         if here:
             done_tasks = in_place(tasks, bench.models, {name: ledger.errors for name, ledger in ledgers.items()})
         else:
+            from provlab.engine.workers import Processes, Workers, completed  # most studies have none
+
             done_tasks = completed(tasks, Processes(workers) if executor is None else Workers(executor))
         bar = stack.enter_context(
             tqdm(

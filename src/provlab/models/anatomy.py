@@ -25,7 +25,6 @@ from provlab.models.architectures import (
     described,
     for_expert,
     instances,
-    language_part,
     sees,
 )
 from provlab.models.weights import wrapper
@@ -343,7 +342,11 @@ def of(checkpoint: Tensors) -> Anatomy:
         A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
     """
     try:
-        name, config = language_part(checkpoint.architecture, checkpoint.config)
+        name, config = checkpoint.architecture, checkpoint.config
+        if sees(config):
+            from provlab.models.language import language_part  # few models do more than language
+
+            name, config = language_part(name, config)
         architecture = described(name)
     except UnknownArchitectureError as error:
         raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None

@@ -9,7 +9,7 @@ Axes carry symbolic names. Two axes with the same name are indexed by the same u
 """
 
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -127,8 +127,8 @@ def _rows() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _families() -> dict[str, str]:
-    """Return the first class of each family."""
+def families() -> dict[str, str]:
+    """Return the first class of each family in the table."""
     return {_family(name): name for name in reversed(_rows())}
 
 
@@ -196,7 +196,7 @@ def described(name: str) -> Architecture:
     UnknownArchitectureError
         The table has no such family.
     """
-    family, in_table = _family(name), _families()
+    family, in_table = _family(name), families()
     if name in _rows():
         return _in_table(name)
     if family in in_table:
@@ -212,60 +212,9 @@ def described(name: str) -> Architecture:
     )
 
 
-# Checkpoints whose config does not name the class, and models that do more than language -----------------------------
-
-
-def inferred(config: Mapping[str, Any], names: Collection[str]) -> str | None:
-    """Name the class of a checkpoint whose config names none, from its ``model_type`` and its tensors.
-
-    Returns
-    -------
-    str or None
-        A known family's class if its head is there or tied, else the base model; None for an unknown family.
-    """
-    family = _of_type(config.get("model_type"))
-    if family is None:
-        return None
-    name = _families()[family]
-    head = [part for part in described(name).parts if part.outside]
-    needed = {part.name for part in head if not part.optional}
-    present = config.get("tie_word_embeddings", True) or any(part.name in names for part in head)
-    return name if present and needed <= set(names) else f"{family}Model"
-
-
-def _of_type(model_type: object) -> str | None:
-    """Return the family that a ``model_type`` names."""
-    kind = _plain(str(model_type))
-    kinds = (kind, kind.removesuffix("model").removesuffix("text"))
-    return next((family for family in map(_family, _rows()) if _plain(family) in kinds), None)
-
-
-def _plain(name: str) -> str:
-    return name.replace("-", "").replace("_", "").lower()
-
-
 def sees(config: Mapping[str, Any]) -> bool:
     """Whether a config is that of a model that does more than language."""
     return not {"text_config", "vision_config"}.isdisjoint(config)
-
-
-def language_part(name: str, config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the class and the config of a model's language part: its own, unless it has a ``text_config``.
-
-    Entries that such a config lacks have transformers' default for its ``model_type``.
-    """
-    text = config.get("text_config")
-    if not isinstance(text, dict):
-        return name, config
-    if family := _of_type(text.get("model_type")):
-        name = _families()[family]
-    if "num_hidden_layers" not in text:
-        from transformers import CONFIG_MAPPING  # slow to import, and few configs leave this out
-
-        if text.get("model_type") in CONFIG_MAPPING:
-            text = CONFIG_MAPPING[text["model_type"]](**text).to_dict()
-    tied = any(level.get("tie_word_embeddings", True) for level in (config, text))
-    return name, {**text, "tie_word_embeddings": tied}
 
 
 # The lengths of axes, and every tensor that there should be ----------------------------------------------------------

@@ -166,7 +166,7 @@ class Checkpoint:
         """The first of the config's ``architectures``; where it has none, inferred from ``model_type`` and tensors."""
         named = self.config.get("architectures")
         if named is None:
-            from provlab.models.architectures import inferred  # few leave it out
+            from provlab.models.language import inferred  # few leave it out
 
             if architecture := inferred(self.config, self.tensor_names):
                 return architecture

@@ -10,38 +10,10 @@ from provlab.lazy import lazily
 if TYPE_CHECKING:
     from provlab.plots.blocks import block_bars
     from provlab.plots.figure import Figure
-    from provlab.plots.numbers import format_count, format_duration, format_interval, format_log10_p, format_ratio
     from provlab.plots.pairs import pair_heatmap
-    from provlab.plots.style import family_colors
-    from provlab.plots.tables import Table, table
+    from provlab.plots.tables import table
 
-__all__ = [
-    "Figure",
-    "Table",
-    "block_bars",
-    "family_colors",
-    "format_count",
-    "format_duration",
-    "format_interval",
-    "format_log10_p",
-    "format_ratio",
-    "pair_heatmap",
-    "table",
-]
+__all__ = ["Figure", "block_bars", "pair_heatmap", "table"]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "Figure": "provlab.plots.figure",
-        "Table": "provlab.plots.tables",
-        "block_bars": "provlab.plots.blocks",
-        "family_colors": "provlab.plots.style",
-        "format_count": "provlab.plots.numbers",
-        "format_duration": "provlab.plots.numbers",
-        "format_interval": "provlab.plots.numbers",
-        "format_log10_p": "provlab.plots.numbers",
-        "format_ratio": "provlab.plots.numbers",
-        "pair_heatmap": "provlab.plots.pairs",
-        "table": "provlab.plots.tables",
-    },
-)
+_HOMES = {"Figure": "figure", "block_bars": "blocks", "pair_heatmap": "pairs", "table": "tables"}
+__getattr__ = lazily(__name__, {name: f"provlab.plots.{home}" for name, home in _HOMES.items()})

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from provlab.engine.ledger import PairRecord
-from provlab.models.architectures import language_part, sees
+from provlab.models.architectures import sees
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Outcome
 
@@ -15,7 +15,11 @@ LONGEST_RULE = 60  # characters
 
 def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
     """Say which model this was: source, commit, digest, files, which of them were read in part, and as what codes."""
-    within = language_part(checkpoint.architecture, checkpoint.config)[0] if sees(checkpoint.config) else None
+    within = None
+    if sees(checkpoint.config):
+        from provlab.models.language import language_part
+
+        within, _ = language_part(checkpoint.architecture, checkpoint.config)
     return {
         "source": source,
         "name": checkpoint.name,

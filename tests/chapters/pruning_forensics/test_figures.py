@@ -7,7 +7,7 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from provlab.chapters.pruning_forensics import figures
 from provlab.chapters.pruning_forensics.measure import MapRecord
-from provlab.engine.localise import UnitMap
+from provlab.chapters.shared.block_map import UnitMap
 from provlab.errors import InputError
 
 KEPT = [0, 2, 5]

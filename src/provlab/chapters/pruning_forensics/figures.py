@@ -12,8 +12,8 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from numpy.typing import NDArray
 
 from provlab.chapters.pruning_forensics.measure import MapRecord
+from provlab.chapters.shared.block_map import UnitMap
 from provlab.engine.lineage import short_name
-from provlab.engine.localise import UnitMap
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled

@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab import zoo
+from provlab.chapters.shared.block_map import BlockMap
 from provlab.engine.lineage import short_name
-from provlab.engine.localise import BlockMap
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.publishing.published import published_table

@@ -13,10 +13,10 @@ from provlab.chapters.robust_null import common_units as units
 from provlab.chapters.robust_null.common_units import Matchings
 from provlab.chapters.robust_null.predicates import PER
 from provlab.chapters.shared import calibration
-from provlab.engine.localise import BlockMap
+from provlab.chapters.shared.block_map import BlockMap
 from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
-from provlab.plots import format_interval
+from provlab.plots.numbers import format_interval
 from provlab.publishing import published
 from provlab.statistics import get
 from provlab.statistics.base import Array, Model, Options

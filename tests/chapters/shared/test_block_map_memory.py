@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from provlab.engine.localise import block_map
+from provlab.chapters.shared.block_map import block_map
 from provlab.models import room
 from provlab.statistics import phi_match
 from provlab.statistics.base import Model, Options

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from provlab.engine.localise import block_map
+from provlab.chapters.shared.block_map import block_map
 from provlab.engine.store import Store
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues

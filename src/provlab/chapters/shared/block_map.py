@@ -1,0 +1,132 @@
+"""phi_MATCH of every block of one model with every block of another, and unit by unit (Section 4.4.2).
+
+Their p-values share activations and are not independent: Holm's correction is read, never Fisher's aggregate.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.engine.ledger import Finished
+from provlab.engine.localise import every_pair_of_blocks
+from provlab.engine.store import Store
+from provlab.inference import pvalues
+from provlab.statistics.base import Model, Options
+from provlab.statistics.phi_match import PhiMatch
+
+_STATISTIC = PhiMatch()
+
+
+@dataclass(frozen=True, eq=False)
+class UnitMap:
+    """Which hidden unit of the wider MLP each unit of the narrower one is.
+
+    Attributes
+    ----------
+    by_gate, by_up : array
+        ``(h,)`` int64: partner of unit k of the narrower MLP (of the first, where both are equally wide), by gate and
+        by up activations.
+    width : int
+        Of the wider MLP.
+    """
+
+    by_gate: NDArray[np.int64]
+    by_up: NDArray[np.int64]
+    width: int
+
+    @cached_property
+    def agreed(self) -> NDArray[np.bool_]:
+        """Units with one partner by both; of unrelated MLPs about one in all does."""
+        return self.by_gate == self.by_up
+
+    @property
+    def kept(self) -> NDArray[np.int64]:
+        """Units of the wider MLP that survived in the narrower one, ascending."""
+        return np.sort(self.by_gate[self.agreed])
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMap:
+    """phi_MATCH of every block of one model with every block of another.
+
+    Attributes
+    ----------
+    log10_p : array
+        ``(blocks of a, blocks of b)``.
+    floor : float
+        The smallest log10 p that a pair of blocks can reach.
+    units : mapping
+        ``(i, j)`` -> the matching of their hidden units.
+    """
+
+    log10_p: NDArray[np.float64]
+    floor: float
+    units: Mapping[tuple[int, int], UnitMap] = field(repr=False)
+
+    @cached_property
+    def holm(self) -> NDArray[np.float64]:
+        """log10 p of all pairs of blocks, corrected together."""
+        return pvalues.holm(self.log10_p.ravel()).reshape(self.log10_p.shape)
+
+    def rejected(self, level: float = 0.01) -> list[tuple[int, int]]:
+        """Pairs of blocks that Holm's procedure rejects at `level`, in order."""
+        return [(int(i), int(j)) for i, j in np.argwhere(self.holm <= np.log10(level))]
+
+    def mistakes(
+        self, truth: Sequence[int], level: float = 0.01
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Pairs of blocks that are missed, and pairs that are found and wrong.
+
+        Parameters
+        ----------
+        truth : sequence of int
+            Block of a that each block of b was; empty if none was any.
+        level : float
+            As of `found`.
+        """
+        right, rejected = {(old, new) for new, old in enumerate(truth)}, set(self.rejected(level))
+        return sorted(right - rejected), sorted(rejected - right)
+
+    def origin(self, level: float = 0.01) -> dict[int, int | None]:
+        """For each block of b the block of a that it comes from: the smallest p among those found, or None."""
+        rejected = self.holm <= np.log10(level)
+        best = np.where(rejected, self.log10_p, np.inf).argmin(axis=0)
+        return {j: int(best[j]) if rejected[:, j].any() else None for j in range(self.log10_p.shape[1])}
+
+
+def block_map(a: Model, b: Model, options: Options, *, store: Store | None = None, progress: bool = True) -> BlockMap:
+    """Match every block of `a` with every block of `b` by phi_MATCH, after one pass over the text for each model.
+
+    Parameters
+    ----------
+    a, b : Model
+        Both with gated MLPs, of any depth and width, and with tokenizers that cut the text alike.
+    options : Options
+        With the held-out text; activations at its ``kept_tokens`` positions are kept, in memory or, where they are
+        large, in temporary files, and normalised once for each block. Beside them there is memory for one block of
+        each model, their similarities, and the matchings of all pairs.
+    store : Store, optional
+        Where finished pairs of blocks are kept and found again.
+    progress : bool
+        Show a bar with an estimate on stderr.
+
+    Raises
+    ------
+    NotComparableError
+        A model has no gated MLP, or the tokenizers cut the text differently.
+    """
+    finished = Finished(store, _STATISTIC, options)
+    log10_p = np.zeros((a.anatomy.n_blocks, b.anatomy.n_blocks))
+    units, floors = {}, []
+    width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
+    for pair, result in every_pair_of_blocks(_STATISTIC, a, b, finished, progress=progress).items():
+        if result is None:  # no evidence
+            continue
+        log10_p[pair] = result.log10_p
+        floors.append(result.detail["floor"])
+        if result.matching is not None:
+            units[pair] = UnitMap(result.matching[0], result.matching[1], width)
+    return BlockMap(log10_p, min(floors), units)

@@ -1,0 +1,54 @@
+"""Checkpoints whose config does not name their class, and the language part of models that do more than language."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from provlab.models.architectures import described, families
+
+
+def inferred(config: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """Name the class of a checkpoint whose config names none, from its ``model_type`` and its tensors.
+
+    Returns
+    -------
+    str or None
+        A known family's class if its head is there or tied, else the base model; None for an unknown family.
+    """
+    family = _of_type(config.get("model_type"))
+    if family is None:
+        return None
+    name = families()[family]
+    head = [part for part in described(name).parts if part.outside]
+    needed = {part.name for part in head if not part.optional}
+    present = config.get("tie_word_embeddings", True) or any(part.name in names for part in head)
+    return name if present and needed <= set(names) else f"{family}Model"
+
+
+def _of_type(model_type: object) -> str | None:
+    """Return the family that a ``model_type`` names."""
+    kind = _plain(str(model_type))
+    kinds = (kind, kind.removesuffix("model").removesuffix("text"))
+    return next((family for family in families() if _plain(family) in kinds), None)
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "").replace("_", "").lower()
+
+
+def language_part(name: str, config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the class and the config of a model's language part: its own, unless it has a ``text_config``.
+
+    Entries that such a config lacks have transformers' default for its ``model_type``.
+    """
+    text = config.get("text_config")
+    if not isinstance(text, dict):
+        return name, config
+    if family := _of_type(text.get("model_type")):
+        name = families()[family]
+    if "num_hidden_layers" not in text:
+        from transformers import CONFIG_MAPPING  # slow to import, and few configs leave this out
+
+        if text.get("model_type") in CONFIG_MAPPING:
+            text = CONFIG_MAPPING[text["model_type"]](**text).to_dict()
+    tied = any(level.get("tie_word_embeddings", True) for level in (config, text))
+    return name, {**text, "tie_word_embeddings": tied}
