@@ -4,7 +4,6 @@ Expected counts are written down from the small data below, by hand.
 """
 
 import base64
-import html
 import itertools
 import re
 
@@ -21,7 +20,6 @@ from provlab.chapters.llama_tree import figures
 from provlab.chapters.shared import curves, nulls
 from provlab.errors import InputError
 from provlab.plots import style
-from provlab.publishing.scoreboard import claims_in_short, made_by, scoreboard, scoreboard_table, tiles
 
 NAMES = ["oak", "oak-chat", "elm", "elm-chat", "fir"]
 FAMILIES = {"oak": "oak", "oak-chat": "oak", "elm": "elm", "elm-chat": "elm", "fir": "fir"}
@@ -105,10 +103,10 @@ def test_statistics_are_written_as_symbols_from_either_writing():
 
 
 def test_families_keep_their_colours_and_never_share_one():
-    colors = plots.family_colors(FAMILIES)
+    colors = style.family_colors(FAMILIES)
     assert list(colors) == ["oak", "elm", "fir"]
-    assert colors.items() <= plots.family_colors({**FAMILIES, "yew": "yew"}).items()
-    many = plots.family_colors({str(i): str(i) for i in range(20)})
+    assert colors.items() <= style.family_colors({**FAMILIES, "yew": "yew"}).items()
+    many = style.family_colors({str(i): str(i) for i in range(20)})
     assert len(set(many.values())) == 20
 
 
@@ -288,81 +286,9 @@ def test_curve_needs_x_and_y():
         curves.curve({"a": data[["x"]]}, xlabel="steps", ylabel="loss", caption="Falls.")
 
 
-CLAIMS = [
-    {"id": "I1", "status": "holds", "statement": "a < b", "published": "1", "ours": "2"},
-    {"id": "I2", "status": "fails", "statement": "c", "published": None, "ours": "", "why": "too small"},
-    {"id": "I3", "status": "not run", "statement": "d", "published": "3", "ours": None, "link": "x.html"},
-    {"id": "I4", "status": "holds_post_hoc", "statement": "e", "margin": "8 below <-30>", "same_records": ["I5", "I6"]},
-    {"id": "I5", "status": "within_its_spread", "statement": "f", "replicates": "3 of 5"},
-]
-
-
-EXPERIMENTS = [
-    {"machine": "one CPU, 2 cores", "commit": "0123456789abcdef+changes", "finished": "2026-05-02T10:00:00+00:00"},
-    {"commit": None, "finished": "2026-05-01T10:00:00+00:00"},
-]
-
-
-def test_a_picture_says_where_its_records_come_from():
-    label = made_by(EXPERIMENTS)
-    assert label == (
-        "a machine that was not recorded; one CPU, 2 cores · commit 012345678+changes, unknown · "
-        "2026-05-01 to 2026-05-02"
-    )
-    assert made_by(EXPERIMENTS[1:]).endswith("commit unknown · 2026-05-01")
-    figure = scoreboard(CLAIMS, label)
-    assert label in " ".join(text.get_text() for text in figure.figure.axes[0].texts)
-    assert label in figure.caption
-
-
-def test_scoreboard_counts_and_says_each_status():
-    figure = scoreboard(CLAIMS, made_by(EXPERIMENTS))
-    assert "5 claims: 1 hold, 1 hold post hoc, 1 within their spread, 1 fail, 1 not run." in figure.caption
-    shown = [t.get_text() for t in figure.figure.axes[0].texts]
-    assert {"✓ holds", "(✓) holds post hoc", "≈ within its spread", "✗ fails", "– not run"} <= set(shown)
-    with pytest.raises(InputError, match="none of holds, holds_post_hoc, within_its_spread, fails"):
-        scoreboard([{**CLAIMS[0], "status": "maybe"}], "")
-
-
-def test_scoreboard_table_is_safe_html_with_labels():
-    table = scoreboard_table(CLAIMS)
-    assert "a &lt; b" in table
-    assert '<p class="why">too small</p>' in table
-    assert '<a href="x.html">I3</a>' in table
-    assert re.findall(r'<tr class="[a-z-]+" id="([^"]+)"', table) == [f"claim-I{i}" for i in range(1, 6)]
-    assert table.count('data-label="Ours"') == 5
-    for part in (
-        '<tr class="holds-post-hoc"',
-        "(✓) holds post hoc",
-        "margin: 8 below &lt;-30&gt;",
-        "rests on the same records as I5, I6",
-        '<tr class="within-its-spread"',
-        "≈ within its spread",
-        "in 3 of 5 replicates",
-    ):
-        assert part in table
-
-
-def test_claims_in_short_fold_out_to_all_that_is_said():
-    claims = [{**CLAIMS[0], "ours": "69 of 69 < 70; and more"}, *CLAIMS[1:]]
-    table = claims_in_short(claims)
-    assert "<details><summary>69 of 69 &lt; 70</summary><dl>" in table
-    assert "<dd>69 of 69 &lt; 70; and more</dd>" in table
-    assert "a &lt; b" in table
-    assert re.findall(r'<tr class="[a-z-]+" id="([^"]+)"', table) == [f"claim-I{i}" for i in range(1, 6)]
-    for claim in CLAIMS:
-        for what in ("published", "ours", "margin", "why"):
-            if claim.get(what):
-                assert f"<dd>{html.escape(str(claim[what]))}</dd>" in claims_in_short([claim])
-    strip = tiles(claims)
-    assert re.findall(r'href="#([^"]+)"', strip) == [f"claim-I{i}" for i in range(1, 6)]
-    assert 'aria-label="I1: ' in strip
-
-
 def test_every_figure_has_words(log10_p, truth):
     drawn = [
         plots.pair_heatmap(log10_p, FAMILIES, statistic="phi_u", truth=truth),
-        scoreboard(CLAIMS, "somewhere"),
         nulls.null_quantiles({"phi_u": [-0.5, -0.1]}),
     ]
     assert all(len(figure.alt) > 30 and "$" not in figure.alt + figure.caption for figure in drawn)

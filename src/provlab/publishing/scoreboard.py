@@ -1,14 +1,12 @@
-"""The claims as a table for the book, and as a picture for pages that cannot style one."""
+"""The claims as a table for the book."""
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from textwrap import wrap
 from typing import Any
 
 from provlab.plots import style
-from provlab.plots.figure import Figure
-from provlab.plots.style import require, styled
-from provlab.publishing.claims import counted, same_records, words
+from provlab.plots.style import require
+from provlab.publishing.claims import same_records, words
 from provlab.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD
 
 # a sign for each status, beside its word, so that colour only repeats what is said
@@ -19,9 +17,6 @@ SIGNS = {
     FAILS: ("✗", "#a33c00"),
     NOT_RUN: ("–", style.MUTED),
 }
-LINE = 0.155  # inches
-STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 1.8, 80  # inches, inches, characters
-WIDTH_OF_LABEL = 112  # characters
 
 
 def made_by(experiments: Iterable[Mapping[str, Any]]) -> str:
@@ -38,49 +33,6 @@ def _short(commit: str | None) -> str:
     """A commit as people write it, its mark of changed files kept."""
     head, plus, changes = (commit or "unknown").partition("+")
     return head[:9] + plus + changes
-
-
-@styled
-def scoreboard(claims: Sequence[Mapping[str, Any]], label: str) -> Figure:
-    """Draw one line a claim: sign and word, and the sentence; values and reasons are for the table of the book.
-
-    Parameters
-    ----------
-    claims
-        Mappings with the keys id, status (one of `evidence.STATUSES`) and statement.
-    label
-        Where the records come from, as `made_by` says it; written below.
-
-    Raises
-    ------
-    InputError
-        If a status is unknown.
-    """
-    require(claims, "claims: there is nothing to draw")
-    rows = []
-    for claim in claims:
-        rows.append((str(claim["id"]), _known(claim), wrap(_text(claim.get("statement")), WIDTH_OF_STATEMENT)))
-    below = wrap(label, WIDTH_OF_LABEL)
-    height = sum(LINE * len(lines) + 0.06 for *_, lines in rows) + LINE * len(below) + 0.08
-    figure = style.canvas(height)
-    figure.set_layout_engine("none")
-    axes = figure.add_axes((0.01, 0.0, 0.98, 1.0))
-    axes.set_axis_off()
-    axes.set(xlim=(0, style.WIDTH), ylim=(height, 0))
-    y = 0.02
-    for name, status, lines in rows:
-        sign, color = SIGNS[status]
-        top = y + LINE / 2 + 0.03
-        axes.text(0.02, top, name, fontweight="bold", va="center", fontsize=8)
-        axes.text(STATUS_AT, top, f"{sign} {words(status)}", color=color, fontweight="bold", va="center", fontsize=8)
-        for i, line in enumerate(lines):
-            axes.text(STATEMENT_AT, top + LINE * i, line, va="center", fontsize=style.SMALL)
-        y += LINE * len(lines) + 0.06
-        axes.axhline(y, color=style.GRID, linewidth=0.7)
-    for i, line in enumerate(below):
-        axes.text(0.02, y + LINE * (i + 0.5) + 0.04, line, color=style.MUTED, va="center", fontsize=style.SMALL)
-    statuses = "; ".join(f"{name} {words(status)}" for name, status, _ in rows)
-    return Figure(figure, f"{len(rows)} claims: {counted(claims)}. {label}.", f"Scoreboard of claims: {statuses}.")
 
 
 def _known(claim: Mapping[str, Any]) -> str:
@@ -101,8 +53,9 @@ def scoreboard_table(claims: Sequence[Mapping[str, Any]]) -> str:
     Parameters
     ----------
     claims
-        As for `scoreboard`; `why` (a reason), `margin`, `replicates`, `trained_once`, `same_records` and `link`
-        (address of the page or cell that shows it) are used where present.
+        Mappings with the keys id, status (one of `evidence.STATUSES`) and statement; `why` (a reason), `margin`,
+        `replicates`, `trained_once`, `same_records` and `link` (address of the page or cell that shows it) are used
+        where present.
 
     Raises
     ------

@@ -9,9 +9,8 @@ from matplotlib.ticker import NullLocator
 from provlab.chapters.calibration.shipped import SizeRow
 from provlab.chapters.shared import calibration
 from provlab.chapters.shared.calibration.check import Size
-from provlab.plots import style
+from provlab.plots import format_interval, style
 from provlab.plots.figure import Figure
-from provlab.plots.numbers import format_interval
 from provlab.plots.style import require, styled
 
 

@@ -16,7 +16,7 @@ from provlab.chapters.shared import calibration
 from provlab.chapters.shared.block_map import BlockMap
 from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
-from provlab.plots.numbers import format_interval
+from provlab.plots import format_interval
 from provlab.publishing import published
 from provlab.statistics import get
 from provlab.statistics.base import Array, Model, Options
