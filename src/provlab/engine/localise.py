@@ -89,7 +89,7 @@ def compared_everywhere(
             kept = ("n", "agree", "of_units")
             counts = {name: value for name, value in result.detail.items() if name in kept}
             blocks.append(BlockResult(i, result.value, float(row[j]), {**counts, "floor": floor, "partner": j}))
-    detail = {
+    detail: dict[str, Any] = {
         "shape": list(shape),
         "found": np.argwhere(holm <= np.log10(_LEVEL)).tolist(),
         "not_compared": len(every) - len(results),

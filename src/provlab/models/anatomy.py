@@ -342,7 +342,8 @@ def of(checkpoint: Tensors) -> Anatomy:
         A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
     """
     try:
-        name, config = checkpoint.architecture, checkpoint.config
+        name = checkpoint.architecture
+        config: Mapping[str, Any] = checkpoint.config
         if sees(config):
             from provlab.models.language import language_part  # few models do more than language
 
