@@ -75,6 +75,7 @@ LAWS = {
     "phi_l2_blocks": Law(_MLP, seconds=_gram_matrix),
     "phi_e": Law(("embedding",), seconds=_embeddings),
     "phi_axes": Law(("embedding",), seconds=_decomposition),
+    "phi_unseen": Law(("embedding",), seconds=_decomposition),
     "stream_score": Law(("embedding",), seconds=_decomposition),
     "phi_jsd": Law(seconds=_divergence),
 }

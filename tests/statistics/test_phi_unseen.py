@@ -1,0 +1,155 @@
+"""phi_UNSEEN: what is found through a cover, what is not, and how often independent tables are rejected."""
+
+from dataclasses import replace
+from math import factorial, log10
+
+import numpy as np
+import pytest
+
+from provlab.errors import NotComparableError
+from provlab.statistics import get
+from provlab.statistics.base import Options
+from provlab.statistics.phi_unseen import LEAST, Table, untrained
+
+WORDS, UNSEEN, WIDTH = 240, 60, 32
+MEANING = np.random.default_rng(0).standard_normal((WORDS, 12))  # what all models of one language learn of its tokens
+OFTEN = np.geomspace(1, 0.02, WORDS)  # how often training meets a token
+FLOOR = -log10(factorial(UNSEEN))
+
+
+def table(rows, spelt=None):
+    rows = np.asarray(rows, np.float32)
+    return Table(rows, np.arange(len(rows)) if spelt is None else spelt, *untrained(rows))
+
+
+def trained(rng, width=WIDTH, unseen=UNSEEN, decay=0.8, push=0.0, share=3.0):
+    """An embedding: words that were moved by their meaning and frequency, and tokens that were only shrunk or pushed.
+
+    Unseen tokens stand at the end, in a tokenizer's order, and words in the order of their frequency.
+    """
+    rows = decay * rng.standard_normal((WORDS + unseen, width))
+    own = share * MEANING @ rng.standard_normal((12, width)) / 12**0.5 + rng.standard_normal((WORDS, width))
+    rows[:WORDS] += 2 * OFTEN[:, None] ** 0.3 * own
+    rows[WORDS:] += push * (1 + 0.1 * rng.standard_normal((unseen, 1))) * rng.standard_normal(width)
+    return rows
+
+
+def tuned(rng, rows, scale=0.9):
+    """Trained on: words move, the others shrink."""
+    child = scale * rows
+    child[:WORDS] += 0.5 * rng.standard_normal((WORDS, rows.shape[1]))
+    return child
+
+
+def turned(rng, rows):
+    return rows @ np.linalg.qr(rng.standard_normal((rows.shape[1],) * 2))[0]
+
+
+def compared(a, b, seed=0):
+    return get("phi_unseen").compare_block(table(a), table(b), None, Options(seed=seed))
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("push", [0, 8])
+def test_found_through_every_cover_of_the_stream(rng, push):
+    """Tuned, and rotated, scaled, or with a wider stream; also where the embedding is the head, which pushes rows."""
+    base = trained(rng, push=push)
+    child = tuned(rng, base)
+    wider = np.hstack([child, np.zeros((len(child), 16))])
+    covered = {"as it is": child, "rotated": turned(rng, child), "scaled": 3.7 * child, "wider": turned(rng, wider)}
+    for way, other in covered.items():
+        for result in (compared(base, other), compared(other, base)):
+            assert result.log10_p == pytest.approx(FLOOR), way
+            assert result.detail["agree"] == UNSEEN
+
+
+def test_a_narrower_stream(rng):
+    base = trained(rng)
+    assert compared(base, turned(rng, base)[:, :24]).log10_p < FLOOR / 2
+
+
+KINDS = {
+    "usual": {},
+    "narrow and wide": {"width": 24},
+    "much language": {"share": 10.0},
+    "little decay": {"decay": 1.0},
+    "much decay": {"decay": 0.1},
+    "pushed": {"push": 8.0},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_independent_tables_are_rejected_as_often_as_said(kind):
+    """Of 100 pairs; a test of the size it says is above these bounds in less than one case of 1,000."""
+    rng = np.random.default_rng(2)
+    sides = [(trained(rng), trained(rng, **KINDS[kind])) for _ in range(100)]
+    p = np.array([compared(*pair, seed).log10_p for seed, pair in enumerate(sides)])
+    for level, most in ((0.05, 13), (0.01, 5), (0.001, 2)):
+        assert (p <= np.log10(level)).sum() <= most, level
+
+
+def test_an_order_by_length_is_no_agreement(rng):
+    """Unseen rows of both models sorted by their lengths, which nothing but the numbers of the tokens shows."""
+    sides = []
+    for _ in range(40):
+        pair = [trained(rng), trained(rng)]
+        for rows in pair:
+            rows[WORDS:] = rows[WORDS:][np.linalg.norm(rows[WORDS:], axis=1).argsort()]
+        sides.append(compared(*pair).log10_p)
+    assert (np.array(sides) <= -2).sum() <= 4
+
+
+def test_what_looks_untrained_is(rng):
+    for settings in ({}, {"decay": 0.1}, {"push": 8.0}, {"width": 64}):
+        rows = trained(rng, **settings)
+        ids, mean = untrained(rows.astype(np.float32))
+        assert (ids >= WORDS).sum() >= 0.9 * UNSEEN
+        assert (ids < WORDS).mean() < 0.1, settings
+        assert np.linalg.norm(mean) == pytest.approx(1)
+        turned_ids, _ = untrained(turned(rng, rows).astype(np.float32))
+        assert np.array_equal(ids, turned_ids)
+
+
+def test_where_all_tokens_were_trained_none_is_taken(rng):
+    """Two models of one language whose rarest tokens agree: a test of these would reject."""
+    a, b = (trained(rng)[:WORDS] for _ in range(2))
+    assert len(untrained(a.astype(np.float32))[0]) < LEAST
+    with pytest.raises(NotComparableError, match=rf"needs {LEAST} tokens that look untrained in both .* it found 0 \("):
+        compared(a, b)
+    rarest = np.arange(WORDS - 60, WORDS)  # the plant: taken nevertheless, they agree
+    forced = [replace(table(rows), unseen=rarest, mean=np.zeros(WIDTH)) for rows in (a, b)]
+    assert get("phi_unseen").compare_block(*forced, None, Options()).log10_p < -2
+
+
+def test_rows_that_were_set_are_not_taken(rng):
+    rows = trained(rng)
+    rows[-20:-10], rows[-10:] = 0, 0.01
+    ids, _ = untrained(rows.astype(np.float32))
+    assert len(set(range(WORDS, WORDS + UNSEEN - 20)) & set(ids)) >= 30
+    assert not set(ids) & set(range(WORDS + UNSEEN - 20, WORDS + UNSEEN))
+
+
+def test_tokens_are_paired_by_their_spellings(rng):
+    base = trained(rng)
+    order = rng.permutation(len(base))
+    other = tuned(rng, base)[order]
+    statistic = get("phi_unseen")
+    assert statistic.compare_block(table(base), table(other, order), None, Options()).log10_p == pytest.approx(FLOOR)
+    with pytest.raises(NotComparableError, match="it found"):  # other tokens have these numbers
+        statistic.compare_block(table(base), table(other), None, Options())
+
+
+def test_rows_redrawn_silence_it_and_rows_copied_fool_it(rng):
+    base, stranger = trained(rng), trained(rng)
+    redrawn, framed = tuned(rng, base), stranger.copy()
+    redrawn[WORDS:] = 0.8 * rng.standard_normal((UNSEEN, WIDTH))
+    left, _, right = np.linalg.svd(base[:WORDS].T @ stranger[:WORDS])
+    framed[WORDS:] = base[WORDS:] @ left @ right
+    assert compared(base, redrawn).log10_p > -3
+    assert compared(base, framed).log10_p == pytest.approx(FLOOR)
+    assert "copied" in get("phi_unseen").assumptions
+    assert get("phi_unseen").theorem
