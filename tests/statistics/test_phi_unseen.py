@@ -84,7 +84,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_independent_tables_are_rejected_as_often_as_said(kind):
-    """Of 100 pairs; a test of the size it says is above these bounds in less than one case of 1,000."""
+    """100 pairs; a test of the size that it states passes these bounds in less than one case of 1,000."""
     rng = np.random.default_rng(2)
     sides = [(trained(rng), trained(rng, **KINDS[kind])) for _ in range(100)]
     p = np.array([compared(*pair, seed).log10_p for seed, pair in enumerate(sides)])

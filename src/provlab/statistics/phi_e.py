@@ -100,7 +100,7 @@ class PhiE(Statistic):
                 raise NotComparableError(f"{self.name} needs an embedding, which {model.name} has not")
         return [None]
 
-    def prepare(self, model: Model, options: Options) -> Embedding:
+    def prepare(self, model: Model, options: Options) -> Features:
         """Arrange to read the embedding."""
         return Embedding(model)
 

@@ -13,14 +13,15 @@ the stream and nothing done to MLPs or attention touches this; it survives train
 these tokens, and the stream may have become wider or narrower.
 
 Which tokens are unseen is not known, so each model is asked alone (`untrained`): rows of least length behind their
-common directions, so many as are spread as evenly in all directions as chance has it. What training moved is longer
-and leans to directions that training prefers. The rule is the same for all rows, so rows that it takes are still
+common directions, so many as are spread as evenly in all directions as chance has it. A row that training moved is
+longer and leans to directions that training prefers. The rule is the same for all rows, so rows that it takes are still
 exchangeable; it is enough that it takes no trained token in *one* of the two models.
 
 It is silenced by redrawing these rows, which changes no text that is ever read or written, and fooled by copying them.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,12 +90,12 @@ class PhiUnseen(PhiE):
         "trained on has them, and they were neither copied nor put in order with knowledge of the other"
     )
 
-    def prepare(self, model: Model, options: Options) -> Untrained:
+    def prepare(self, model: Model, options: Options) -> Features:
         """Arrange to read the embedding."""
         return Untrained(model)
 
-    def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
-        """Align by the tokens that both trained, match those that neither did.
+    def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
+        """Align two `Table`s by the tokens that both trained, and match those that neither did.
 
         Raises
         ------
@@ -111,8 +112,8 @@ class PhiUnseen(PhiE):
                 f"{self.name} needs {LEAST} tokens that look untrained in both models; it found {len(both)} "
                 f"({len(a.unseen)} in one and {len(b.unseen)} in the other)"
             )
-        seen = ~(new_a | new_b)
-        left, _, right = np.linalg.svd((a.rows[of_a[seen]].T @ b.rows[of_b[seen]]).astype(np.float64), False)
+        others = ~(new_a | new_b)
+        left, _, right = np.linalg.svd((a.rows[of_a[others]].T @ b.rows[of_b[others]]).astype(np.float64), False)
         sides = a.fresh(of_a[both]) @ left @ right, b.fresh(of_b[both])
         first, second = (unit_rows(side, name="the rows of untrained tokens") for side in sides)
         return correlation_with_identity(first, second, None, tie_seed(options.seed, self.name, None))
@@ -121,8 +122,8 @@ class PhiUnseen(PhiE):
 def untrained(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], Matrix]:
     """Rows that look as they were drawn, and the direction of their mean.
 
-    Of rows whose entries are drawn independently, the length has a relative standard deviation of 1 / sqrt(2 d), and
-    the squared cosine of two has a mean of 1 / d. So rows are taken from the shortest on, behind the direction of their
+    Where entries are drawn independently, the length of a row has a relative standard deviation of 1 / sqrt(2 d), and
+    the squared cosine of two rows has a mean of 1 / d. So rows are taken from the shortest on, behind the direction of their
     mean, as long as the next one is within `SPREAD` standard deviations of the median so far. From the longest on they
     are given up again until their squared cosines are as small as those of random directions, within `EVEN` standard
     deviations of the mean over all pairs. Rows that were pushed together, as where the embedding is the head as well,
