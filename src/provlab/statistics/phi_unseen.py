@@ -123,11 +123,12 @@ def untrained(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], Matrix]:
     """Rows that look as they were drawn, and the direction of their mean.
 
     Where entries are drawn independently, the length of a row has a relative standard deviation of 1 / sqrt(2 d), and
-    the squared cosine of two rows has a mean of 1 / d. So rows are taken from the shortest on, behind the direction of their
-    mean, as long as the next one is within `SPREAD` standard deviations of the median so far. From the longest on they
-    are given up again until their squared cosines are as small as those of random directions, within `EVEN` standard
-    deviations of the mean over all pairs. Rows that were pushed together, as where the embedding is the head as well,
-    are pushed a little to other sides, too: there the mean may be above by a share of `PUSHED`.
+    the squared cosine of two rows has a mean of 1 / d. So rows are taken from the shortest on, behind the direction of
+    their mean, as long as the next one is within `SPREAD` standard deviations of the median so far. From the longest on
+    they are given up again until their squared cosines are as small as those of random directions, within `EVEN`
+    standard deviations of the mean over all pairs. Rows that were pushed together, as where the embedding is the head
+    as well, are pushed a little to other sides, too: there the mean may be above by a share of `PUSHED`. These numbers
+    were settled on models of the zoo: they decide how many tokens are taken, and not what the matching is.
 
     Parameters
     ----------
