@@ -10,15 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from planted import comparison
 
 import provlab
 from provlab.engine.lineage import Lineage
 from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
-from provlab.inference.matching import match
-from provlab.report.comparison import Comparison
 from provlab.report.family import LEVEL
 from provlab.report.study_report import StudyReport
 from provlab.statistics import USUAL
@@ -30,11 +28,6 @@ SMALL = {"n_permutations": 99, "n_block_permutations": 99, "n_sequences": 8, "se
 @pytest.fixture(scope="module")
 def related(models, text):
     return provlab.compare(models["base"], models["tuned"], text=text, progress=False, seed=7, **SMALL)
-
-
-@pytest.fixture(scope="module")
-def unrelated(models, text):
-    return provlab.compare(models["base"], models["other"], text=text, progress=False, seed=7, **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -80,18 +73,6 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def planted(**log10_p):
-    """A comparison that came out as told."""
-    records = [
-        PairRecord("/a", "/b", name, Outcome(0.5, value, (), -100.0))
-        if not isinstance(value, str)
-        # a text is the reason of a failure
-        else PairRecord("/a", "/b", name, None, value)
-        for name, value in log10_p.items()
-    ]
-    return Comparison(({"source": "/a"}, {"source": "/b"}), tuple(records), Options())
-
-
 # One pair ------------------------------------------------------------------------------------------------------------
 
 
@@ -110,7 +91,9 @@ def test_frame_of_a_comparison(related):
 
 
 def test_holm_is_over_the_tests_that_yield_p_values():
-    frame = planted(phi_u=-4.0, phi_h=-1.0, phi_l2=-2.0, phi_jsd=None, phi_match="no gate").to_frame()
+    frame = comparison(
+        {"phi_u": -4.0, "phi_h": -1.0, "phi_l2": -2.0, "phi_jsd": None, "phi_match": "no gate"}
+    ).to_frame()
     # by hand (Holm 1979): 3 x 10^-4, 2 x 10^-2, 1 x 10^-1
     expected = [np.log10(3e-4), np.log10(1e-1), np.log10(2e-2), np.nan, np.nan]
     np.testing.assert_allclose(frame["holm_log10_p"], expected, rtol=1e-12)
@@ -126,90 +109,10 @@ def test_frame_of_blocks(related):
     assert list(ours["log10_p"]) == [block.log10_p for block in related.records[0].outcome.blocks]
 
 
-def test_verdict_of_related_models(related):
-    verdict = related.verdict()
-    assert verdict.startswith("Independent training is rejected by phi_u, phi_h")
-    assert "phi_jsd" not in verdict
-    assert "(Holm over 5 tests, family-wise error at most 0.01)" in verdict
-    assert f"with a probability of about 10^{related.to_frame()['log10_p'].min():.1f}" in verdict
-    assert "the weights of the two are not independent" in verdict
-    assert "a common ancestor, a common initial draw, or hidden units of one put into the order" in verdict
-    assert "which model came first" in verdict
-    assert "phi_match ignores the order of units, so that order alone is not the cause" in verdict
-
-
-def test_verdict_of_unrelated_models(unrelated):
-    verdict = unrelated.verdict()
-    assert verdict.startswith("Independent training is not rejected")
-    assert "phi_l2, phi_match, phi_match_unsigned (Holm over 5 tests, family-wise error at most 0.01)" in verdict
-    assert "That is no proof" in verdict
-    assert "Not run" not in verdict
-    assert "Split units whose gates are then moved, at a loss, hide it" in verdict
-
-
-def test_verdict_counts_holm():
-    """Two p-values of 0.006: each alone rejects at 0.01, together neither does."""
-    p = float(np.log10(0.006))
-    assert "is rejected by phi_u (one test, level 0.01)" in planted(phi_u=p).verdict()
-    assert "is not rejected by phi_u, phi_h (Holm over 2 tests" in planted(phi_u=p, phi_h=p).verdict()
-    assert "is rejected by phi_u (Holm over 2 tests" in planted(phi_u=-10.0, phi_h=-1.0).verdict()
-
-
-def test_a_stranger_with_aligned_units_is_suspected(models, new_model, save_model, text, tmp_path):
-    """Units of a stranger put into the order of the base's: outputs stay, phi_u is at its floor, phi_match silent."""
-    stranger = new_model(4)
-    stranger.load_state_dict(type(stranger).from_pretrained(models["stranger"]).state_dict())
-    base = type(stranger).from_pretrained(models["base"])
-    with torch.no_grad():
-        for mine, theirs in zip(stranger.model.layers, base.model.layers, strict=True):
-            order = match(theirs.mlp.up_proj.weight.numpy(), mine.mlp.up_proj.weight.numpy()).indices
-            for projection in (mine.mlp.up_proj, mine.mlp.gate_proj):
-                projection.weight.copy_(projection.weight[order])
-            mine.mlp.down_proj.weight.copy_(mine.mlp.down_proj.weight[:, order])
-    aligned = str(save_model(stranger, tmp_path / "aligned"))
-    result = provlab.compare(
-        models["base"], aligned, statistics=["phi_u", "phi_match"], text=text, progress=False, **SMALL
-    )
-    assert result.records[0].outcome.log10_p == pytest.approx(result.records[0].outcome.floor)
-    assert result.records[1].outcome.log10_p > -2
-    assert result.verdict().startswith("Independent training is rejected by phi_u (Holm over 2 tests")
-    assert "phi_match ignores the order of units, and nothing is rejected by that: suspect" in result.verdict()
-
-
-def test_verdict_of_identical_models(models, spoilt, text):
-    """A copy of the base's folder, not spoilt here."""
-    result = provlab.compare(models["base"], str(spoilt), statistics=["phi_u"], text=text, progress=False)
-    assert result.verdict().startswith("The two models are identical")
-
-
-def test_verdict_names_what_did_not_run():
-    verdict = planted(phi_u=-0.2, phi_h="widths differ", phi_match="phi_match needs a gated MLP").verdict()
-    assert "not rejected by phi_u (one test" in verdict
-    assert "Not run: phi_h (widths differ). Not run: phi_match (phi_match needs a gated MLP)." in verdict
-    assert "phi_views, for models without gates, withstands that" in verdict
-    assert "phi_match would tell such units apart" in planted(phi_u=-20.0).verdict()
-    assert "phi_match withstands that" in planted(phi_u=-0.2).verdict()
-
-
-def test_verdict_of_models_without_gates():
-    """phi_views ignores the order of units as phi_match does where there are gates."""
-    no_gate = "phi_match needs a gated MLP"
-    assert "phi_views, for models without gates, would tell" in planted(phi_u=-20.0, phi_match=no_gate).verdict()
-    assert "suspect that units were" in planted(phi_u=-20.0, phi_match=no_gate, phi_views=-0.3).verdict()
-    assert "phi_views ignores the order of units" in planted(phi_u=-20.0, phi_views=-9.0).verdict()
-    both = planted(phi_u=-20.0, phi_match=-9.0, phi_match_unsigned=-9.0).verdict()
-    assert "phi_match and phi_match_unsigned ignore the order of units" in both
-
-
-def test_verdict_without_a_p_value():
-    assert planted(phi_jsd=None).verdict().startswith("No statistic here yields a p-value")
-    assert planted(phi_match="no gate").verdict().startswith("No statistic here yields a p-value")
-
-
 def test_assumptions_are_those_of_what_ran(related):
     assert list(related.assumptions()) == ["phi_u", "phi_h", "phi_l2", "phi_match", "phi_match_unsigned"]
     assert all(related.assumptions().values())
-    assert planted(phi_u=-1.0, phi_match="no gate", phi_jsd=None).assumptions().keys() == {"phi_u"}
+    assert comparison({"phi_u": -1.0, "phi_match": "no gate", "phi_jsd": None}).assumptions().keys() == {"phi_u"}
 
 
 def test_text_of_a_comparison(related, models):
@@ -219,8 +122,9 @@ def test_text_of_a_comparison(related, models):
         assert f"\n{name} " in text
     assert "no p-value" in text
     assert all(len(line) <= 100 for line in text.splitlines()[3:])
-    assert "not run" in str(planted(phi_u=-1.0, phi_match="no gate"))
-    assert "no gate" in str(planted(phi_u=-1.0, phi_match="no gate"))
+    refused = str(comparison({"phi_u": -1.0, "phi_match": "no gate"}))
+    assert "not run" in refused
+    assert "no gate" in refused
 
 
 def test_html_of_a_comparison(related):
@@ -231,9 +135,8 @@ def test_html_of_a_comparison(related):
 
 
 def test_html_escapes_what_it_did_not_write():
-    comparison = planted(phi_u="<script>alert(1)</script>")
-    comparison = replace(comparison, models=({"source": "<b>"}, {"source": "/b"}))
-    html = comparison._repr_html_()
+    result = comparison({"phi_u": "<script>alert(1)</script>"})
+    html = replace(result, models=({"source": "<b>"}, {"source": "/b"}))._repr_html_()
     Tags(html)
     assert "<script>" not in html
     assert "&lt;b&gt;" in html
@@ -282,7 +185,7 @@ def test_json_says_how_it_was_computed(content, text):
 
 
 def test_json_of_what_could_not_run():
-    result = planted(phi_u=-1.0, phi_match="no gate").to_json()["statistics"]["phi_match"]
+    result = comparison({"phi_u": -1.0, "phi_match": "no gate"}).to_json()["statistics"]["phi_match"]
     numbers = dict.fromkeys(("value", "log10_p", "floor", "paper_log10_p", "agree"))
     assert result == {**numbers, "blocks": [], "error": "no gate"}
 
@@ -373,7 +276,8 @@ def test_truth_and_families_come_from_the_lineage():
 def test_text_of_a_study(study, models):
     text = str(study)
     assert text.startswith("5 models, judged by Holm over 12 tests, family-wise error at most 0.01")
-    assert f"not run: phi_u {models['base']} /no/such/model: /no/such/model does not exist" in text
+    failures = " ".join(text.partition("Not run")[2].split())
+    assert f"phi_u {models['base']} /no/such/model: /no/such/model does not exist" in failures
     assert "no p-value" in text
 
 

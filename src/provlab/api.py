@@ -5,9 +5,10 @@ from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from provlab import statistics as registry
+from provlab.engine.ledger import Bench
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
@@ -15,6 +16,7 @@ from provlab.report.comparison import Comparison
 from provlab.report.family import LEVEL, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options, devices_elsewhere
+from provlab.statistics.flaws import ORDER_FREE
 
 if TYPE_CHECKING:
     from provlab.report.study_report import StudyReport
@@ -73,6 +75,19 @@ def _with_text(options: Options, names: Sequence[str], text: str | None) -> Opti
 
         text = zoo.held_out_text("prose")
     return replace(options, text=text or "")
+
+
+def _described(bench: Bench) -> tuple[dict[str, Any], ...]:
+    """What a report says of each model, and what decides which statistics could read it."""
+    return tuple(
+        describe(source, model.checkpoint)
+        | {
+            "blocks": model.anatomy.n_blocks,
+            "gated": model.anatomy.has("gate") or model.anatomy.has("gate.0"),
+            "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
+        }
+        for source, model in bench.models.items()
+    )
 
 
 def compare(
@@ -162,8 +177,12 @@ def compare(
     if len({model.checkpoint.digest for model in bench.models.values()}) < len(bench.models):
         for model in bench.models.values():
             model.checkpoint.read_again()
-    models = tuple(describe(source, model.checkpoint) for source, model in bench.models.items())
-    return Comparison(models, tuple(records), options, primary, fdr)
+    seeing = [record for record in records if record.statistic in ORDER_FREE]
+    if statistics is None and seeing and not any(r.outcome and r.outcome.log10_p is not None for r in seeing):
+        # no test here could see a disguised copy; a figure that is no test, where both models have embeddings
+        scored = run_pairs(bench, ["stream_score"], options, store=store, progress=progress)
+        records += [record for record in scored if record.outcome]
+    return Comparison(_described(bench), tuple(records), options, primary, fdr)
 
 
 def study(
@@ -222,6 +241,7 @@ def study(
             workers=workers,
             executor=executor,
         )
-        described = tuple(describe(source, model.checkpoint) for source, model in bench.models.items())
         lineage = Lineage.of(models)
-        return StudyReport(tuple(models), tuple(names), described, tuple(records), options, lineage, primary, fdr)
+        return StudyReport(
+            tuple(models), tuple(names), _described(bench), tuple(records), options, lineage, primary, fdr
+        )

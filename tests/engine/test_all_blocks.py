@@ -76,7 +76,7 @@ def test_an_identity_block_hides_nothing(models, deeper, compare):
         "phi_match compared all 3 blocks of one with all 4 of the other; its p-value is the smallest of 12" in message
     )
     assert "by Holm over them (found: 0 with 0, 1 with 2, 2 with 3; 3 pairs could not be compared)." in message
-    assert "Not run: phi_u (phi_u compares block with block, but tuned has 3 and" in message
+    assert "Not run: phi_u, phi_h, phi_l2 (compares block with block, but tuned has 3 and" in message
     (record,) = [record for record in result.records if record.statistic == "phi_match"]
     assert [block.detail["partner"] for block in record.outcome.blocks] == [0, 2, 3]
     table = np.array(record.outcome.detail["all_blocks"]["log10_p"])

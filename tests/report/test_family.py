@@ -1,7 +1,9 @@
 """One family of tests, the same in `compare` and `study`: what is corrected together, and what is said of it."""
 
 import numpy as np
+import planted
 import pytest
+from planted import record
 
 import provlab
 from provlab.engine.ledger import PairRecord
@@ -17,14 +19,11 @@ NAN = float("nan")
 
 def records(tests, pair=("/a", "/b")):
     """Statistic -> p, with a floor of 0.01 for phi_l2 and one far below for the others."""
-    return [
-        PairRecord(*pair, name, Outcome(0.5, float(np.log10(p)), (), -2.0 if name == "phi_l2" else -300.0))
-        for name, p in tests.items()
-    ]
+    return [record(name, float(np.log10(p)), pair) for name, p in tests.items()]
 
 
 def comparison(tests, **family):
-    return Comparison(({"source": "/a"}, {"source": "/b"}), tuple(records(tests)), Options(), **family)
+    return planted.comparison({name: float(np.log10(p)) for name, p in tests.items()}, **family)
 
 
 def study(pairs, **family):
@@ -56,7 +55,8 @@ def test_the_declared_statistic_is_the_family():
     assert joint.to_frame()["adjusted_log10_p"].notna().all()
     assert declared.to_frame()["adjusted_log10_p"].notna().tolist() == [False, True, False]
     assert declared.verdict().startswith("Independent training is rejected by phi_h (one test, level 0.01)")
-    assert "phi_h was declared the one to judge by; phi_u, phi_match: description only." in declared.verdict()
+    others = "description only, not corrected: phi_u 10^-0.3, phi_match 10^-9.0."
+    assert f"phi_h was declared the one to judge by; {others}" in declared.verdict()
     assert comparison(tests, primary="phi_u").verdict().startswith("Independent training is not rejected by phi_u (one")
     assert declared.to_json()["family"]["primary"] == "phi_h"
 
@@ -119,7 +119,10 @@ def test_a_primary_statistic_that_did_not_run_decides_nothing():
     result = Comparison(
         ({"source": "/a"}, {"source": "/b"}), (*records({"phi_u": 1e-9}), failed), Options(), "phi_match"
     )
-    assert result.verdict().startswith("phi_match, declared the one to judge by, yields no p-value, so nothing can be")
+    assert result.outcome == "could not be tested"
+    assert result.verdict().startswith(
+        "Independence could not be tested: phi_match, declared the one to judge by, gave no p-value."
+    )
     assert "Not run: phi_match (no gate)." in result.verdict()
 
 

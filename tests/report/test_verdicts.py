@@ -1,19 +1,30 @@
-"""What `compare` says, from checkpoints to the sentence, of each kind of pair that a reader may bring.
+"""What `compare` says of each kind of pair that a reader may bring: planted results, and checkpoints.
 
 Models of 48 units in three blocks: independent ones agree on one unit in 48 by chance. The kin are the base after noise
 of 1.5 standard deviations in its up projections: phi_u finds them, phi_match, which has gate and up noise of two models
 to withstand, in some draws only.
 """
 
+from dataclasses import replace
+from textwrap import fill
+
 import numpy as np
 import pytest
+import tiny_models
 import torch
+from planted import comparison
+from planted import record as planted_record
 
 import provlab
+from provlab import statistics
+from provlab.chapters.attack_lab.rows import Row
+from provlab.engine.ledger import PairRecord
 from provlab.inference import pvalues
 from provlab.inference.matching import match
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
+from provlab.statistics import flaws
+from provlab.statistics.base import BlockResult, Outcome
 
 SMALL = {"n_permutations": 19, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32, "progress": False}
 
@@ -55,6 +66,176 @@ def disguised(models, tmp_path_factory):
     return folder
 
 
+# Planted results -----------------------------------------------------------------------------------------------------
+
+CALIBRATED = "the independent models that"
+ALONE = "that order alone is not the cause"
+NO_GATE = "phi_match needs a gated MLP"
+#: log10 p (or why refused), what is known of the models, the outcome, what the verdict says, what it must not say
+PLANTED = {
+    "all reject": (
+        {"phi_u": -20.0, "phi_match": -9.0, "phi_match_unsigned": -9.0}, {}, "rejected",
+        ["the weights of the two are not independent. By phi_u independent weights would agree",
+         "a common ancestor; a common initial draw; a mask, noise or any choice that both share. The test does not say",
+         f"phi_match and phi_match_unsigned ignore the order of units, so {ALONE}."],
+        ["put into", "suspect", CALIBRATED],
+    ),
+    "order alone": (
+        {"phi_u": -20.0, "phi_match": -0.3}, {}, "rejected",
+        ["any choice that both share; hidden units of one put into the other's order, or those of both by one rule.",
+         "phi_match ignores the order of units, and nothing is rejected by that: an order, which changes no output,"],
+        ["suspect", ALONE],
+    ),
+    "order, by statistics of which one is no longer below the level": (
+        {"phi_u": -20.0, "phi_views": -9.0}, {}, "rejected", [f"phi_views ignores the order of units, so {ALONE}"], [],
+    ),
+    "order, nothing else asked": (
+        {"phi_u": -20.0}, {}, "rejected",
+        ["put into the other's order", "gave a p-value; phi_match, phi_match_unsigned would tell such units apart."],
+        ["suspect", ALONE],
+    ),
+    "order, no gates": (
+        {"phi_u": -20.0, "phi_match": NO_GATE}, {"gated": False}, "rejected",
+        ["gave a p-value; phi_views would tell such units apart.", "Not run: phi_match (needs a gated MLP)"],
+        ["suspect"],
+    ),
+    "order, experts": (
+        {"phi_u": -20.0, "phi_match": "phi_match has experts"}, {"experts": True}, "rejected",
+        ["No test that ignores the order of units gave a p-value."], ["would tell", "suspect"],
+    ),
+    "no theorem": (
+        {"phi_u": -0.3, "phi_match": -9.0}, {}, "rejected",
+        ["rejected by phi_match (Holm over 2 tests, family-wise error at most 0.01): the two agree more than the ",
+         f"{CALIBRATED} it was calibrated on. By phi_match such models would agree as closely"],
+        ["not independent", "put into", "phi_u ("],
+    ),
+    "no theorem, two": (
+        {"phi_match": -9.0, "phi_match_unsigned": -9.0}, {}, "rejected", [f"{CALIBRATED} these tests were"],
+        ["not independent"],
+    ),
+    "another's embedding": (
+        {"phi_u": -0.3, "phi_e": -30.0, "phi_axes": -30.0}, {}, "rejected",
+        ["share; an unrelated model given the other's embedding."], ["put into"],
+    ),
+    "nothing": (
+        {"phi_u": -0.3, "phi_match": -0.2}, {}, "not rejected",
+        ["this is how independent models agree. That is no proof of independence.",
+         "hide a common origin: up projections times a negative number (from phi_u, phi_match).",
+         "not fooled by any of these: phi_match_unsigned, phi_e."],
+        ["at a loss", "could not be tested"],
+    ),
+    "nothing by phi_u": ({"phi_u": -0.3}, {}, "not rejected", ["any of these: phi_match, phi_match_unsigned."], []),
+    "nothing by phi_u, no gates": (
+        {"phi_u": -0.3}, {"gated": False}, "not rejected", ["not fooled by any of these: phi_views, phi_e."], [],
+    ),
+    "some refused": (
+        {"phi_u": -0.3, "phi_match": -0.2, "phi_views": "phi_views needs a head"}, {}, "not rejected",
+        ["error at most 0.01), and phi_views could not be tested: this is how", "Not run: phi_views (needs a head)."],
+        [],
+    ),
+    "all refused that ignore the order": (
+        {"phi_u": -0.3, "phi_match": "cut differently", "phi_match_unsigned": "cut differently", "stream_score": None},
+        {}, "could not be tested",
+        ["Independence could not be tested: phi_match, phi_match_unsigned would find a copy whose hidden units were",
+         "phi_u (one test, level 0.01) do not reject, which says nothing of such a copy.",
+         "Descriptive, and no test: stream_score 0.5 (near 1 for related",
+         "Not run: phi_match, phi_match_unsigned (cut differently)."],
+        ["how independent models agree", "not rejected", "would hide"],
+    ),
+    "refused, and rejected by order": ({"phi_u": -9.0, "phi_match": "cut"}, {}, "rejected", ["put into"], ["suspect"]),
+    "no p-value at all": (
+        {"phi_jsd": None, "phi_match": "no gate"}, {}, "could not be tested",
+        ["Independence could not be tested: no statistic gave a p-value. Descriptive, and no test: phi_jsd 0.5."], [],
+    ),
+    "identical": ({"phi_u": -9.0}, {"digest": "x"}, "identical", ["are the same, byte for byte"], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_planted(case):
+    log10_p, about, outcome, present, absent = PLANTED[case]
+    result = comparison(log10_p, about=about)
+    assert result.outcome == result.to_json()["outcome"] == outcome
+    assert [text for text in present if text not in result.verdict()] == [], result.verdict()
+    assert [text for text in absent if text in result.verdict()] == [], result.verdict()
+
+
+def test_withheld_p_values_are_no_acquittal():
+    tied = dict.fromkeys(("phi_match", "phi_match_unsigned"), "gate and up are tied")
+    result = comparison({"phi_u": -0.3}, withheld=tied)
+    assert result.outcome == "could not be tested"
+    assert "No p-value: phi_match, phi_match_unsigned (gate and up are tied)." in result.verdict()
+    assert "Descriptive" not in result.verdict()
+    assert comparison({"phi_u": -0.3, "phi_views": -0.1}, withheld=tied).outcome == "not rejected"
+
+
+def test_two_p_values_of_0_006_reject_alone_and_not_together():
+    p = float(np.log10(0.006))
+    assert "is rejected by phi_u (one test, level 0.01)" in comparison({"phi_u": p}).verdict()
+    assert "is not rejected by phi_u, phi_h (Holm over 2" in comparison({"phi_u": p, "phi_h": p}).verdict()
+    assert "is rejected by phi_u (Holm over 2" in comparison({"phi_u": -10.0, "phi_h": -1.0}).verdict()
+
+
+def test_an_inverse_e_value_is_no_probability():
+    result = comparison({}, withheld=None)
+    settled = planted_record("phi_u", -6.0, until_settled={}, said="3 of 9 blocks were read.")
+    message = replace(result, records=(settled,)).verdict()
+    assert "By phi_u the inverse of the e-value is 10^-6.0: a bound on p, not a probability." in message
+    assert "3 of 9 blocks were read." in message
+    assert "with a probability of" not in message
+
+
+def test_blocks_that_were_not_read_are_counted():
+    blocks = tuple(BlockResult(i, 0.1, -0.2, {"floor": -60.0}) for i in (0, 2))
+    record = PairRecord("/a", "/b", "phi_u", Outcome(0.1, -0.2, blocks, -60.0))
+    result = comparison({}, about={"blocks": 12})
+    assert "Blocks read: 0, 2, which is 2 of 12." in replace(result, records=(record,)).verdict()
+    assert "Blocks read" not in replace(comparison({}, about={"blocks": 2}), records=(record,)).verdict()
+
+
+# The table of flaws --------------------------------------------------------------------------------------------------
+
+
+def test_flaws_name_statistics_and_attacks_that_exist():
+    for flaw in (*flaws.DISGUISES, *flaws.FRAMINGS):
+        names = [*flaw.fooled, *flaw.withstand, *flaw.refuse]
+        assert len(names) == len(set(names)), flaw.what  # none fooled and withstanding at once
+        assert {*names, *flaws.ORDERED, *flaws.ORDER_FREE} <= set(statistics.REGISTRY)
+        for label in flaw.shown:
+            Row.read(label, "")
+    first = flaws.DISGUISES[0]
+    assert first.shown[0] == "T2"
+    assert first.fooled <= flaws.ORDERED
+    assert not first.fooled & set(flaws.ORDER_FREE)
+
+
+def test_advice_is_for_models_that_a_statistic_takes(verdict, new_model, gpt2, save_model, tmp_path):
+    """The statistics that `flaws.applicable` leaves out refuse models without gates, and those with experts."""
+    experts = [tiny_models.save("mixtral", tmp_path / f"experts{seed}", seed=seed) for seed in (1, 2)]
+    kinds = {
+        "gated": ([save_model(new_model(seed), tmp_path / f"gated{seed}") for seed in (1, 2)], True, False),
+        "plain": ([save_model(gpt2(seed), tmp_path / f"plain{seed}") for seed in (1, 2)], False, False),
+        "experts": (experts, True, True),
+    }
+    for name, (pair, gated, with_experts) in kinds.items():
+        records = verdict(*pair, "phi_u", *flaws.ORDER_FREE)[0].records
+        fitting = [record.statistic for record in records if record.outcome and record.statistic != "phi_u"]
+        assert flaws.applicable(flaws.ORDER_FREE, gated=gated, experts=with_experts) == fitting, name
+
+
+def test_disguises_cover_every_test_and_no_more_than_needed():
+    assert [flaw.shown[0] for flaw in flaws.hiding(["phi_u"])] == ["T2"]
+    assert [flaw.shown[0] for flaw in flaws.hiding(["phi_u", "phi_match", "phi_match_unsigned"])] == [
+        "T2",
+        "jitter=0.5",
+    ]
+    usual = [name for name in statistics.USUAL if name != "phi_jsd"]
+    assert set(usual) <= set().union(*(flaw.fooled for flaw in flaws.hiding(usual)))
+
+
+# Checkpoints ---------------------------------------------------------------------------------------------------------
+
+
 def test_identical(verdict, models, spoilt):
     """A copy of the base's folder, not spoilt here."""
     _, message = verdict(models["base"], spoilt, "phi_u")
@@ -67,8 +248,9 @@ def test_kin(verdict, models):
     result, message = verdict(models["base"], models["tuned"])
     assert message.startswith("Independent training is rejected by phi_u, phi_h")
     assert "(Holm over 5 tests, family-wise error at most 0.01): the weights of the two are not independent." in message
-    assert "Possible causes: a common ancestor, a common initial draw, or hidden units of one put into the" in message
+    assert "Possible causes: a common ancestor; a common initial draw; a mask, noise or any choice that both" in message
     assert "phi_match ignores the order of units, so that order alone is not the cause." in message
+    assert len(fill(message, 100).splitlines()) <= 12
     assert "by the paper's two-sided form)" in message  # the paper's number beside ours
     agree = result.to_frame().set_index("statistic")["agree"]
     assert agree["phi_u"] > 0.3
@@ -83,10 +265,8 @@ def test_stranger(verdict, models):
     assert message.startswith(f"Independent training is not rejected by {tests}")
     assert "That is no proof of independence." in message
     assert "phi_l2 cannot reject here: its smallest p is 0.05 over 5 tests." in message  # T = 19
-    assert "Hidden units shuffled after training hide a common origin from phi_u, phi_h and phi_l2." in message
-    assert (
-        "Split units whose gates are then moved, at a loss, hide it from phi_match and phi_match_unsigned." in message
-    )
+    assert "These disguises would hide a common origin: hidden units in another order (from phi_u, phi_h)" in message
+    assert len(fill(message, 100).splitlines()) <= 12
     assert result.to_frame().set_index("statistic").loc["phi_u", "agree"] < 0.15
 
 
@@ -116,8 +296,8 @@ def test_a_rare_draw(verdict, models):
 def test_aligned_stranger(verdict, models, aligned):
     _, message = verdict(models["base"], aligned, "phi_u", "phi_match")
     assert message.startswith("Independent training is rejected by phi_u (Holm over 2 tests, family-wise error at most")
-    assert "phi_match ignores the order of units, and nothing is rejected by that: suspect that units" in message
-    assert "which changes no output" in message
+    assert "hidden units of one put into the other's order, or those of both by one rule" in message
+    assert "phi_match ignores the order of units, and nothing is rejected by that: an order, which changes" in message
 
 
 def test_disguised_kin(verdict, models, disguised):
@@ -136,13 +316,24 @@ def test_statistics_refused(verdict, models, new_model, save_model, tmp_path):
     assert message.startswith(
         "Independent training is not rejected by phi_h, phi_match, phi_match_unsigned (Holm over 3"
     )
-    assert "Not run: phi_u (phi_u needs models of equal width" in message
-    assert "Not run: phi_l2 (phi_l2 needs equal shapes" in message
+    assert "Not run: phi_u (needs models of equal width" in message
+    assert "Not run: phi_l2 (needs equal shapes" in message
 
 
 def test_no_gates(verdict, gpt2, save_model, tmp_path):
     two = [save_model(gpt2(seed), tmp_path / str(seed)) for seed in (1, 2)]
     _, message = verdict(*two, "phi_u", "phi_match")
-    assert message.startswith("Independent training is not rejected by phi_u (one test, level 0.01)")
-    assert "Not run: phi_match (phi_match needs a gated MLP, which GPT2LMHeadModel" in message
-    assert "phi_views, for models without gates, withstands that." in message
+    assert message.startswith("Independence could not be tested: phi_match would find a copy")
+    assert "Not run: phi_match (needs a gated MLP, which GPT2LMHeadModel" in message
+    _, message = verdict(*two, "phi_u")
+    assert "not fooled by any of these: phi_views, phi_e." in message
+
+
+def test_refused_for_its_texts(verdict, models, new_model, save_model, text, tmp_path):
+    """Another tokenizer: nothing that ignores the order can be computed, and one figure that is no test stands in."""
+    other = save_model(new_model(5), tmp_path / "other")
+    tiny_models.as_llamas(other, text, 100)
+    result, message = verdict(models["base"], other)
+    assert result.outcome == "could not be tested"
+    assert message.startswith("Independence could not be tested: phi_match, phi_match_unsigned would find a copy")
+    assert "how independent models agree" not in message

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from html import escape
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from provlab.plots import Figure
     from provlab.plots.modeldiff import Panel
 
-WIDTH = 100  # characters of a line of text
 _BINS = 40  # of a panel
 _ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
 _LEAST_EFFECTIVE = 30.0  # draws: with fewer, one heavy draw can move a count by a decade, beyond its interval
@@ -47,7 +44,7 @@ class Example:
 
 
 @dataclass(frozen=True, eq=False)
-class Difference:
+class Difference(views.Report):
     """Two models, each judging what the other finds likely; shows itself in a notebook, prints as text.
 
     Attributes
@@ -179,31 +176,43 @@ class Difference:
             ratios += [("by R3, exchange", self.exchange.by_r3), ("by counts, exchange", self.exchange.by_count)]
         return [(name, ratio_text(ratio)) for name, ratio in ratios]
 
-    def picture(self) -> list[str]:
-        """Both histograms of D as lines of text: bars of each side's share in some bins."""
+    def picture(self) -> views.Table:
+        """Both histograms of D in text: bars of each side's share in some bins."""
         bars = panel("", self.compared, tail=0.01, seed=self.seed, bins=_ROWS)
         both = [side[0] / (side[0].sum() or 1.0) for side in (bars.a, bars.b)]  # each of its own inputs
         unit = max(side.max() for side in both) / _BAR or 1.0
-        lines = ["D, nats per token".rjust(24) + "  " + "A's inputs".ljust(_BAR) + "  B's inputs"]
-        for low, high, a, b in zip(bars.edges[:-1], bars.edges[1:], *both, strict=True):
-            ends = f"{low:+.3g} to {high:+.3g}"
-            lines.append(f"{ends:>24}  {'#' * round(a / unit):<{_BAR}}  {'#' * round(b / unit)}".rstrip())
-        return lines
+        rows = [
+            (f"{low:+.3g} to {high:+.3g}", "#" * round(a / unit), "#" * round(b / unit))
+            for low, high, a, b in zip(bars.edges[:-1], bars.edges[1:], *both, strict=True)
+        ]
+        header = ("D, nats per token", "A's inputs".ljust(_BAR), "B's inputs".ljust(_BAR))
+        return views.Table(header, rows, right=(0,), in_text_alone=True)
 
-    def __str__(self) -> str:
-        """Render table, ratios, finding, picture, examples and assumptions."""
+    def title(self) -> str:
+        """Both models and the seed."""
         a, b = self.models
-        lines = [f"{a['source']} (A)  against  {b['source']} (B), seed {self.seed}", ""]
-        lines += [views.text_table(self.rows(), ["", "A", "B"], right=())]
-        lines += ["", _TERMS, *(f"  {name}: {text}" for name, text in self.ratios()), "", fill(self.finding(), WIDTH)]
-        lines += ["", *self.picture()]
-        for side, examples in zip("AB", self.examples, strict=True):
-            lines += ["", f"{side}'s inputs at both ends of D"]
-            lines += [f"  {example.difference:+.3f}  {example.text}" for example in examples]
-        for title, sentences in (("Not to be relied on", self.remedies()), ("Assumed", self.assumptions())):
-            lines += ["", title] if sentences else []
-            lines += [fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ") for text in sentences]
-        return "\n".join(lines)
+        return f"{a['source']} (A)  against  {b['source']} (B), seed {self.seed}"
+
+    def parts(self) -> list[str | views.Table | views.Listed]:
+        """Tables, finding, examples, what is not to be relied on, assumptions."""
+        inputs = [
+            (side, f"{example.difference:+.3f}", example.text)
+            for side, examples in zip("AB", self.examples, strict=True)
+            for example in examples
+        ]
+        return [
+            views.Table(["", "A", "B"], self.rows()),
+            views.Table(["", _TERMS], self.ratios()),
+            self.finding(),
+            self.picture(),
+            views.Table(["inputs of", "D", "input, at both ends of D"], inputs, right=(1,)),
+            *[views.Listed("Not to be relied on", self.remedies())] * bool(self.remedies()),
+            views.Listed("Assumed", self.assumptions()),
+        ]
+
+    def drawn(self) -> "Figure":
+        """Return the figure."""
+        return self.figure()
 
     def figure(self) -> "Figure":
         """Both histograms of D over the same bins."""
@@ -215,27 +224,6 @@ class Difference:
             xlabel="D = NLL of A - NLL of B (nats per token)",
             caption=f"{self.models[0]['name']} (A) and {self.models[1]['name']} (B): one unit is the number of A's "
             f"inputs, bands are 95% intervals bin by bin. {self.finding()}",
-        )
-
-    def _repr_html_(self) -> str:
-        def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
-            lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-            return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in header)}</tr>{lines}</table>"
-
-        a, b = self.models
-        inputs = [
-            (side, example.end, f"{example.difference:+.3f}", example.text)
-            for side, examples in zip("AB", self.examples, strict=True)
-            for example in examples
-        ]
-        remedies = "".join(f"<p>{escape(text)}</p>" for text in self.remedies())
-        assumed = "".join(f"<li>{escape(text)}</li>" for text in self.assumptions())
-        return (
-            f"<div class='comparison'><p><b>{escape(a['source'])}</b> (A) against <b>{escape(b['source'])}</b> (B), "
-            f"seed {self.seed}</p>{table(self.rows(), ['', 'A', 'B'])}{table(self.ratios(), ['', _TERMS])}"
-            f"<p>{escape(self.finding())}</p>{remedies}{self.figure().to_html()}"
-            f"{table(inputs, ['inputs of', 'end', 'D', 'input'])}"
-            f"<details><summary>Assumptions</summary><ul>{assumed}</ul></details></div>"
         )
 
     def to_json(self) -> dict[str, Any]:

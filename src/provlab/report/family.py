@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from provlab.engine.ledger import PairRecord
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
+from provlab.plots.numbers import format_log10_p
 from provlab.report.views import numbers
 
 LEVEL = 0.01  # of every verdict: what the error that `Family.words` names is kept below
@@ -125,9 +126,16 @@ class Family:
             f"{name} cannot reject here: its smallest p is {10**floor:.2g} over {self.size} tests."
             for name, floor in self.powerless().items()
         ]
-        shown = dict.fromkeys(name for name, log10_p in zip(self.statistics, self.log10_p, strict=True) if log10_p <= 0)
-        if self.primary and (others := [name for name in shown if name != self.primary]):
-            sentences.append(f"{self.primary} was declared the one to judge by; {', '.join(others)}: description only.")
+        smallest: dict[str, float] = {}  # of each statistic that is description only
+        for name, log10_p in zip(self.statistics, self.log10_p, strict=True):
+            if self.primary not in (None, name) and log10_p <= 0:
+                smallest[name] = min(log10_p, smallest.get(name, 0.0))
+        if smallest:
+            values = ", ".join(f"{name} 10^{format_log10_p(log10_p)}" for name, log10_p in smallest.items())
+            least = "" if len(self.statistics) == len(set(self.statistics)) else "the smallest p of "
+            sentences.append(
+                f"{self.primary} was declared the one to judge by; description only, not corrected: {least}{values}."
+            )
         return sentences
 
     def to_json(self) -> dict[str, object]:

@@ -1,7 +1,6 @@
-"""Frames, a picture and HTML of a pair or a study, for notebooks; a terminal needs none of it."""
+"""Frames and a picture of a pair or a study, for notebooks; a terminal needs none of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
@@ -44,46 +43,3 @@ def figure(records: Sequence[PairRecord]) -> "plots.Figure":
         if record.outcome and record.statistic in series
     }
     return plots.block_bars(series, floors)
-
-
-def html(
-    names: Sequence[str],
-    header: Sequence[str],
-    rows: Mapping[str, Sequence[str] | str],
-    verdict: str,
-    assumed: Mapping[str, Sequence[str]],
-    records: Sequence[PairRecord],
-) -> str:
-    """Lay out what is said of one pair.
-
-    Parameters
-    ----------
-    names
-        Of the two models.
-    header, rows
-        Of the table: statistic -> its cells, or why it was not run.
-    verdict
-        What follows.
-    assumed
-        Assumption -> the statistics that make it.
-    records
-        Drawn where there are p-values of blocks.
-    """
-    lines = "".join(
-        f"<tr><td>{name}</td>"
-        + (
-            f"<td colspan={len(header) - 1}>{escape(cells)}</td>"
-            if isinstance(cells, str)
-            else "".join(f"<td class='number'>{text}</td>" for text in cells)
-        )
-        + "</tr>"
-        for name, cells in rows.items()
-    )
-    under = "".join(f"<li>{', '.join(made_by)}: {escape(text)}</li>" for text, made_by in assumed.items())
-    picture = figure(records).to_html() if blocks_frame(records)["log10_p"].notna().any() else ""
-    return (
-        f"<div class='comparison'><p><b>{'</b> against <b>'.join(map(escape, names))}</b></p>"
-        f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in header)}</tr>"
-        f"{lines}</table><p>{escape(verdict)}</p>"
-        f"<details><summary>Assumptions</summary><ul>{under}</ul></details>{picture}</div>"
-    )

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from provlab.statistics.base import Options
 
 
 @dataclass(frozen=True)
-class StudyReport:
+class StudyReport(views.Report):
     """All pairs of a list of models; shows itself in a notebook, prints as text.
 
     Attributes
@@ -183,18 +182,16 @@ class StudyReport:
             ],
         }
 
-    def __str__(self) -> str:
-        """Render the summary and the reasons of failures."""
-        summary = self.summary()
-        lines = [
-            f"{len(self.sources)} models, judged by {self.family.words()}",
-            "",
-            views.text_table(summary.astype(str).to_numpy().tolist(), list(summary.columns), right=(1, 2, 3, 4, 5)),
-            *self.family.remarks(),
-        ]
-        failures = self.to_frame().dropna(subset=["error"])
-        lines += [f"not run: {row.statistic} {row.a} {row.b}: {row.error}" for row in failures.itertuples()]
-        return "\n".join(lines)
+    def title(self) -> str:
+        """How many models, and how they are judged."""
+        return f"{len(self.sources)} models, judged by {self.family.words()}"
+
+    def parts(self) -> list[str | views.Table | views.Listed]:
+        """The summary, what qualifies it, and the reasons of failures."""
+        summary = self.summary().astype(str)
+        table = views.Table(list(summary.columns), summary.to_numpy().tolist(), right=(1, 2, 3, 4, 5))
+        failures = [f"{r.statistic} {r.a} {r.b}: {r.error}" for r in self.records if r.error]
+        return [table, *self.family.remarks(), *[views.Listed("Not run", failures)] * bool(failures)]
 
     def figure(self, statistic: str | None = None, *, corrected: bool = True) -> "plots.Figure":
         """Draw a heatmap of one statistic, by default of the first that yields p-values.
@@ -225,8 +222,6 @@ class StudyReport:
         """Whether the origin of every model is known; a picture says nothing of truth otherwise."""
         return all(self.lineage.root(source) for source in self.sources)
 
-    def _repr_html_(self) -> str:
-        table = self.summary().to_html(index=False, border=0, classes="study")
-        tested = self.to_frame()["log10_p"].notna().any()
-        words = escape(" ".join([f"Judged by {self.family.words()}.", *self.family.remarks()]))
-        return f"{table}<p>{words}</p>" + (self.figure().to_html() if tested else "")
+    def drawn(self) -> "plots.Figure | None":
+        """Return the figure, if any pair has a p-value."""
+        return self.figure() if self.to_frame()["log10_p"].notna().any() else None

@@ -1,7 +1,11 @@
-"""What the reports of a pair and of a study share: plain text tables, records for machines."""
+"""What reports share: text and HTML from one list of parts, and records for machines."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from html import escape
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +14,10 @@ from provlab.models.architectures import sees
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Outcome
 
-LONGEST_RULE = 60  # characters
+if TYPE_CHECKING:
+    from provlab.plots import Figure
+
+WIDTH, LONGEST_RULE = 100, 60  # characters: of a line of text, and of the rule below a heading
 
 
 def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -33,16 +40,76 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Iterable[int]) -> str:
-    """Plain text table with two spaces between columns."""
-    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
-    lines = []
-    # a long reason in the last column needs no long rule above it
-    rules = ["-" * min(width, LONGEST_RULE) for width in widths]
-    for row in [header, rules, *rows]:
-        cells = [cell.rjust(widths[i]) if i in set(right) else cell.ljust(widths[i]) for i, cell in enumerate(row)]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+@dataclass(frozen=True)
+class Table:
+    """Cells under a header, two spaces between columns; those in the columns `right` stand to the right."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Collection[int] = ()
+    in_text_alone: bool = False  # a picture made of characters
+
+    def __str__(self) -> str:
+        widths = [max(len(row[i]) for row in [self.header, *self.rows]) for i in range(len(self.header))]
+        # a long reason in the last column needs no long rule above it
+        rules = ["-" * min(width, LONGEST_RULE) for width in widths]
+        lines = []
+        for row in [self.header, rules, *self.rows]:
+            cells = [c.rjust(widths[i]) if i in self.right else c.ljust(widths[i]) for i, c in enumerate(row)]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """The same for a notebook."""
+        if self.in_text_alone:
+            return ""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.header)
+        kinds = [" class='number'" * (i in self.right) for i in range(len(self.header))]
+        cells = ["".join(f"<td{k}>{escape(c)}</td>" for k, c in zip(kinds, row, strict=True)) for row in self.rows]
+        return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Sentences under a heading, folded in a notebook."""
+
+    title: str
+    lines: Sequence[str]
+
+    def __str__(self) -> str:
+        lines = [fill(line, WIDTH, initial_indent="  ", subsequent_indent="    ") for line in self.lines]
+        return "\n".join([self.title, *lines])
+
+    def html(self) -> str:
+        """The same for a notebook."""
+        lines = "".join(f"<li>{escape(line)}</li>" for line in self.lines)
+        return f"<details><summary>{escape(self.title)}</summary><ul>{lines}</ul></details>"
+
+
+class Report(ABC):
+    """A result that prints as text and shows itself in a notebook, both from one list of parts."""
+
+    @abstractmethod
+    def title(self) -> str:
+        """The first line."""
+
+    @abstractmethod
+    def parts(self) -> Sequence[str | Table | Listed]:
+        """Return tables, paragraphs and lists, in their order."""
+
+    @abstractmethod
+    def drawn(self) -> "Figure | None":
+        """Return the picture that stands below them in a notebook, None if there is nothing to draw."""
+
+    def __str__(self) -> str:
+        parts = [fill(part, WIDTH) if isinstance(part, str) else str(part) for part in self.parts()]
+        return "\n\n".join([self.title(), *parts])
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p>{escape(part)}</p>" if isinstance(part, str) else part.html() for part in self.parts()]
+        figure = self.drawn()
+        picture = figure.to_html() if figure else ""
+        return f"<div class='comparison'><p><b>{escape(self.title())}</b></p>{''.join(parts)}{picture}</div>"
 
 
 def numbers(outcome: Outcome | None) -> dict[str, float]:

@@ -1,0 +1,64 @@
+"""Which disguises and framings fool which test, and which test withstands them; the table itself is `flaws.toml`."""
+
+import tomllib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A disguise of related models, or a framing of independent ones.
+
+    Attributes
+    ----------
+    what
+        In a few words.
+    shown
+        Rows of the attack lab that show it.
+    fooled, withstand
+        Names of statistics: a disguise hides related models from the former, a framing makes them reject for
+        independent ones; the latter see the truth.
+    refuse
+        Statistics that cannot be computed after it.
+    cost
+        To the adversary; "" for none.
+    """
+
+    what: str
+    shown: tuple[str, ...]
+    fooled: frozenset[str]
+    withstand: tuple[str, ...]
+    refuse: tuple[str, ...] = ()
+    cost: str = ""
+
+
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+DISGUISES, FRAMINGS = (
+    tuple(Flaw(**row | {"shown": tuple(row["shown"]), "fooled": frozenset(row["fooled"])}) for row in _TABLE[kind])
+    for kind in ("disguise", "framing")
+)
+#: statistics that read the order of hidden units as training left it, and those that find related units in any order
+ORDERED, ORDER_FREE = frozenset(_TABLE["ordered"]), tuple(_TABLE["order_free"])
+
+
+def applicable(names: Collection[str], *, gated: bool, experts: bool) -> list[str]:
+    """Leave out the statistics that refuse two models without gates, or with experts."""
+    refused = [*_TABLE["gates"] * (not gated), *_TABLE["one_mlp"] * experts]
+    return [name for name in names if name not in refused]
+
+
+def hiding(tested: Collection[str]) -> list[Flaw]:
+    """Return disguises, together enough to hide related models from every one of the tests, free ones first."""
+    hidden: set[str] = set()
+    chosen = []
+    for flaw in DISGUISES:
+        if flaw.fooled & (set(tested) - hidden):
+            chosen.append(flaw)
+            hidden |= flaw.fooled
+    for flaw in reversed(list(chosen)):  # what the others hide as well needs no words
+        rest = frozenset().union(*(other.fooled for other in chosen if other is not flaw))
+        if flaw.fooled & set(tested) <= rest:
+            chosen.remove(flaw)
+    return chosen

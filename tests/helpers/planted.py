@@ -1,0 +1,21 @@
+"""Comparisons that came out as stated, without models."""
+
+from provlab.engine.ledger import PairRecord
+from provlab.report.comparison import Comparison
+from provlab.statistics.base import Options, Outcome
+
+
+def record(statistic, value, pair=("/a", "/b"), **detail):
+    """A record with this log10 p, None for none, or a text: why the statistic was refused."""
+    if isinstance(value, str):
+        return PairRecord(*pair, statistic, None, value)
+    floor = -2.0 if statistic == "phi_l2" else -300.0
+    return PairRecord(*pair, statistic, Outcome(0.5, value, (), floor, detail))
+
+
+def comparison(log10_p, *, about=None, withheld=None, **family):
+    """A comparison of two models: statistic -> log10 p or why it was refused; what is known of both; statistic -> why withheld."""
+    models = tuple({"source": source, "name": source[1:], **(about or {})} for source in ("/a", "/b"))
+    records = [record(name, value) for name, value in log10_p.items()]
+    records += [record(name, None, withheld=reason) for name, reason in (withheld or {}).items()]
+    return Comparison(models, tuple(records), Options(), **family)
