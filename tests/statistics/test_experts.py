@@ -155,5 +155,7 @@ def test_the_verdict_says_that_the_language_part_was_compared(tmp_path):
     save_file(weights, seeing / "model.safetensors")
     result = compare(*map(str, sources), statistics=["phi_u", "phi_h"], progress=False)
     assert [model["language_part"] for model in result.models] == [None, "LlamaForCausalLM"]
-    assert "The language part of b (LlavaForConditionalGeneration) was compared, as LlamaForCausalLM." in result.verdict()
+    assert (
+        "The language part of b (LlavaForConditionalGeneration) was compared, as LlamaForCausalLM." in result.verdict()
+    )
     assert "LlavaForConditionalGeneration is compared by the weights of its language part" in result.verdict()
