@@ -14,7 +14,7 @@ def record(statistic, value, pair=("/a", "/b"), **detail):
 
 
 def comparison(log10_p, *, about=None, withheld=None, **family):
-    """A comparison of two models: statistic -> log10 p or why it was refused; what is known of both; statistic -> why withheld."""
+    """A comparison by statistic -> log10 p or why refused; facts of both models; statistic -> why withheld."""
     models = tuple({"source": source, "name": source[1:], **(about or {})} for source in ("/a", "/b"))
     records = [record(name, value) for name, value in log10_p.items()]
     records += [record(name, None, withheld=reason) for name, reason in (withheld or {}).items()]
