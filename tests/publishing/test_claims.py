@@ -238,12 +238,13 @@ ARGUMENTS = {
         "level": 0.01,
     },
     "does_not_separate": {"statistic": "phi_jsd", "level": 0.01},
-    "siblings_found": {"statistics": ["phi_u", "phi_h"], "log10_p": -30},
+    "siblings_found": {"statistics": ["phi_u", "phi_h"], "log10_p": -30, "level": 0.01},
     "long_training_found": {
         "measurement": "long_training",
         "statistics": ["phi_u", "phi_h"],
         "log10_p": -30,
         "share": 0.375,
+        "level": 0.01,
     },
     "derives_from": {"measurement": "roles", "statistic": "phi_u", "log10_p": -30, "level": 0.01, "controls": 1},
     "permtest_uniform": {
@@ -302,7 +303,7 @@ FAULTS = [
         set_p("phi_u", "a", "a1", -1.0),
         "largest phi_u of a dependent pair: 28.3 above -30",
     ),
-    ("separates", set_p("phi_u", "a", "b", -9.0), "Holm at 0.01 rejects 7 pairs, not exactly the dependent ones"),
+    ("separates", set_p("phi_u", "a", "b", -9.0), "Holm at 0.01 rejects 1 of 22 independent pairs by phi_u"),
     (
         "separates",
         measure("ks_by_symmetry", phi_u={"p": 0.004}),

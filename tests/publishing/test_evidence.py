@@ -37,12 +37,13 @@ def test_one_value_is_judged_by_its_side_and_tells_its_margin():
 def test_replicates_must_be_beyond_the_bar_by_more_than_their_spread():
     safe = judged(-17.0, -18.0, -17.5, -16.5, -18.5)
     assert (safe.status, safe.replicates) == (HOLDS, "5 of 5")
-    assert safe.margin == "weakest block: median 5.5 below -12, spread 1.8"
+    assert safe.margin == "weakest block: mean 5.5 below -12, spread 0.75"
     near = judged(-11.5, -17.0, -14.0, -13.0, -15.0)
     assert (near.status, near.replicates) == (WITHIN_SPREAD, "4 of 5")
-    assert "another run may fall on the other side" in near.why
-    assert judged(-12.1, -17.0, -14.0, -13.0, -15.0).status == WITHIN_SPREAD  # all beyond, but not by enough
-    assert judged(-11.9, -12.2, -10.0, -7.0, -9.0).status == WITHIN_SPREAD
+    assert "or a replicate, is on the other side" in near.why
+    assert judged(-12.1, -20.0, -13.0).status == WITHIN_SPREAD  # all beyond, but not by enough
+    assert judged(-11.9, -12.2, -10.0, -7.0, -9.0).status == FAILS
+    assert judged(-7.6, -13.7, -9.3).status == FAILS  # the mean is on the wrong side, and an interval of it on both
     lost = judged(-1.0, -2.0, -1.5)
     assert (lost.status, lost.replicates) == (FAILS, "0 of 3")
     assert judged(-17.0, np.nan, -16.0).status == FAILS
@@ -63,12 +64,22 @@ def test_the_interval_of_a_single_value_is_its_spread():
     assert (result.margin, result.replicates) == ("weakest block: 0.1 above 0.2 (95% interval 0.25 to 0.4)", "")
 
 
-def test_the_spread_contains_one_further_run_as_often_as_it_says():
-    """Five normal values and a sixth: the sixth is above their mean plus the spread in 5% of cases."""
-    rng = np.random.default_rng(3)
-    runs = rng.normal(size=(20_000, 6))
-    above = [run[5] > run[:5].mean() + Bar("", run[:5], 0.0).spread for run in runs]
+def test_the_spread_misses_the_truth_as_often_as_it_says():
+    """Five normal values: their truth is above their mean plus the spread in 5% of cases."""
+    runs = np.random.default_rng(3).normal(size=(20_000, 5))
+    above = [run.mean() + Bar("", run, 0.0).spread < 0 for run in runs]
     assert stats.binomtest(sum(above), len(above), 0.05).pvalue > 0.01
+
+
+@pytest.mark.parametrize(
+    ("truth", "rates"), [(-2, (0, 0, 1)), (-1, (0, 0.04, 0.96)), (0, (0.05, 0.45, 0.5)), (2, (0.71, 0.29, 0))]
+)
+def test_a_truth_on_the_wrong_side_fails(truth, rates):
+    """Three replicates whose truth lies so many standard deviations beyond the bar: the rates of the docstring."""
+    runs = truth + np.random.default_rng(4).normal(size=(4000, 3))
+    statuses = [Bar("", run, 0.0, above=True).status for run in runs]
+    shares = [statuses.count(status) / len(runs) for status in (HOLDS, WITHIN_SPREAD, FAILS)]
+    np.testing.assert_allclose(shares, rates, atol=0.025)
 
 
 def test_a_problem_fails_whatever_the_bars_say():
@@ -76,4 +87,4 @@ def test_a_problem_fails_whatever_the_bars_say():
     assert judge("", "", [(False, "x")], bars).status == WITHIN_SPREAD
     result = judge("", "", [(True, "strangers are missing")], bars)
     assert (result.status, result.why, result.replicates) == (FAILS, "strangers are missing", "2 of 3")
-    assert result.margin == "a: 8 below -12; b: median 2 below -12, spread 9.3"
+    assert result.margin == "a: 8 below -12; b: mean 2.2 below -12, spread 4.6"

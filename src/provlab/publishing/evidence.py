@@ -61,9 +61,15 @@ class Verdict:
 class Bar:
     """The number that a value must be below (or above) for a claim to hold, and what was measured.
 
-    With several replicates (training seeds) the claim must be safe from its own spread. The spread is how far one
-    further run may fall from the median, at 95% one-sided, were the values normal: t of n - 1 degrees of freedom times
-    sd sqrt(1 + 1/n). So it must not be used for a p-value that is uniform where the claim is true.
+    The claim has the burden of proof. It fails if the value, or the mean of its replicates (training seeds), is on the
+    wrong side. It holds if every replicate is on the right side, and the 95% interval of the mean as well: one-sided,
+    Student's t with n - 1 degrees of freedom, so replicates are taken as normal. Between the two it is within its
+    spread. A single value that was estimated from draws brings its own 95% interval. The bar must not be used for a
+    p-value that is uniform where the claim is true.
+
+    Of three normal replicates whose truth lies -2, -1, 0, 1 or 2 standard deviations beyond the bar, the claim holds in
+    0, 0.2, 5, 32 and 71% of cases, is within its spread in 0, 4, 45, 64 and 29%, and fails in 100, 96, 50, 4 and 0%
+    (40,000 draws each). A rule that asked of one further run, and used the median, failed a truth of -2 in 31% only.
 
     Attributes
     ----------
@@ -100,30 +106,31 @@ class Bar:
         return int((self._beyond(self.values) > 0).sum())
 
     @property
+    def middle(self) -> float:
+        """Mean distance beyond the bar; negative on the wrong side."""
+        return float(np.mean(self._beyond(self.values)))
+
+    @property
     def spread(self) -> float:
-        """How far one further run may fall from the median; 0 for a single value, of which nothing is known."""
+        """How far the 95% interval of the mean reaches to either side; 0 for a single value."""
         n = len(self.values)
-        if n < 2:
-            return 0.0
-        return float(stats.t.ppf(0.95, n - 1) * np.std(self.values, ddof=1) * np.sqrt(1 + 1 / n))
+        return float(stats.t.ppf(0.95, n - 1) * np.std(self.values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
 
     @property
     def status(self) -> str:
         """Whether the claim holds here, fails, or is within its spread; a value that is NaN fails."""
-        middle = float(np.median(self._beyond(self.values)))
-        reach = self._beyond(self.interval) if self.interval else np.array([middle - self.spread, middle + self.spread])
-        if np.isnan(middle) or reach.max() <= 0:
+        if not self.middle > 0:
             return FAILS
-        return HOLDS if reach.min() > 0 and self.held == len(self.values) else WITHIN_SPREAD
+        least = self._beyond(self.interval).min() if self.interval else self.middle - self.spread
+        return HOLDS if least > 0 and self.held == len(self.values) else WITHIN_SPREAD
 
     @property
     def margin(self) -> str:
-        """In words, as ``largest phi_U: 12.3 below -30`` or ``...: median 2.1 below -12, spread 3.4``."""
-        middle = float(np.median(self._beyond(self.values)))
-        if np.isnan(middle):
+        """In words, as ``largest phi_U: 12.3 below -30`` or ``...: mean 2.1 below -12, spread 3.4``."""
+        if np.isnan(self.middle):
             return f"{self.what}: no value"
-        side = "above" if (middle >= 0) == self.above else "below"
-        words = f"{self.what}: {'median ' if len(self.values) > 1 else ''}{_number(abs(middle))} {side} {self.at:g}"
+        side = "above" if (self.middle >= 0) == self.above else "below"
+        words = f"{self.what}: {'mean ' * (len(self.values) > 1)}{_number(abs(self.middle))} {side} {self.at:g}"
         if self.interval:
             return f"{words} (95% interval {_number(self.interval[0])} to {_number(self.interval[1])})"
         return f"{words}, spread {_number(self.spread)}" if len(self.values) > 1 else words
@@ -217,7 +224,11 @@ def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: 
     """
     faults = [text for there, text in problems if there]
     faults += [f"{bar.margin}, on the wrong side" for bar in bars if bar.status == FAILS]
-    near = [f"{bar.margin}: another run may fall on the other side" for bar in bars if bar.status == WITHIN_SPREAD]
+    near = [
+        f"{bar.margin}: its interval, or a replicate, is on the other side"
+        for bar in bars
+        if bar.status == WITHIN_SPREAD
+    ]
     replicated = [bar for bar in bars if len(bar.values) > 1]
     shown = bars if len(bars) <= MOST_SHOWN else [bar for bar in bars if bar.status != HOLDS]
     margins = [bar.margin for bar in shown] or [f"all {len(bars)} values are beyond their bars"] * bool(bars)

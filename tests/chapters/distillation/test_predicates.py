@@ -18,7 +18,7 @@ def good():
     return {
         "distilled": {JUDGED: recipe, "another": {**recipe, "dependent": [-0.1, -0.2, -2.0]}},
         "one_teacher": [-0.2, -1.4, -0.1],
-        "perfect": [-1166.2, -1166.2],
+        "perfect": [-0.3, -0.7, -0.1],
     }
 
 
@@ -58,7 +58,16 @@ def test_it_fails_for_each_reason_and_says_why(tmp_path, plant, message):
     assert verdict.status == "fails"
     assert message in verdict.why
     assert "of pairs of students of one and the same MLP, 1 of 3 are below 0.05" in verdict.why
-    assert "in their exact gated form, whose gate and up rows are the same, 2 of 2" in verdict.why
+
+
+def test_a_test_that_finds_independent_models_in_gated_form_is_invalid(tmp_path):
+    """Whatever the students show: they come ever nearer to this form."""
+    measurements = {**good(), "perfect": [-1166.2, -1166.2]}
+    verdict = judged(tmp_path, measurements)
+    assert verdict.status == "fails"
+    assert verdict.why.startswith("invalid as a test: of pairs of independent MLPs in their exact gated form")
+    assert "2 of 2 are below 0.01, the largest at log10 p = -1,166.2" in verdict.why
+    assert judged(tmp_path, {**measurements, "perfect": []}).status == "not run"
 
 
 @pytest.mark.parametrize(

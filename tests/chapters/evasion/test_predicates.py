@@ -46,7 +46,7 @@ KINDS = ("T1", "T2", "T3", "T4", "T5", "T6")
 
 
 def preserved():
-    return [asdict(PreservedRecord(name, name, kind, 1e-13, None, 0.5)) for name in ("A", "B") for kind in KINDS]
+    return [asdict(PreservedRecord(name, name, kind, 1e-13, 1.0, None, 0.5)) for name in ("A", "B") for kind in KINDS]
 
 
 def judge_preserved(rows):
@@ -63,7 +63,8 @@ def test_outputs_preserved():
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (lambda rows: rows[0].update(difference=2e-9), "differs by 2.0e-09"),
+        (lambda rows: rows[0].update(difference=2e-9), "differs by 2.0e-09 of the largest"),
+        (lambda rows: rows[0].update(scale=0.0), "differs by inf of the largest"),
         (lambda rows: rows[-1].update(difference=None), "without a reason"),
         (lambda rows: rows.__delitem__(slice(len(KINDS), None)), "only 1 architectures"),
         # T3 was never tried on B

@@ -8,7 +8,7 @@ from provlab.publishing import claims
 from provlab.publishing.evidence import HOLDS, Evidence
 
 ROW = next(row for row in claims.load_claims() if row["id"] == "I1")
-T, N = 99, 1000
+T, N = 99, 2000
 UNIFORM = (np.random.default_rng(0).permutation(N) % (T + 1) + 1) / (T + 1)
 
 
@@ -27,10 +27,10 @@ def test_it_holds(tmp_path):
 
 
 PLANTS = {
-    "too many small p-values": {"independent": np.where(np.arange(N) < 40, 0.01, UNIFORM)},
+    "too many small p-values": {"independent": np.where(np.arange(N) < 80, 0.01, UNIFORM)},
     "all at 1": {"independent": np.ones(N)},
     "p-values of 0, as Algorithm 1 is printed": {"independent": np.where(np.arange(N) < 3, 0.0, UNIFORM)},
-    "too few independent pairs": {"independent": UNIFORM[:500]},
+    "too few independent pairs": {"independent": UNIFORM[:1000]},
     "no fine-tune": {"dependent": []},
     "fine-tunes at 0": {"dependent": [0.0] * 200},
     "one fine-tune above": {"dependent": [0.01] * 199 + [0.02]},

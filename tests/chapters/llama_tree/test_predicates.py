@@ -103,4 +103,4 @@ def test_one_or_two_exceptions_do_not_keep_a_divergence_from_separating(exceptio
     """Without the few models that make them, the groups are apart."""
     verdict = divergence(0.1, 0.5, exceptions)
     assert verdict.status == "within_its_spread", verdict
-    assert "another run may fall on the other side" in verdict.why
+    assert "or a replicate, is on the other side" in verdict.why

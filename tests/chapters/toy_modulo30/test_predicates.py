@@ -258,7 +258,7 @@ PLANTS = [
         "a term",
         put("normalisation", "sampled", value=[1.0, 0.72, 0.56, 0.8]),
         FAILS,
-        "furthest term of the uneven samples: 0.02 above 0.05",
+        "in units of what is allowed: 0.4 above 1",
     ),
     ("D4", "no need of it", put("normalisation", "unnormalised", value=EXACT), FAILS, "nothing is shown"),
     ("D4", "nothing in common", put("normalisation", "common", value=[0, 0]), FAILS, "R3 is empty"),

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from scipy import stats
 
 from provlab.chapters.distillation.measure import Distilled, n_called, size_and_power
 from provlab.inference import pvalues
@@ -25,9 +26,10 @@ def distilled_is_found(
 
     Judged by the recipe named, whose students must be `width` times as wide as their teachers; the others are reported.
     Holm's procedure at `level` must find every dependent pair and no independent one, and the share of independent
-    pairs with p up to `size_level`, at least `pairs` of them, must not lie significantly above it. Where that
-    fails, two more measurements say why: `same`, two students of one MLP each, and `gated`, the independent pairs once
-    more, each model in its perfect gated form.
+    pairs with p up to `size_level`, at least `pairs` of them, must not lie significantly above it. Two more
+    measurements must be there. `gated` has the independent pairs once more, each model in its perfect gated form, which
+    a student comes ever nearer to: where the test rejects these, it is invalid, whatever the students of one recipe
+    show. `same`, two students of one MLP each, says how much of the test's power students lose.
     """
     recipes = {name: Distilled(**row) for name, row in evidence.measurement(measurement).items()}
     judged = recipes[recipe]
@@ -57,7 +59,17 @@ def distilled_is_found(
             words.append(
                 f"{name}: {rest.power:.2f} of the dependent and {rest.size:.2f} of the independent pairs below"
             )
+    perfect = np.array(evidence.measurement(gated), dtype=float)
+    if not perfect.size:
+        return Verdict(NOT_RUN, "", "no pair of independent models in their perfect gated form")
+    n_perfect = int((perfect <= math.log10(level)).sum())
     problems = [
+        (
+            n_perfect > 0 and stats.binom.sf(n_perfect - 1, perfect.size, level) <= level,
+            "invalid as a test: of pairs of independent MLPs in their exact gated form, whose gate and up rows are the "
+            f"same, {n_perfect} of {perfect.size} are below {level:g}, the largest at "
+            f"{log10_words(float(perfect.max()))}",
+        ),
         (n_found < dependent.size, f"Holm at {level:g} misses {dependent.size - n_found} dependent pairs"),
         (fares.low > size_level, f"independent pairs are below {size_level:g} significantly more often than that"),
         (accused > 0, f"Holm at {level:g} calls {accused} independent pairs related"),
@@ -66,22 +78,9 @@ def distilled_is_found(
     weakest = Bar("weakest dependent pair, by Holm", [float(pvalues.holm(dependent).max())], math.log10(level))
     verdict = replace(judge("; ".join(words), why, problems), margin=weakest.margin)
     verdict = replace(verdict, replicates=f"{n_found} of {dependent.size}")
-    if verdict.status != FAILS:
+    twins = np.array(evidence.measurement(same), dtype=float)
+    if verdict.status != FAILS or not twins.size:
         return verdict
-    return replace(verdict, why=f"{verdict.why}; {_reasons(evidence, same, gated, size_level)}")
-
-
-def _reasons(evidence: Evidence, same: str, gated: str, level: float) -> str:
-    """Why it fails, from the experiments made to find out."""
-    twins, perfect = (np.array(evidence.measurement(name), dtype=float) for name in (same, gated))
-    reasons = []
-    if twins.size:
-        n = int((twins <= math.log10(level)).sum())
-        reasons.append(f"of pairs of students of one and the same MLP, {n} of {twins.size} are below {level:g}")
-    if perfect.size:
-        n = int((perfect <= math.log10(level)).sum())
-        reasons.append(
-            f"of pairs of independent MLPs in their exact gated form, whose gate and up rows are the same, {n} of "
-            f"{perfect.size} are, the largest at {log10_words(float(perfect.max()))}"
-        )
-    return "; ".join(reasons)
+    n = int((twins <= math.log10(size_level)).sum())
+    lost = f"of pairs of students of one and the same MLP, {n} of {twins.size} are below {size_level:g}"
+    return replace(verdict, why=f"{verdict.why}; {lost}")

@@ -22,6 +22,8 @@ class PreservedRecord:
     ----------
     difference
         Largest change of a logit; None where the transformation does not exist.
+    scale
+        Largest logit, by its absolute value: where all are next to zero, none can change by much.
     refused
         Why it does not.
     moved
@@ -33,6 +35,7 @@ class PreservedRecord:
     model: str
     kind: str
     difference: float | None
+    scale: float | None
     refused: str | None
     moved: float | None = None
 
@@ -46,13 +49,14 @@ def preserved(seed: int) -> list[PreservedRecord]:
             examples.build(label, seed=seed).save_pretrained(folder)
             tiny = Checkpoint.open(str(folder))
             for kind in ALL:
-                difference, refused, change = None, None, None
+                difference, scale, refused, change = None, None, None, None
                 try:
-                    difference = disguise(tiny, folder / kind, seed=seed, kinds=[kind]).difference
+                    done = disguise(tiny, folder / kind, seed=seed, kinds=[kind])
+                    difference, scale = done.difference, done.scale
                     change = moved(tiny, Checkpoint.open(str(folder / kind)))
                 except NoSuchSymmetryError as error:
                     refused = str(error).rpartition(": ")[2]
-                records.append(PreservedRecord(tiny.architecture, label, kind, difference, refused, change))
+                records.append(PreservedRecord(tiny.architecture, label, kind, difference, scale, refused, change))
     return records
 
 

@@ -7,7 +7,7 @@ from scipy import stats
 
 from provlab.chapters.evasion.measure import PreservedRecord
 from provlab.chapters.shared import calibration
-from provlab.chapters.shared.groups import area_under_curve
+from provlab.chapters.shared.groups import area_under_curve, pairs_of_trees
 from provlab.inference import pvalues
 from provlab.models.disguise import ALL
 from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
@@ -20,6 +20,7 @@ def outputs_preserved(
 ) -> Verdict:
     """Each transformation of each architecture leaves every logit within `tolerance`, or is refused with a reason.
 
+    The tolerance is a share of the largest logit: a head of zeros gives the same logits whatever stands before it.
     All six are tried on every model and change its weights, and `entire`, the paper's architecture, refuses none.
     """
     rows = evidence.records(measurement, PreservedRecord)
@@ -29,10 +30,11 @@ def outputs_preserved(
     kinds = {model: {row.kind for row in rows if row.model == model} for model in sorted({row.model for row in rows})}
     untried = [model for model, own in kinds.items() if own != set(ALL)]
     idle = sorted({row.kind for row in tried if not (row.moved or 0.0) > tolerance})
-    largest = max((row.difference or 0.0 for row in tried), default=np.inf)
+    shares = [(row.difference or 0.0) / row.scale if row.scale else np.inf for row in tried]
+    largest, lowest = max(shares, default=np.inf), min((row.scale or 0.0 for row in tried), default=0.0)
     ours = (
-        f"{len(named)} architectures: largest difference of a logit {largest:.1e} over {len(tried)} transformed "
-        f"models; {len(refused)} transformations do not exist there"
+        f"{len(named)} architectures: largest difference of a logit {largest:.1e} of the largest logit, which is "
+        f"{lowest:.2g} or more, over {len(tried)} transformed models; {len(refused)} transformations do not exist there"
     )
     problems = [
         (len(named) < architectures, f"only {len(named)} architectures, fewer than {architectures}"),
@@ -40,11 +42,13 @@ def outputs_preserved(
         (entire not in {row.architecture for row in tried}, f"{entire} was not transformed"),
         (entire in {row.architecture for row in refused}, f"{entire} refuses a transformation"),
         (bool(idle), f"{', '.join(idle)} changes no weight"),
-        (not largest < tolerance, f"a logit differs by {largest:.1e}"),
+        (not largest < tolerance, f"a logit differs by {largest:.1e} of the largest"),
         (not all(row.refused for row in refused), "a transformation is missing without a reason"),
     ]
     return judge(
-        ours, f"no logit differs by {tolerance:g} or more in float64, and each refusal gives its reason", problems
+        ours,
+        f"no logit differs by {tolerance:g} of the largest or more in float64, and each refusal gives its reason",
+        problems,
     )
 
 
@@ -62,8 +66,9 @@ def evaded_but_found(
 
     They find none by Holm over all dependent pairs. Uniformity is judged on the pairs that the measurement names, one
     for each disguised model: what hides a model is drawn once for it, so that pairs with one disguised model repeat
-    each other. The measurement `negative`, what `robust` finds where the constants of T6 are negative, is reported and
-    not judged: the paper leaves the sign open.
+    each other. All pairs, dependent ones too, must not have too many small p-values either, with pairs of one disguised
+    model and one tree as one group. The measurement `negative`, what `robust` finds where the constants of T6 are
+    negative, is reported and not judged: the paper leaves the sign open.
     """
     dependent, independent, failed = evidence.of(robust)
     if dependent.empty or independent.empty:
@@ -77,6 +82,9 @@ def evaded_but_found(
         (not rejected[: len(dependent)].all(), f"Holm at {level} leaves a dependent pair by {robust}"),
         (bool(rejected[len(dependent) :].any()), f"Holm at {level} rejects an independent pair by {robust}"),
         (failed > 0, f"{failed} pairs could not be compared"),
+        *calibration.too_many_small(
+            f"independent pairs by {robust}", independent["log10_p"], groups=pairs_of_trees(independent, dependent)
+        ),
     ]
     judged = {frozenset(pair) for pair in evidence.measurement(measurement)}
     for statistic in evaded:
@@ -87,6 +95,8 @@ def evaded_but_found(
         if not blocks:
             return Verdict(NOT_RUN, "", f"{statistic} was not run on the disguised pairs")
         uniform = calibration.ks_uniform(blocks)
+        every = rows[rows["error"].isna()]
+        alike = list(zip(pairs_of_trees(every, hidden), every["b"], strict=True))
         still = int((pvalues.holm(hidden["log10_p"].to_numpy(dtype=float)) <= np.log10(level)).sum())
         words.append(
             f"{statistic}: smallest of a dependent pair {log10_words(hidden['log10_p'].min())}, "
@@ -96,6 +106,7 @@ def evaded_but_found(
             (uniform.p <= ks, f"{statistic} is not uniform on disguised pairs (KS {pvalues.in_words(uniform.p)})"),
             (still > 0, f"Holm at {level} still finds {still} of {len(hidden)} dependent pairs by {statistic}"),
             (lost > 0, f"{statistic} could not compare {lost} pairs"),
+            *calibration.too_many_small(f"pairs by {statistic}", every["log10_p"], groups=alike),
         ]
     why = f"Holm at {level} rejects exactly the dependent pairs by {robust}; the others find no pair related"
     turned = np.array(evidence.measurement(negative))

@@ -11,7 +11,7 @@ from provlab.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, 
 def permtest_uniform(
     evidence: Evidence, measurement: str, min_pairs: Mapping[str, int], min_tunes: int, smallest: float
 ) -> Verdict:
-    """P(p <= k/(T+1)) within its binomial band for all k at once, and fine-tunes at 1/(T+1).
+    """P(p <= k/(T+1)) within its binomial band for all k at once, not too many at 0.01, and fine-tunes at 1/(T+1).
 
     So many pairs of either kind are needed, and a T with which 1/(T+1) is `smallest` or less: at T = 1 half of all
     independent pairs reach it too.
@@ -31,7 +31,10 @@ def permtest_uniform(
         f"{len(independent):,} independent pairs, T = {t}: P(p ≤ 0.05) = {np.mean(independent <= 0.05):.3f}, "
         f"uniform with p = {grid.p_two_sided:.2g}; {at_minimum} of {len(dependent)} fine-tunes at 1/{t + 1}"
     )
-    problems = [(at_minimum < len(dependent), f"{len(dependent) - at_minimum} fine-tunes above 1/{t + 1}")]
+    problems = [
+        (at_minimum < len(dependent), f"{len(dependent) - at_minimum} fine-tunes above 1/{t + 1}"),
+        *calibration.too_many_small("independent pairs", np.log10(independent), n_permutations=t),
+    ]
     bars = [Bar("p of uniformity on the grid", [grid.p_two_sided], 0.01, above=True)]
     why = "the share of p-values up to k/(T+1) is within the exact band at every k at once"
     return judge(ours, why, problems, bars)

@@ -7,30 +7,48 @@ import pandas as pd
 from scipy import stats
 
 from provlab.chapters.shared import calibration
-from provlab.chapters.shared.groups import area_under_curve
+from provlab.chapters.shared.groups import area_under_curve, pairs_of_trees
 from provlab.inference import pvalues
 from provlab.publishing.evidence import HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
 NO_GROUPS = "the models run have no pair of known dependence and independence"
 
 
+def others_left_alone(evidence: Evidence, statistic: str, level: float) -> list[tuple[bool, str]]:
+    """As problems: independent pairs that Holm rejects, or too many of them with small p, and pairs without a value.
+
+    Pairs of the same two trees repeat each other, so they count as one group (`groups.pairs_of_trees`).
+    """
+    dependent, independent, failed = evidence.of(statistic)
+    if independent.empty:
+        return [(True, f"no independent pair was compared by {statistic}")]
+    every = pvalues.holm([*dependent["log10_p"], *independent["log10_p"]])
+    n_rejected = int((every[len(dependent) :] <= np.log10(level)).sum())
+    trees = pairs_of_trees(independent, dependent)
+    return [
+        (
+            n_rejected > 0,
+            f"Holm at {level} rejects {n_rejected} of {len(independent)} independent pairs by {statistic}",
+        ),
+        (failed > 0, f"{failed} pairs could not be compared by {statistic}"),
+        *calibration.too_many_small(f"independent pairs by {statistic}", independent["log10_p"], groups=trees),
+    ]
+
+
 def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, ks: float) -> Verdict:
-    """Every dependent pair below `log10_p`, Holm at `level` rejects exactly these, the others uniform by KS.
+    """Every dependent pair below `log10_p`, Holm at `level` rejects exactly these, the others uniform to their tail.
 
     Uniformity is judged by relabelled copies of the whole table: pairs that share a model depend on each other, so the
     law of independent pairs does not apply. Where there are no such copies, uniformity is not judged.
     """
-    dependent, independent, failed = evidence.of(statistic)
+    dependent, independent, _ = evidence.of(statistic)
     if dependent.empty or independent.empty:
         return Verdict(NOT_RUN, "", NO_GROUPS)
-    rejected = pvalues.holm([*dependent["log10_p"], *independent["log10_p"]]) <= np.log10(level)
-    exact = bool(rejected[: len(dependent)].all() and not rejected[len(dependent) :].any())
     n_found = int((dependent["log10_p"] < log10_p).sum())
     by_symmetry = evidence.experiment["measurements"].get("ks_by_symmetry", {}).get(statistic)
     bars = [Bar(f"largest {statistic} of a dependent pair", [dependent["log10_p"].max()], log10_p)]
     problems = [
-        (not exact, f"Holm at {level} rejects {int(rejected.sum())} pairs, not exactly the dependent ones"),
-        (failed > 0, f"{failed} pairs could not be compared"),
+        *others_left_alone(evidence, statistic, level),
     ]
     ours = (
         f"{n_found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}; "
@@ -58,6 +76,8 @@ def permtest_at_minimum(
     `whole` permutes the whole model, `by_block` each MLP on its own, so that Fisher's method may combine its blocks.
     The size is judged by the pairs that the measurement names, one model of each tree with that of the next, whose
     p-values are independent: how many are at or below `level`, and whether the p-values of their blocks are uniform.
+    All independent pairs together must not have too many small p-values either, with pairs of the same two trees as one
+    group.
     """
     dependent, independent, failed = evidence.of(whole)
     dependent_by_block, independent_by_block, failed_by_block = evidence.of(by_block)
@@ -70,7 +90,7 @@ def permtest_at_minimum(
         return Verdict(NOT_RUN, "", NO_GROUPS)
     unit = evidence.store.get(dependent.iloc[0]["keys"][0])
     assert unit is not None
-    n_permutations = unit["parameters"]["n_permutations"]
+    n_permutations, trees = unit["parameters"]["n_permutations"], pairs_of_trees(independent, dependent)
     minimum = -np.log10(n_permutations + 1)
     n_found = int((dependent["log10_p"] <= minimum + 1e-9).sum())
     weakest = float(dependent_by_block["log10_p"].max())
@@ -91,6 +111,10 @@ def permtest_at_minimum(
         (failed + failed_by_block > 0, f"{failed + failed_by_block} pairs could not be compared"),
         (p_accused <= level, f"{accused} of {len(apart)} independent pairs are at {level:g} as well"),
         (uniform.p <= level, f"per block the independent pairs are not uniform (KS {pvalues.in_words(uniform.p)})"),
+        *calibration.too_many_small(
+            "independent pairs", independent["log10_p"], n_permutations=n_permutations, groups=trees
+        ),
+        *calibration.too_many_small("blocks of independent pairs", blocks),
     ]
     bars = [Bar("largest of a dependent pair per block with Fisher", [weakest], fisher_log10_p)]
     why = (
@@ -122,9 +146,9 @@ def does_not_separate(evidence: Evidence, statistic: str, level: float) -> Verdi
     return judge(ours, why, [(failed > 0, f"{failed} pairs could not be compared")], [bar])
 
 
-def siblings_found(evidence: Evidence, statistics: Sequence[str], log10_p: float) -> Verdict:
-    """Every pair of siblings below `log10_p` by each statistic."""
-    words, bars = [], []
+def siblings_found(evidence: Evidence, statistics: Sequence[str], log10_p: float, level: float) -> Verdict:
+    """Every pair of siblings below `log10_p` by each statistic, and independent pairs left alone at `level`."""
+    words, bars, problems = [], [], []
     for statistic in statistics:
         dependent, _, _ = evidence.of(statistic)
         siblings = dependent[dependent["siblings"].astype(bool)] if len(dependent) else dependent
@@ -133,18 +157,26 @@ def siblings_found(evidence: Evidence, statistics: Sequence[str], log10_p: float
         n_found, largest = int((siblings["log10_p"] < log10_p).sum()), siblings["log10_p"].max()
         words.append(f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}")
         bars.append(Bar(f"largest {statistic} of siblings", [largest], log10_p))
-    return judge("; ".join(words), f"every sibling pair is below {log10_p:g}", bars=bars)
+        problems += others_left_alone(evidence, statistic, level)
+    why = f"every sibling pair is below {log10_p:g}, and independent pairs are left alone"
+    return judge("; ".join(words), why, problems, bars)
 
 
 def long_training_found(
-    evidence: Evidence, measurement: str, statistics: Sequence[str], log10_p: float, share: float
+    evidence: Evidence, measurement: str, statistics: Sequence[str], log10_p: float, share: float, level: float
 ) -> Verdict:
-    """A child trained on for at least `share` of its base's tokens, and its child, both found against the base."""
+    """A child trained on for at least `share` of its base's tokens, and its child, both found against the base.
+
+    Independent pairs must be left alone at `level`, and the share must be known.
+    """
     chain = evidence.experiment["measurements"].get(measurement)
     if not chain:
         return Verdict(NOT_RUN, "", "the models run hold no child that was trained on for so long")
+    if chain["share"] is None:
+        return Verdict(NOT_RUN, "", f"nobody knows for how many tokens {chain['child']} was trained on")
     pairs = [{chain["base"], chain["child"]}, {chain["base"], chain["grandchild"]}]
     words, bars = [], []
+    problems = [(chain["share"] < share, f"the child saw only {chain['share']:.1%} of its base's tokens")]
     for statistic in statistics:
         dependent, _, _ = evidence.of(statistic)
         both = dependent[[set(pair) in pairs for pair in zip(dependent["a"], dependent["b"], strict=True)]]
@@ -152,9 +184,8 @@ def long_training_found(
             return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
         words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}")
         bars.append(Bar(f"largest {statistic} of the chain", [both["log10_p"].max()], log10_p))
-    problems, tokens = [], ""
-    if chain["share"] is not None:
-        problems = [(chain["share"] < share, f"the child saw only {chain['share']:.1%} of its base's tokens")]
-        tokens = f" ({chain['share']:.1%} of the base's tokens)"
-    ours = f"{chain['child']}{tokens} and {chain['grandchild']}: " + ", ".join(words)
-    return judge(ours, f"both are below {log10_p:g} against {chain['base']}", problems, bars)
+        problems += others_left_alone(evidence, statistic, level)
+    tokens = f"{chain['share']:.1%} of the base's tokens"
+    ours = f"{chain['child']} ({tokens}) and {chain['grandchild']}: " + ", ".join(words)
+    why = f"both are below {log10_p:g} against {chain['base']}, and independent pairs are left alone"
+    return judge(ours, why, problems, bars)

@@ -17,6 +17,10 @@ _WAYS = {"by_r3": "by R3", "by_count": "by counts"}
 
 LEAST_DRAWS = 30  # of each model in Z: what none of so many shows may still be a tenth (rule of three)
 WAYS_APART = 1.5  # joint 95% intervals: of eight numbers one lies further apart by chance in 3 of 100 cases
+REACH = 0.1  # nats per token: over 25 tokens one model finds an input 12 times as likely as the other does
+MORE_INPUTS = 1.1  # times
+BETTER = 0.02  # nats by which a held-out loss is lower: 2% of the perplexity
+TIMES_TYPICAL = 2.0  # repetition of the lowest losses, over that of typical inputs and of text
 LABELS_RIGHT = 0.8  # share of held-out text: labels that are wrong more often show nothing
 
 PD_AB, PA_AB, PA_BA, PD_BA = range(4)
@@ -120,7 +124,8 @@ def _cannot_be_judged(measured: Summary) -> Verdict | None:
 def disagreement_far_above(evidence: Evidence, measurement: str, most: float, ways: str) -> Verdict:
     """Agreement at most a share `most` of disagreement, interval included, in both directions, by both ways to draw.
 
-    Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well. `ways`
+    Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well. The
+    differences D must reach `REACH` on either side: models that hardly differ disagree by name alone. `ways`
     holds numbers of inputs and shares by generation and by replica exchange, which must agree within their intervals.
     """
     measured = evidence.record(measurement, Summary)
@@ -147,6 +152,8 @@ def disagreement_far_above(evidence: Evidence, measurement: str, most: float, wa
     ends = share(a_low, d_high), share(a_high, d_low)  # wider than the interval of the quotient
     own = share(agree.values[0], differ.values[0])
     bars.append(Bar("PA_BA for one of PD_BA", [own], most, interval=ends))
+    for whose, reach in (("A", -min(measured.extent_a)), ("B", max(measured.extent_b))):
+        bars.append(Bar(f"nats that D of 98% of {whose}'s inputs reaches to its side", [reach], REACH, above=True))
     ours = f"{_words(measured)}; by replica exchange within {far.apart:.2f} joint intervals"
     return judge(ours, f"agreement is below {most:g} of disagreement in both directions", problems, bars)
 
@@ -161,7 +168,10 @@ def larger_disagrees_more(evidence: Evidence, measurement: str, least: float) ->
 
 
 def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
-    """In each pair, the model of lower held-out loss has more inputs in Z, both beyond their intervals."""
+    """In each pair, the model of lower held-out loss has more inputs in Z, both by an effect beyond their intervals.
+
+    At least `MORE_INPUTS` times the inputs, and a loss lower by `BETTER`.
+    """
     words, bars = [], []
     pairs = evidence.records(measurement, Capability)
     if not pairs or len({tuple(pair.models) for pair in pairs}) < len(pairs):
@@ -173,16 +183,17 @@ def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
         value, ends = sign * more[0], sorted(sign * end for end in more[1:])
         words.append(f"{names[better]} has {10**value:.2f} times the inputs of {names[worse]} in Z")
         what = f"log10 of the inputs of {names[better]}, of lower loss, for one of {names[worse]}"
-        bars.append(Bar(what, [value], 0.0, above=True, interval=(ends[0], ends[1])))
+        bars.append(Bar(what, [value], round(np.log10(MORE_INPUTS), 3), above=True, interval=(ends[0], ends[1])))
         lower = sorted(-sign * end for end in pair.apart[1:])
         what = f"nats by which {names[better]} has the lower held-out loss"
-        bars.append(Bar(what, [-sign * pair.apart[0]], 0.0, above=True, interval=(lower[0], lower[1])))
+        bars.append(Bar(what, [-sign * pair.apart[0]], BETTER, above=True, interval=(lower[0], lower[1])))
     return judge("; ".join(words), "the model of lower held-out loss has more inputs in Z in every pair", bars=bars)
 
 
 def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float) -> Verdict:
-    """Mean repetition of the inputs of lowest loss at least `least`, and above that of Z and of text, in each model.
+    """Mean repetition of the inputs of lowest loss at least `least`, and far above that of Z and text, in each model.
 
+    Far is `TIMES_TYPICAL`.
     `z` names the comparison in whose range Z typical inputs lie; lowest losses must be below it.
     """
     words, problems, bars = [], [], []
@@ -192,11 +203,10 @@ def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float)
     typical = evidence.record(z, Summary).z[0]
     for row in rows:
         words.append(f"{row.model}: {row.lowest:.2f} at NLL {row.nll:.2f}, {row.in_z:.2f} in Z, text {row.text:.2f}")
-        problems += [
-            (not row.nll < typical, f"{row.model}: its lowest losses, near {row.nll:.2f}, are those of Z"),
-            (not row.lowest > row.in_z, f"{row.model}: no more repetition at the lowest loss than in Z"),
-            (not row.lowest > row.text, f"{row.model}: no more repetition at the lowest loss than in text"),
-        ]
+        problems.append((not row.nll < typical, f"{row.model}: its lowest losses, near {row.nll:.2f}, are those of Z"))
+        for where, other in (("in Z", row.in_z), ("in text", row.text)):
+            little = f"{row.model}: less than {TIMES_TYPICAL:g} times as much repetition at the lowest loss as {where}"
+            problems.append((not row.lowest > TIMES_TYPICAL * other, little))
         bars.append(Bar(f"repetition of {row.model} at the lowest loss", [row.lowest], least, above=True))
     return judge("; ".join(words), "the share of repeated pairs of tokens rises as the loss falls", problems, bars)
 
@@ -204,8 +214,8 @@ def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float)
 def composition_tells(evidence: Evidence, measurement: str, least: float) -> Verdict:
     """Share of code among the code model's most disputed inputs above that of the prose model's by `least`.
 
-    Each side must be of its own kind by majority, and no less so than its other inputs: otherwise the two models
-    differ, and D does not tell in what.
+    Each side must be of its own kind by majority, and more so than its other inputs, beyond the interval: otherwise the
+    two models differ, and D does not tell in what.
     """
     row = evidence.record(measurement, Domains)
     gap, low, high = row.gap
@@ -219,11 +229,7 @@ def composition_tells(evidence: Evidence, measurement: str, least: float) -> Ver
         Bar("code on the code model's side", [row.code_side], 0.5, above=True),
         Bar("code on the prose model's side", [row.prose_side], 0.5),
     ]
-    problems = [
-        (
-            not rise[2] >= 0,
-            f"the {side} model's most disputed inputs are less of its kind than the others ({rise[0]:+.2f})",
-        )
-        for side, rise in (("code", row.code_rise), ("prose", row.prose_rise))
-    ]
-    return judge(ours, "each side's disputed inputs are of the kind it was tuned on", problems, bars)
+    for side, (rise, low, high) in (("code", row.code_rise), ("prose", row.prose_rise)):
+        what = f"share of its own kind among the {side} model's most disputed inputs, less that of its others"
+        bars.append(Bar(what, [rise], 0.0, above=True, interval=(low, high)))
+    return judge(ours, "each side's disputed inputs are of the kind it was tuned on", bars=bars)

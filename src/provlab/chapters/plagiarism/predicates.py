@@ -78,11 +78,11 @@ def criterion_right(rows: Sequence[Sweep]) -> tuple[int, int]:
 
 
 def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: int, draws: int) -> Verdict:
-    """For every noisy copy most inputs of *both* models have D < 0; for other pairs A's have, and B's have D > 0.
+    """For the copies of each noise most inputs of *both* models have D < 0; of other pairs A's have, and B's D > 0.
 
     Copies of so many `levels` of noise, `draws` of each, and a pair that is no copy: a pattern that all pairs show is
-    none of copies, and one that some draws of the noise show is none of noise. Judged in Z; the verdict also reports
-    the result of the `sweep` over losses.
+    none of copies. The copies of one noise are pooled: each is a replicate, and the mean of their shares in Z is judged
+    with its interval (`Bar`). Of the `sweep` over losses, some case of each noise must be one-sided as well.
     """
     rows = evidence.records(measurement, Sides)
     copies = [row.pair for row in rows if row.kind == "noise"]
@@ -94,16 +94,20 @@ def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: i
             "",
             f"it takes {draws} noisy copies, each its own, of {levels} levels, not of {len(enough)}, and another model",
         )
-    bars = []
+    bars, problems = [], []
+    for level in dict.fromkeys(drawn):
+        alike = [row for row in rows if row.kind == "noise" and row.pair.partition(",")[0] == level]
+        for whose, values in (("A", [row.below_a[0] for row in alike]), ("B", [row.below_b[0] for row in alike])):
+            bars.append(Bar(f"share of {whose}'s inputs below 0, {level}", values, 0.5, above=True))
     for row in rows:
-        copied = row.kind == "noise"
-        for whose, (value, low, high) in (("A", row.below_a), ("B", row.below_b)):
+        for whose, (value, low, high) in (("A", row.below_a), ("B", row.below_b)) if row.kind != "noise" else ():
             what = f"share of {whose}'s inputs below 0, {row.pair}"
-            bars.append(Bar(what, [value], 0.5, above=copied or whose == "A", interval=(low, high)))
+            bars.append(Bar(what, [value], 0.5, above=whose == "A", interval=(low, high)))
     words = [f"{row.pair}: {row.below_a[0]:.0%} and {row.below_b[0]:.0%}" for row in rows]
     swept = evidence.records(sweep, Sweep)
     for level in dict.fromkeys(row.group for row in swept if row.kind == "noise"):
         sides = [row.side for row in swept if row.group == level]
+        problems.append((1 not in sides, f"{level} is one-sided in none of {len(sides)} cases over losses"))
         words.append(
             f"{level} over losses: one-sided in {sides.count(1)} of {len(sides)} cases, the other way in "
             f"{sides.count(-1)}, for every copy at {len(one_sided_losses(swept, level))} losses"
@@ -111,4 +115,4 @@ def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: i
     right, sure = criterion_right(swept)
     words.append(f"mu > s v gives the side in {right} of {sure} cases")
     ours = "inputs with D < 0, of A and of B: " + "; ".join(words)
-    return judge(ours, "copies alone have both models' inputs on one side", bars=bars)
+    return judge(ours, "copies alone have both models' inputs on one side", problems, bars)

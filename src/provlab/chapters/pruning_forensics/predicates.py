@@ -13,7 +13,8 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
 
     Each map is corrected by itself, over all its pairs of blocks. `cut` is "depth" (blocks were left out) or "width"
     (MLPs are narrower). A child whose kept blocks nobody knows decides nothing. Every other child must have been mapped
-    with a stranger as well: a test that follows depth alone, for any parent, would draw the same maps.
+    with a stranger as well: a test that follows depth alone, for any parent, would draw the same maps. Neither a
+    stranger's map nor the rest of a child's may have too many small p-values.
     """
     maps = evidence.records(measurement, MapRecord)
     children = [record for record in maps if record.related and cut in record.cut and record.kept is not None]
@@ -21,7 +22,7 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
     if not children:
         return Verdict(NOT_RUN, "", f"of no model run that was cut in {cut} the kept blocks are known")
     n_kept = n_found = n_wrong = n_other = n_strange = n_strange_called = 0
-    weakest, problems = -np.inf, []
+    weakest, problems, n_maps = -np.inf, [], len(children) + len(strangers)
     weakest_kept, strongest_other = -np.inf, 0.0  # by Holm
     for record in children:
         called, kept, adjusted = record.called(level), record.truth(), record.adjusted()
@@ -34,6 +35,7 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
         missed, wrong = (_words(np.argwhere(mask)) for mask in (kept & ~called, called & ~kept))
         problems.append((bool(missed), f"{record.child}: missed {missed}"))
         problems.append((bool(wrong), f"{record.child}: wrongly found {wrong}"))
+        problems += calibration.too_many_small(f"other pairs of {record.child}", record.log10_p[~kept], n_sets=n_maps)
     for record in strangers:
         called = record.called(level)
         n_strange, n_strange_called = n_strange + called.size, n_strange_called + called.sum()
@@ -44,6 +46,8 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
                 f"{record.child} and a stranger ({record.parent}): found {_words(np.argwhere(called))}",
             )
         )
+        pairs = f"pairs of blocks of {record.child} and a stranger ({record.parent})"
+        problems += calibration.too_many_small(pairs, record.log10_p, n_sets=n_maps)
     ours = (
         f"{n_found} of {n_kept} kept blocks of {len(children)} children, the weakest {log10_words(weakest)}; "
         f"{n_wrong} of {n_other} other pairs; {n_strange_called} of {n_strange} with strangers"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.engine.lineage import Lineage
@@ -89,6 +90,24 @@ def area_under_curve(pairs: Sequence[tuple[str, str]], values: ArrayLike, depend
 
 def _share(wins: NDArray[np.float64], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> float:
     return float(rows @ wins @ columns) / float(rows.sum() * columns.sum())
+
+
+def pairs_of_trees(rows: pd.DataFrame, known: pd.DataFrame) -> list[frozenset[str]]:
+    """For each row, the two trees that its models are of, each by the name of one model.
+
+    Fine-tunes of one base repeat each other against the models of another, so pairs of the same two trees are one group
+    of tests that may be small together.
+
+    Parameters
+    ----------
+    rows, known
+        Pairs with the columns a and b; `known` names the dependent ones, which make the trees.
+    """
+    tree = {model: model for model in (*known["a"], *known["b"], *rows["a"], *rows["b"])}
+    for a, b in zip(known["a"], known["b"], strict=True):
+        old, new = tree[b], tree[a]
+        tree = {model: new if name == old else name for model, name in tree.items()}
+    return [frozenset((tree[a], tree[b])) for a, b in zip(rows["a"], rows["b"], strict=True)]
 
 
 def chain_of_trees(lineage: Lineage) -> list[tuple[str, str]]:

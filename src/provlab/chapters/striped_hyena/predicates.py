@@ -13,8 +13,9 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
     """Every taken tensor is called, no other pair of tensors is, and nothing against an unrelated model.
 
     All pairs of matrices of equal shape decide, over one axis. The level is kept over all comparisons of models
-    together: p-values that are corrected within each are multiplied by their number. Calls over the other axis are
-    reported.
+    together: p-values that are corrected within each are multiplied by their number. Each comparison must have tested
+    as many pairs that were not taken as a hybrid took, or more: otherwise hardly a wrong call was possible. Calls over
+    the other axis are reported.
     """
     every = evidence.records(measurement, Sharing)
     runs = [run for run in every if run.axis == axis]
@@ -47,7 +48,9 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
     ours = f"by {axis} {words(related)}; {len(unrelated)} against unrelated models"
     for other in dict.fromkeys(run.axis for run in every if run.axis != axis):
         ours += f"; by {other}, not judged, {words([run for run in every if run.related and run.axis == other])}"
+    fewest, most = min(run.n_tests - run.n_taken for run in runs), max(run.n_taken for run in runs)
     problems = [
+        (fewest < most, f"a comparison tested only {fewest} pairs that were not taken, fewer than the {most} taken"),
         (missed > 0, f"{missed} taken tensors not called"),
         (bool(wrong), f"called though not taken: {_few(wrong)}"),
         (bool(unrelated), f"called between unrelated models: {_few(unrelated)}"),

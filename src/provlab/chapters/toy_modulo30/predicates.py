@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provlab.chapters.shared.calibration import size_interval
 from provlab.modeldiff.comparison import TERMS
 from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
 Numbers = Sequence[float]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,15 @@ def _whole(evidence: Evidence, inputs: int) -> Verdict | None:
     if enumerated < inputs:
         return Verdict(NOT_RUN, "", f"{enumerated:,} inputs were enumerated; {inputs:,} are asked for")
     return None
+
+
+def _off(values: object, exact: object, tolerance: float, share: float) -> Array:
+    """Furthest term of each run, ``(runs,)``: in units of the tolerance, or of a share of the term if that is less."""
+    truth = np.asarray(exact, dtype=float)
+    allowed = np.minimum(tolerance, share * np.abs(truth))
+    return np.asarray(np.abs(np.atleast_2d(np.asarray(values, dtype=float)) - truth) / np.maximum(allowed, 1e-12)).max(
+        axis=1
+    )
 
 
 def _distinct(runs: Iterable[Sequence[float]]) -> int:
@@ -260,8 +271,13 @@ def naive_misses(
     return judge(ours, why, problems, bars)
 
 
-def normalisation_holds(evidence: Evidence, measurement: str, example: Sequence[float], tolerance: float) -> Verdict:
-    """The worked example to the digit, R3 the same from both sides, and Equations 12 and 13 on uneven samples."""
+def normalisation_holds(
+    evidence: Evidence, measurement: str, example: Sequence[float], tolerance: float, share: float
+) -> Verdict:
+    """The worked example to the digit, R3 the same from both sides, and Equations 12 and 13 on uneven samples.
+
+    Each term must be within `tolerance`, and within a `share` of itself.
+    """
     record = evidence.record(measurement, Normalisation)
     off = float(np.abs(np.array(record.sampled) - record.exact).max())
     crude = float(np.abs(np.array(record.unnormalised) - record.exact).max())
@@ -276,7 +292,8 @@ def normalisation_holds(evidence: Evidence, measurement: str, example: Sequence[
         (not min(common) > 0, "R3 is empty: there is nothing to divide by"),
         (not crude > tolerance, "without the normalisation the terms come out as well, so nothing is shown"),
     ]
-    bars = [Bar("furthest term of the uneven samples", [off], tolerance)]
+    allowed = _off(record.sampled, record.exact, tolerance, share)
+    bars = [Bar("furthest term of the uneven samples, in units of what is allowed", allowed.tolist(), 1.0)]
     return judge(
         ours, "the example is exact, and the normalised terms do not depend on how much was drawn", problems, bars
     )
@@ -312,8 +329,11 @@ def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float) -> Ver
     )
 
 
-def three_models_agree(evidence: Evidence, measurement: str, tolerance: float, min_runs: int) -> Verdict:
-    """The terms of both comparisons in units of the reference's inputs (Equations 14 to 17), against enumeration."""
+def three_models_agree(evidence: Evidence, measurement: str, tolerance: float, share: float, min_runs: int) -> Verdict:
+    """The terms of both comparisons in units of the reference's inputs (Equations 14 to 17), against enumeration.
+
+    Each term of each run must be within `tolerance`, and within a `share` of itself: a rare term may not be missed.
+    """
     pairs = evidence.records(measurement, ThroughReference)
     if len({pair.pair for pair in pairs}) < 2 or any(_distinct(pair.runs) < min_runs for pair in pairs):
         return Verdict(NOT_RUN, "", f"two pairs with {min_runs} runs each, each its own, are asked for")
@@ -323,10 +343,10 @@ def three_models_agree(evidence: Evidence, measurement: str, tolerance: float, m
         [(_distinct(pair.exact for pair in pairs) < 2, "both pairs have the same terms: one model twice")],
     )
     for pair in pairs:
-        off = np.abs(np.array(pair.runs) - pair.exact).max(axis=1).tolist()
         mean = np.mean(pair.runs, axis=0)
         words.append(f"{pair.pair}: {_ratio(mean)} sampled, {_ratio(pair.exact)} enumerated")
         problems.append((not max(pair.exact) > tolerance, f"no term of {pair.pair} is larger than what may be off"))
-        bars.append(Bar(f"furthest term of {pair.pair}", off, tolerance))
+        off = _off(pair.runs, pair.exact, tolerance, share)
+        bars.append(Bar(f"furthest term of {pair.pair}, in units of what is allowed", off.tolist(), 1.0))
     ours = "; ".join(words) + ", in units of the reference's inputs"
-    return judge(ours, f"every term of every run is within {tolerance}", problems, bars)
+    return judge(ours, f"every term of every run is within {tolerance} and {share:.0%} of itself", problems, bars)

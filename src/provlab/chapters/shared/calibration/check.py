@@ -6,6 +6,8 @@ at most the level, however many questions were asked.
 """
 
 import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,8 @@ from provlab.inference import pvalues
 
 #: levels at which the share of p-values is looked at
 SIZES = (0.05, 0.01, 0.001)
+#: level of a test that too many p-values are small
+TAIL = 0.01
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,9 @@ def check(log10_p: ArrayLike, *, n_permutations: int | None = None, level: float
     return CalibrationReport(n, n_blocks, uniform, pooled_sizes, fisher_ks, correlation, tests, reasons)
 
 
-def sizes(log10_p: ArrayLike, n_permutations: int | None = None) -> tuple[Size, ...]:
+def sizes(
+    log10_p: ArrayLike, n_permutations: int | None = None, groups: Sequence[Hashable] | None = None
+) -> tuple[Size, ...]:
     """Count small p-values at each of `SIZES`, and compare the counts with the level.
 
     Parameters
@@ -162,6 +168,9 @@ def sizes(log10_p: ArrayLike, n_permutations: int | None = None) -> tuple[Size, 
         Any shape: log10 p of independent tests.
     n_permutations
         T, for p-values of PERMTEST; levels that none of them can reach are left out.
+    groups
+        One for each p-value, where tests of one group may repeat each other: the count is then compared with that of
+        groups whose tests are small all together or not at all, which has the heaviest tail. None: all independent.
     """
     values, steps = np.asarray(log10_p), (n_permutations or 0) + 1
     rows = []
@@ -170,9 +179,60 @@ def sizes(log10_p: ArrayLike, n_permutations: int | None = None) -> tuple[Size, 
         if expected > 0.0:
             k = int((values <= math.log10(level) + 1e-12).sum())
             log10_tail = float(stats.binom.logsf(k - 1, values.size, expected)) / pvalues.LN10
+            if groups is not None:
+                log10_tail = _log10(_tail_of_groups(k, list(Counter(groups).values()), expected))
             low, high = size_interval(k, values.size)
             rows.append(Size(level, expected, k, values.size, low, high, max(log10_tail, _SMALLEST)))
     return tuple(rows)
+
+
+def _tail_of_groups(k: int, numbers: Sequence[int], level: float) -> float:
+    """Probability that groups of these numbers of tests, each small as a whole with this probability, count k."""
+    law = np.ones(1)
+    for number in numbers:
+        law = np.convolve(law, [1.0 - level, *[0.0] * (number - 1), level])
+    return min(float(law[k:].sum()), 1.0)
+
+
+def too_many_small(
+    what: str,
+    log10_p: ArrayLike,
+    *,
+    n_permutations: int | None = None,
+    groups: Sequence[Hashable] | None = None,
+    n_sets: int = 1,
+) -> list[tuple[bool, str]]:
+    """Say of p-values that ought to be uniform whether too many are at or below 0.01, or 0.001.
+
+    Kolmogorov and Smirnov's distance hardly sees a few extreme values, and Holm's procedure none that are many and not
+    extreme; the count sees both. Each of the two levels, of each of `n_sets` sets that are judged together, is tested
+    at `TAIL` by the binomial law, so p-values that are uniform are flagged in at most 2% of cases. Sizes of 0.02 where
+    0.01 was promised are flagged in 92% of cases with 2,000 p-values, and in 62% with 1,000.
+
+    Parameters
+    ----------
+    what
+        Whose p-values, in words.
+    log10_p, n_permutations, groups
+        As for `sizes`.
+    n_sets
+        Number of such sets.
+
+    Returns
+    -------
+    list
+        Problems for `publishing.evidence.judge`.
+    """
+    if not np.size(log10_p):
+        return []
+    rows = [row for row in sizes(log10_p, n_permutations, groups) if row.level < max(SIZES)]
+    return [
+        (
+            row.log10_p <= math.log10(TAIL / n_sets),
+            f"{row.k} of {row.n} {what} are at p = {row.level:g} or below ({pvalues.in_words(10.0**row.log10_p)})",
+        )
+        for row in rows
+    ]
 
 
 _SMALLEST = -1e9  # stands for the logarithm of zero
