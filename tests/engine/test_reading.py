@@ -44,9 +44,9 @@ def many(new_model, tmp_path_factory):
     return [str(root / str(seed)) for seed in range(21)]
 
 
-def tight(monkeypatch, room, *, inputs):
+def tight(monkeypatch, room, *, set_by_user):
     """A budget of `room` bytes of arrays, `given` by the user or free."""
-    monkeypatch.setattr("provlab.engine.pairs.budget_for", lambda *_: Budget(room, inputs, 0, 1))
+    monkeypatch.setattr("provlab.engine.pairs.budget_for", lambda *_: Budget(room, set_by_user, 0, 1))
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def test_with_little_memory_models_are_read_again_and_the_records_are_the_same(n
     bench = open_models(list(models.values()))
     whole = run_pairs(bench, names, options, progress=False)
     needed = plan(bench.models, names, options).bytes_to_read
-    tight(monkeypatch, 100_000, inputs=False)
+    tight(monkeypatch, 100_000, set_by_user=False)
     with counting() as count:
         assert run_pairs(bench, names, options, progress=False) == whole
     assert (count.tensors > needed) == ("phi_u" in names)  # features of passes are spilled, and no model is run again
@@ -135,7 +135,7 @@ def test_no_more_is_held_than_fits(many, options, monkeypatch):
     for room in (10**9, 12 * feature, 0):
         alive.clear()
         most[0] = 0
-        tight(monkeypatch, room, inputs=False)
+        tight(monkeypatch, room, set_by_user=False)
         with counting() as count:
             run_pairs(bench, ["phi_u"], options, progress=False)
         reads.append(count.tensors // UP)
@@ -188,7 +188,7 @@ def test_arrays_in_memory_are_counted_and_those_in_files_are_not(tmp_path):
 
 def test_what_does_not_fit_is_a_record_with_the_limit_that_would_do(models, options, monkeypatch):
     bench = open_models(list(models.values())[:3])
-    tight(monkeypatch, 30_000, inputs=True)
+    tight(monkeypatch, 30_000, set_by_user=True)
     records = run_pairs(bench, ["phi_u", "phi_l2", "phi_h"], options, progress=False)
     by_name = {record.statistic: record for record in records}
     assert by_name["phi_u"].error is None
