@@ -21,12 +21,13 @@ def toc_files() -> list[str]:
     return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
 
 
-def sources() -> dict[str, str]:
-    """Text of every page and of every markdown cell."""
-    texts = {page.name: page.read_text() for page in PAGES}
+def sources() -> dict[Path, str]:
+    """Text of every page and of every markdown cell, by the place that it has in the book."""
+    texts = {page: page.read_text() for page in (*PAGES, *sorted(BOOK.glob("course/*.md")))}
     for notebook in NOTEBOOKS:
         cells = json.loads(notebook.read_text())["cells"]
-        texts[notebook.name] = "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        text = "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        texts[BOOK / "experiments" / notebook.name] = text
     return texts
 
 
@@ -79,21 +80,21 @@ def test_files_of_the_configuration_exist(key):
     assert all((BOOK / name).is_file() for name in CONFIG["bibtex_bibfiles"])
 
 
-@pytest.mark.parametrize("name", sorted(sources()))
-def test_terms_citations_and_links_lead_somewhere(name):
-    text = sources()[name]
+@pytest.mark.parametrize("page", sorted(sources()), ids=lambda page: page.stem)
+def test_terms_citations_and_links_lead_somewhere(page):
+    text = sources()[page]
     terms = [m[1] or m[0] for m in re.findall(r"\{term\}`([^`<]*?)(?:\s*<([^>]+)>)?`", text)]
     assert {t.strip().lower() for t in terms} <= set(defined_terms())
     cited = {key.strip() for result in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in result.split(",")}
     assert cited <= bibliography_keys()
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
-        if "://" in target:
-            continue
-        path = target if name.endswith(".md") else f"experiments/{target}"
-        if path.startswith("experiments/") and not path.startswith("experiments/../"):
-            path = f"../notebooks/{path.removeprefix('experiments/')}"
-        path = path.replace("experiments/../", "")
-        assert any((BOOK / (path + end)).resolve().is_file() for end in ("", ".md", ".ipynb")), target
+    targets = [m[1] or m[0] for m in re.findall(r"\{doc\}`([^`<]*?)(?:\s*<([^>]+)>)?`", text)]
+    targets += [t for t in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in t]
+    targets += re.findall(r"^:file: (.*)$", text, re.MULTILINE) + re.findall(r"\{image\} (.*)$", text, re.MULTILINE)
+    for target in targets:
+        path = (page.parent / target).resolve()
+        if path.parent.name == "experiments":
+            path = ROOT / "notebooks" / path.name
+        assert any(path.with_name(path.name + end).is_file() for end in ("", ".md", ".ipynb")), target
 
 
 def test_glossary_is_in_alphabetical_order():

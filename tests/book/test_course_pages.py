@@ -73,22 +73,6 @@ def test_the_guide_plans_each_minute_along_the_session(number):
         assert piece in part(GUIDE, f"Session {number}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
-def test_links_lead_somewhere(page):
-    text = page.read_text()
-    targets = [m[1] or m[0] for m in re.findall(r"\{doc\}`([^`<]*?)(?:\s*<([^>]+)>)?`", text)]
-    targets += [t for t in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in t]
-    targets += re.findall(r"^:file: (.*)$", text, re.MULTILINE) + re.findall(r"\{image\} (.*)$", text, re.MULTILINE)
-    assert targets or page.stem == "flaws"
-    for target in targets:
-        path = (page.parent / target).resolve()
-        if path.parent.name == "experiments":
-            path = ROOT / "notebooks" / path.name
-        assert any(path.with_name(path.name + end).is_file() for end in ("", ".md", ".ipynb")), target
-    keys = {key for result in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in result.split(",")}
-    assert all(f"{{{key.strip()}," in (ROOT / "book" / "references.bib").read_text() for key in keys)
-
-
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda s: s.stem)
 def test_figures_are_of_cells_that_there_are(session):
     for name, cell in re.findall(r"^% figure: (\w+) ([\w-]+)", session.read_text(), re.MULTILINE):

@@ -62,7 +62,7 @@ def test_the_records_of_a_page_can_be_downloaded_where_there_are_any(page, tmp_p
 @pytest.mark.parametrize(
     "address", ["provlab", "http://github.com/a/b", "https://github.com/a", "https://example.org/a/b"]
 )
-def test_an_address_that_is_none_is_named_in_one_line(links, address, caplog):
+def test_an_address_that_is_none_is_named_in_one_line(links, address):
     config = SimpleNamespace(repository_address=address, repository_branch="main")
     with pytest.raises(
         ValueError, match=r"^repository_address in _config.yml is .*, no https://github.com/OWNER/NAME$"

@@ -13,7 +13,6 @@ EVERY = grading.ASSIGNMENTS + grading.LABS
 
 WRONG = yaml.safe_load((Path(__file__).parent / "wrong.yml").read_text(encoding="utf-8"))["assignments"]
 SETTINGS = {"grade": False, "grade_id": "a", "locked": True, "schema_version": 3, "solution": False, "task": False}
-GRADED = nbformat.from_dict({"nbgrader": SETTINGS | {"grade": True, "points": 1}})
 CASES = [(path, case) for path in grading.ASSIGNMENTS for case in WRONG[path.stem]]
 
 

@@ -50,13 +50,13 @@ def optionals(tree: ast.Module, module: str) -> Iterator[Optional]:
 
 
 def _of(function: ast.FunctionDef, called: str, where: str, *, skip: bool) -> Iterator[Optional]:
-    inputs = function.args
-    by_place = [*inputs.posonlyargs, *inputs.args]
-    first = len(by_place) - len(inputs.defaults)
+    signature = function.args
+    by_place = [*signature.posonlyargs, *signature.args]
+    first = len(by_place) - len(signature.defaults)
     for place, argument in enumerate(by_place):
         if place >= first:
             yield Optional(called, argument.arg, place - skip, where)
-    for argument, default in zip(inputs.kwonlyargs, inputs.kw_defaults, strict=True):
+    for argument, default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True):
         if default is not None:
             yield Optional(called, argument.arg, None, where)
 

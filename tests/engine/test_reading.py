@@ -27,7 +27,6 @@ from provlab.statistics.phi_u import UpProjections
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3  # of the tiny models
 UP = HIDDEN * WIDTH * 4  # bytes of an up projection in its file
-WHOLE_BLOCK = 4 * (3 * HIDDEN * WIDTH + 2 * WIDTH * WIDTH + 2 * 12 * WIDTH + 2 * WIDTH)  # mlp, q and o, k and v, norms
 
 
 @pytest.fixture

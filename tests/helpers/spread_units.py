@@ -19,13 +19,6 @@ def _shuffled(rows: Tensor, rng: torch.Generator) -> Tensor:
     return rows[torch.randperm(len(rows), generator=rng)]
 
 
-def zero_unit(gate, up, down, rng):
-    """One unit off."""
-    gate, up, down = gate.clone(), up.clone(), down.clone()
-    gate[5] = up[5] = down[:, 5] = 0
-    return gate, up, down
-
-
 def decoys(times: int, writes: float = 0.0) -> Change:
     """Gates and ups of the model's own, wrongly paired, that write nothing, or this share of what units write."""
 

@@ -127,8 +127,8 @@ def test_labels_say_which_domain_a_sequence_is_from(cache, tiny):
     recipe = replace(tiny["root"], mixture={"prose": 0.75, "code": 0.25})
     task = objectives.Classify(recipe, "train", positions=8)
     marked = [
-        replace(member, domains=tuple(tokens * 0 + i for tokens in member.domains))
-        for i, member in enumerate(task.domains)
+        replace(mixture, domains=tuple(tokens * 0 + i for tokens in mixture.domains))
+        for i, mixture in enumerate(task.domains)
     ]
     task.domains = marked
     inputs, labels = task.draw(2000, torch.Generator().manual_seed(1))

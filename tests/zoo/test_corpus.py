@@ -131,8 +131,8 @@ def test_no_training_sees_the_held_out_prose(made, tokenizer):
     # split by domain, or a hash that differs between domains, would let nearly all of them occur.
     lines = {line.strip() for line in made.held_out_text("prose").split("\n") if len(line.strip()) > 50}
     for domain in corpus.DOMAINS:
-        recorded = tokenizer.decode(made.tokens(domain).tolist())
-        assert sum(line in recorded for line in lines) < 0.05 * len(lines), domain
+        training = tokenizer.decode(made.tokens(domain).tolist())
+        assert sum(line in training for line in lines) < 0.05 * len(lines), domain
 
 
 def test_tokens_are_the_documents_joined_by_the_end_of_text_and_in_no_order_of_modules(made, tokenizer):

@@ -49,7 +49,6 @@ def test_a_model_is_a_plain_checkpoint_with_its_card(cache, tiny, make_all):
     assert card["recipe"]["mirrors"] == "org/name"
     assert card["tokens"] == 6 * 8 * 24
     assert card["share_of_base_tokens"] == pytest.approx(6 / 50)
-    assert card["share_of_base_tokens_since_base"] == pytest.approx(6 / 50)
     assert card["final_loss"] < card["initial_loss"]
     assert card["learning_curve"][-1][0] == 6
     assert 0.001 < card["relative_change"]["up_proj"] < 1

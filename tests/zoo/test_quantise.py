@@ -18,12 +18,12 @@ def by_definition(weights, bits, block):
     restored = []
     for start in range(0, flat.size, 8 * block):
         blocks = [flat[i : i + block] for i in range(start, min(start + 8 * block, flat.size), block)]
-        minima = [max(0.0, -item.min()) for item in blocks]
-        scales = [(max(0.0, item.max()) + low) / (2**bits - 1) for item, low in zip(blocks, minima, strict=True)]
+        minima = [max(0.0, -part.min()) for part in blocks]
+        scales = [(max(0.0, part.max()) + low) / (2**bits - 1) for part, low in zip(blocks, minima, strict=True)]
         d, dmin = (float(np.float16(max(values) / 63)) for values in (scales, minima))
-        for item, scale, low in zip(blocks, scales, minima, strict=True):
+        for part, scale, low in zip(blocks, scales, minima, strict=True):
             s, m = d * min(63, round(scale / d)), dmin * min(63, round(low / dmin))
-            for weight in item:
+            for weight in part:
                 q = min(2**bits - 1, max(0, round((weight + m) / s)))
                 restored.append(s * q - m)
     return np.array(restored).reshape(weights.shape)

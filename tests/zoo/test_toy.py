@@ -60,14 +60,14 @@ def test_the_law_of_the_next_digit_by_counting_valid_sequences(data):
     last = np.array([np.arange(10) == -total % 30 for total in range(30)])
     np.testing.assert_array_equal(law[7], last)
     digits = data[0].astype(np.int64)
-    for recorded in (3, 6):
-        sums = digits[:, :recorded].sum(axis=1) % toy.MODULUS
+    for place in (3, 6):
+        sums = digits[:, :place].sum(axis=1) % toy.MODULUS
         counts = np.zeros((toy.MODULUS, 10))
-        np.add.at(counts, (sums, digits[:, recorded]), 1)
+        np.add.at(counts, (sums, digits[:, place]), 1)
         total = counts.sum(axis=1, keepdims=True)
-        deviation = (counts - total * law[recorded]) / np.sqrt(total * law[recorded] * (1 - law[recorded]) + 1e-9)
-        assert np.abs(deviation[law[recorded] > 0]).max() < 5  # of at most 300 cells, in standard deviations
-        assert not counts[law[recorded] == 0].any()
+        deviation = (counts - total * law[place]) / np.sqrt(total * law[place] * (1 - law[place]) + 1e-9)
+        assert np.abs(deviation[law[place] > 0]).max() < 5  # of at most 300 cells, in standard deviations
+        assert not counts[law[place] == 0].any()
 
 
 def test_muon_moves_along_the_nearest_orthogonal_matrix():
@@ -89,7 +89,7 @@ def test_muon_takes_the_matrices_of_the_blocks_and_moves_each_by_its_own():
     muon = toy.Muon(model)
     chosen = {name for name, parameter in model.named_parameters() if id(parameter) in muon.taken}
     assert chosen == {
-        f"transformer.h.0.{member}.weight" for member in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
+        f"transformer.h.0.{matrix}.weight" for matrix in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
     }
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model(input_ids=torch.zeros(2, 7, dtype=torch.long)).logits[..., 3].sum().backward()

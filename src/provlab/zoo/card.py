@@ -24,7 +24,6 @@ def describe(recipe: Recipe, recipes: Mapping[str, Recipe], made: "Made", second
     chain = lineage(recipe.name, recipes)
     own = tokens(recipe.name, recipes)
     base = tokens(chain[-1], recipes)
-    since = sum(tokens(name, recipes) for name in chain[:-1])
     return {
         "zoo_model": recipe.name,
         "lineage": chain,
@@ -32,7 +31,6 @@ def describe(recipe: Recipe, recipes: Mapping[str, Recipe], made: "Made", second
         "recipe": plain(recipe),
         "tokens": own,
         "share_of_base_tokens": own / base,
-        "share_of_base_tokens_since_base": since / base,
         "initial_loss": made.initial_loss,
         "final_loss": made.final_loss,
         "learning_curve": [list(point) for point in made.curve],

@@ -29,21 +29,18 @@ def test_rows_name_attacks_that_there_are():
 
 
 @pytest.mark.parametrize(
-    ("label", "error", "message"),
+    ("call", "message"),
     [
-        ("fog", InputError, "no attack 'fog'"),
-        ("noise=-1", InputError, "noise=-1: standard deviations"),
-        ("average=0.5@uncle", ParameterError, "take from the origin or the partner, not from uncle"),
+        (lambda: rows(["fog"]), "no attack 'fog'"),
+        (lambda: rows(["noise=-1"]), "noise=-1: standard deviations"),
+        (lambda: rows(["average=0.5@uncle"]), "take from the origin or the partner, not from uncle"),
+        (lambda: measure.members(["a", "b"], ["c"], ["d"], ["e"]), "as many entries"),
+        (lambda: figures.lab([], {}, pd.DataFrame()), "nothing to draw"),
     ],
 )
-def test_rows_that_cannot_be_are_refused(label, error, message):
-    with pytest.raises(error, match=message):
-        rows([label])
-
-
-def test_families_are_equally_many():
-    with pytest.raises(ParameterError, match="as many entries"):
-        measure.members(["a", "b"], ["c"], ["d"], ["e"])
+def test_rows_that_cannot_be_are_refused(call, message):
+    with pytest.raises((InputError, ParameterError), match=message):
+        call()
 
 
 # The table --------------------------------------------------------------------------------------------------
@@ -116,8 +113,6 @@ def test_the_picture_says_what_is_lost_and_who_is_accused():
     assert "Cells in which a stranger is accused (framed, with !): 1." in drawn.caption
     assert "Caught by none: no attack." in drawn.alt
     assert costs.loc["split=3", "growth"] == 2.0
-    with pytest.raises(InputError, match="nothing to draw"):
-        figures.lab([], {}, pd.DataFrame())
 
 
 # Made and compared ------------------------------------------------------------------------------------------
@@ -134,18 +129,13 @@ def test_a_run_attacks_compares_and_leaves_nothing(family, tmp_path, monkeypatch
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "store").mkdir()
     tried = [Row.read(label, "kept") for label in ("", "T2", "identity=1", "average=0.5@partner", "swap=9")]
-    inputs = {"n_sequences": 4, "sequence_length": 8, "seed": 0}
+    sizes = {"n_sequences": 4, "sequence_length": 8, "seed": 0}
     instances, tested = measure.run(
         tried, [family], ["phi_u", "phi_match"], Effort(1, 1, 1), Store(tmp_path / "store"),
-        framing=[Row.read("align@origin", "framing")], **inputs,
+        framing=[Row.read("align@origin", "framing")], **sizes,
     )  # fmt: skip
-    assert [item.attack for item in instances] == [
-        "",
-        "T2",
-        "identity=1",
-        "swap=9",
-        "align@origin",
-    ]  # without a partner
+    # without a partner
+    assert [item.attack for item in instances] == ["", "T2", "identity=1", "swap=9", "align@origin"]
     assert "has no next one" in next(item.refused for item in instances if item.attack == "swap=9")
     result = {(item.attack, item.against, item.statistic): item for item in tested}
     assert result["", "kin", "phi_u"].log10_p < -10

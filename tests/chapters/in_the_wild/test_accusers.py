@@ -60,18 +60,13 @@ def test_a_figure_that_is_not_defined_gives_no_score(portraits, new_model, save_
 
 def planted(n=40):
     """Pairs on which one figure accuses everybody, one nobody, and one those that it should; p-values are uniform."""
-    strangers = [
-        measure.Judged(f"zoo:a{i}", f"zoo:b{i}", measure.STRANGERS, {"everybody": 1.0, "nobody": 0.0, "kin": 0.0},
-                       {"phi_u": math.log10((i + 1) / (n + 1))})
-        for i in range(n)
-    ]  # fmt: skip
-    kin = [
-        measure.Judged(
-            f"zoo:c{i}", f"zoo:d{i}", measure.KIN, {"everybody": 1.0, "nobody": 0.0, "kin": 1.0}, {"phi_u": -50.0}
-        )
-        for i in range(5)
-    ]
-    return strangers + kin
+
+    def judged(i, kind, own, log10_p):
+        scores = {"everybody": 1.0, "nobody": 0.0, "kin": own}
+        return measure.Judged(f"zoo:a{i}", f"zoo:b{i}", kind, scores, {"phi_u": log10_p})
+
+    strangers = [judged(i, measure.STRANGERS, 0.0, math.log10((i + 1) / (n + 1))) for i in range(n)]
+    return strangers + [judged(n + i, measure.KIN, 1.0, -50.0) for i in range(5)]
 
 
 @pytest.mark.parametrize("label", ["bert_masked", "gpt2", "phi3"])
@@ -110,10 +105,10 @@ def test_strangers_of_the_zoo_are_independent_by_their_recipes():
     known = Lineage.of(sorted({model for pair in pairs for model in pair}))
     for a, b in pairs:
         assert known.dependent(a, b) is False
-        item, other = (recipes[name.removeprefix("zoo:").partition("@")[0]] for name in (a, b))
+        first, second = (recipes[name.removeprefix("zoo:").partition("@")[0]] for name in (a, b))
         roots = [recipes[known.root(name).removeprefix("zoo:").partition("@")[0]] for name in (a, b)]
         assert roots[0].seed != roots[1].seed
-        assert item.shape == other.shape or "tree" in (item.collection, other.collection)
+        assert first.shape == second.shape or "tree" in (first.collection, second.collection)
     assert measure.strangers("default", 500, seed=1) != pairs
     assert len(measure.strangers("smoke", 20, seed=0)) == 20
 

@@ -48,14 +48,14 @@ def index(tmp_path, monkeypatch, tiny):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    message = {"config": {"architectures": ["LlamaForCausalLM"]}, "lineage": "l", "about": "", "stored": ""}
+    fields = {"config": {"architectures": ["LlamaForCausalLM"]}, "lineage": "l", "about": "", "stored": ""}
     files = {"model.safetensors": "carrier/model.safetensors", "config.json": "carrier/config.json"}
     within = {**files, "model.safetensors": "carrier/inner.zip!/model.safetensors"}
     table = {
         "packages": {"carrier": {"version": "1.0", "sha256": sha256_file(wheel), "licence": "MIT", "megabytes": 1}},
         "models": {
-            "plain": {"package": "carrier", "files": files, **message},
-            "within": {"package": "carrier", "files": within, **message},
+            "plain": {"package": "carrier", "files": files, **fields},
+            "within": {"package": "carrier", "files": within, **fields},
         },
     }
     monkeypatch.setattr(packages, "_table", lambda: table)

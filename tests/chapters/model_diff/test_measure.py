@@ -36,7 +36,7 @@ def test_the_finding_on_capability_is_of_the_numbers(held_out, more, words):
     assert words in measure.capability_finding([Capability(["small", "large"], held_out, [0.1, 0.0, 0.2], more)])
 
 
-def inputs(z, shift, n=2000):
+def comparison(z, shift, n=2000):
     """Two models compared by draws in twenty chains; A's inputs have D about `shift`."""
     rng = np.random.default_rng(int(100 * abs(shift)))
     sides = []
@@ -49,7 +49,7 @@ def inputs(z, shift, n=2000):
 
 
 def test_both_ways_are_put_side_by_side():
-    own, near, far = inputs((2.0, 3.0), -0.50), inputs((2.0, 3.0), -0.51), inputs((2.0, 3.0), -1.5)
+    own, near, far = comparison((2.0, 3.0), -0.50), comparison((2.0, 3.0), -0.51), comparison((2.0, 3.0), -1.5)
     rows = [
         Ways(name, how.__name__, how(own.a, 0), how(other.a, 0))
         for name, other in (("near", near), ("far", far))
@@ -72,7 +72,7 @@ def test_repetition_by_loss_weighs_inputs_alike():
 
 def test_the_disputed_quarter_is_the_one_that_each_model_prefers_most():
     """Code is where A's D is lowest, and nowhere among B's inputs."""
-    compared = inputs((2.0, 3.0), -0.5)
+    compared = comparison((2.0, 3.0), -0.5)
     a, b = compared.a.difference, compared.b.difference
     row = measure.disputed(compared, [(a < np.quantile(a, 0.25)) * 1.0, np.zeros(len(b))], 0.9, seed=0)
     assert (row.code_side, row.prose_side) == (pytest.approx(1, abs=0.01), 0)

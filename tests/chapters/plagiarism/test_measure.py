@@ -73,8 +73,8 @@ def test_one_side_holds_if_the_mean_exceeds_slope_times_variance():
         draws = Draws(np.zeros((len(a), 1), int), a, np.log(weight), np.zeros(len(a), int), 1)
         side = Direction.from_draws(draws.within(z), b[(a >= z[0]) & (a <= z[1])], "A", z)
         assert measure.shift(side, 2.5, 0.1) == pytest.approx((mu, v, s), rel=0.1)
-        inputs = (b >= z[0]) & (b <= z[1])
-        below = np.average((b > a)[inputs], weights=weight[inputs])  # D < 0 on B's inputs
+        in_z = (b >= z[0]) & (b <= z[1])
+        below = np.average((b > a)[in_z], weights=weight[in_z])  # D < 0 on B's inputs
         assert below == pytest.approx(measure.predicted_share(mu, v, s), abs=0.02)
         assert (below > 0.5) == (mu > s * v)
 

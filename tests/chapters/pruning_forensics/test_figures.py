@@ -73,11 +73,8 @@ def test_units_by_both_and_by_up_alone():
     units = {"a": UnitMap(np.array([3, 1, 0, 0]), by_up, width=10), "b": UnitMap(by_up[::-1], by_up, width=10)}
     figure = figures.unit_maps(units, {"a": [3, 1, 4, 5], "b": None})
     first, margin = figure.figure.axes[:2]
-    assert [line.get_ydata().tolist() for line in first.lines] == [
-        [3, 1, 4, 5],
-        [4, 9],
-        [3, 1],
-    ]  # truth, up alone, both
+    # truth, up alone, both
+    assert [line.get_ydata().tolist() for line in first.lines] == [[3, 1, 4, 5], [4, 9], [3, 1]]
     assert [len(lines.get_segments()) for lines in margin.collections] == [4, 2]  # kept, found
     assert "a: both matchings agree on 2 of 4 units; b: both matchings agree on 0 of 4 units" in figure.caption
     figure.png()

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from provlab.errors import NotComparableError
 from provlab.models import anatomy
@@ -16,7 +15,7 @@ from provlab.statistics import USUAL, get
 from provlab.statistics.base import Model, Options
 
 WAYS = ("huref_a", "huref_b", "huref_c")
-HEADS, KEYS, SIZE = 4, 2, 6  # of the tiny Llama: four query heads share two key heads
+HEADS, SIZE = 4, 6  # of the tiny Llama: four query heads share two key heads
 
 
 def whole(model, way, block):
@@ -48,20 +47,11 @@ def value(way, a, b):
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
+def pair(new_model, tmp_path_factory):
     """Two random Llamas with grouped queries, norms far from constant."""
-    config = LlamaConfig(
-        vocab_size=50,
-        hidden_size=HEADS * SIZE,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=HEADS,
-        num_key_value_heads=KEYS,
-    )
     models = []
     for seed in (0, 1):
-        torch.manual_seed(seed)
-        network = LlamaForCausalLM(config)
+        network = new_model(seed, vocab_size=50, intermediate_size=40, num_hidden_layers=2)
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))

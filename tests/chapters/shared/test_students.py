@@ -43,19 +43,19 @@ def test_a_teacher_gives_what_the_module_of_the_model_gives(label, tiny):
     checkpoint = Checkpoint.open(tiny(label))
     parts = anatomy.of(checkpoint)
     model = checkpoint.load_model(dtype=torch.float32, device="cpu")
-    recorded = {}
+    hooked = {}
     for role, what in (("up", "inputs"), ("down", "outputs")):
         module = model.get_submodule(parts.module(role, 1))
         module.register_forward_hook(
-            lambda _, x, y, what=what: recorded.update({what: (x[0] if what == "inputs" else y).flatten(0, 1)})
+            lambda _, x, y, what=what: hooked.update({what: (x[0] if what == "inputs" else y).flatten(0, 1)})
         )
     with torch.no_grad():
         model(input_ids=torch.from_numpy(TOKENS), attention_mask=torch.ones(TOKENS.shape))
     bias = parts.read(checkpoint, "down_bias", 1) if parts.has("down_bias") else 0.0
     teacher = block_mlp(checkpoint, 1)
-    np.testing.assert_allclose(teacher(recorded["inputs"]), recorded["outputs"].detach().numpy() - bias, atol=2e-6)
+    np.testing.assert_allclose(teacher(hooked["inputs"]), hooked["outputs"].detach().numpy() - bias, atol=2e-6)
     inputs = mlp_inputs(checkpoint, TOKENS)
-    np.testing.assert_allclose(inputs[1], recorded["inputs"].detach(), atol=2e-6)
+    np.testing.assert_allclose(inputs[1], hooked["inputs"].detach(), atol=2e-6)
     assert (teacher.width, teacher.mlp_width) == (parts.width, parts.mlp_width)
 
 
