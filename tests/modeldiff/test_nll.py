@@ -10,34 +10,31 @@ from provlab.modeldiff import nll
 RNG = np.random.default_rng(0)
 
 
-def by_definition(model, tokens, start_token):
+def by_definition(model, tokens):
     """-log p(token | left context), averaged over the tokens that have a left context."""
     terms = []
-    context = ([] if start_token is None else [start_token]) + [int(token) for token in tokens]
-    for end in range(1, len(context)):
+    for end in range(1, len(tokens)):
         with torch.no_grad():
-            probabilities = torch.softmax(model(torch.tensor([context[:end]])).logits[0, -1].double(), dim=0)
-        terms.append(-np.log(probabilities[context[end]].item()))
+            probabilities = torch.softmax(model(torch.from_numpy(tokens[None, :end])).logits[0, -1].double(), dim=0)
+        terms.append(-np.log(probabilities[tokens[end]].item()))
     return np.mean(terms)
 
 
-@pytest.mark.parametrize("start_token", [None, 3])
 @pytest.mark.parametrize("at_once", [1 << 14, 11])
-def test_nll_is_that_of_the_definition(gpt2, start_token, at_once, monkeypatch):
+def test_nll_is_that_of_the_definition(gpt2, at_once, monkeypatch):
     monkeypatch.setattr(nll, "_TOKENS", at_once)
     model = gpt2()
     tokens = RNG.integers(0, 4, (9, 5))
-    measured = nll.sequence_nll(model, start_token=start_token)
-    expected = [by_definition(model, row, start_token) for row in tokens]
+    measured = nll.sequence_nll(model)
+    expected = [by_definition(model, row) for row in tokens]
     np.testing.assert_allclose(measured(tokens), expected, atol=2e-6)
     assert measured(tokens).dtype == np.float64
     assert measured.evaluations == 18
 
 
-@pytest.mark.parametrize("start_token", [None, 3])
-def test_log_probabilities_of_the_next_token_add_up_to_the_nll(gpt2, start_token, monkeypatch):
+def test_log_probabilities_of_the_next_token_add_up_to_the_nll(gpt2, monkeypatch):
     monkeypatch.setattr(nll, "_TOKENS", 10)
-    measured = nll.sequence_nll(gpt2(), start_token=start_token)
+    measured = nll.sequence_nll(gpt2())
     tokens = RNG.integers(0, 4, (7, 5)).astype(np.uint8)
     terms = []
     for place in range(5):
@@ -45,16 +42,14 @@ def test_log_probabilities_of_the_next_token_add_up_to_the_nll(gpt2, start_token
         assert log_probs.shape == (7, 4)
         np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-6)
         terms.append(log_probs[np.arange(7), tokens[:, place]])
-    if start_token is None:
-        np.testing.assert_allclose(terms.pop(0), -np.log(4), rtol=1e-6)
-    assert len(terms) == measured.predictions(5)
+    np.testing.assert_allclose(terms.pop(0), -np.log(4), rtol=1e-6)
+    assert len(terms) == 4
     np.testing.assert_allclose(-np.mean(terms, axis=0), measured(tokens), atol=1e-6)
 
 
-@pytest.mark.parametrize("start_token", [None, 3])
-def test_rewriting_keeps_what_stands_before_the_cut(gpt2, start_token, monkeypatch):
+def test_rewriting_keeps_what_stands_before_the_cut(gpt2, monkeypatch):
     monkeypatch.setattr(nll, "_TOKENS", 20)  # four rows at a time
-    measured = nll.sequence_nll(gpt2(), start_token=start_token)
+    measured = nll.sequence_nll(gpt2())
     tokens, temper = RNG.integers(0, 4, (11, 5)), np.linspace(0, 3, 11)
     new, loss, factor = measured.rewrite(tokens, 2, temper, seed=1)
     np.testing.assert_array_equal(new[:, :2], tokens[:, :2])
@@ -71,7 +66,6 @@ def test_one_token_can_be_followed_but_has_no_nll_of_its_own(gpt2):
     assert measured.next_log_probs(np.array([[1]])).shape == (1, 4)
     with pytest.raises(InputError, match="at least 2 tokens, not 1"):
         measured(np.array([[1]]))
-    assert nll.sequence_nll(gpt2(), start_token=0)(np.array([[1]])).shape == (1,)
 
 
 def test_no_sequence_is_no_error(gpt2):
@@ -91,12 +85,6 @@ def test_no_sequence_is_no_error(gpt2):
 def test_bad_tokens_are_named(gpt2, tokens, message):
     with pytest.raises(InputError, match=message):
         nll.sequence_nll(gpt2())(tokens)
-
-
-def test_the_start_token_takes_a_place_in_the_context(gpt2):
-    assert nll.sequence_nll(gpt2(), start_token=0).context == 5
-    with pytest.raises(InputError, match="start_token must be from 0 to 3"):
-        nll.sequence_nll(gpt2(), start_token=4)
 
 
 def test_no_causal_model_and_damaged_weights_are_refused(gpt2):

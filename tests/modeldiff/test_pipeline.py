@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from provlab.errors import InputError
 from provlab.kept import Kept
@@ -16,18 +15,11 @@ VOCABULARY, LENGTH = 4, 5
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    config = GPT2Config(
-        vocab_size=VOCABULARY, n_positions=6, n_embd=16, n_layer=2, n_head=2, initializer_range=0.4,
-        bos_token_id=None, eos_token_id=None,
-    )  # fmt: skip
-    for seed in (1, 2):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            GPT2LMHeadModel(config).save_pretrained(folder / f"m{seed}")
-    opened = pipeline.open_models([str(folder / "m1"), str(folder / "m2")])
-    return list(opened.values())
+def models(gpt2, tmp_path_factory):
+    folders = [str(tmp_path_factory.mktemp("model")) for _ in range(2)]
+    for seed, folder in enumerate(folders, 1):
+        gpt2(seed).save_pretrained(folder)
+    return list(pipeline.open_models(folders).values())
 
 
 @pytest.fixture

@@ -26,25 +26,21 @@ MIXED = Mixture((SingleSite(), MultiSite(2), SumPreserving(2, 2)))
 
 
 class Autoregressive:
-    """A model as a table: random conditionals, and the NLL they imply without a start token or with one."""
+    """A model as a table: random conditionals, and the NLL that they imply."""
 
-    def __init__(self, seed=0, skip=1):
+    def __init__(self, seed=0):
         rng = np.random.default_rng(seed)
         rows = {left: rng.normal(scale=1.5, size=V) for k in range(L) for left in itertools.product(range(V), repeat=k)}
         table = np.array([[rows[tuple(x[:k])] for k in range(L)] for x in STATES])
-        if skip:
-            table[:, 0] = 0.0
+        table[:, 0] = 0.0  # nothing predicts the first token
         self.table = table - np.log(np.exp(table).sum(axis=2, keepdims=True))
         picked = np.take_along_axis(self.table, STATES[..., None], axis=2)[..., 0]
-        self.energies = -picked[:, skip:].mean(axis=1)
-        self.calls, self.skip = 0, skip
+        self.energies = -picked[:, 1:].mean(axis=1)
+        self.calls = 0
 
     def __call__(self, tokens):
         self.calls += 1
         return self.energies[tokens @ CODE]
-
-    def predictions(self, length):
-        return length - self.skip
 
     def next_log_probs(self, prefix):
         self.calls += 1
@@ -63,31 +59,6 @@ class Autoregressive:
                     new[:, place] = np.minimum(drawn, V - 1)
                 factor += sign * np.log(tempered[np.arange(len(new)), row[:, place]])
         return new, self.energies[new @ CODE], factor
-
-
-class Stops:
-    """A model that is interrupted at its n-th call."""
-
-    def __init__(self, model, n):
-        self.model, self.left = model, n
-
-    def __call__(self, tokens):
-        return self._counted("__call__", tokens)
-
-    def predictions(self, length):
-        return self.model.predictions(length)
-
-    def next_log_probs(self, *arguments):
-        return self._counted("next_log_probs", *arguments)
-
-    def rewrite(self, *arguments):
-        return self._counted("rewrite", *arguments)
-
-    def _counted(self, name, *arguments):
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return getattr(self.model, name)(*arguments)
 
 
 SINGLE = SingleSite()
@@ -116,20 +87,18 @@ LIMIT = 5.4
 
 
 @pytest.mark.parametrize(
-    ("moves", "skip"),
-    [(SingleSite(), 1), (MIXED, 1), (Conditional(0.3), 1), (Mixture((Conditional(), MultiSite(3))), 0), (WRITING, 1)],
-    ids=["single site", "mixture", "conditional", "conditional, start token", "writing"],
+    "moves",
+    [SingleSite(), MIXED, Conditional(0.3), Mixture((Conditional(), MultiSite(3))), WRITING],
+    ids=["single site", "mixture", "conditional", "conditional and sites", "writing"],
 )
-def test_every_level_follows_its_law(moves, skip):
-    model = Autoregressive(skip=skip)
+def test_every_level_follows_its_law(moves):
+    model = Autoregressive()
     assert misfit(run(model, moves), model.energies) < LIMIT
 
 
-@pytest.mark.parametrize("skip", [0, 1])
-def test_a_ladder_can_hang_from_the_models_own_text(skip):
+def test_a_ladder_can_hang_from_the_models_own_text():
     """The hottest level is written at each step, and its total is known."""
-    model = Autoregressive(skip=skip)
-    own = own_temperature(model, L)
+    model, own = Autoregressive(), own_temperature(L)
     samples = run(model, WRITING, temperatures=(own, own / 2), steps=800)
     assert misfit(samples, model.energies) < LIMIT
     assert samples.attempted[0].sum() == 0
@@ -139,10 +108,8 @@ def test_a_ladder_can_hang_from_the_models_own_text(skip):
     assert abs((series[:, 1:] * series[:, :-1]).mean() / series.var()) < 0.05
 
 
-@pytest.mark.parametrize("skip", [0, 1])
-def test_counts_from_the_models_own_text_are_those_from_infinity(skip):
-    model = Autoregressive(skip=skip)
-    own = own_temperature(model, L)
+def test_counts_from_the_models_own_text_are_those_from_infinity():
+    model, own = Autoregressive(), own_temperature(L)
     z = (model.energies.min() - 1e-9, np.quantile(model.energies, 0.3))
     truth = np.log10(((model.energies >= z[0]) & (model.energies <= z[1])).sum())
     for ladder in ((math.inf, own, own / 2), (own, own / 2)):
@@ -159,8 +126,7 @@ def test_a_free_energy_that_is_known_and_missed_gives_no_number():
         def __call__(self, tokens):
             return 1.3 * super().__call__(tokens)
 
-    model = Loud()
-    own = own_temperature(model, L)
+    model, own = Loud(), own_temperature(L)
     with pytest.raises(NotConverged, match=r"the model's own, the free energy comes out as .* and is 2\.20"):
         reweighting.reweight(run(model, SINGLE, temperatures=(math.inf, 2 * own, own), steps=4000))
 
@@ -246,10 +212,18 @@ def test_round_trips_are_counted_along_the_replicas():
 @pytest.mark.parametrize("moves", [MIXED, WRITING], ids=["mixture", "writing"])
 def test_stopped_and_resumed_is_the_same_bit_by_bit(tmp_path, moves):
     whole = run(Autoregressive(), moves, steps=320, n_chains=5)
-    model = Autoregressive()
+    model, plain = Autoregressive(), sampler._Run.advance
     settings = {"steps": 320, "n_chains": 5, "checkpoint": tmp_path / "state.npz"}
-    with pytest.raises(KeyboardInterrupt):
-        run(Stops(model, 280), moves, **settings)
+
+    def advance(self):
+        if self.step == 140:
+            raise KeyboardInterrupt
+        plain(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampler._Run, "advance", advance)
+        with pytest.raises(KeyboardInterrupt):
+            run(model, moves, **settings)
     before = model.calls
     resumed = run(model, moves, **settings)
     assert (model.calls - before) / 2 < 230  # steps 101 to 320 of two calls at most, not all
@@ -308,6 +282,6 @@ def test_bad_parameters_are_named(settings, message):
 
 def test_tokens_are_kept_in_the_smallest_type():
     space = {"vocabulary": 512, "length": 4, "temperatures": [math.inf, 1.0], "n_chains": 2, "n_steps": 20}
-    samples = replica_exchange(lambda tokens: tokens.mean(axis=1) / 100, moves=SingleSite(), seed=0, **space)
+    samples = replica_exchange(lambda tokens: tokens.mean(axis=1) / 100, moves=SINGLE, seed=0, **space)
     assert samples.tokens.dtype == np.uint16
     assert samples.tokens.max() > 255

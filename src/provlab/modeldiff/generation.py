@@ -36,7 +36,7 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
     Parameters
     ----------
     nll
-        The model, with its convention: without a start token the first token is uniform.
+        The model; the first token is uniform.
     n, length
         Sequences, rounded up to as many of each temper, and tokens in each.
     tempers
@@ -71,9 +71,8 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
     for some in by_row.split(min(_AT_ONCE, nll.at_once(length, k * nll.vocabulary))):
         nothing = torch.empty(len(some), 0, dtype=torch.int64)
         tokens, log_p, log_q = (part.cpu().numpy() for part in nll.write_on(nothing, length, some, generator))
-        if nll.start_token is None:
-            log_q = log_q - math.log(nll.vocabulary)  # of the first token
-        parts.append((tokens, -log_p / nll.predictions(length), log_q))
+        # the first token is uniform
+        parts.append((tokens, -log_p / (length - 1), log_q - math.log(nll.vocabulary)))
     tokens, losses, log_q = (np.concatenate(part) for part in zip(*parts, strict=True))
     # every temper wrote a like number, so the mixture is their plain mean
     return {"tokens": tokens, "nll": losses, "log_q": logsumexp(log_q, axis=1) - math.log(k)}

@@ -32,8 +32,6 @@ class Nll(Protocol):
 class Causal(Protocol):
     """A model that predicts each token from the tokens left of it, as `provlab.modeldiff.nll.SequenceNll` does."""
 
-    def predictions(self, length: int) -> int: ...
-
     def next_log_probs(self, prefix: Tokens) -> NDArray[np.float64]: ...
 
     def rewrite(

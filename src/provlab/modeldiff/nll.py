@@ -1,9 +1,8 @@
 """Mean token NLL of many short sequences: what Model-diff reads from a model, and all it reads.
 
 Model-diff compares two models by one number for each input, the negative log-likelihood that a model gives to a whole
-sequence, averaged over its tokens (paper, Sec. 4, "Experimental settings"). Which tokens count is a convention:
-without a start token the first token has no left context, so the mean is over the ``length - 1`` others; with one,
-every token is predicted and the mean is over all of them. The two models of a comparison share the convention.
+sequence, averaged over its tokens (paper, Sec. 4, "Experimental settings"). No start token is put before it: the
+first token has no left context, and the mean is over the ``length - 1`` others.
 """
 
 import math
@@ -41,22 +40,13 @@ class SequenceNll:
         probabilities are then those given that no other token comes. None where they are the network's own.
     context
         Longest sequence (tokens) that the model reads, None where its config names no bound.
-    start_token
-        Id put before each sequence, or None.
     evaluations
         Sequences sent through the network so far: the cost of a method, whatever the machine.
     name, network
         The model's label, and the model itself in evaluation mode.
     """
 
-    def __init__(
-        self,
-        network: "PreTrainedModel",
-        name: str,
-        *,
-        start_token: int | None,
-        ids: NDArray[np.int64] | None = None,
-    ) -> None:
+    def __init__(self, network: "PreTrainedModel", name: str, ids: NDArray[np.int64] | None) -> None:
         config = network.config.get_text_config()
         self.name = name
         whole = np.arange(int(config.vocab_size))
@@ -64,12 +54,9 @@ class SequenceNll:
         self.vocabulary = len(whole if self.ids is None else self.ids)
         self._own = None if self.ids is None else torch.from_numpy(self.ids).to(network.device)
         bound = getattr(config, "max_position_embeddings", None)
-        self.context: int | None = None if bound is None else int(bound) - (start_token is not None)
-        self.start_token = start_token
+        self.context: int | None = None if bound is None else int(bound)
         self.evaluations = 0
         self.network = network
-        if start_token is not None and not 0 <= start_token < self.vocabulary:
-            raise InputError(f"start_token must be from 0 to {self.vocabulary - 1} for {name}, not {start_token}")
 
     def __call__(self, tokens: Tokens) -> NDArray[np.float64]:
         """Return the mean token NLL (nats) of each sequence.
@@ -82,7 +69,7 @@ class SequenceNll:
         Returns
         -------
         array
-            ``(n,)``, the mean over ``length - 1`` predictions without a start token, over ``length`` with one.
+            ``(n,)``, the mean over ``length - 1`` predictions.
 
         Raises
         ------
@@ -92,28 +79,23 @@ class SequenceNll:
         InvalidWeightsError
             The model answers with NaN or Inf.
         """
-        ids = self._checked(tokens, shortest=2 if self.start_token is None else 1)
+        ids = self._checked(tokens, shortest=2)
         result = np.empty(len(ids), dtype=np.float64)
         done = 0
         for batch, log_probs in self._batches(ids):
-            predicted = batch[:, 1:] if self.start_token is None else batch
-            picked = log_probs.gather(2, predicted[..., None]).squeeze(2)
+            picked = log_probs.gather(2, batch[:, 1:, None]).squeeze(2)
             result[done : done + len(batch)] = -picked.to("cpu", torch.float64).mean(dim=1).numpy()
             done += len(batch)
         self.refuse_non_finite(result)
         return result
 
-    def predictions(self, length: int) -> int:
-        """How many tokens of a sequence are predicted: what the mean is over."""
-        return length - (self.start_token is None)
-
     def next_log_probs(self, prefix: Tokens) -> NDArray[np.float64]:
         """Return the log probability of each token after a prefix, ``(n, vocabulary)`` of ``(n, c)`` tokens.
 
-        Where no token is there and none is put before it, the model says nothing, and all are equally likely.
+        Where no token is there, the model says nothing, and all are equally likely.
         """
         ids = self._checked(prefix, shortest=0)
-        if ids.shape[1] == 0 and self.start_token is None:
+        if ids.shape[1] == 0:
             return np.full((len(ids), self.vocabulary), -math.log(self.vocabulary))
         ends = ids.new_zeros(len(ids), 1)  # the token that is predicted: which one plays no part
         batches = self._batches(torch.cat([ids, ends], dim=1))
@@ -143,15 +125,15 @@ class SequenceNll:
             The new sequences y, their mean token NLL ``(n,)``, and ``(n,)`` log q(x | y) - log q(y | x), where x are
             the given ones.
         """
-        ids = self._checked(tokens, shortest=2 if self.start_token is None else 1)
+        ids = self._checked(tokens, shortest=2)
         generator = self.generator(seed)
-        first = self.predictions(cut) if cut else 0  # of the predictions, the first of a redrawn token
+        first = max(cut - 1, 0)  # of the predictions, the first of a redrawn token
         new, nll, log_hastings = torch.empty_like(ids), np.empty(len(ids)), np.empty(len(ids))
         done = 0
         for batch, log_probs in self._batches(ids):
             rows = slice(done, done + len(batch))
             power = torch.from_numpy(temper[rows])[:, None]  # (rows, 1)
-            predicted = batch[:, batch.shape[1] - log_probs.shape[1] :, None]
+            predicted = batch[:, 1:, None]
             kept = log_probs[:, :first].gather(2, predicted[:, :first]).double().sum(dim=(1, 2))
             tempered = torch.log_softmax(power.to(log_probs)[:, :, None] * log_probs[:, first:], dim=-1)
             back = tempered.gather(2, predicted[:, first:]).double().sum(dim=(1, 2))
@@ -172,7 +154,7 @@ class SequenceNll:
         Parameters
         ----------
         prefix
-            ``(n, c)`` tokens; `c` may be 0, then the first token is uniform where none is put before it.
+            ``(n, c)`` tokens; `c` may be 0, then the first token is uniform.
         length
             Of the whole sequences.
         tempers
@@ -192,9 +174,7 @@ class SequenceNll:
         tokens[:, :begin] = prefix
         log_p = torch.zeros(n, dtype=torch.float64, device=device)
         log_q = torch.zeros(n, tempers.shape[1], dtype=torch.float64, device=device)
-        if self.start_token is not None:
-            prefix = torch.cat([torch.full_like(tokens[:, :1], self.start_token), prefix], dim=1)
-        elif not begin:
+        if not begin:
             tokens[:, 0] = torch.randint(self.vocabulary, (n,), generator=generator, device=device)
             prefix, begin = tokens[:, :1], 1
         read, past = prefix, None
@@ -250,22 +230,14 @@ class SequenceNll:
         return logits.float(), getattr(out, "past_key_values", None)
 
     def _batches(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield sequences with the log probabilities that predict their tokens (all but the first, or all)."""
+        """Yield sequences with the log probabilities that predict all their tokens but the first."""
         most = _JUDGED.get(self.network.device.type, _JUDGED["cpu"])
-        at_once = max(1, min(_TOKENS, max(_FEWEST, most // self.vocabulary)) // max(1, ids.shape[1]))
+        at_once = max(1, min(_TOKENS, max(_FEWEST, most // self.vocabulary)) // ids.shape[1])
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
-            read = batch
-            if self.start_token is not None:
-                read = torch.cat([torch.full_like(batch[:, :1], self.start_token), batch], dim=1)
             with torch.inference_mode():
                 # the last position predicts a token that is not there
-                logits = (
-                    self.read(read[:, :-1], use_cache=False)[0]
-                    if read.shape[1] > 1
-                    else torch.empty(len(batch), 0, self.vocabulary, device=batch.device)
-                )
-                log_probs = torch.log_softmax(logits, dim=-1)
+                log_probs = torch.log_softmax(self.read(batch[:, :-1], use_cache=False)[0], dim=-1)
             self.evaluations += len(batch)
             yield batch, log_probs
 
@@ -276,8 +248,7 @@ class SequenceNll:
         length = array.shape[1]
         if length < shortest:
             raise InputError(
-                f"sequences must have at least {shortest} tokens, not {length}: "
-                "without a start token the first token is not predicted"
+                f"sequences must have at least {shortest} tokens, not {length}: the first token is not predicted"
             )
         if self.context is not None and length > self.context:
             raise InputError(f"sequences of {length} tokens exceed the context of {self.name}: {self.context}")
@@ -295,7 +266,6 @@ class SequenceNll:
 def sequence_nll(
     model: "Checkpoint | PreTrainedModel",
     *,
-    start_token: int | None = None,
     ids: NDArray[np.int64] | None = None,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
@@ -306,8 +276,6 @@ def sequence_nll(
     ----------
     model
         A checkpoint of a causal language model, or a model already loaded, which stays where it is.
-    start_token
-        Id to put before each sequence, so that the first token is predicted too; None for no such token.
     ids
         The model's own ids of the tokens of the comparison (`provlab.modeldiff.tokens`); all of its own by default.
     device, dtype
@@ -316,7 +284,7 @@ def sequence_nll(
     Raises
     ------
     InputError
-        The model has no head that predicts tokens, or `start_token` is outside its vocabulary.
+        The model has no head that predicts tokens.
     """
     if isinstance(model, Checkpoint):
         name, network = model.name, model.load_model(dtype, device)
@@ -324,4 +292,4 @@ def sequence_nll(
         name, network = type(model).__name__, model.eval()
     if not network.can_generate():
         raise InputError(f"{name} ({type(network).__name__}) is no causal language model: it predicts no next token")
-    return SequenceNll(network, name, start_token=start_token, ids=ids)
+    return SequenceNll(network, name, ids)

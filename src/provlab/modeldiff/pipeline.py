@@ -65,7 +65,7 @@ class Model:
     @property
     def key(self) -> dict[str, Any]:
         """What numbers of this model depend on."""
-        key: dict[str, Any] = {"model": self.checkpoint.digest, "start_token": self.nll.start_token}
+        key: dict[str, Any] = {"model": self.checkpoint.digest, "start_token": None}  # none is put before inputs
         if self.nll.ids is not None:
             key["ids"] = digest(self.nll.ids.tolist())
         if self.nll.network.dtype != torch.float32:
@@ -105,7 +105,6 @@ class Model:
 def open_models(
     sources: list[str],
     *,
-    start_token: int | None = None,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     allow_pickle: bool = False,
@@ -124,7 +123,7 @@ def open_models(
         source: Model(
             source,
             checkpoint,
-            sequence_nll(checkpoint, start_token=start_token, ids=ids, device=device, dtype=dtype),
+            sequence_nll(checkpoint, ids=ids, device=device, dtype=dtype),
             progress,
         )
         for (source, checkpoint), ids in zip(checkpoints.items(), shared.ids, strict=True)
@@ -212,7 +211,7 @@ def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:
 
 def _laid(model: Model, settings: Exchange, kept: Kept) -> tuple[float, ...]:
     """Temperatures by pilot runs, kept."""
-    own, seed = own_temperature(model.nll, settings.length), own_seed(model, settings.seed)
+    own, seed = own_temperature(settings.length), own_seed(model, settings.seed)
     laid = {"length": settings.length, "coldest": settings.coldest, "below": settings.below}
     parts = {**model.key, **laid, "moves": repr(WRITING), "seed": seed, "steps": _PILOT_STEPS}
 

@@ -54,8 +54,8 @@ class Samples:
         ``(temperature - 1,)``: mean acceptance probability of swaps between a level and the next colder one.
     round_trips
         ``(chain,)``: how often a sequence went from the hottest level to the coldest and back.
-    predictions
-        How many tokens of a sequence a causal model predicts, None for any other function.
+    causal
+        Whether the losses are those of a causal model, the mean over all tokens but the first.
     """
 
     tokens: NDArray[np.unsignedinteger[Any]]
@@ -68,7 +68,7 @@ class Samples:
     attempted: NDArray[np.int64]
     swap_rate: NDArray[np.float64]
     round_trips: NDArray[np.int64]
-    predictions: int | None = None
+    causal: bool = False
 
     @property
     def n_chains(self) -> int:
@@ -88,14 +88,14 @@ class Samples:
     def log_total(self, level: int) -> float | None:
         """Log of the sum of exp(-NLL / T) over all sequences at a level, where that is known exactly.
 
-        At infinity it is a sum of ones. At T = 1 / N, with the mean over N predictions, the terms are the
-        probabilities of a sequence given the tokens that nothing predicts, and sum to one for each choice of these.
+        At infinity it is a sum of ones. At T = 1 / (length - 1) the terms are the probabilities of a sequence given its
+        first token, and sum to one for each choice of that.
         """
+        choices = float(np.log(self.vocabulary))
         if np.isinf(self.temperatures[level]):
-            return self.length * float(np.log(self.vocabulary))
-        if self.predictions is None or not np.isclose(self.betas[level], self.predictions, rtol=1e-12):
-            return None
-        return (self.length - self.predictions) * float(np.log(self.vocabulary))
+            return self.length * choices
+        own = self.causal and np.isclose(self.temperatures[level], own_temperature(self.length), rtol=1e-12)
+        return choices if own else None
 
 
 def replica_exchange(
@@ -179,11 +179,9 @@ def replica_exchange(
     return run.samples(n_steps, burn_in)
 
 
-def own_temperature(nll: Nll, length: int) -> float:
+def own_temperature(length: int) -> float:
     """Temperature at which a causal model writes: its sequences have the law exp(-NLL / T) with 1 / T predictions."""
-    if not isinstance(nll, Causal):
-        raise InputError("only a model that predicts tokens has a temperature of its own; make one with sequence_nll")
-    return 1 / nll.predictions(length)
+    return 1 / (length - 1)
 
 
 def _checked_ladder(temperatures: ArrayLike) -> NDArray[np.float64]:
@@ -223,9 +221,8 @@ class _Run:
         self.betas = 1.0 / self.ladder
         self.rows = len(self.ladder) * self.n_chains
         self.small = np.min_scalar_type(self.vocabulary - 1)
-        self.predictions = None if self.causal is None else self.causal.predictions(self.length)
         # the model's own law is drawn from by letting it write, which uninformed moves do not ask for
-        own = self.mixture.informed and self.predictions and np.isclose(self.betas[0], self.predictions, rtol=1e-12)
+        own = self.mixture.informed and np.isclose(self.betas[0], self.length - 1, rtol=1e-12)
         self.drawn_directly = bool(np.isinf(self.ladder[0]) or own)
         self.rng = np.random.default_rng(self.seed)
         self.step = 0
@@ -260,8 +257,7 @@ class _Run:
     def _written(self, tokens: Tokens, beta: NDArray[np.float64]) -> tuple[Tokens, NDArray[np.float64]]:
         """Sequences that the model writes at the temper of each level, and their NLL."""
         assert self.causal is not None
-        assert self.predictions is not None
-        new, energies, _ = self.causal.rewrite(tokens, 0, beta / self.predictions, int(self.rng.integers(1 << 62)))
+        new, energies, _ = self.causal.rewrite(tokens, 0, beta / (self.length - 1), int(self.rng.integers(1 << 62)))
         return new, energies
 
     def _drawn(self) -> tuple[Tokens, NDArray[np.float64]]:
@@ -306,7 +302,7 @@ class _Run:
         level = np.repeat(np.arange(len(self.ladder) - len(changed), len(self.ladder)), self.n_chains)
         rows, beta = changed.ravel(), self.betas[level]
         move = self.mixture.draw(self.rng)
-        temper = None if self.predictions is None else beta / self.predictions
+        temper = None if self.causal is None else beta / (self.length - 1)
         setting = Setting(self.vocabulary, self.rng, self.causal, temper)
         proposal = self.mixture.moves[move].propose(self.tokens[rows], setting)
         energies = self._energy(proposal.tokens) if proposal.nll is None else proposal.nll
@@ -351,7 +347,7 @@ class _Run:
             record["attempted"].sum(axis=0, dtype=np.int64),
             np.divide(probability, attempts, out=np.full(len(attempts), np.nan), where=attempts > 0),
             record["trips"].sum(axis=0, dtype=np.int64),
-            self.predictions,
+            self.causal is not None,
         )
 
     def save(self, path: Path, key: str) -> None:
