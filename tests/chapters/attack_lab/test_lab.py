@@ -105,6 +105,28 @@ def test_tables_and_sentences():
     assert measure.framing_table(tested).loc["align@origin", "phi_u"] == "1 of 1"
 
 
+def test_entries_of_the_table_of_flaws_that_a_run_contradicts():
+    """Planted: T2 seen by phi_u in one of two families is no contradiction, in both it is; one framed is enough."""
+
+    def run(found, accused):
+        tests = [
+            measure.Tested("T2", origin, "kin", "phi_u", -90.0 if seen else -0.1, None, None)
+            for origin, seen in zip("ab", found, strict=True)
+        ]
+        tests += [
+            measure.Tested("align@origin", origin, "framed", "phi_match", -90.0 if seen else -0.1, None, None)
+            for origin, seen in zip("ab", accused, strict=True)
+        ]
+        refused = measure.Tested("pad=16", "a", "kin", "phi_u", None, None, "phi_u needs models of equal width")
+        tested = measure.corrected([*tests, refused])
+        return measure.contradictions(measure.cells(tested), tested)
+
+    assert run((False, True), (False, False)) == []
+    assert run((True, True), (False, False)) == ["T2, phi_u: the table says evades, this run caught"]
+    (message,) = run((False, False), (False, True))
+    assert message == "align@origin, phi_match: the table says withstands, this run in part"
+
+
 def test_the_picture_says_what_is_lost_and_who_is_accused():
     costs = measure.costs(INSTANCES)
     groups = {"": "as it is", "T1": "kept", "split=3": "kept"}

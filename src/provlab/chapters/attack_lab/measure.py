@@ -26,7 +26,7 @@ from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise, loss
-from provlab.statistics import REGISTRY
+from provlab.statistics import REGISTRY, flaws
 from provlab.statistics.base import Options
 
 LEVEL = 0.01
@@ -317,6 +317,35 @@ def _rate(k: int, n: int) -> str:
         return "–"
     low, high = calibration.size_interval(k, n)
     return f"{k}/{n} ({low:.2f} to {high:.2f})"
+
+
+def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[str]:
+    """Return the entries of `provlab.statistics.flaws` that these records do not bear out, one line each.
+
+    A test that withstands a disguise finds more than half of the descendants, one that is fooled no more than that, and
+    one that refuses none; a test that withstands a framing accuses none, one that is fooled more than half.
+    """
+    outcomes = {(cell.attack, cell.statistic): cell.verdict for cell in results}
+    framed = [test for test in tested if test.against == FRAMED and test.adjusted is not None]
+    for key in dict.fromkeys((test.attack, test.statistic) for test in framed):
+        hits = [test.adjusted <= np.log10(LEVEL) for test in framed if (test.attack, test.statistic) == key]
+        outcomes[key] = "fooled" if 2 * sum(hits) > len(hits) else "withstands" if not any(hits) else "in part"
+    expected = [
+        (attack, statistic, words)
+        for flaw_rows, kinds in (
+            (flaws.DISGUISES, ("evades", "refused", "caught")),
+            (flaws.FRAMINGS, ("fooled", "refused", "withstands")),
+        )
+        for flaw in flaw_rows
+        for statistics, words in zip((flaw.fooled, flaw.refuse, flaw.withstand), kinds, strict=True)
+        for attack in flaw.shown
+        for statistic in statistics
+    ]
+    return [
+        f"{attack}, {statistic}: the table says {words}, this run {outcomes[attack, statistic]}"
+        for attack, statistic, words in expected
+        if outcomes.get((attack, statistic), words) != words
+    ]
 
 
 def costs(instances: Sequence[Instance]) -> pd.DataFrame:
