@@ -91,17 +91,17 @@ PLANTED = {
     ),
     "order, nothing else asked": (
         {"phi_u": -20.0}, {}, "rejected",
-        ["put into the other's order", "gave a p-value; phi_match, phi_match_unsigned would tell such units apart."],
+        ["put into the other's order", "a p-value; phi_match, phi_match_unsigned can show whether it is the order"],
         ["suspect", ALONE],
     ),
     "order, no gates": (
         {"phi_u": -20.0, "phi_match": NO_GATE}, {"gated": False}, "rejected",
-        ["gave a p-value; phi_views would tell such units apart.", "Not run: phi_match (needs a gated MLP)"],
+        ["gave a p-value; phi_unseen, phi_views can show whether", "Not run: phi_match (needs a gated MLP)"],
         ["suspect"],
     ),
     "order, experts": (
         {"phi_u": -20.0, "phi_match": "phi_match has experts"}, {"experts": True}, "rejected",
-        ["No test that ignores the order of units gave a p-value."], ["would tell", "suspect"],
+        ["No test that ignores the order of units gave a p-value; phi_unseen can show"], ["phi_views", "suspect"],
     ),
     "no theorem": (
         {"phi_u": -0.3, "phi_match": -9.0}, {}, "rejected",

@@ -101,7 +101,7 @@ class Verdict:
             )
         elif by_order:
             advice = self._advised(flaws.ORDER_FREE)
-            tell = f"; {_names(advice)} would tell such units apart" if advice else ""
+            tell = f"; {_names(advice)} can show whether it is the order alone" if advice else ""
             sentences.append(f"No test that ignores the order of units gave a p-value{tell}.")
         return sentences
 
