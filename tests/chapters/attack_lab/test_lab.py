@@ -108,14 +108,14 @@ def test_tables_and_sentences():
 def test_entries_of_the_table_of_flaws_that_a_run_contradicts():
     """Planted: T2 seen by phi_u in one of two families is no contradiction, in both it is; one framed is enough."""
 
-    def run(found, accused):
+    def run(caught, accused):
         tests = [
-            measure.Tested("T2", origin, "kin", "phi_u", -90.0 if seen else -0.1, None, None)
-            for origin, seen in zip("ab", found, strict=True)
-        ]
-        tests += [
-            measure.Tested("align@origin", origin, "framed", "phi_match", -90.0 if seen else -0.1, None, None)
-            for origin, seen in zip("ab", accused, strict=True)
+            measure.Tested(attack, origin, against, statistic, -90.0 if hit else -0.1, None, None)
+            for attack, against, statistic, hits in (
+                ("T2", "kin", "phi_u", caught),
+                ("align@origin", "framed", "phi_match", accused),
+            )
+            for origin, hit in zip("ab", hits, strict=True)
         ]
         refused = measure.Tested("pad=16", "a", "kin", "phi_u", None, None, "phi_u needs models of equal width")
         tested = measure.corrected([*tests, refused])
