@@ -162,8 +162,6 @@ def test_without_a_tokenizer_ids_count(models, disguised, options, tmp_path):
     records = run_pairs(open_models(sources), ["phi_h"], options, progress=False)
     assert [bool(record.error) for record in records] == [False, True, True]
     assert "has no tokenizer, and the others of this study number their tokens differently" in records[1].error
-    record = run_pairs(open_models(sources[::2]), ["phi_jsd"], options, progress=False)[0]
-    assert "tokenizer" in record.error
 
 
 def test_another_tokenizer_reuses_no_record(models, disguised, options, tmp_path):

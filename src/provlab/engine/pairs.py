@@ -64,7 +64,8 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model], statis
     """Set what random tokens are drawn from, unless it is set already: ids that are below the smallest vocabulary.
 
     Where one of the statistics draws tokens, and the tokenizers number the same strings differently, it is the strings
-    that all of them have.
+    that all of them have. Where one reads the text, and the tokenizers cut it differently, it is the tokens that all of
+    them have at the same places.
     """
     if options.vocab_size is not None or not models:
         return options
@@ -75,7 +76,12 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model], statis
 
         vocabulary = common_strings(models.values())
     smallest = min(model.anatomy.vocab_size for model in models.values())
-    return replace(options, vocab_size=smallest, vocabulary=vocabulary)
+    options = replace(options, vocab_size=smallest, vocabulary=vocabulary)
+    if options.text and any("text_sha256" in get_statistic(name).parameters(options) for name in statistics):
+        from provlab.statistics.text import shared_tokens
+
+        options = replace(options, shared=shared_tokens(models.values(), options))
+    return options
 
 
 def run_pairs(
@@ -220,7 +226,7 @@ def _tasks(todo: Mapping[str, Todo], bench: Bench, options: Options, shelf: Shel
                         {source: reference(source) for source in sources},
                         keys,
                         shelf,
-                        options if reads_text else replace(options, text="", vocabulary=None),
+                        options if reads_text else replace(options, text="", vocabulary=None, shared=None),
                         budget,
                     )
                 )

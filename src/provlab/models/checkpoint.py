@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib import metadata
 from inspect import signature
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -338,12 +339,34 @@ class Checkpoint:
 
     def encode(self, text: str) -> list[int]:
         """Cut a text into the tokenizer's ids, without special tokens; errors as of `tokenizer`."""
+        return self.cut(text)[0]
+
+    def cut(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Cut a text into the tokenizer's ids, and return where each begins and ends in the text, in characters."""
         from provlab.models import loading
 
         tokenizer = self.tokenizer()
         with loading.usable_tokenizer(self.source):
-            ids: list[int] = tokenizer.encode(text, add_special_tokens=False, verbose=False)
-        return ids
+            fast = tokenizer.is_fast
+            cut = tokenizer(text, add_special_tokens=False, verbose=False, return_offsets_mapping=fast)
+            ids: list[int] = cut["input_ids"]
+            if fast:
+                return ids, cut["offset_mapping"]
+            ends = [0, *accumulate(len(tokenizer.decode([number])) for number in ids)]
+        return ids, list(pairwise(ends))
+
+    def pieces(self, size: int) -> list[str]:
+        """Return what each id below `size` adds to a text when it is decoded; "" where that is no whole character."""
+        from provlab.models import loading
+
+        tokenizer = self.tokenizer()
+        with loading.usable_tokenizer(self.source):
+            # behind a letter, as a token at the beginning of a text may lose its space
+            first: list[int] = tokenizer.encode("a", add_special_tokens=False, verbose=False)[-1:]
+            numbers = [[*first, number] for number in range(min(size, len(tokenizer)))]
+            texts = tokenizer.batch_decode(numbers, clean_up_tokenization_spaces=False)
+            begin = len(tokenizer.decode(first, clean_up_tokenization_spaces=False))
+        return ["" if "\ufffd" in text else text[begin:] for text in texts]
 
     def vocabulary(self) -> dict[str, int] | None:
         """Return the tokenizer's token -> id, None where the checkpoint has no tokenizer.

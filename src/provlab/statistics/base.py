@@ -90,6 +90,9 @@ class Options:
     vocabulary : tuple of str or None
         Random tokens are drawn among these strings instead: set by a study where its models' tokenizers number the
         strings that they share differently. Identified in records by its SHA-256.
+    shared : tuple of (int, int) or None
+        Tokens of the text, each as its place and an id: set by a study where its models' tokenizers cut the text
+        differently, or one has none (`provlab.statistics.text.shared_tokens`). Part of what stands for the text.
     """
 
     seed: int = 0
@@ -104,6 +107,7 @@ class Options:
     units: int | None = None
     vocab_size: int | None = None
     vocabulary: tuple[str, ...] | None = field(default=None, repr=False)
+    shared: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length", "activation_tokens"):
@@ -122,8 +126,9 @@ class Options:
 
     @cached_property
     def text_sha256(self) -> str:
-        """Hex SHA-256 that stands for the text in records."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """Hex SHA-256 that stands for the text in records, and for the choice of its tokens."""
+        whole = hashlib.sha256(self.text.encode()).hexdigest()
+        return whole if self.shared is None else digest([whole, self.shared])
 
     @cached_property
     def vocabulary_sha256(self) -> str | None:
@@ -156,7 +161,8 @@ class Options:
 
     def as_record(self) -> dict[str, Any]:
         """All options as JSON-able data, the text by its hash."""
-        return {**asdict(self), "text": self.text_sha256, "vocabulary": self.vocabulary_sha256}
+        record = {**asdict(self), "text": self.text_sha256, "vocabulary": self.vocabulary_sha256}
+        return {**record, "shared": self.shared and len(self.shared)}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from provlab.statistics.base import (
     Statistic,
     require_positions,
 )
-from provlab.statistics.text import Columns, common, encode, spellings
+from provlab.statistics.text import Columns, common, cut, spellings
 
 ROWS = 256  # distributions compared at once, in float64
 
@@ -38,7 +38,8 @@ class NextTokens(Features):
     vocabulary : array
         ``(vocab,)`` int64: what each token is (`provlab.statistics.text.spellings`).
     tokens : array
-        The inputs, ``(n_sequences, sequence_length)``, likewise: two models are compared on the same tokens only.
+        ``(n_sequences, sequence_length)``: where in the text each token stands (`provlab.statistics.text.cut`); two
+        models are compared on the same inputs only.
     log_probs : array
         ``(n_sequences * sequence_length, vocab)`` float32, natural logarithm.
     """
@@ -104,11 +105,11 @@ class PhiJSD(Statistic):
     def prepare(self, model: Model, options: Options) -> NextTokens:
         """Run the model once over the text."""
         require_positions(self, model, options)
-        tokens = encode(model.checkpoint, options)
+        tokens, places = cut(model.checkpoint, options)
         chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
         log_probs = keep(np.concatenate(list(chunks)))
         vocabulary = spellings(model.checkpoint, log_probs.shape[1])
-        return NextTokens(vocabulary, vocabulary[tokens], log_probs)
+        return NextTokens(vocabulary, places, log_probs)
 
     def compare_block(self, a: NextTokens, b: NextTokens, block: int | None, options: Options) -> BlockResult:
         """Average the divergence over positions, of the tokens that both have where the vocabularies differ."""

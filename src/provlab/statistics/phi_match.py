@@ -40,7 +40,7 @@ from provlab.statistics.base import (
     left_out,
     of_matching,
 )
-from provlab.statistics.text import one_pass, spellings
+from provlab.statistics.text import one_pass
 
 Views = tuple[UnitRows, UnitRows, NDArray[np.int64]]  # gate, up, and the tokens at which both were seen
 
@@ -54,8 +54,8 @@ class GateAndUp(Features):
     gate, up : list of array
         Per block ``(h, kept tokens)`` float32.
     tokens : array
-        ``(n_sequences, sequence_length)``: what each token is (`provlab.statistics.text.spellings`); two models are
-        compared on the same tokens only.
+        ``(n_sequences, sequence_length)``: where in the text each token stands (`provlab.statistics.text.cut`); two
+        models are compared on the same inputs only.
     units : list of array
         Per block, the units that there really are, as `provlab.models.canonical.merged` says; empty: all, as they are.
     """
@@ -113,9 +113,8 @@ class PhiMatch(Statistic):
 
     def prepare(self, model: Model, options: Options) -> GateAndUp:
         """Run the model once over the text."""
-        kept, tokens = one_pass(self, model, options, ("gate", "up", "units"))
-        spelt = spellings(model.checkpoint, model.anatomy.vocab_size)[tokens]
-        return GateAndUp(kept["gate"], kept["up"], spelt, kept["units"])
+        kept, places = one_pass(self, model, options, ("gate", "up", "units"))
+        return GateAndUp(kept["gate"], kept["up"], places, kept["units"])
 
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching of gates with the matching of ups; its p-value allows for `COMMON` of the units."""

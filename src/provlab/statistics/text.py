@@ -1,11 +1,15 @@
-"""Inputs as token ids of each model's own tokenizer, and whether two models read the same: tokens are their strings.
+"""Inputs as token ids of each model's own tokenizer, and what two models read alike.
 
-Ids may be renumbered, and the rows of the embedding with them: text in and text out stay as they are. So what two
-models were given is compared by the strings, of which a 64-bit hash is kept, and never by ids.
+Ids may be renumbered, and the rows of the embedding with them; strings of tokens may be respelt, or be cut at other
+places: text in and text out stay as they are. So tokens are paired by what they decode to, and inputs by their places
+in the text, of which 64-bit numbers are kept, and never by ids. A wrong pairing costs power and not size: where two
+models are independent, any inputs will do.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,13 +22,17 @@ from provlab.statistics.base import Model, Options, Statistic, require_positions
 Columns = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
+def cut(checkpoint: Checkpoint, options: Options) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cut the head of the held-out text into sequences of token ids by the checkpoint's own tokenizer.
+
+    Where `Options.shared` says at which places all models of a study have a token, it is these tokens alone, and a
+    model without a tokenizer is given the ids that stand there.
 
     Returns
     -------
-    array
-        ``(n_sequences, sequence_length)`` int64.
+    tuple of two arrays
+        Ids and places, ``(n_sequences, sequence_length)`` int64 each. A place says from where to where in the text a
+        token goes, spaces around it aside; no two tokens have one.
 
     Raises
     ------
@@ -36,17 +44,75 @@ def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
     if not options.text:
         raise ParameterError("this statistic reads held-out text, and none was given (option text)")
     needed = options.n_sequences * options.sequence_length
-    try:
-        # a token of a byte-level vocabulary is rarely longer than 16 characters: do not encode a whole book
-        ids = checkpoint.encode(options.text[: 16 * needed])[:needed]
-    except CheckpointError as error:  # its weights can still be compared
-        raise NotComparableError(str(error)) from error
+    places, ids = np.array(options.shared or [], dtype=np.int64).reshape(-1, 2).T
+    if options.shared is None or checkpoint.tokenizer_digest:
+        try:
+            own_ids, own_places = _whole(checkpoint, options)
+        except CheckpointError as error:  # its weights can still be compared
+            raise NotComparableError(str(error)) from error
+        at = np.isin(own_places, places) if options.shared else slice(None)
+        ids, places = own_ids[at][:needed], own_places[at][:needed]
     if len(ids) < needed:
         raise NotComparableError(
             f"the held-out text has {len(ids)} tokens for {checkpoint.name}, fewer than the {needed} asked for; "
             "lower n_sequences or sequence_length"
         )
-    return np.asarray(ids, dtype=np.int64).reshape(options.n_sequences, options.sequence_length)
+    shape = options.n_sequences, options.sequence_length
+    return ids[:needed].reshape(shape), places[:needed].reshape(shape)
+
+
+def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
+    """Token ids of `cut`."""
+    return cut(checkpoint, options)[0]
+
+
+def shared_tokens(models: Iterable[Model], options: Options) -> tuple[tuple[int, int], ...] | None:
+    """Tokens of the text that all tokenizers cut alike, each as its place and its id in the first model that has one.
+
+    None where all models read the same anyway, or too few tokens are left. Of models without any tokenizer, ids that
+    are drawn at random: any inputs will do where two models are independent.
+    """
+    known = {model.checkpoint.tokenizer_digest: model for model in models}
+    bare = known.pop(None, None)
+    needed = options.n_sequences * options.sequence_length
+    if bare is None and len(known) < 2:
+        return None
+    if not known and bare is not None:
+        drawn = np.random.default_rng(options.seed).integers(options.vocab_size or bare.anatomy.vocab_size, size=needed)
+        return tuple(enumerate(drawn.tolist()))
+    cuts = []
+    for model in known.values():
+        with suppress(CheckpointError):  # its own passes say why
+            cuts.append(_whole(model.checkpoint, options))
+    if not cuts or (bare is None and all(np.array_equal(cuts[0][1][:needed], places[:needed]) for _, places in cuts)):
+        return None
+    ids, places = cuts[0]
+    at = np.logical_and.reduce([np.isin(places, others) for _, others in cuts])
+    return (
+        tuple(zip(places[at][:needed].tolist(), ids[at][:needed].tolist(), strict=True)) if at.sum() >= needed else None
+    )
+
+
+def _whole(checkpoint: Checkpoint, options: Options) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ids and places of all tokens of a text that is long enough."""
+    # a token of a byte-level vocabulary is rarely longer than 16 characters: do not encode a whole book
+    text = options.text[: 16 * options.n_sequences * options.sequence_length]
+    ids, spans = checkpoint.cut(text)
+    return np.asarray(ids, dtype=np.int64), _places(text, spans)
+
+
+def _places(text: str, spans: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
+    """Numbers of spans without the spaces around them, and of the tokens of one character in their order."""
+    inner = []
+    for begin, end in spans:
+        piece = text[begin:end]
+        bare = piece.strip()
+        inner.append((begin + piece.index(bare), len(bare)) if bare else (begin, len(piece)))
+    begins, lengths = np.array(inner, dtype=np.int64).reshape(-1, 2).T
+    number = np.arange(len(begins))
+    same = np.r_[False, (np.diff(begins) == 0) & (np.diff(lengths) == 0)]
+    within = number - np.maximum.accumulate(np.where(same, 0, number))
+    return (begins << 24) + (np.minimum(lengths, 4095) << 12) + within
 
 
 def one_pass(
@@ -56,7 +122,9 @@ def one_pass(
     kinds: tuple[str, ...],
     tokens: NDArray[np.int64] | None = None,
 ) -> tuple[dict[str, list[NDArray[Any]]], NDArray[np.int64]]:
-    """Run a model once over the held-out text, or over `tokens`: activations per kind and block, and the tokens.
+    """Run a model once over the held-out text, or over `tokens`: activations per kind and block, and places of tokens.
+
+    The places are those of `cut`; of given tokens they are their ids.
 
     Raises
     ------
@@ -66,11 +134,11 @@ def one_pass(
     from provlab.models.activations import mlp_activations  # torch is not needed to compare weights
 
     require_positions(statistic, model, options)
-    tokens = encode(model.checkpoint, options) if tokens is None else tokens
+    tokens, places = cut(model.checkpoint, options) if tokens is None else (tokens, tokens)
     positions = options.kept_positions()
     return mlp_activations(
         model.checkpoint, tokens, kinds=kinds, device=options.device, dtype=options.torch_dtype, positions=positions
-    ), tokens
+    ), places
 
 
 def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:
@@ -86,20 +154,29 @@ def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:
     Returns
     -------
     array
-        ``(size,)`` int64: a hash of the string of each id, at least 0; of an id that the tokenizer has not, a negative
-        number of its own.
+        ``(size,)`` int64: a hash of what each id decodes to, at least 0, or of its string where that is no text of its
+        own (a part of a character); of an id that the tokenizer has not, a negative number of its own.
     """
     codes = -1 - np.arange(size, dtype=np.int64)
-    for token, number in (checkpoint.vocabulary() or {}).items():
+    if (table := checkpoint.vocabulary()) is None:
+        return codes
+    pieces = checkpoint.pieces(size)
+    times = Counter(pieces)
+    for token, number in table.items():
         if number < size:
-            hashed = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            piece = pieces[number] if number < len(pieces) else ""
+            own = f"text {piece}" if piece and times[piece] == 1 else f"token {token}"
+            hashed = hashlib.blake2b(own.encode("utf-8", "surrogatepass"), digest_size=8).digest()
             codes[number] = int.from_bytes(hashed, "little") >> 1
     return codes
 
 
 def common(a: NDArray[np.int64], b: NDArray[np.int64]) -> Columns | None:
-    """Ids of the tokens that two vocabularies have in common, by their spellings, ``(n,)`` each; None if all are."""
-    if np.array_equal(a, b):
+    """Ids of the tokens that two vocabularies have in common, by their spellings, ``(n,)`` each; None if all are.
+
+    Where nothing says what the ids of one of them are, vocabularies of one size are taken as one.
+    """
+    if np.array_equal(a, b) or (len(a) == len(b) and max(a.max(), b.max()) >= 0 > min(a.max(), b.max())):
         return None
     _, of_a, of_b = np.intersect1d(a, b, return_indices=True)
     named = a[of_a] >= 0

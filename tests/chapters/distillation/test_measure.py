@@ -46,10 +46,10 @@ class Read:
     """A model, as far as students are concerned: what enters its first MLP."""
 
     def __init__(self, inputs):
-        self.inputs, self.spelt = [inputs], TOKENS
+        self.inputs, self.places = [inputs], TOKENS
 
     def views(self, block, student):
-        return as_views(student.activations(self.inputs[block]), self.spelt)
+        return as_views(student.activations(self.inputs[block]), self.places)
 
 
 def parallel(seed):

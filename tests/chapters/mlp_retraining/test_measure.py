@@ -25,7 +25,7 @@ class Model:
     options = Options()
     model = SimpleNamespace(anatomy=SimpleNamespace(n_blocks=2, mlp_width=N_UNITS))
     inputs = (INPUTS, INPUTS)
-    spelt = TOKENS
+    places = TOKENS
 
     def views(self, block, student):
         return as_views(student.activations(INPUTS), TOKENS)

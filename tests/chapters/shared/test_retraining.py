@@ -74,7 +74,7 @@ def test_a_model_is_opened_retrained_and_compared(models, text):
     assert [rows.shape for rows in suspect.inputs] == [(32, suspect.model.anatomy.width)] * 3
     # the block itself, not retrained, is results at the floor: the same views as the statistic records by hooks
     mlp = suspect.mlp(1)
-    views = retraining.as_views(mlp.activations(suspect.inputs[1]), suspect.spelt)
+    views = retraining.as_views(mlp.activations(suspect.inputs[1]), suspect.places)
     results = retraining.compare(base.block(1), views, 1, options)
     assert results["phi_match"].log10_p == results["phi_match"].detail["floor"]
     fresh = suspect.student(1, Settings(steps=3, batch=8, inputs="matched"))

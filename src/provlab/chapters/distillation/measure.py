@@ -50,7 +50,7 @@ def students(
 def views_apart(model: Retrained, student: Student) -> Views:
     """Views of a student on what enters the first MLP of its model, with up rows without their part along the gate."""
     gate, _ = student.activations(model.inputs[0])
-    return as_views((gate, without_gate_direction(student).numpy() @ model.inputs[0].T), model.spelt)
+    return as_views((gate, without_gate_direction(student).numpy() @ model.inputs[0].T), model.places)
 
 
 # Size and power ---------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Trial:
         basis, triangle = np.linalg.qr(self.suspect.inputs[block])
         triangle = np.vstack([triangle, np.zeros_like(triangle[:1])])
         gate, up, tokens = other.block(at)
-        ours = retraining.as_views(student.activations(triangle), self.suspect.spelt)
+        ours = retraining.as_views(student.activations(triangle), self.suspect.places)
         return (_along(gate, basis), _along(up, basis), tokens), ours
 
     def up_cosines(self, block: int, student: Student, unsigned: BlockResult) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from provlab.models.activations import next_token_log_probs
 from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch, Views
-from provlab.statistics.text import encode, spellings
+from provlab.statistics.text import cut, encode
 
 STATISTICS = ("phi_match", "phi_match_unsigned")
 
@@ -62,9 +62,9 @@ class Retrained:
         return cls(model, tokens, inputs, options)
 
     @cached_property
-    def spelt(self) -> NDArray[np.int64]:
-        """Its tokens by their strings, as phi_MATCH compares them: ``(n_sequences, sequence_length)``."""
-        return spellings(self.model.checkpoint, self.model.anatomy.vocab_size)[self.tokens]
+    def places(self) -> NDArray[np.int64]:
+        """Where in the text its tokens stand, as phi_MATCH compares them: ``(n_sequences, sequence_length)``."""
+        return cut(self.model.checkpoint, self.options)[1]
 
     def mlp(self, block: int) -> BlockMlp:
         """Return the MLP that is imitated."""
@@ -76,7 +76,7 @@ class Retrained:
 
     def views(self, block: int, student: Student) -> Views:
         """Gate and up activations of a retrained block on the text, as phi_MATCH compares them."""
-        return as_views(student.activations(self.inputs[block]), self.spelt)
+        return as_views(student.activations(self.inputs[block]), self.places)
 
     def loss(self, block: int | None = None, student: Callable[[Any], Any] | None = None) -> float:
         """Return the model's mean loss on the text (nats a token), with a student in the place of one block's MLP.
