@@ -69,8 +69,8 @@ def encode(checkpoint: Checkpoint, options: Options) -> NDArray[np.int64]:
 def shared_tokens(models: Iterable[Model], options: Options) -> tuple[tuple[int, int], ...] | None:
     """Tokens of the text that all tokenizers cut alike, each as its place and its id in the first model that has one.
 
-    None where all models read the same anyway, or too few tokens are left. Of models without any tokenizer, ids that
-    are drawn at random: any inputs will do where two models are independent.
+    None where all models read the same anyway, or too few tokens are left. Where no model has a tokenizer, ids are
+    drawn at random: any inputs will do where two models are independent.
     """
     known = {model.checkpoint.tokenizer_digest: model for model in models}
     bare = known.pop(None, None)
