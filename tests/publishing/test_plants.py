@@ -27,14 +27,14 @@ def dependent(a, b):
     return FAMILY[a] == FAMILY[b]
 
 
-def tree_of_pairs(found=STATISTICS):
+def tree_of_pairs(rejecting=STATISTICS):
     """A frame of the tree: dependent pairs found by these statistics, all others uniform on a grid of quantiles."""
     rng, rows = np.random.default_rng(8), []
     for statistic in STATISTICS:
         grid = iter(rng.permutation((np.arange(len(PAIRS)) + 0.5) / len(PAIRS)))
         for a, b in PAIRS:
             p = max(np.ceil(next(grid) * (T + 1)) / (T + 1), 0.02) if statistic == "phi_l2" else next(grid)
-            known = dependent(a, b) and statistic in found
+            known = dependent(a, b) and statistic in rejecting
             log10_p = (-2.0 if statistic == "phi_l2" else -500.0) if known else np.log10(p)
             blocks = [-100.0] * BLOCKS if known else list(np.log10(rng.permutation((np.arange(4) + rng.random()) / 4)))
             row = {"a": a, "b": b, "statistic": statistic, "dependent": dependent(a, b), "error": None, "value": 0.0}
@@ -87,10 +87,10 @@ def uniform_on_grid(n, small=None):
 
 
 def sharing(hybrid, related, n_tests):
-    taken = [{"first": f"w{k}", "second": f"w{k}", "log10_p": -90.0, "holm": -88.0, "taken": True} for k in range(9)]
+    pairs = [{"first": f"w{k}", "second": f"w{k}", "log10_p": -90.0, "holm": -88.0, "taken": True} for k in range(9)]
     run = {"hybrid": hybrid, "against": "oak" if related else "elm", "related": related, "axis": "columns"}
-    taken = [pair | {"benjamini_yekutieli": -87.0} for pair in taken]
-    return run | {"n_tests": n_tests, "n_taken": 9 * related, "pairs": taken * related}
+    pairs = [pair | {"benjamini_yekutieli": -87.0} for pair in pairs]
+    return run | {"n_tests": n_tests, "n_taken": 9 * related, "pairs": pairs * related}
 
 
 def uniformity(kind, per, n_pairs, size=(0.05, 0.01, 0.001), width=0.15):

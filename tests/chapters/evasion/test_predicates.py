@@ -17,6 +17,7 @@ from provlab.chapters.evasion.predicates import (
     outputs_preserved,
     separates_without_null,
 )
+from provlab.chapters.evasion.procrustes import Alignment
 from provlab.engine.store import Store
 from provlab.publishing import claims
 from provlab.publishing.evidence import Evidence
@@ -221,35 +222,48 @@ def test_the_papers_own_table_breaks():
         assert max(column(name, rotated)) < (min(plain) + max(strangers)) / 2
 
 
-ALIKE = {"dependent": [0.86] * 9, "independent": [0.86] * 8}
+def alignment(what, kin=(0.86,) * 9, far=(0.86,) * 8, rows=4.0):
+    pairs = [[base, f"{base}{k}"] for k, base in enumerate("ab" * 9)][: len(kin) + len(far)]
+    return asdict(Alignment(what, rows, pairs, [True] * len(kin) + [False] * len(far), [*kin, *far]))
 
 
-def aligned(**undone):
-    return aligns_strangers(evidence(m={"up": ALIKE, **undone}), "m", level=0.01)
+def aligned(*others):
+    return aligns_strangers(evidence(m=[alignment("up"), *others]), "m", named=["up", "inputs"], level=0.01)
 
 
 def test_residuals_that_tell_nothing():
     verdict = aligned()
     assert verdict.status == "holds"
-    assert verdict.ours == "up: aligned alike, dependent 0.86 to 0.86, independent 0.86 to 0.86"
+    assert verdict.ours == (
+        "2 bases; up aligned alike by 4 rows a column (dependent 0.86 to 0.86, independent 0.86 to 0.86)"
+    )
 
 
 @pytest.mark.parametrize(("kin", "far"), [(0.15, 0.86), (0.86, 0.15)])
-def test_one_attack_that_tells_is_enough(kin, far):
-    """Units matched first: relatives are undone and strangers are not, though as the rows lie nothing shows."""
-    verdict = aligned(matched={"dependent": [kin] * 9, "independent": [far] * 8})
+def test_one_number_of_rows_that_tells_is_enough(kin, far):
+    """One row for each column fits anything; with two the groups are apart."""
+    few, more = alignment("inputs", [0.0] * 9, [0.0] * 8, 1.0), alignment("inputs", [kin] * 9, [far] * 8, 2.0)
+    assert aligned(few).status == "holds"
+    verdict = aligned(few, more)
     assert verdict.status == "fails"
     assert verdict.why == (
-        f"least squares tells the groups apart by the matched (dependent {kin} to {kin}, independent {far} to {far})"
+        "least squares tells the groups apart by the inputs, from 2 rows a column "
+        f"(dependent {kin} to {kin}, independent {far} to {far})"
     )
-    assert verdict.ours.startswith("up: aligned alike")
-    assert "matched: told apart" in verdict.ours
+    assert "inputs aligned alike by 1 rows a column" in verdict.ours
+    assert "inputs told apart by 2 rows a column" in verdict.ours
+
+
+def test_what_the_paper_does_not_name_is_reported():
+    verdict = aligned(alignment("units matched", [0.15] * 9))
+    assert verdict.status == "holds"
+    assert "; units matched (not judged) told apart by 4 rows a column (dependent 0.15 to 0.15" in verdict.ours
 
 
 def test_one_exception_does_not_keep_an_attack_from_telling():
-    verdict = aligned(matched={"dependent": [0.15] * 8 + [0.9], "independent": [0.86] * 8})
+    verdict = aligned(alignment("inputs", [0.15] * 8 + [0.9]))
     assert verdict.status == "within_its_spread"
-    assert "matched: too few to say" in verdict.ours
+    assert "inputs too few to say by 4 rows a column" in verdict.ours
 
 
 BAND = list(np.linspace(0.6, 0.65, 40))
@@ -291,6 +305,6 @@ def test_groups_without_a_pair_decide_nothing():
     """A run on models of one's own, whose origin nobody knows."""
     nothing = {"dependent": [], "independent": []}
     assert invariants_break(evidence(m={}), "m").status == "not run"
-    assert aligned(matched=nothing).status == "not run"
-    assert aligns_strangers(evidence(m={}), "m", level=0.01).status == "not run"
+    assert aligned(alignment("inputs", [0.1], [])).status == "not run"
+    assert aligns_strangers(evidence(m=[]), "m", named=["up"], level=0.01).status == "not run"
     assert separates_without_null(evidence(m={**nothing, "chain": []}), "m", level=0.01).status == "not run"

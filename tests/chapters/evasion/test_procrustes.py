@@ -1,11 +1,13 @@
 """Least squares against closed forms: an exact rotation, a square system, and the share of variance of random data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from provlab.chapters.evasion import figures
-from provlab.chapters.evasion.procrustes import undo, undo_matched
+from provlab.chapters.evasion.procrustes import ROWS, Alignment, Block, residuals, undo, undo_matched
 from provlab.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -50,9 +52,36 @@ def test_bad_input_is_refused(X, Y, message):
 
 
 def test_the_picture_says_which_groups_overlap():
-    undone = {
-        "up": {"dependent": [0.8, 0.9], "independent": [0.85]},
-        "embedding": {"dependent": [0.0], "independent": [0.7]},
-    }
+    pairs = [["a", "b"], ["a", "c"], ["a", "d"]]
+    undone = [
+        Alignment("up", 2.7, pairs, [True, True, False], [0.8, 0.9, 0.85]),
+        Alignment("embedding", 4.0, pairs[:2], [True, False], [0.0, 0.7]),
+    ]
     drawn = figures.residuals(undone, caption="Undone.")
-    assert drawn.caption == ("Undone. The groups overlap: up. All dependent pairs lie below all others: embedding.")
+    assert drawn.caption == (
+        "Undone. The groups overlap: up, 2.7. All dependent pairs lie below all others: embedding, 4."
+    )
+
+
+def test_with_a_row_for_each_column_any_two_models_are_aligned():
+    """Two unrelated blocks, and one with itself in another basis: with more rows, only the latter is undone."""
+    rng = np.random.default_rng(6)
+
+    def block(d=8, h=24):
+        shapes = {"up": (h, d), "value": (d, d), "embedding": (40, d), "folded_up": (h, d), "inputs": (d, 64)}
+        arrays = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+        return Block(**arrays, gates=rng.normal(size=(h, 64)), tokens=np.arange(64))
+
+    first, other = block(), block()
+    basis = np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    turned = replace(first, inputs=basis @ first.inputs, embedding=first.embedding @ basis)
+    apart, alike = residuals(first, other), residuals(first, turned)
+    assert [rows for what, rows in apart if what == "inputs of the MLP"] == list(ROWS)
+    assert [rows for what, rows in apart if what == "embedding"] == list(ROWS[:-1])  # 40 tokens, 8 columns
+    for what in ("embedding", "inputs of the MLP"):
+        assert apart[what, 1.0] == pytest.approx(0.0, abs=1e-9)
+        assert apart[what, 4.0] > 0.7
+        assert alike[what, 4.0] == pytest.approx(0.0, abs=1e-9)
+    assert apart["value projection", 1.0] == pytest.approx(0.0, abs=1e-9)
+    names = {what for what, _ in residuals(first, replace(other, tokens=np.arange(1, 65)))}
+    assert names == {"up projection", "value projection"}

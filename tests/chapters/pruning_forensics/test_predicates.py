@@ -58,9 +58,9 @@ def put(record, place, value):
     [
         (lambda maps: put(maps[0], (2, 1), -2.5), "deep: missed 2 to 1"),  # Holm over 18 pairs asks for less than -3.2
         (lambda maps: put(maps[1], (3, 2), -9.0), "both: wrongly found 3 to 2"),
-        (lambda maps: put(maps[2], (5, 0), -4.0), "deep and a stranger (p): found 5 to 0"),
+        (lambda maps: put(maps[2], (5, 0), -4.0), "deep and a stranger (p): wrongly found 5 to 0"),
         # a test that follows depth and not origin gives the stranger the child's own map
-        (lambda maps: maps[2].update(log10_p=maps[0]["log10_p"]), "stranger (p): found 0 to 0, 2 to 1, 5 to 2"),
+        (lambda maps: maps[2].update(log10_p=maps[0]["log10_p"]), "stranger (p): wrongly found 0 to 0, 2 to 1, 5 to 2"),
         (lambda maps: maps[0].update(kept=[0, 3, 5]), "deep: missed 3 to 1; deep: wrongly found 2 to 1"),
     ],
 )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from provlab import plots
+from provlab.chapters.evasion.procrustes import Alignment
 from provlab.chapters.shared.nulls import GROUPS
 from provlab.engine.lineage import Lineage, short_names
 from provlab.plots import style
@@ -48,22 +49,26 @@ def disguised_pairs(frame: pd.DataFrame, hidden: Mapping[str, str], lineage: Lin
 
 
 @styled
-def residuals(undone: Mapping[str, Mapping[str, Sequence[float]]], *, caption: str) -> Figure:
-    """Draw what least squares leaves, one row for each thing that is aligned, both groups of pairs in it.
+def residuals(undone: Sequence[Alignment], *, caption: str) -> Figure:
+    """Draw what least squares leaves, one line for each thing that is aligned, both groups of pairs in it.
 
     Parameters
     ----------
     undone
-        Residuals by what is aligned and by group, each group with a value at least.
+        Each with a pair of either group at least.
     caption
         Put before what the figure says.
     """
     require(undone, "undone: there is nothing to draw")
-    figure = style.canvas(0.65 + 0.42 * len(undone))
+    figure = style.canvas(0.65 + 0.3 * len(undone))
     axes = figure.add_subplot()
     apart: list[str] = []
     alike: list[str] = []
-    for row, (name, groups) in enumerate(undone.items()):
+    names = [f"{aligned.what}, {aligned.rows:g}" for aligned in undone]
+    for row, (name, aligned) in enumerate(zip(names, undone, strict=True)):
+        groups: dict[str, list[float]] = {"dependent": [], "independent": []}
+        for related, residual in zip(aligned.dependent, aligned.residual, strict=True):
+            groups["dependent" if related else "independent"].append(residual)
         for group, offset in (("dependent", -0.14), ("independent", 0.14)):
             values, (color, marker) = groups[group], GROUPS[group]
             require(len(values), f"{name}: no {group} pair")
@@ -72,12 +77,12 @@ def residuals(undone: Mapping[str, Mapping[str, Sequence[float]]], *, caption: s
                 markeredgewidth=0.9, alpha=0.8, label=group if row == 0 else None,
             )  # fmt: skip
         (apart if max(groups["dependent"]) < min(groups["independent"]) else alike).append(name)
-    axes.set_yticks(range(len(undone)), list(undone))
+    axes.set_yticks(range(len(undone)), names)
     axes.set(xlim=(-0.03, 1.03), ylim=(len(undone) - 0.5, -0.5), xlabel="residual of the best map, as a share")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     style.value_grid(axes, "x")
     figure.legend(loc="outside lower center", ncol=2, handletextpad=0.1)
     sentences = (("The groups overlap", alike), ("All dependent pairs lie below all others", apart))
-    text = " ".join(f"{words}: {', '.join(names)}." for words, names in sentences if names)
+    text = " ".join(f"{words}: {'; '.join(group)}." for words, group in sentences if group)
     return Figure(figure, f"{caption} {text}", f"Strip plots of residuals for dependent and independent pairs. {text}")

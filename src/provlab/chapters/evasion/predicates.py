@@ -6,6 +6,7 @@ import numpy as np
 from scipy import stats
 
 from provlab.chapters.evasion.measure import PreservedRecord
+from provlab.chapters.evasion.procrustes import Alignment
 from provlab.chapters.shared import calibration
 from provlab.chapters.shared.groups import area_under_curve, pairs_of_trees
 from provlab.inference import pvalues
@@ -142,30 +143,40 @@ def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
     return judge("; ".join(words), why, problems, bars)
 
 
-def aligns_strangers(evidence: Evidence, measurement: str, level: float) -> Verdict:
-    """Least squares does not tell dependent from independent pairs by its residual, in any of the things aligned.
+def aligns_strangers(evidence: Evidence, measurement: str, named: Sequence[str], level: float) -> Verdict:
+    """Least squares does not tell dependent from independent pairs by its residual, in any of the things `named`.
 
-    The paper says it of weight matrices and of activations, so every attack that was measured must tell nothing: the
-    area under the curve of its residuals stays below 1 - level, the least area of a threshold that finds every
-    dependent pair at this level.
+    These are what the paper names: weight matrices as they lie in the file, and activations, by however many rows. Each
+    must tell nothing: the area under the curve of its residuals stays below 1 - level, the least area of a threshold
+    that finds every dependent pair at this level. Whatever else was measured is reported.
     """
-    words, problems, bars = [], [], []
-    for name, groups in evidence.measurement(measurement).items():
-        dependent, independent = np.array(groups["dependent"]), np.array(groups["independent"])
-        if not (dependent.size and independent.size):
+    findings: dict[tuple[str, str], list[str]] = {}  # by the thing and the finding: rows for each column, and residuals
+    bars = []
+    measured = evidence.records(measurement, Alignment)
+    for row in measured:
+        residual, related = np.array(row.residual), np.array(row.dependent, dtype=bool)
+        if related.all() or not related.any():
             return Verdict(NOT_RUN, "", NO_GROUPS)
-        values = np.concatenate([dependent, independent])
-        pairs = [("base", str(i)) for i in range(len(values))]  # all are compared with one model
-        area = area_under_curve(pairs, values, np.arange(len(values)) < len(dependent)).either_way
-        bar = Bar(f"area under the curve, {name}", [area.value], 1 - level, interval=area.interval)
+        area = area_under_curve([(a, b) for a, b in row.pairs], residual, related).either_way
+        what = f"area under the curve, {row.what}, {row.rows:g} rows a column"
+        bar = Bar(what, [area.value], 1 - level, interval=area.interval)
         finding = {HOLDS: "aligned alike", FAILS: "told apart"}.get(bar.status, "too few to say")
-        ranges = f"dependent {_range(dependent)}, independent {_range(independent)}"
-        words.append(f"{name}: {finding}, {ranges}")
-        problems.append((bar.status == FAILS, f"least squares tells the groups apart by the {name} ({ranges})"))
-        bars += [bar] if bar.status != FAILS else []  # the problem says it in better words
-    if not words:
+        ranges = f"dependent {_range(residual[related])}, independent {_range(residual[~related])}"
+        findings.setdefault((row.what, finding), []).append(f"{row.rows:g} rows a column ({ranges})")
+        bars += [bar] * (row.what in named and finding != "told apart")  # that is a problem, in better words
+    if not set(named) & {row.what for row in measured}:
         return Verdict(NOT_RUN, "", NO_GROUPS)
-    return judge("; ".join(words), "no residual tells the groups apart, whatever is aligned", problems, bars)
+    words = [
+        f"{what}{' (not judged)' * (what not in named)} {finding} by {' to '.join(dict.fromkeys((rows[0], rows[-1])))}"
+        for (what, finding), rows in findings.items()
+    ]
+    problems = [
+        (what in named, f"least squares tells the groups apart by the {what}, from {rows[0]}")
+        for (what, finding), rows in findings.items()
+        if finding == "told apart"
+    ]
+    ours = f"{len({base for row in measured for base, _ in row.pairs})} bases; {'; '.join(words)}"
+    return judge(ours, f"no residual of the {', '.join(named)} tells the groups apart", problems, bars)
 
 
 def separates_without_null(evidence: Evidence, measurement: str, level: float) -> Verdict:

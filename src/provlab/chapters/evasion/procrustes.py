@@ -23,6 +23,9 @@ from provlab.statistics.base import Array, Model, Options
 from provlab.statistics.phi_views import through_norm
 from provlab.statistics.text import encode
 
+#: rows that are aligned, for each column
+ROWS = (1.0, 1.25, 1.5, 2.0, 4.0, 8.0)
+
 
 def undo(X: ArrayLike, Y: ArrayLike) -> float:
     """Fit Y by X A over all matrices A; return the residual ||X A - Y|| / ||Y||, between 0 (undone) and 1.
@@ -110,3 +113,49 @@ def first_block(source: str, options: Options, *, allow_pickle: bool = False) ->
     return Block(
         read("up", 0), read("value", 0), read("embedding"), through_norm(model, "up", 0), gates, inputs, tokens
     )
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Residuals of one thing that was aligned, over pairs of a base and another model in disguise.
+
+    Attributes
+    ----------
+    what
+        The thing: rows of which matrix.
+    rows
+        Its rows for each of its columns: with one, some map fits anything.
+    pairs
+        The base and the other model of each pair.
+    dependent, residual
+        Of each pair: whether its models are related, and what `undo` leaves.
+    """
+
+    what: str
+    rows: float
+    pairs: list[list[str]]
+    dependent: list[bool]
+    residual: list[float]
+
+
+def residuals(first: Block, second: Block) -> dict[tuple[str, float], float]:
+    """Align all that an investigator may try; return what is left, by the thing and its rows for each column.
+
+    Embeddings and activations, whose rows are tokens that both models read, are aligned by ever more of these rows (the
+    same random ones in each model). Models that read other tokens have only the matrices that hold none.
+    """
+    left = {}
+    for name, x, y in (("up projection", first.up, second.up), ("value projection", first.value, second.value)):
+        left[name, round(len(x) / x.shape[1], 2)] = undo(x, y)
+    if not np.array_equal(first.tokens, second.tokens):
+        return left
+    for name, x, y in (
+        ("embedding", first.embedding, second.embedding),
+        ("inputs of the MLP", first.inputs.T, second.inputs.T),
+    ):
+        order = np.random.default_rng(0).permutation(len(x))
+        numbers = {rows: round(rows * x.shape[1]) for rows in ROWS}
+        left |= {(name, rows): undo(x[order[:n]], y[order[:n]]) for rows, n in numbers.items() if n <= len(x)}
+    x, y = first.folded_up, second.folded_up
+    matched = undo_matched(x, y, first.gates, second.gates, seed=0)
+    return left | {("up projection (units matched)", round(len(x) / x.shape[1], 2)): matched}

@@ -1,10 +1,9 @@
 """Predicates about pairs of models of known lineage: found, or left alone, by a statistic."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from provlab.chapters.shared import calibration
 from provlab.chapters.shared.groups import area_under_curve, pairs_of_trees
@@ -95,8 +94,6 @@ def permtest_at_minimum(
     n_found = int((dependent["log10_p"] <= minimum + 1e-9).sum())
     weakest = float(dependent_by_block["log10_p"].max())
     accused = int((apart["log10_p"] <= np.log10(level) + 1e-9).sum())
-    attainable = np.floor(level * (n_permutations + 1) + 1e-9) / (n_permutations + 1)
-    p_accused = float(stats.binom.sf(accused - 1, len(apart), attainable))
     blocks = [value for values in apart_by_block["blocks"] for value in values]
     uniform = calibration.ks_uniform(blocks)
     largest_p = 10 ** float(dependent["log10_p"].max())
@@ -109,7 +106,9 @@ def permtest_at_minimum(
     problems = [
         (n_found < len(dependent), f"{len(dependent) - n_found} dependent pairs are above the minimum"),
         (failed + failed_by_block > 0, f"{failed + failed_by_block} pairs could not be compared"),
-        (p_accused <= level, f"{accused} of {len(apart)} independent pairs are at {level:g} as well"),
+        *calibration.too_many_small(
+            "pairs that are independent of each other", apart["log10_p"], n_permutations=n_permutations
+        ),
         (uniform.p <= level, f"per block the independent pairs are not uniform (KS {pvalues.in_words(uniform.p)})"),
         *calibration.too_many_small(
             "independent pairs", independent["log10_p"], n_permutations=n_permutations, groups=trees
@@ -148,18 +147,27 @@ def does_not_separate(evidence: Evidence, statistic: str, level: float) -> Verdi
 
 def siblings_found(evidence: Evidence, statistics: Sequence[str], log10_p: float, level: float) -> Verdict:
     """Every pair of siblings below `log10_p` by each statistic, and independent pairs left alone at `level`."""
-    words, bars, problems = [], [], []
-    for statistic in statistics:
-        dependent, _, _ = evidence.of(statistic)
-        siblings = dependent[dependent["siblings"].astype(bool)] if len(dependent) else dependent
-        if siblings.empty:
-            return Verdict(NOT_RUN, "", "the models run hold no siblings")
-        n_found, largest = int((siblings["log10_p"] < log10_p).sum()), siblings["log10_p"].max()
-        words.append(f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}")
-        bars.append(Bar(f"largest {statistic} of siblings", [largest], log10_p))
-        problems += others_left_alone(evidence, statistic, level)
-    why = f"every sibling pair is below {log10_p:g}, and independent pairs are left alone"
-    return judge("; ".join(words), why, problems, bars)
+    siblings = {name: rows[rows["siblings"].astype(bool)] for name in statistics if len(rows := evidence.of(name)[0])}
+    if len(siblings) < len(statistics) or any(rows.empty for rows in siblings.values()):
+        return Verdict(NOT_RUN, "", "the models run hold no siblings")
+    words, bars, problems = _found(evidence, "siblings", siblings, log10_p, level)
+    return judge(
+        words, f"every sibling pair is below {log10_p:g}, and independent pairs are left alone", problems, bars
+    )
+
+
+def _found(
+    evidence: Evidence, which: str, rows: Mapping[str, pd.DataFrame], log10_p: float, level: float
+) -> tuple[str, list[Bar], list[tuple[bool, str]]]:
+    """Judge pairs that must be found, by each statistic: in words, their bars, and problems with independent pairs."""
+    largest = {name: float(pairs["log10_p"].max()) for name, pairs in rows.items()}
+    words = [
+        f"{name}: {int((pairs['log10_p'] < log10_p).sum())} of {len(pairs)} pairs of {which}, "
+        f"largest {log10_words(largest[name])}"
+        for name, pairs in rows.items()
+    ]
+    bars = [Bar(f"largest {name} of {which}", [value], log10_p) for name, value in largest.items()]
+    return "; ".join(words), bars, [problem for name in rows for problem in others_left_alone(evidence, name, level)]
 
 
 def long_training_found(
@@ -175,17 +183,14 @@ def long_training_found(
     if chain["share"] is None:
         return Verdict(NOT_RUN, "", f"nobody knows for how many tokens {chain['child']} was trained on")
     pairs = [{chain["base"], chain["child"]}, {chain["base"], chain["grandchild"]}]
-    words, bars = [], []
-    problems = [(chain["share"] < share, f"the child saw only {chain['share']:.1%} of its base's tokens")]
-    for statistic in statistics:
-        dependent, _, _ = evidence.of(statistic)
-        both = dependent[[set(pair) in pairs for pair in zip(dependent["a"], dependent["b"], strict=True)]]
-        if len(both) < len(pairs):
-            return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
-        words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}")
-        bars.append(Bar(f"largest {statistic} of the chain", [both["log10_p"].max()], log10_p))
-        problems += others_left_alone(evidence, statistic, level)
-    tokens = f"{chain['share']:.1%} of the base's tokens"
-    ours = f"{chain['child']} ({tokens}) and {chain['grandchild']}: " + ", ".join(words)
+    rows = {name: evidence.of(name)[0] for name in statistics}
+    both = {
+        name: some[[{a, b} in pairs for a, b in zip(some["a"], some["b"], strict=True)]] for name, some in rows.items()
+    }
+    if any(len(some) < len(pairs) for some in both.values()):
+        return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
+    words, bars, problems = _found(evidence, "the chain", both, log10_p, level)
+    problems.append((chain["share"] < share, f"the child saw only {chain['share']:.1%} of its base's tokens"))
+    ours = f"{chain['child']} ({chain['share']:.1%} of the base's tokens) and {chain['grandchild']}: {words}"
     why = f"both are below {log10_p:g} against {chain['base']}, and independent pairs are left alone"
     return judge(ours, why, problems, bars)

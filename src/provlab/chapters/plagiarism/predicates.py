@@ -82,7 +82,7 @@ def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: i
 
     Copies of so many `levels` of noise, `draws` of each, and a pair that is no copy: a pattern that all pairs show is
     none of copies. The copies of one noise are pooled: each is a replicate, and the mean of their shares in Z is judged
-    with its interval (`Bar`). Of the `sweep` over losses, some case of each noise must be one-sided as well.
+    with its interval (`Bar`). Some case of each noise must be one-sided in the `sweep` over losses as well.
     """
     rows = evidence.records(measurement, Sides)
     copies = [row.pair for row in rows if row.kind == "noise"]

@@ -21,36 +21,31 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
     strangers = [record for record in maps if not record.related]
     if not children:
         return Verdict(NOT_RUN, "", f"of no model run that was cut in {cut} the kept blocks are known")
-    n_kept = n_found = n_wrong = n_other = n_strange = n_strange_called = 0
-    weakest, problems, n_maps = -np.inf, [], len(children) + len(strangers)
-    weakest_kept, strongest_other = -np.inf, 0.0  # by Holm
-    for record in children:
-        called, kept, adjusted = record.called(level), record.truth(), record.adjusted()
+    rows = [
+        (record, record.called(level), record.truth() if record.related else np.zeros(record.log10_p.shape, dtype=bool))
+        for record in (*children, *strangers)
+    ]
+    problems, weakest, weakest_kept, strongest_other = [], -np.inf, -np.inf, 0.0  # the latter two by Holm
+    for record, called, kept in rows:
         assert kept is not None  # of children whose kept blocks are known
-        n_kept, n_found = n_kept + kept.sum(), n_found + (called & kept).sum()
-        n_other, n_wrong = n_other + (~kept).sum(), n_wrong + (called & ~kept).sum()
-        weakest = max(weakest, float(record.log10_p[kept].max()))
-        weakest_kept = max(weakest_kept, float(adjusted[kept].max()))
-        strongest_other = min(strongest_other, float(adjusted[~kept].min(initial=0.0)))
+        name = record.child if record.related else f"{record.child} and a stranger ({record.parent})"
         missed, wrong = (_words(np.argwhere(mask)) for mask in (kept & ~called, called & ~kept))
-        problems.append((bool(missed), f"{record.child}: missed {missed}"))
-        problems.append((bool(wrong), f"{record.child}: wrongly found {wrong}"))
-        problems += calibration.too_many_small(f"other pairs of {record.child}", record.log10_p[~kept], n_sets=n_maps)
-    for record in strangers:
-        called = record.called(level)
-        n_strange, n_strange_called = n_strange + called.size, n_strange_called + called.sum()
-        strongest_other = min(strongest_other, float(record.adjusted().min()))
-        problems.append(
-            (
-                bool(called.any()),
-                f"{record.child} and a stranger ({record.parent}): found {_words(np.argwhere(called))}",
-            )
-        )
-        pairs = f"pairs of blocks of {record.child} and a stranger ({record.parent})"
-        problems += calibration.too_many_small(pairs, record.log10_p, n_sets=n_maps)
+        problems += [
+            (bool(missed), f"{name}: missed {missed}"),
+            (bool(wrong), f"{name}: wrongly found {wrong}"),
+            *calibration.too_many_small(f"other pairs of blocks of {name}", record.log10_p[~kept], n_sets=len(rows)),
+        ]
+        weakest = max(weakest, float(record.log10_p[kept].max(initial=-np.inf)))
+        weakest_kept = max(weakest_kept, float(record.adjusted()[kept].max(initial=-np.inf)))
+        strongest_other = min(strongest_other, float(record.adjusted()[~kept].min(initial=0.0)))
+
+    def counted(related: bool, kept_ones: bool) -> str:
+        masks = [(called, kept == kept_ones) for record, called, kept in rows if record.related == related]
+        return f"{sum((called & mask).sum() for called, mask in masks)} of {sum(mask.sum() for _, mask in masks)}"
+
     ours = (
-        f"{n_found} of {n_kept} kept blocks of {len(children)} children, the weakest {log10_words(weakest)}; "
-        f"{n_wrong} of {n_other} other pairs; {n_strange_called} of {n_strange} with strangers"
+        f"{counted(True, True)} kept blocks of {len(children)} children, the weakest {log10_words(weakest)}; "
+        f"{counted(True, False)} other pairs; {counted(False, False)} with strangers"
     )
     bars = (
         Bar("weakest kept pair by Holm, log10 p", [weakest_kept], np.log10(level)),
