@@ -156,6 +156,6 @@ def residuals(first: Block, second: Block) -> dict[tuple[str, float], float]:
         order = np.random.default_rng(0).permutation(len(x))
         numbers = {rows: round(rows * x.shape[1]) for rows in ROWS}
         left |= {(name, rows): undo(x[order[:n]], y[order[:n]]) for rows, n in numbers.items() if n <= len(x)}
-    x, y = first.folded_up, second.folded_up
-    matched = undo_matched(x, y, first.gates, second.gates, seed=0)
-    return left | {("up projection (units matched)", round(len(x) / x.shape[1], 2)): matched}
+    up = first.folded_up
+    matched = undo_matched(up, second.folded_up, first.gates, second.gates, seed=0)
+    return left | {("up projection (units matched)", round(len(up) / up.shape[1], 2)): matched}

@@ -40,8 +40,8 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
         strongest_other = min(strongest_other, float(record.adjusted()[~kept].min(initial=0.0)))
 
     def counted(related: bool, kept_ones: bool) -> str:
-        masks = [(called, kept == kept_ones) for record, called, kept in rows if record.related == related]
-        return f"{sum((called & mask).sum() for called, mask in masks)} of {sum(mask.sum() for _, mask in masks)}"
+        masks = [np.array([called, kept == kept_ones]) for record, called, kept in rows if record.related == related]
+        return f"{sum(mask.all(axis=0).sum() for mask in masks)} of {sum(mask[1].sum() for mask in masks)}"
 
     ours = (
         f"{counted(True, True)} kept blocks of {len(children)} children, the weakest {log10_words(weakest)}; "
