@@ -169,6 +169,16 @@ def test_withheld_p_values_are_no_acquittal():
     assert comparison({"phi_u": -0.3, "phi_views": -0.1}, withheld=tied).outcome == "not rejected"
 
 
+def test_a_test_declared_beforehand_hides_no_other():
+    """phi_match at 10^-40 is description beside a declared phi_u, and still no picture of independent models."""
+    message = comparison({"phi_u": -0.3, "phi_match": -40.0}, primary="phi_u").verdict()
+    assert message.startswith(
+        "Independent training is not rejected by phi_u (one test, level 0.01): but phi_match, not"
+    )
+    assert "how independent models agree" not in message
+    assert "description only, not corrected: phi_match 10^-40.0." in message
+
+
 def test_two_p_values_of_0_006_reject_alone_and_not_together():
     p = float(np.log10(0.006))
     assert "is rejected by phi_u (one test, level 0.01)" in comparison({"phi_u": p}).verdict()

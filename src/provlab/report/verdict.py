@@ -40,6 +40,8 @@ class Verdict:
         in_family = [(name, rejected) for name, member, rejected in members if member]
         self._tested = [name for name, _ in in_family]
         self._rejecting = [name for name, rejected in in_family if rejected]
+        #: outside the family, and read at the level as they stand
+        self._small = [n for n, p in self._p.items() if p <= np.log10(LEVEL) and n not in self._tested]
         self._order_free = [name for name in flaws.ORDER_FREE if name in family.statistics]
         self.outcome = self._reached()
         self.text = " ".join(self._sentences())
@@ -83,9 +85,8 @@ class Verdict:
         return f"By {name} {whom} would agree as closely with a probability of about {_power(self._p[name])}{in_paper}."
 
     def _causes(self) -> list[str]:
-        """Name what else may be the cause; a statistic outside the family is read at the level as it stands."""
-        small = {name for name, p in self._p.items() if p <= np.log10(LEVEL) and name not in self._tested}
-        rejecting = {*self._rejecting, *small}
+        """Name what else may be the cause."""
+        rejecting = {*self._rejecting, *self._small}
         by_order = rejecting <= flaws.ORDERED
         framings = [flaw.what for flaw in flaws.FRAMINGS if rejecting <= flaw.fooled - flaws.ORDERED]
         causes = "; ".join([*_CAUSES, *[_ORDER] * by_order, *framings])
@@ -108,10 +109,10 @@ class Verdict:
     def _no_rejection(self) -> list[str]:
         left = [name for name in self._order_free if name not in self._p]
         but = f", and {_names(left)} could not be tested" if left else ""
-        return [
-            f"Independent training is not rejected by {_names(self._tested)} ({self._family.words()}){but}: this is "
-            "how independent models agree. That is no proof of independence."
-        ]
+        how = "this is how independent models agree. That is no proof of independence."
+        if self._small:
+            how = f"but {_names(self._small)}, not corrected, would reject; independent models seldom agree so closely."
+        return [f"Independent training is not rejected by {_names(self._tested)} ({self._family.words()}){but}: {how}"]
 
     def _no_test(self) -> list[str]:
         if not self._tested:
