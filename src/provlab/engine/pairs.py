@@ -24,7 +24,7 @@ from provlab.engine.tasks import PassTask, Reference, Shelf, Task, UnitTask, in_
 from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options
+from provlab.statistics.base import Model, Options, withheld
 
 __all__ = ["BAR", "Bench", "PairRecord", "open_models", "run_pairs", "with_common_vocabulary"]
 
@@ -185,7 +185,23 @@ def run_pairs(
                     ledgers[task.statistic].take(pair, task.block, result)
                     bar.update()
         shelf.clear(key for task in tasks for key in task.features.values())
-    return [record for ledger in ledgers.values() for record in ledger.records()]
+    return _agreed([record for ledger in ledgers.values() for record in ledger.records()])
+
+
+def _agreed(records: list[PairRecord]) -> list[PairRecord]:
+    """Take the p-values from all statistics of a pair that rest on order, if one of them shows that both are sorted.
+
+    phi_H sees sorts that phi_U, which reads fewer weights, does not.
+    """
+    why = {(r.a, r.b): r.outcome.detail["withheld"] for r in records if r.outcome and "withheld" in r.outcome.detail}
+
+    def agreed(record: PairRecord) -> PairRecord:
+        outcome, pair = record.outcome, (record.a, record.b)
+        if pair not in why or not outcome or "order" not in outcome.detail or "withheld" in outcome.detail:
+            return record
+        return replace(record, outcome=withheld(outcome, why[pair]))
+
+    return [agreed(record) for record in records]
 
 
 Todo = dict[int | None, list[Pair]]  # block -> pairs to compare there

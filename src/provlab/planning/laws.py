@@ -68,7 +68,7 @@ def _divergence(model: Model, options: Options, rates: Rates) -> float:
 LAWS = {
     "phi_u": Law(("up",), 1, _width),
     "phi_views": Law(_MLP, 2, _width),
-    "phi_h": Law(matchings=1),
+    "phi_h": Law(_MLP, 1),
     "phi_match": Law(matchings=2),
     "phi_match_unsigned": Law(matchings=2),
     "phi_l2": Law(None, seconds=_permuted_copies),

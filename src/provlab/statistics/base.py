@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,6 +27,7 @@ from provlab.inference.matching import UnitRows
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
+from provlab.statistics import order
 
 if TYPE_CHECKING:
     import torch
@@ -392,19 +393,37 @@ def aggregated(blocks: Sequence[BlockResult]) -> Outcome:
     """Aggregate the blocks of one pair; a single unit of the whole model (block None) stands for itself.
 
     p-values are combined by Fisher's method (Algorithm 3), which is valid where blocks are independent under the null;
-    Theorem 2 gives that for statistics of MATCH per block. So are their floors, and the paper's two-sided p-values
-    where they are known. The value is the mean over blocks.
+    Theorem 2 gives that for statistics of MATCH per block. Blocks that stand in one order in both models are one test
+    first, by Bonferroni. So are their floors; the paper's two-sided p-values, where they are known, are combined as the
+    paper does. The value is the mean over blocks. Where both models are sorted there is no p-value
+    (`provlab.statistics.order`).
     """
     first = blocks[0]
+    about: dict[str, Any] = {}
+    labels = np.arange(len(blocks))
+    if "order" in first.detail:
+        about, labels = order.of_pair([block.detail for block in blocks])
     if first.block is None:
-        return Outcome(first.value, first.log10_p, tuple(blocks), first.detail.get("floor"), first.detail)
+        outcome = Outcome(first.value, first.log10_p, tuple(blocks), first.detail.get("floor"), first.detail | about)
+        return withheld(outcome, about["withheld"]) if "withheld" in about else outcome
     value = float(np.mean([block.value for block in blocks]))
     if first.log10_p is None:
         return Outcome(value, None, tuple(blocks))
-    log10_p = pvalues.fisher(np.array([block.log10_p for block in blocks]))
-    combined: dict[str, Any] = {
-        key: pvalues.fisher(np.array([block.detail[key] for block in blocks]))
-        for key in ("floor", "paper_log10_p")
-        if key in first.detail
-    }
-    return Outcome(value, log10_p, tuple(blocks), combined.pop("floor"), combined)
+
+    def fisher(numbers: list[Any], labels: NDArray[np.int64]) -> float:
+        return pvalues.fisher(order.bonferroni(np.array(numbers), labels))
+
+    if "paper_log10_p" in first.detail:
+        paper = [block.detail["paper_log10_p"] for block in blocks]
+        about["paper_log10_p"] = fisher(paper, np.arange(len(blocks)))
+    if len(np.unique(labels)) < len(blocks):
+        about["together"] = labels.tolist()
+    log10_p = fisher([block.log10_p for block in blocks], labels)
+    outcome = Outcome(value, log10_p, tuple(blocks), fisher([block.detail["floor"] for block in blocks], labels), about)
+    return withheld(outcome, about["withheld"]) if "withheld" in about else outcome
+
+
+def withheld(outcome: Outcome, why: str) -> Outcome:
+    """Return an outcome without its p-value in any form, and why it has none."""
+    detail = {key: value for key, value in outcome.detail.items() if key != "paper_log10_p"}
+    return replace(outcome, log10_p=None, floor=None, detail=detail | {"withheld": why})

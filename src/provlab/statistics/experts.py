@@ -6,7 +6,7 @@ experts are paired. Those of one block may depend on each other in any way (expe
 so the block's is the smallest times their number (Bonferroni). Units of experts are taken as they stand.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,17 @@ from provlab.errors import InputError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Array, BlockResult, Model
+from provlab.statistics.order import OrderedRows, of_experts
 
 #: rows of the up projections of a block's experts that have any, by their names
-Experts = dict[str, UnitRows]
+Experts = Mapping[str, UnitRows]
 
 
-def up_rows(model: Model, block: int | None) -> Experts:
+def up_rows(model: Model, block: int | None) -> dict[str, OrderedRows]:
     """Read the up projections of a block's experts; one without two rows that are not zero is left out."""
     some = {name: rows for name, rows in read(model, "up", block).items() if rows.any(axis=1).sum() > 1}
-    return {name: living_rows(rows, name=f"expert {name}")[0] for name, rows in some.items()}
+    living = {name: living_rows(rows, name=f"expert {name}")[0] for name, rows in some.items()}
+    return {name: OrderedRows.of(rows, called="up rows") for name, rows in living.items()}
 
 
 def read(model: Model, role: str, block: int | None) -> dict[str, Array]:
@@ -68,6 +70,8 @@ def best(
     detail: dict[str, Any] = {name: sum(result.detail[name] for result in results) for name in ("n", "agree")}
     for name in ("floor", "paper_log10_p"):
         detail[name] = min(0.0, float(min(result.detail[name] for result in results) + tried))
+    if "order" in results[0].detail:
+        detail["order"] = [of_experts([result.detail["order"][side] for result in results]) for side in (0, 1)]
     log10_p = [result.log10_p or 0.0 for result in results]
     best = int(np.argmin(log10_p))
     detail |= {"experts": len(results), "pair": list(pairs[best])}

@@ -41,6 +41,7 @@ from provlab.statistics.base import (
     Options,
     Statistic,
 )
+from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.text import common, spellings
 
@@ -77,12 +78,13 @@ class PhiE(Statistic):
     """MATCH of the columns of two embeddings against the identity."""
 
     name = "phi_e"
+    version = 2  # 1 took any order
     reads = "embeddings"
     theorem = True
     assumptions = (
-        "at least one of the two models was trained by an algorithm that treats the dimensions of the residual stream "
-        "alike (SGD, Adam, ...) from an initialisation that does, and neither had them permuted with knowledge of the "
-        "other"
+        "the residual stream of one of the two models stands in the order that training left: it was trained by an "
+        "algorithm that treats its dimensions alike (SGD, Adam, ...) from an initialisation that does, and they were "
+        "neither sorted nor put into the order of the other's"
     )
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -110,8 +112,9 @@ class PhiE(Statistic):
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Match the dimensions of two streams."""
-        sides = [living_rows(np.ascontiguousarray(rows.T), name="the embedding")[0] for rows in _paired(a, b)]
-        return correlation_with_identity(sides[0], sides[1], None, tie_seed(options.seed, self.name, None))
+        living = (living_rows(np.ascontiguousarray(rows.T), name="the embedding")[0] for rows in _paired(a, b))
+        first, second = (OrderedRows.of(rows, called="columns of the embedding") for rows in living)
+        return correlation_with_identity(first, second, None, tie_seed(options.seed, self.name, None))
 
 
 class PhiAxes(PhiE):

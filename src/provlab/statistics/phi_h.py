@@ -24,6 +24,7 @@ from provlab.statistics.base import (
     Options,
     Statistic,
 )
+from provlab.statistics.order import KEYS, MLP, PRODUCT, OrderedRows, along_direction, keys_of_mlp
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
 from provlab.statistics.text import one_pass, strings
 
@@ -34,11 +35,27 @@ class HiddenActivations(Features):
 
     arrays: list[Array]
     units: list[NDArray[np.float64]]  # as `provlab.models.canonical.merged` says
+    weights: list[NDArray[np.float64]]  # `_by_weights` of each block
 
-    def block(self, block: int | None) -> UnitRows:
+    def block(self, block: int | None) -> OrderedRows:
         """Activations of one block, normalised once for all its pairs."""
         assert block is not None
-        return living_rows(applied(self.units[block], self.arrays[block], "up"), name="the matrix of activations")[0]
+        activations = applied(self.units[block], self.arrays[block], "up")
+        (rows,) = living_rows(activations, name="the matrix of activations")
+        *numbers, along = self.weights[block][:, rows.places]
+        names = [name.format(of) for of in MLP.values() for name in KEYS] + [PRODUCT]
+        keys = dict(zip(names[-len(numbers) :], numbers, strict=True))  # without gates, the first are not there
+        keys["activity times the length of the down columns"] = (
+            rows.lengths / rows.scales * keys[KEYS[2].format(MLP["down"])]
+        )
+        return OrderedRows.of(rows, called="activations", keys=keys, direction=along)
+
+
+def _by_weights(model: Model, block: int) -> NDArray[np.float64]:
+    """Numbers of each hidden unit by its weights, which tell whether units are sorted, and one to sketch them by."""
+    read = {role: model.anatomy.read(model.checkpoint, role, block) for role in MLP if model.anatomy.has(role)}
+    rows = {role: weights.T if role == "down" else weights for role, weights in read.items()}
+    return np.array([*keys_of_mlp(rows).values(), along_direction(rows["up"])])
 
 
 def _inputs(model: Model, options: Options) -> NDArray[np.int64]:
@@ -67,7 +84,8 @@ class PhiH(Statistic):
         f"{PERMUTATION_ASSUMPTIONS}; it sees what two models share if both read one text: random tokens are the same "
         "strings to both tokenizers, and the same ids where a model has none"
     )
-    version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates
+    # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates; 6 any order
+    version = 7
     recorded = HiddenActivations
     theorem = True
 
@@ -81,7 +99,8 @@ class PhiH(Statistic):
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""
         kept, _ = one_pass(self, model, options, ("hidden", "units"), _inputs(model, options))
-        return HiddenActivations(kept["hidden"], kept["units"])
+        weights = [_by_weights(model, block) for block in range(model.anatomy.n_blocks)]
+        return HiddenActivations(kept["hidden"], kept["units"], weights)
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""

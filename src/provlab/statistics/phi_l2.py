@@ -8,6 +8,7 @@ each MLP on their own (footnote 3), which gives independent p-values for Fisher'
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,7 @@ from provlab.errors import NotComparableError
 from provlab.inference import permtest
 from provlab.models.anatomy import Anatomy, TensorPart
 from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Permutation
+from provlab.statistics import order
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -27,6 +29,7 @@ from provlab.statistics.base import (
     Outcome,
     Statistic,
     aggregated,
+    withheld,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS
 
@@ -82,7 +85,21 @@ class BlockWeights:
         held = (part for part in self.anatomy.parts if part.name in self.tensors)
         return tuple(sorted(held, key=roles_of))
 
-    def mlp(self) -> list[NDArray[np.float64]]:
+    @cached_property
+    def order(self) -> dict[str, Any]:
+        """What a record holds of the order of the hidden units: see `provlab.statistics.order`."""
+        rows = self.mlp()
+        return order.described(order.keys_of_mlp(rows), order.along_direction(rows["up"]))
+
+    @cached_property
+    def stream(self) -> dict[str, Any]:
+        """The same of the coordinates of the residual stream, by what the up projection reads of each."""
+        columns = self.mlp()["up"].T
+        lengths = np.linalg.norm(columns, axis=1)
+        unit = columns / np.where(lengths > 0, lengths, 1)[:, None]
+        return order.described(order.keys_of(unit, lengths, "columns of the up projection"), lengths)
+
+    def mlp(self) -> dict[str, NDArray[np.float64]]:
         """Everything that belongs to a hidden unit, by role, one row a unit: ``(h, columns)`` float64 each."""
         rows = {}
         for part in self.anatomy.parts:
@@ -92,7 +109,7 @@ class BlockWeights:
                 if role in MLP_ROLES:
                     by_unit = piece.mT if role == "down" else piece
                     rows[role] = by_unit.reshape(len(by_unit), -1).astype(np.float64)
-        return [rows[role] for role in sorted(rows)]
+        return {role: rows[role] for role in sorted(rows)}
 
 
 def _in_a_row(parts: Sequence[TensorPart], tensors: Weights) -> Array:
@@ -150,7 +167,7 @@ def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Option
     The squared distance under a permutation is a constant minus twice a sum over the Gram matrix of the two MLPs, so
     each permutation costs h additions and not h x d.
     """
-    pieces = list(zip(a.mlp(), b.mlp(), strict=True))
+    pieces = list(zip(a.mlp().values(), b.mlp().values(), strict=True))
     constant = sum(float((x * x).sum() + (y * y).sum()) for x, y in pieces)
     gram: NDArray[np.float64] = sum((x @ y.T for x, y in pieces), np.zeros(1))
     units = np.arange(len(gram))
@@ -167,13 +184,15 @@ class PhiL2(Statistic):
     """phi_l2 with PERMTEST over hidden units and embedding dimensions of the whole model."""
 
     name = "phi_l2"
-    # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name; 5 tested each MLP
-    version = 6
+    # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name; 5 tested each MLP;
+    # 6 took any order
+    version = 7
     reads = "all weights of the blocks"
     theorem = True
     assumptions = (
-        "the first model was trained by an algorithm that treats hidden units and embedding dimensions alike, from "
-        "an initialisation that does, and neither had them permuted with knowledge of the other"
+        "one of the two models stands in the order that training left: it was trained by an algorithm that treats "
+        "hidden units and embedding dimensions alike, from an initialisation that does, and these were neither sorted "
+        "nor put into the order of the other's"
     )
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -209,12 +228,19 @@ class PhiL2(Statistic):
         assert block is not None
         distances = block_distances(a, b, options)
         floor = float(-np.log10(len(distances)))
-        return BlockResult(block, -distances[0], _log10_p(distances), {"distances": distances, "floor": floor})
+        orders = {"order": [a.order, b.order], "stream": [a.stream, b.stream]}
+        return BlockResult(block, -distances[0], _log10_p(distances), {"distances": distances, "floor": floor} | orders)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """PERMTEST of the sum over blocks, which are permuted together: their own p-values are no independent ones."""
         distances = np.sum([block.detail["distances"] for block in blocks], axis=0)
-        return Outcome(-float(distances[0]), _log10_p(distances), tuple(blocks), float(-np.log10(len(distances))))
+        floor = float(-np.log10(len(distances)))
+        about, _ = order.of_pair([block.detail for block in blocks])
+        # all blocks have one stream: one of them says whether it is sorted
+        stream, _ = order.of_pair([{"order": blocks[0].detail["stream"]}])
+        about |= stream if "withheld" in stream else {}
+        outcome = Outcome(-float(distances[0]), _log10_p(distances), tuple(blocks), floor, about)
+        return withheld(outcome, about["withheld"]) if "withheld" in about else outcome
 
 
 def _log10_p(distances: Sequence[float] | NDArray[np.float64]) -> float:
@@ -230,7 +256,7 @@ class PhiL2Blocks(PhiL2):
     """
 
     name = "phi_l2_blocks"
-    version = 2  # 1 summed in the order of names
+    version = 3  # 1 summed in the order of names; 2 took any order
     reads = "MLP weights of the blocks"
     assumptions = PERMUTATION_ASSUMPTIONS
 
@@ -251,7 +277,7 @@ class PhiL2Blocks(PhiL2):
         assert block is not None
         own = block_permtest(a, b, block, options)
         floor = float(-np.log10(options.n_block_permutations + 1))
-        return BlockResult(block, own.observed, own.log10_p, {"floor": floor})
+        return BlockResult(block, own.observed, own.log10_p, {"floor": floor, "order": [a.order, b.order]})
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks, which permute units of their own; the value is the mean over blocks."""

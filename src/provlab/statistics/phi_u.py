@@ -23,29 +23,31 @@ from provlab.statistics.base import (
     left_out,
     of_matching,
 )
+from provlab.statistics.order import OrderedRows
 
 PERMUTATION_ASSUMPTIONS = (
-    "at least one of the two models was trained by an algorithm that treats hidden units alike (SGD, Adam, ...) "
-    "from an initialisation that does, and neither had its hidden units permuted with knowledge of the other"
+    "one of the two models stands in the order that training left: it was trained by an algorithm that treats hidden "
+    "units alike (SGD, Adam, ...) from an initialisation that does, and its units were neither sorted nor put into the "
+    "order of the other's"
 )
 
 ALIVE = ("gate", "gate_bias", "up_bias", "down")  # what is read beside the up projection to find units that do nothing
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class UpRows(UnitRows):
+class UpRows(OrderedRows):
     """Rows of the up projection of one block, and, if asked for, those of the units that there really are."""
 
     model: Model
     block: int | None
 
     @cached_property
-    def really(self) -> UnitRows:
+    def really(self) -> OrderedRows:
         """Rows of the hidden units that the block really has, by all of its MLP's weights."""
         from provlab.models.canonical import up_rows  # for few pairs: see `PhiU.compare_block`
 
         rows = up_rows(self.model.checkpoint, self.model.anatomy, self.block, self.rows, self.places)
-        return living_rows(rows, name="the up projection")[0]
+        return OrderedRows.of(living_rows(rows, name="the up projection")[0], called=self.called)
 
 
 def has_experts(model: Model, block: int | None) -> bool:
@@ -63,7 +65,7 @@ class UpProjections(Features):
     model: Model
     units: int | None = None
 
-    def block(self, block: int | None) -> UpRows | dict[str, UnitRows]:
+    def block(self, block: int | None) -> UpRows | dict[str, OrderedRows]:
         """Read the up projection of one block, or those of its experts by name."""
         if has_experts(self.model, block):
             from provlab.statistics import experts
@@ -71,7 +73,7 @@ class UpProjections(Features):
             return experts.up_rows(self.model, block)
         up = self.model.anatomy.read(self.model.checkpoint, "up", block, units=self.units)
         (rows,) = living_rows(up, name="the up projection")
-        return UpRows(**vars(rows), model=self.model, block=block)
+        return UpRows.of(rows, called="up rows", model=self.model, block=block)
 
 
 def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed: int) -> BlockResult:
@@ -91,6 +93,8 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     partners = larger.places[match_shuffled(a, b, seed=seed).indices]
     result = pvalues.spearman(partners, smaller.places)
     detail = of_matching(result, partners, smaller.places) | left_out(a, b)
+    if isinstance(a, OrderedRows) and isinstance(b, OrderedRows):
+        detail["order"] = [a.order, b.order]
     return BlockResult(block, result.rho, result.log10_p, detail, partners)
 
 
@@ -99,9 +103,12 @@ class PhiU(Statistic):
 
     name = "phi_u"
     reads = "up projections of the MLPs"
-    assumptions = PERMUTATION_ASSUMPTIONS
+    assumptions = (
+        f"{PERMUTATION_ASSUMPTIONS}; whether units are sorted is read off their up rows: a sort of both models by what "
+        "these do not show, such as activity, is found where phi_h is run, too"
+    )
     theorem = True
-    version = 5  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates
+    version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """The order in which ties are broken, and how many units are compared, if not all."""

@@ -96,7 +96,8 @@ def _attack(name: str, does: str, *, lossy: bool = False, number: dict[str, Any]
     def drawn(state: State, aim: Aim) -> State:
         return state.having(_TRANSFORMATIONS[name](state).sample(aim.rng)(state.weights))
 
-    apply = drawn if name in _TRANSFORMATIONS else getattr(lossy_attacks if lossy else exact, name)
+    function = rest.pop("function", name)
+    apply = drawn if name in _TRANSFORMATIONS else getattr(lossy_attacks if lossy else exact, function)
     rest["others"] = tuple(rest.get("others", ()))
     return Attack(does, apply, exact=not lossy, number=Number(**number) if number else None, **rest)
 

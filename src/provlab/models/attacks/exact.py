@@ -70,6 +70,21 @@ def signs(state: State, aim: Aim) -> State:
     return state.with_units(turned, gated=True)
 
 
+def in_order(state: State, aim: Aim) -> State:
+    """Sort the units of each MLP by a number of their own."""
+
+    def ordered(units: Units) -> Units:
+        flat = {role: units[role].double().flatten(1) for role in ("gate", "up", "down") if role in units}
+        up, lengths = flat["up"], torch.stack([rows.norm(dim=1) for rows in flat.values()])
+        unit = up / up.norm(dim=1, keepdim=True)
+        component = unit @ torch.linalg.svd(unit, full_matrices=False)[2][0]
+        keys = up.mean(1), component, up.norm(dim=1), lengths.prod(0)
+        order = keys[int(aim.value)].argsort()
+        return {role: tensor[order] for role, tensor in units.items()}
+
+    return state.with_units(ordered)
+
+
 def with_more(units: Units, more: Units) -> Units:
     return {role: torch.cat([tensor, more[role]]) for role, tensor in units.items()}
 
