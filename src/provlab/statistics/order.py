@@ -1,7 +1,7 @@
 """Does a model stand in the order that training left, and do some of its blocks stand in one order?
 
 phi_U, phi_H, phi_E and PERMTEST rest on a random order of the units of at least one model. Training leaves them in one
-(Theorem 1), but whoever publishes a model may sort it, which changes no output. If both models are sorted, each by a
+(Theorem 1), but a publisher may sort a model, which changes no output. If both models are sorted, each by a
 rule of its own, say by the mean of each unit's row, units of one rank meet and look alike, though neither model knows
 of the other. So each model's order is tested against its own keys: a *key* is a number for each unit that does not
 change when the units are renumbered, so under a random order the places are a uniform permutation of its ranks, and the
@@ -213,19 +213,19 @@ def of_pair(details: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], NDArr
     """
     sides = [[detail["order"][side] for detail in details] for side in (0, 1)]
     labels = [groups(side) for side in sides]
-    found = [findings(*side) for side in zip(sides, labels, strict=True)]
-    about: dict[str, Any] = {"order": found}
-    log10_p = [finding["log10_p"] for finding in found]
+    results = [findings(*side) for side in zip(sides, labels, strict=True)]
+    about: dict[str, Any] = {"order": results}
+    log10_p = [finding["log10_p"] for finding in results]
     if min(log10_p) <= np.log10(LEVEL) and max(log10_p) <= np.log10(BESIDE):
-        about["withheld"] = why_withheld(found)
+        about["withheld"] = why_withheld(results)
     return about, dependent([label * (p > np.log10(BESIDE)) for label, p in zip(labels, log10_p, strict=True)])
 
 
-def why_withheld(found: Sequence[Mapping[str, Any]]) -> str:
+def why_withheld(results: Sequence[Mapping[str, Any]]) -> str:
     """Say why two sorted models have no p-value, from the `findings` of either."""
     rules = (
         f"the {which} by the {finding['by']} (10^{finding['log10_p']:.0f} for a random order)"
-        for which, finding in zip(("first", "second"), found, strict=True)
+        for which, finding in zip(("first", "second"), results, strict=True)
     )
     return (
         f"both models were sorted after training, {', '.join(rules)}; the p-value needs one of the two in the order "
@@ -253,5 +253,5 @@ def dependent(labels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 def bonferroni(log10_p: Numbers, labels: NDArray[np.int64]) -> Numbers:
     """One p-value for each group: the smallest in it times their number, valid under any dependence."""
-    found = [log10_p[labels == label] for label in np.unique(labels)]
-    return np.array([min(0.0, float(some.min() + np.log10(len(some)))) for some in found])
+    apart = [log10_p[labels == label] for label in np.unique(labels)]
+    return np.array([min(0.0, float(some.min() + np.log10(len(some)))) for some in apart])
