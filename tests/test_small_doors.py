@@ -4,10 +4,7 @@ import nbformat
 import pytest
 import size
 
-# at most; 4,500 lines before the p-value was the law of the correlation itself (tail.py) and dead units were left out,
-# 4,750 before files of weights were containers, of which each format is one, 4,780 before blocks had several MLPs,
-# 4,830 before an adapter could stand over a base
-LINES, MODULES = 4850, 55
+LINES, MODULES = size.BOUNDS["compare by phi_u, lines"], size.BOUNDS["compare by phi_u, modules"]
 USED = {"numba", "scipy"}  # by MATCH and its p-value
 
 

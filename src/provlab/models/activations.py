@@ -143,24 +143,20 @@ def mlp_activations(
         block = chosen(values, "hidden", b)
         squares[b] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
 
-    try:
-        with ExitStack() as hooks, torch.inference_mode():
-            for place, (path, rows) in enumerate(places.values()):
-                _hook(hooks, network.get_submodule(path), keep, place, rows)
-            for b, path in enumerate(hidden):
-                _hook(hooks, network.get_submodule(path), add, b, None)
-            first = 0
-            # the base model alone: the head's logits are not needed
-            for batch in ids.split(batch_size):
-                inside = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + batch.numel())]
-                of_batch = torch.from_numpy(inside - first)
-                if len(inside):
-                    network.base_model(**_inputs(batch, network))
-                first += batch.numel()
-                column += len(inside)
-    except BaseException:
-        room.discard()
-        raise
+    with ExitStack() as hooks, torch.inference_mode():
+        for place, (path, rows) in enumerate(places.values()):
+            _hook(hooks, network.get_submodule(path), keep, place, rows)
+        for b, path in enumerate(hidden):
+            _hook(hooks, network.get_submodule(path), add, b, None)
+        first = 0
+        # the base model alone: the head's logits are not needed
+        for batch in ids.split(batch_size):
+            inside = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + batch.numel())]
+            of_batch = torch.from_numpy(inside - first)
+            if len(inside):
+                network.base_model(**_inputs(batch, network))
+            first += batch.numel()
+            column += len(inside)
     arrays = iter(room.arrays())
     recorded: dict[str, list[NDArray[Any]]] = {kind: [next(arrays) for _ in blocks] for kind in kinds if kind != UNITS}
     if hidden:

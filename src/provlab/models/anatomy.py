@@ -6,7 +6,7 @@ output units.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -128,19 +128,10 @@ class TensorPart:
 
     def join(self, pieces: Mapping[str, Tensor]) -> Tensor:
         """Put together again what `split` took apart."""
-        parts = [pieces[segment.role] for segment in self.segments]
-        if self.experts:
-            from provlab.models import experts
+        from provlab.models import experts  # a comparison takes tensors apart alone
 
-            stacked = _concatenated([part[None] for part in parts], axis=0)
-            rows = experts.join(stacked, self.experts, interleaved=self.interleaved)
-        elif self.interleaved and len(parts) > 1:
-            columns: tuple[int, ...] = tuple(parts[0].shape[1:])
-            # (heads, 1, size of a head, ...) of each role, side by side
-            parts = [part.reshape((-1, 1, self.head_size, *columns)) for part in parts]
-            rows = _concatenated(parts, axis=1).reshape((-1, *columns))
-        else:
-            rows = _concatenated(parts, axis=0)
+        parts = [pieces[segment.role] for segment in self.segments]
+        rows = experts.joined(parts, self.experts, self.head_size, interleaved=self.interleaved)
         return rows.mT if self.transposed else rows
 
 
@@ -319,16 +310,6 @@ class Anatomy:
     def _held(self, part: TensorPart, role: str) -> str:
         """Role under which the part knows `role`: a tied head is the embedding."""
         return "embedding" if role == "head" and part is self._index["embedding", None] else role
-
-
-def _concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
-    if len(pieces) == 1:
-        return pieces[0]
-    if isinstance(pieces[0], np.ndarray):
-        return np.concatenate(pieces, axis)
-    import torch
-
-    return torch.cat(tuple(pieces), axis)
 
 
 def of(checkpoint: Tensors) -> Anatomy:

@@ -122,7 +122,8 @@ class Checkpoint:
             ``org/name[@revision]`` or the address of its page, or ``scheme:name``; ``BASE+ADAPTER`` is any of these
             with a LoRA adapter merged into it, which is a folder or on the hub.
         allow_pickle
-            Accept ``.bin`` files if there is nothing else; torch reads them with ``weights_only=True``.
+            Accept ``.bin`` files if there is nothing else; torch reads them with ``weights_only=True``, so that no code
+            of theirs is run. A crafted one can still keep torch busy without end.
 
         Raises
         ------

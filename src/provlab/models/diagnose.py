@@ -3,21 +3,12 @@
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from provlab.models.formats.pickle_names import pickles
 
-
-class Named(Protocol):
-    """The part of a checkpoint's files that a diagnosis needs."""
-
-    label: str
-
-    def names(self) -> frozenset[str]:
-        """Names of all files."""
-
-    def path(self, name: str) -> Path:
-        """Path of a file here."""
+if TYPE_CHECKING:
+    from provlab.models.formats.source import Files
 
 
 #: ending of a file -> what it is, and what to give in its place
@@ -53,7 +44,7 @@ _CONTENTS = {
 }
 
 
-def unreadable(files: Named, missing: str) -> str:
+def unreadable(files: "Files", missing: str) -> str:
     """Return one line on a folder without `missing` (a file, or weights), or with several: content and remedy."""
     if partial := getattr(files, "partial", ""):  # a copy in the cache that another program began
         return str(partial)
@@ -125,7 +116,7 @@ def content(path: Path) -> str:
     return _CONTENTS[signs[0]] if signs else ""
 
 
-def _base_model(files: Named) -> str:
+def _base_model(files: "Files") -> str:
     """Name the model that an adapter was trained on, if its config does."""
     try:
         config = json.loads(files.path("adapter_config.json").read_text(encoding="utf-8"))

@@ -1,8 +1,9 @@
-"""Experts: the several MLPs of one block, apart or stacked in one tensor."""
+"""Experts: the several MLPs of one block, apart or stacked in one tensor; and how tensors are put together again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -20,11 +21,27 @@ def split(tensor: Tensor, n_experts: int, kinds: int, *, interleaved: bool) -> T
     return tensor.reshape((n_experts * kinds, -1, *inner))
 
 
-def join(pieces: Tensor, n_experts: int, *, interleaved: bool) -> Tensor:
-    """Bring back what `split` brought."""
-    inner: tuple[int, ...] = tuple(pieces.shape[2:])
-    stacked = pieces.reshape((n_experts, -1, pieces.shape[1], *inner))
-    return (stacked.swapaxes(1, 2) if interleaved else stacked).reshape((n_experts, -1, *inner))
+def joined(parts: Sequence[Tensor], n_experts: int, head_size: int, *, interleaved: bool) -> Tensor:
+    """Join the roles of one tensor as its file has them: one behind the other, or alternating; experts stacked."""
+    inner: tuple[int, ...] = tuple(parts[0].shape[1:])
+    if n_experts:
+        stacked = _concatenated([part[None] for part in parts], axis=0)
+        stacked = stacked.reshape((n_experts, -1, *stacked.shape[1:]))
+        return (stacked.swapaxes(1, 2) if interleaved else stacked).reshape((n_experts, -1, *inner))
+    if interleaved and len(parts) > 1:  # (heads, 1, size of a head, ...) of each role, side by side
+        heads = [part.reshape((-1, 1, head_size, *inner)) for part in parts]
+        return _concatenated(heads, axis=1).reshape((-1, *inner))
+    return _concatenated(parts, axis=0)
+
+
+def _concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
+    if len(pieces) == 1:
+        return pieces[0]
+    if isinstance(pieces[0], np.ndarray):
+        return np.concatenate(pieces, axis)
+    import torch
+
+    return torch.cat(tuple(pieces), axis)
 
 
 def missing(roles: Collection[tuple[str, int | None]], n_blocks: int, n_experts: int) -> str | None:

@@ -2,15 +2,14 @@
 
 A file is a ``.npy`` named after its array, and a folder holds the arrays of one thing. Files are mapped, not read: an
 array costs what is looked at, and any process may have it. `Room` takes arrays that are made piece by piece and `keep`
-whole ones, both in a temporary folder that vanishes with the last of them; `save` writes a folder that stays.
+whole ones, both in temporary files; `save` writes a folder that stays.
 """
 
 import os
 import tempfile
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +25,9 @@ IN_MEMORY = 2**30
 class Room:
     """Float32 matrices of known shapes, filled by columns and then read.
 
-    Where all of them together pass `in_memory` bytes they are files from the start, and a file is mapped only while
-    columns are written to it: what is resident is one batch, whatever the number of columns. The files' space is
-    claimed at once, so that a full disk is an error here and not a crash in the middle of writing.
+    Where all of them together pass `in_memory` bytes they are files without a name, which vanish with their last map. A
+    file is mapped only while columns are written to it: what is resident is one batch, whatever the number of columns.
+    The files' space is claimed at once, so that a full disk is an error here and not a crash in the middle of writing.
 
     Parameters
     ----------
@@ -45,51 +44,35 @@ class Room:
 
     def __init__(self, shapes: Sequence[tuple[int, int]], *, in_memory: int | None = None) -> None:
         limit = IN_MEMORY if in_memory is None else in_memory
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._shapes = shapes
         self._arrays: list[Array] = []
-        self._paths: list[Path] = []
+        self._files: list[IO[bytes]] = []
         if sum(4 * rows * columns for rows, columns in shapes) <= limit:
             self._arrays = [np.empty(shape, dtype=np.float32) for shape in shapes]
             return
-        self._folder = tempfile.TemporaryDirectory(prefix="provlab-features-")
-        try:
-            for i, shape in enumerate(shapes):
-                path = Path(self._folder.name) / f"{i}.npy"
-                np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-                if hasattr(os, "posix_fallocate"):
-                    with path.open("r+b") as file:
-                        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-                self._paths.append(path)
-        except OSError:
-            self.discard()
-            raise
+        for rows, columns in shapes:
+            file = tempfile.TemporaryFile(prefix="provlab-features-")  # noqa: SIM115 - closed with the room
+            self._files.append(file)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, 4 * rows * columns)
+            else:
+                file.truncate(4 * rows * columns)
+
+    def __del__(self) -> None:  # what is mapped stays until its map goes
+        for file in self._files:
+            file.close()
+
+    def _mapped(self, which: int, mode: Literal["r", "r+"]) -> Array:
+        return np.memmap(self._files[which], np.float32, mode, shape=self._shapes[which])
 
     def write(self, which: int, start: int, columns: Array) -> None:
         """Put ``(rows, n)`` values into the columns from `start` on of one matrix."""
-        target = np.load(self._paths[which], mmap_mode="r+") if self._paths else self._arrays[which]
+        target = self._mapped(which, "r+") if self._files else self._arrays[which]
         target[:, start : start + columns.shape[1]] = columns
 
     def arrays(self) -> list[Array]:
-        """Return the matrices: plain arrays, or read-only maps whose files vanish with the last of them."""
-        if self._folder is None:
-            return self._arrays
-        folder, maps = self._folder, load(Path(self._folder.name))
-        left = set(maps)
-
-        def gone(name: str) -> None:
-            left.discard(name)
-            if not left:
-                folder.cleanup()
-
-        for name, array in maps.items():
-            weakref.finalize(array, gone, name)
-        return [maps[path.stem] for path in self._paths]
-
-    def discard(self) -> None:
-        """Give the room back before it is filled."""
-        self._arrays, self._paths = [], []
-        if self._folder is not None:
-            self._folder.cleanup()
+        """Return the matrices: plain arrays, or read-only maps."""
+        return [self._mapped(which, "r") for which in range(len(self._files))] or self._arrays
 
 
 def keep(array: Array, limit: int | None = None) -> Array:

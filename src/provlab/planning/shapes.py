@@ -1,6 +1,7 @@
 """Shapes of published models, as configs: what sizes a study of full size has, before there is any weight."""
 
 import json
+import tomllib
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -9,54 +10,10 @@ from provlab.errors import InputError
 
 STANDARD_DEVIATION = 0.02  # of an initialisation, where the config names no initializer_range
 _DEPTHS = ("num_hidden_layers", "n_layer")
-
-
-def _llama(
-    width: int, mlp: int, blocks: int, heads: int, key_heads: int, vocabulary: int, **more: object
-) -> dict[str, Any]:
-    """Content of a Llama's ``config.json``."""
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": width,
-        "intermediate_size": mlp,
-        "num_hidden_layers": blocks,
-        "num_attention_heads": heads,
-        "num_key_value_heads": key_heads,
-        "head_dim": 128,
-        "vocab_size": vocabulary,
-        "hidden_act": "silu",
-        "rms_norm_eps": 1e-5,
-        "initializer_range": STANDARD_DEVIATION,
-        "max_position_embeddings": 4096,
-        "tie_word_embeddings": False,
-        "dtype": "bfloat16",
-        **more,
-    }
-
-
-#: name -> the published ``config.json``, as far as it decides shapes; the last is for trying things out
+_TABLE = tomllib.loads((Path(__file__).parent / "shapes.toml").read_text(encoding="utf-8"))
+#: name -> the published ``config.json``, as far as it decides shapes; the last are for trying things out
 SHAPES: dict[str, dict[str, Any]] = {
-    "llama-2-7b": _llama(4096, 11008, 32, 32, 32, 32_000),
-    "llama-2-13b": _llama(5120, 13824, 40, 40, 40, 32_000),
-    "llama-2-70b": _llama(8192, 28672, 80, 64, 8, 32_000),
-    "llama-3.1-8b": _llama(4096, 14336, 32, 32, 8, 128_256),
-    "llama-3.1-70b": _llama(8192, 28672, 80, 64, 8, 128_256),
-    "llama-3.2-3b": _llama(3072, 8192, 28, 24, 8, 128_256, tie_word_embeddings=True),
-    "gpt-2": {
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
-        "n_embd": 768,
-        "n_layer": 12,
-        "n_head": 12,
-        "n_positions": 1024,
-        "vocab_size": 50_257,
-        "initializer_range": STANDARD_DEVIATION,
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-    },
-    "tiny": _llama(64, 176, 4, 4, 2, 256, head_dim=16),
-    "tiny-pruned": _llama(48, 128, 3, 2, 2, 256, head_dim=16),
+    name: {**_TABLE["like"][row["model_type"]], **row} for name, row in _TABLE["shape"].items()
 }
 
 

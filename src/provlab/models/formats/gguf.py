@@ -6,6 +6,7 @@ to norms of Gemmas: both are undone here. The format is described in ggml's ``do
 """
 
 import math
+import re
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _LONGEST = 2**25  # bytes of a header: with the texts of the largest vocabularies some 2**23
 _MOST = 2**20  # entries of an array in it
 _PLAIN = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_UNKNOWN_KIND = re.compile(r"(\d+)\)? is not a valid GGMLQuantizationType")  # in the package's words
 # raised by the package, which takes most numbers of a file on trust, and here
 _DAMAGE = (ValueError, KeyError, IndexError, TypeError, OverflowError, EOFError, OSError, struct.error)
 
@@ -91,6 +93,11 @@ class GgufFile:
         except ImportError as error:
             raise CheckpointError(f"{self._label} is read by the package gguf; pip install 'provlab[gguf]'") from error
         except _DAMAGE as error:
+            if kind := _UNKNOWN_KIND.search(str(error)):
+                raise CheckpointError(
+                    f"{self._label} stores weights in a type ({kind[1]}) that the package gguf does not know; "
+                    "pip install -U gguf, or give the checkpoint that it was made from"
+                ) from error
             raise damaged(source, file, error) from error
 
     def _read_header(self, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Weights that torch pickled, read by ``torch.load(weights_only=True)``: tensors and plain values, and no code is run.
 
-Files in torch's zip layout are mapped into memory; older ones are read whole.
+Files in torch's zip layout are mapped into memory; older ones are read whole. A crafted file runs no code, but one with
+tuples within tuples as keys keeps torch busy without end: pickles are read from sources that are trusted alone.
 """
 
 import argparse
