@@ -25,8 +25,10 @@ def joined(parts: Sequence[Tensor], n_experts: int, head_size: int, *, interleav
     """Join the roles of one tensor as its file has them: one behind the other, or alternating; experts stacked."""
     inner: tuple[int, ...] = tuple(parts[0].shape[1:])
     if n_experts:
-        stacked = _concatenated([part[None] for part in parts], axis=0)
-        stacked = stacked.reshape((n_experts, -1, *stacked.shape[1:]))
+        # (1, rows, ...) of each role, behind one another: (experts, roles, rows, ...)
+        together = _concatenated([part[None] for part in parts], axis=0)
+        shape: tuple[int, ...] = (n_experts, -1, *tuple(parts[0].shape))
+        stacked = together.reshape(shape)
         return (stacked.swapaxes(1, 2) if interleaved else stacked).reshape((n_experts, -1, *inner))
     if interleaved and len(parts) > 1:  # (heads, 1, size of a head, ...) of each role, side by side
         heads = [part.reshape((-1, 1, head_size, *inner)) for part in parts]
