@@ -11,54 +11,7 @@ from check_html import Page
 COURSE = Path(__file__).resolve().parents[2] / "book" / "course"
 PNG = "iVBORw0KGgo="
 
-TINY = r"""# Session 1: A title with $\theta$
-
-Its subject.
-
-## Plan
-
-| Minutes | What |
-|---|---|
-| 90 | not shown |
-
-### First, in {cite}`zhu2025independence`
-
-A formula $a < b$, and
-
-$$
-\sum_i x_i^2
-$$
-
-% figure: llama_tree cell-09
-
-% figure: llama_tree cell-09 2
-
-:::{seealso}
-Not shown: where the picture is.
-:::
-
-- see {doc}`../experiments/llama_tree` and [the plan](index.md), or [the web](https://example.org)
-
-:::{dropdown} Answer
-Because of $p$.
-:::
-
-## Lab
-
-Not shown either.
-
-### Second
-
-% figure: evasion cell-14
-
-```bash
-provlab compare A B
-```
-
-:::{note}
-A box.
-:::
-"""
+TINY = Path(__file__).with_name("tiny_session.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -10,27 +10,13 @@ from pathlib import Path
 import grading
 import nbformat
 import pytest
+import yaml
 from nbgrader.api import Gradebook
 
 ROOT = Path(__file__).parents[2]
 NAME = "a1_exchangeability"
 
-# a student who gets half of it wrong and lets every cell tell what it sees
-CURIOUS = {
-    "p_value": """
-seen = []
-def p_value(observed, copies):
-    seen.append((observed, list(copies)))
-    print("CANARY", seen)
-    return float(np.mean(np.asarray(copies) >= observed))
-""",
-    "renumbered": """
-def renumbered(model, order):
-    __import__("pathlib").Path("stolen.html").write_text("CANARY" + "".join(In))
-    raise ValueError("CANARY" + str(seen) + "".join(In))
-""",
-    "exchangeable": "exchangeable = {}\nprint('CANARY', In, seen)\n# BEGIN HIDDEN TESTS",
-}
+CURIOUS = yaml.safe_load((Path(__file__).parent / "wrong.yml").read_text(encoding="utf-8"))["curious"]
 
 
 @pytest.fixture(scope="session")

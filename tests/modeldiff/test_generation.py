@@ -67,6 +67,7 @@ def test_at_temper_one_the_probability_is_that_of_the_loss(model):
 def test_colder_draws_reach_lower_losses(model):
     warm, cold = (generate(nll.sequence_nll(model), 2000, LENGTH, tempers=(1.0, t), seed=4) for t in (0.5, 3.0))
     assert cold.nll.mean() < warm.nll.mean() - 0.1
+    assert cold.nll.min() < warm.nll.min() + 1e-6
 
 
 def test_seeds_repeat_and_chains_differ(model):

@@ -1,6 +1,7 @@
 """The corpus: where it comes from, what is held out, and the tokenizer."""
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,47 +10,9 @@ from tokenizers import Tokenizer
 from provlab.errors import ParameterError, ZooError
 from provlab.zoo import corpus
 
-MODULE = (
-    '''"""A module about numbers, with a docstring that is certainly longer than eighty characters."""
-
-import math
-
-
-# a comment of the function
-@staticmethod
-def double(
-    x,
-):
-    """Return twice the number."""
-
-    def inner():
-        """Inside."""
-        return 0
-
-    return 2 * x
-
-
-class Short:
-    """A short class."""
-
-    def method(self):
-        """Do nothing."""
-
-
-class Long:
-    """A long class."""
-
-    def first(self):
-        """First of all."""
-        return 1
-'''
-    + "".join(f"        # {line}\n" for line in range(70))
-    + """
-    def second(self):
-        return 2
-\f
-TABLE = 1
-"""
+#: a module with long and short members; the comments make one class too long for one document
+MODULE = (Path(__file__).with_name("module.txt").read_text(encoding="utf-8")).replace(
+    "        # COMMENTS\n", "".join(f"        # {line}\n" for line in range(70))
 )
 
 

@@ -9,6 +9,7 @@ import itertools
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -220,21 +221,42 @@ def test_a_model_is_trained_again_exactly_when_its_recipe_or_its_parent_changes(
     assert moved == trained_again
 
 
+@pytest.fixture
+def addresses(tiny):
+    """Addresses of the tiny zoo, by code and libraries as they are at the call."""
+
+    def now():
+        recipes._ground.cache_clear()
+        return {name: recipes.address(name, tiny) for name in tiny}
+
+    yield now
+    recipes._ground.cache_clear()
+
+
+def edited(changed, *stems):
+    """Digests of modules, one of which was edited."""
+    return codehash.module_digests(*stems) | dict.fromkeys({changed} & set(stems), "edited")
+
+
+CODE = {"corpus": ALL, "train": ALL, "derive": {"merged"}, "quantise": {"leak"}}
+
+
 @pytest.mark.parametrize(
-    ("where", "what", "value"),
+    ("where", "what", "value", "trained_again"),
     [
-        (corpus, "fingerprint", lambda: "another corpus"),
-        (recipes, "versions", lambda: {"torch": "99"}),
+        (corpus, "fingerprint", lambda: "another corpus", ALL),
+        (recipes, "versions", lambda: {"torch": "99"}, ALL),
+        *((recipes, "module_digests", partial(edited, stem), models) for stem, models in CODE.items()),
     ],
 )
-def test_all_models_are_trained_again_when_corpus_or_libraries_change(where, what, value, tiny, monkeypatch):
-    before = {name: recipes.address(name, tiny) for name in tiny}
-    monkeypatch.setattr(where, what, value)
-    recipes._ground.cache_clear()
-    after = {name: recipes.address(name, tiny) for name in tiny}
-    monkeypatch.undo()
-    recipes._ground.cache_clear()
-    assert {name for name in tiny if before[name] != after[name]} == ALL
+def test_models_are_trained_again_when_corpus_or_libraries_or_their_own_code_change(
+    where, what, value, trained_again, addresses
+):
+    before = addresses()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, what, value)
+        after = addresses()
+    assert {name for name in before if before[name] != after[name]} == trained_again
 
 
 @pytest.mark.parametrize(
@@ -251,21 +273,6 @@ def test_all_models_are_trained_again_when_corpus_or_libraries_change(where, wha
 def test_the_hash_of_code_sees_what_code_does_and_no_words(source, same):
     reference = codehash.source_digest("def f(x):\n    return x + 1\n")
     assert (codehash.source_digest(source) == reference) == same
-
-
-def test_code_that_only_some_kinds_use_trains_only_those_again(tiny, monkeypatch):
-    def digests(*stems):
-        return {stem: "changed" if stem == changed else stem for stem in stems}
-
-    monkeypatch.setattr(recipes, "module_digests", digests)
-    moved = {}
-    for changed in ("nothing", "corpus", "train", "derive", "quantise"):
-        recipes._ground.cache_clear()
-        moved[changed] = {name: recipes.address(name, tiny) for name in tiny}
-    recipes._ground.cache_clear()
-    differ = {changed: {name for name in tiny if moved[changed][name] != moved["nothing"][name]} for changed in moved}
-    expected = {"nothing": set(), "corpus": ALL, "train": ALL, "derive": {"merged"}, "quantise": {"leak"}}
-    assert differ == expected
 
 
 def test_a_field_that_is_not_set_is_not_in_the_address(tiny, monkeypatch):
