@@ -78,7 +78,7 @@ def merged(gate: Array | None, up: Array, down: Array, activity: Array | None = 
     rng = np.random.default_rng([*hashlib.sha256(np.ascontiguousarray(up).tobytes()).digest()])
     lines = []
     groups = [(some[group], sides) for group, sides in _of_one_gate(key[some], writes[some], rng)]
-    sums = (_one if gate is None else _few)([units for units, _ in groups], up, down)
+    sums = (_one if gate is None else spanned)([units for units, _ in groups], up, down)
     for (units, sides), (written, of_up, of_down) in zip(groups, sums, strict=True):
         places = units[np.lexsort((rng.random(len(units)), -strength[units]))][: len(written)]
         writes[units] = 0
@@ -193,7 +193,7 @@ def _of_one_gate(
             yield units, sides
 
 
-def _few(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tuple[Float64, Float64, Float64]]:
+def spanned(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tuple[Float64, Float64, Float64]]:
     """Units ``(r,)`` of M = down^T up of each group: what they write, the factors of `up` and of `down`, ``(r, k)``.
 
     A singular vector has two signs: the one that has more of the rows of `up` on its side is chosen. Groups of one
@@ -212,7 +212,7 @@ def _few(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tu
 
 
 def _one(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tuple[Float64, Float64, Float64]]:
-    """As `_few`, of units without a gate."""
+    """As `spanned`, of units without a gate."""
     for units in groups:
         yield (
             _lengths(down[units].astype(float).sum(axis=0)[None]),

@@ -71,6 +71,7 @@ LAWS = {
     "phi_h": Law(_MLP, 1),
     "phi_match": Law(matchings=2),
     "phi_match_unsigned": Law(matchings=2),
+    "phi_anchor": Law(("down",), 4),
     "phi_l2": Law(None, seconds=_permuted_copies),
     "phi_l2_blocks": Law(_MLP, seconds=_gram_matrix),
     "phi_e": Law(("embedding",), seconds=_embeddings),

@@ -66,6 +66,7 @@ REGISTRY = {
     "phi_jsd": Entry("phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True),
     "phi_match": Entry("phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True),
     "phi_match_unsigned": Entry("phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True),
+    "phi_anchor": Entry("phi_anchor", "PhiAnchor", r"$\phi_{ANCHOR}$"),
     "phi_e": Entry("phi_e", "PhiE", r"$\phi_E$"),
     "phi_axes": Entry("phi_e", "PhiAxes", r"$\phi_{AXES}$"),
     "phi_unseen": Entry("phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$"),

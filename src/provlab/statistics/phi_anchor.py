@@ -1,0 +1,100 @@
+"""phi_ANCHOR: phi_MATCH after one model's units were brought together along the gates of the other. An extension.
+
+phi_MATCH pairs units one to one. An adversary may spread each unit over several whose gates are tilted a little and
+whose up rows lie far off, such as u + w and u - w, so that what they add to the unit's output cancels nearly
+(`provlab disguise --with fan`). No part is then much like the unit. But the claimant's gates, the anchor, still say
+which parts belong together: each unit goes to the gate of the anchor to which its own is most similar, many to one.
+The units of one gate write a(g x) M x with M = sum d u^T (`provlab.models.canonical`), and what was added cancels in
+M. Its first singular vectors are the merged unit, and phi_MATCH compares merged units with the anchor's, by the size of
+the cosine. Either model is the anchor once; the smaller p-value counts, times two.
+
+Units that write little in what they are merged into decide little about it, and decoys whose outputs cancel are merged
+with each other. Bringing units together by gates looks at no up row of the anchor. So nothing makes gates and ups of
+independent models agree that does not do so in phi_MATCH, whose assumption and allowance hold here.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.inference.matching import unit_rows
+from provlab.models.canonical import applied, spanned
+from provlab.statistics.base import BlockResult, Model, Options
+from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned, Views
+
+_ROWS = 256  # units, or groups of them, at a time
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Units of one block: both views, and what each writes, ``(h, width)``."""
+
+    views: Views
+    down: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class GateUpAndDown(GateAndUp):
+    """As phi_MATCH has them, and the model whose down projections are read when a block is asked for."""
+
+    model: Model = field(kw_only=True)
+
+    def block(self, block: int | None) -> Parts:  # type: ignore[override]
+        """Both activations of one block, and what its units write."""
+        assert block is not None
+        views = super().block(block)
+        down = self.model.anatomy.read(self.model.checkpoint, "down", block).astype(np.float32).T
+        return Parts(views, applied(self.units[block], down, "down")[views[0].places])
+
+
+def along(parts: Parts, anchor: Views) -> Views:
+    """Bring the units of a block together along the gates of another: one for each gate that some are nearest to."""
+    gate, up = parts.views[:2]
+    near = [np.abs(gate.some(rows) @ anchor[0].unit.T).argmax(axis=1) for rows in _slices(len(gate))]
+    nearest = np.concatenate(near)
+    # a gate that is most similar to the opposite of the anchor's counts as its opposite
+    sides = np.sign(np.einsum("ij,ij->i", gate.unit, anchor[0].some(nearest)))
+    order = np.argsort(nearest, kind="stable")
+    groups = sorted(np.split(order, np.flatnonzero(np.diff(nearest[order])) + 1), key=len)
+    gates, ups = [], []
+    for start in range(0, len(groups), _ROWS):
+        some = groups[start : start + _ROWS]
+        for units, (_, of_up, _) in zip(some, spanned(some, up.rows, parts.down), strict=True):
+            gates.append(sides[units] @ gate.rows[units])
+            ups.append(of_up[0] @ up.rows[units])
+    merged = (unit_rows(np.array(rows, np.float32), name="merged units") for rows in (gates, ups))
+    return (*merged, parts.views[2])
+
+
+def _slices(n: int) -> list[slice]:
+    return [slice(start, start + _ROWS) for start in range(0, n, _ROWS)]
+
+
+class PhiAnchor(PhiMatchUnsigned):
+    """phi_ANCHOR over blocks of equal index, aggregated by Fisher's method."""
+
+    name = "phi_anchor"
+    version = 1
+    reads = "gate and up activations on text, and down projections"
+    recorded = GateUpAndDown
+
+    def prepare(self, model: Model, options: Options) -> GateUpAndDown:
+        """Run the model once over the text."""
+        return GateUpAndDown(**vars(super().prepare(model, options)), model=model)
+
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
+        """The down projection."""
+        return {model.anatomy.tensor_name("down", block): None}
+
+    def compare_block(self, a: Parts, b: Parts, block: int | None, options: Options) -> BlockResult:  # type: ignore[override]
+        """Compare as phi_MATCH does with either model as the anchor; Bonferroni's correction for the two."""
+        results = [
+            super(PhiAnchor, self).compare_block(along(x, y.views), y.views, block, options)
+            for x, y in ((a, b), (b, a))
+        ]
+        best = min(results, key=lambda result: result.log10_p)
+        two = math.log10(2)
+        detail = best.detail | {"floor": best.detail["floor"] + two, "anchor": results.index(best)}
+        return replace(best, log10_p=min(0.0, best.log10_p + two), detail=detail, matching=None)
