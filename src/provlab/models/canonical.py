@@ -194,7 +194,7 @@ def _of_one_gate(
 
 
 def spanned(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tuple[Float64, Float64, Float64]]:
-    """Units ``(r,)`` of M = down^T up of each group: what they write, the factors of `up` and of `down`, ``(r, k)``.
+    """Units ``(r,)`` of M = sum d u^T of each group: what they write, the factors of `up` and of `down`, ``(r, k)``.
 
     A singular vector has two signs: the one that has more of the rows of `up` on its side is chosen. Groups of one
     size are solved together: there are hundreds.

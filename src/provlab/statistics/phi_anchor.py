@@ -8,9 +8,12 @@ The units of one gate write a(g x) M x with M = sum d u^T (`provlab.models.canon
 M. Its first singular vectors are the merged unit, and phi_MATCH compares merged units with the anchor's, by the size of
 the cosine. Either model is the anchor once; the smaller p-value counts, times two.
 
-Units that write little in what they are merged into decide little about it, and decoys whose outputs cancel are merged
-with each other. Bringing units together by gates looks at no up row of the anchor. So nothing makes gates and ups of
-independent models agree that does not do so in phi_MATCH, whose assumption and allowance hold here.
+Bringing units together by gates looks at no up row of the anchor, so nothing makes gates and ups of independent models
+agree here that does not do so in phi_MATCH; assumption and allowance are its own. 780 pairs of independent models of
+the zoo are rejected at 0.05, 0.01 and 0.001 in 33, 7 and 1 cases, 1,000 pairs of small networks in 52, 8 and 1. Units
+of one gate whose outputs cancel are merged with each other, so such decoys vanish.
+
+It reads each block twice, and is run when it is named.
 """
 
 import math
