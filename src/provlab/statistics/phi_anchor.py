@@ -55,24 +55,24 @@ class GateUpAndDown(GateAndUp):
 def along(parts: Parts, anchor: Views) -> Views:
     """Bring the units of a block together along the gates of another: one for each gate that some are nearest to."""
     gate, up = parts.views[:2]
-    near = [np.abs(gate.some(rows) @ anchor[0].unit.T).argmax(axis=1) for rows in _slices(len(gate))]
-    nearest = np.concatenate(near)
-    # a gate that is most similar to the opposite of the anchor's counts as its opposite
-    sides = np.sign(np.einsum("ij,ij->i", gate.unit, anchor[0].some(nearest)))
+    aims, (listens, reads) = anchor[0].unit, (np.asarray(view.rows, np.float32) for view in (gate, up))
+    nearest, sides = np.empty(len(gate), np.int64), np.empty(len(gate), np.float32)
+    for start in range(0, len(gate), _ROWS):
+        rows = slice(start, start + _ROWS)
+        cosines = gate.some(rows) @ aims.T
+        nearest[rows] = np.abs(cosines).argmax(axis=1)
+        # a gate that is most similar to the opposite of the anchor's counts as its opposite
+        sides[rows] = np.sign(np.take_along_axis(cosines, nearest[rows, None], axis=1)[:, 0])
     order = np.argsort(nearest, kind="stable")
     groups = sorted(np.split(order, np.flatnonzero(np.diff(nearest[order])) + 1), key=len)
     gates, ups = [], []
     for start in range(0, len(groups), _ROWS):
         some = groups[start : start + _ROWS]
-        for units, (_, of_up, _) in zip(some, spanned(some, up.rows, parts.down), strict=True):
-            gates.append(sides[units] @ gate.rows[units])
-            ups.append(of_up[0] @ up.rows[units])
-    merged = (unit_rows(np.array(rows, np.float32), name="merged units") for rows in (gates, ups))
-    return (*merged, parts.views[2])
-
-
-def _slices(n: int) -> list[slice]:
-    return [slice(start, start + _ROWS) for start in range(0, n, _ROWS)]
+        for units, (_, of_up, _) in zip(some, spanned(some, reads, parts.down), strict=True):
+            gates.append(sides[units] @ listens[units])
+            ups.append(of_up[0] @ reads[units])
+    by_gate, by_up = (unit_rows(np.array(rows, np.float32), name="merged units") for rows in (gates, ups))
+    return by_gate, by_up, parts.views[2]
 
 
 class PhiAnchor(PhiMatchUnsigned):
@@ -81,7 +81,7 @@ class PhiAnchor(PhiMatchUnsigned):
     name = "phi_anchor"
     version = 1
     reads = "gate and up activations on text, and down projections"
-    recorded = GateUpAndDown
+    recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model besides
 
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
         """Run the model once over the text."""
@@ -97,7 +97,8 @@ class PhiAnchor(PhiMatchUnsigned):
             super(PhiAnchor, self).compare_block(along(x, y.views), y.views, block, options)
             for x, y in ((a, b), (b, a))
         ]
-        best = min(results, key=lambda result: result.log10_p)
-        two = math.log10(2)
-        detail = best.detail | {"floor": best.detail["floor"] + two, "anchor": results.index(best)}
-        return replace(best, log10_p=min(0.0, best.log10_p + two), detail=detail, matching=None)
+        log10_p = [result.log10_p or 0.0 for result in results]
+        first, two = int(np.argmin(log10_p)), math.log10(2)
+        detail = results[first].detail
+        detail = detail | {"floor": detail["floor"] + two, "anchor": first}
+        return replace(results[first], log10_p=min(0.0, log10_p[first] + two), detail=detail, matching=None)
