@@ -361,7 +361,7 @@ NOT_RUN = [
     (
         "long_training_found",
         lambda planted: planted.measurements.update(long_training=None),
-        "hold no child that was trained on for so long",
+        "hold no child that is known to be trained on for so long",
     ),
     ("long_training_found", only("a", "b", "a2"), "was not compared"),
     ("derives_from", only(), "phi_u was not run on"),

@@ -3,10 +3,12 @@
 from itertools import combinations, permutations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from provlab.chapters.shared.groups import Area, area_under_curve, chain_of_trees
+from provlab.chapters.shared import calibration
+from provlab.chapters.shared.groups import Area, area_under_curve, chain_of_trees, pairs_of_trees
 from provlab.engine.lineage import Lineage
 from provlab.errors import InputError
 from provlab.publishing.published import published_table
@@ -93,3 +95,29 @@ def test_p_values_along_a_chain_are_independent():
     first = {x: sum(n for (y, _), n in joint.items() if x == y) for x, _ in joint}
     second = {x: sum(n for (_, y), n in joint.items() if x == y) for _, x in joint}
     assert all(n * 24**2 == first[x] * second[y] for (x, y), n in joint.items())
+
+
+def test_pairs_of_the_same_two_trees_are_one_group():
+    known = pd.DataFrame({"a": ["x", "x1", "y"], "b": ["x1", "x2", "y1"]})
+    rows = pd.DataFrame({"a": ["x", "x2", "y1", "x1", "z"], "b": ["y", "y1", "x1", "z", "x2"]})
+    groups = pairs_of_trees(rows, known)
+    assert groups == [groups[0]] * 3 + [groups[3]] * 2
+    assert groups[0] != groups[3]
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.9, 1.0])
+def test_small_p_values_of_trees_are_flagged_no_more_often_than_stated(shared):
+    """The tree of 21 models, 141 independent pairs, 3,000 times: those of two trees share a part of their draws.
+
+    Groups that are small together have 2% at most at both levels; 12 of all pairs at 3e-4 are flagged.
+    """
+    rng, sizes = np.random.default_rng(2), (12, 2, 2, 2, 1, 1, 1)
+    group = np.repeat(np.arange(21), [a * b for a, b in combinations(sizes, 2)])
+    flagged = 0
+    for _ in range(3000):
+        common, own = rng.normal(size=21)[group], rng.normal(size=141)
+        log10_p = np.log10(stats.norm.sf(np.sqrt(shared) * common + np.sqrt(1 - shared) * own))
+        flagged += any(bad for bad, _ in calibration.too_many_small("pairs", log10_p, groups=group.tolist()))
+    assert stats.binomtest(flagged, 3000, 0.02, alternative="greater").pvalue > 0.01
+    small = np.where(np.arange(141) % 12 == 0, np.log10(3e-4), -0.5)
+    assert any(bad for bad, _ in calibration.too_many_small("pairs", small, groups=group.tolist()))

@@ -1,6 +1,6 @@
 """Predicates about pairs of models of known lineage: found, or left alone, by a statistic."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -147,27 +147,18 @@ def does_not_separate(evidence: Evidence, statistic: str, level: float) -> Verdi
 
 def siblings_found(evidence: Evidence, statistics: Sequence[str], log10_p: float, level: float) -> Verdict:
     """Every pair of siblings below `log10_p` by each statistic, and independent pairs left alone at `level`."""
-    siblings = {name: rows[rows["siblings"].astype(bool)] for name in statistics if len(rows := evidence.of(name)[0])}
-    if len(siblings) < len(statistics) or any(rows.empty for rows in siblings.values()):
-        return Verdict(NOT_RUN, "", "the models run hold no siblings")
-    words, bars, problems = _found(evidence, "siblings", siblings, log10_p, level)
-    return judge(
-        words, f"every sibling pair is below {log10_p:g}, and independent pairs are left alone", problems, bars
-    )
-
-
-def _found(
-    evidence: Evidence, which: str, rows: Mapping[str, pd.DataFrame], log10_p: float, level: float
-) -> tuple[str, list[Bar], list[tuple[bool, str]]]:
-    """Judge pairs that must be found, by each statistic: in words, their bars, and problems with independent pairs."""
-    largest = {name: float(pairs["log10_p"].max()) for name, pairs in rows.items()}
-    words = [
-        f"{name}: {int((pairs['log10_p'] < log10_p).sum())} of {len(pairs)} pairs of {which}, "
-        f"largest {log10_words(largest[name])}"
-        for name, pairs in rows.items()
-    ]
-    bars = [Bar(f"largest {name} of {which}", [value], log10_p) for name, value in largest.items()]
-    return "; ".join(words), bars, [problem for name in rows for problem in others_left_alone(evidence, name, level)]
+    words, bars, problems = [], [], []
+    for statistic in statistics:
+        dependent, _, _ = evidence.of(statistic)
+        siblings = dependent[dependent["siblings"].astype(bool)] if len(dependent) else dependent
+        if siblings.empty:
+            return Verdict(NOT_RUN, "", "the models run hold no siblings")
+        n_found, largest = int((siblings["log10_p"] < log10_p).sum()), siblings["log10_p"].max()
+        words.append(f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}")
+        bars.append(Bar(f"largest {statistic} of siblings", [largest], log10_p))
+        problems += others_left_alone(evidence, statistic, level)
+    why = f"every sibling pair is below {log10_p:g}, and independent pairs are left alone"
+    return judge("; ".join(words), why, problems, bars)
 
 
 def long_training_found(
@@ -178,19 +169,19 @@ def long_training_found(
     Independent pairs must be left alone at `level`, and the share must be known.
     """
     chain = evidence.experiment["measurements"].get(measurement)
-    if not chain:
-        return Verdict(NOT_RUN, "", "the models run hold no child that was trained on for so long")
-    if chain["share"] is None:
-        return Verdict(NOT_RUN, "", f"nobody knows for how many tokens {chain['child']} was trained on")
+    if not chain or chain["share"] is None:
+        return Verdict(NOT_RUN, "", "the models run hold no child that is known to be trained on for so long")
     pairs = [{chain["base"], chain["child"]}, {chain["base"], chain["grandchild"]}]
-    rows = {name: evidence.of(name)[0] for name in statistics}
-    both = {
-        name: some[[{a, b} in pairs for a, b in zip(some["a"], some["b"], strict=True)]] for name, some in rows.items()
-    }
-    if any(len(some) < len(pairs) for some in both.values()):
-        return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
-    words, bars, problems = _found(evidence, "the chain", both, log10_p, level)
-    problems.append((chain["share"] < share, f"the child saw only {chain['share']:.1%} of its base's tokens"))
-    ours = f"{chain['child']} ({chain['share']:.1%} of the base's tokens) and {chain['grandchild']}: {words}"
+    tokens = f"{chain['share']:.1%} of its base's tokens"
+    words, bars, problems = [], [], [(chain["share"] < share, f"the child saw only {tokens}")]
+    for statistic in statistics:
+        dependent, _, _ = evidence.of(statistic)
+        both = dependent[[set(pair) in pairs for pair in zip(dependent["a"], dependent["b"], strict=True)]]
+        if len(both) < len(pairs):
+            return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
+        words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}")
+        bars.append(Bar(f"largest {statistic} of the chain", [both["log10_p"].max()], log10_p))
+        problems += others_left_alone(evidence, statistic, level)
+    ours = f"{chain['child']} ({tokens}) and {chain['grandchild']}: " + ", ".join(words)
     why = f"both are below {log10_p:g} against {chain['base']}, and independent pairs are left alone"
     return judge(ours, why, problems, bars)

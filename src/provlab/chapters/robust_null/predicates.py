@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from provlab.inference import pvalues
 from provlab.publishing.evidence import HOLDS, NOT_RUN, WITHIN_SPREAD, Evidence, Verdict, judge
@@ -44,21 +45,6 @@ class Uniformity:
     high: list[float]
 
 
-class Size(NamedTuple):
-    """Actual size at one level, with its interval: which p-values, the level, the size, and both ends."""
-
-    where: str
-    level: float
-    size: float
-    low: float
-    high: float
-
-    @property
-    def words(self) -> str:
-        """As ``0.0110 [0.0105, 0.0116]``."""
-        return f"{self.size:.4f} [{self.low:.4f}, {self.high:.4f}]"
-
-
 def behaves_like_pvalue(
     evidence: Evidence,
     measurement: str,
@@ -84,37 +70,39 @@ def behaves_like_pvalue(
     finest = len(rows) / (1 + min(row.n_copies for row in rows))
     adjusted = pvalues.holm(np.log10([row.ks_p for row in rows]))
     rejected = [_named(row) for row, p in zip(rows, adjusted, strict=True) if p <= np.log10(level)]
-    sizes = [
-        Size(_named(row), *values)
-        for row in rows
-        for values in zip(row.level, row.size, row.low, row.high, strict=True)
-    ]
-    largest = [max((s for s in sizes if s.level == nominal), key=lambda s: s.size) for nominal in rows[0].level]
-    above = [f"{s.where} at {s.level:g}" for s in sizes if s.low > s.level]
-    near = [f"{s.where} at {s.level:g} (up to {s.high:.4f})" for s in sizes if s.high >= at_most * s.level]
+    columns = ["place", "level", "actual", "low", "high"]
+    sizes = pd.DataFrame(
+        [(_named(row), *values) for row in rows for values in zip(row.level, row.size, row.low, row.high, strict=True)],
+        columns=columns,
+    )
+    sizes["times"] = sizes["actual"] / sizes["level"]
+    largest = [_size(s) for s in sizes.loc[sizes.groupby("level")["times"].idxmax()].itertuples()]
+    above = [_size(s) for s in sizes[sizes["low"] > sizes["level"]].itertuples()]
+    near = [_size(s) for s in sizes[sizes["high"] >= at_most * sizes["level"]].itertuples()]
+    too_large = [_size(s) for s in sizes[sizes["low"] > at_most * sizes["level"]].itertuples()]
     ours = (
-        f"actual size {'; '.join(f'at {s.level:g} at most {s.words} ({s.where})' for s in largest)}; its interval is "
-        f"above the level itself in {len(above)} of {len(sizes)} cases{': ' * bool(above)}{', '.join(above)}; smallest "
-        f"p of {len(rows)} tests of uniformity {min(row.ks_p for row in rows):.2g}, {10 ** adjusted.min():.2g} by Holm"
+        f"largest actual sizes: {'; '.join(largest)}; the interval is above the level itself in {len(above)} of "
+        f"{len(sizes)} cases{': ' * bool(above)}{'; '.join(above)}; smallest p of {len(rows)} tests of uniformity "
+        f"{min(row.ks_p for row in rows):.2g}, {10 ** adjusted.min():.2g} by Holm"
     )
     problems = [
         (n_texts < texts, f"only {n_texts} texts, fewer than {texts}"),
         (fewest < enough, f"only {fewest} pairs of bases, fewer than {enough}"),
         (finest > level, f"too few copies for any of {len(rows)} tests to reject at {level:g}"),
         (bool(rejected), f"not uniform: {', '.join(rejected)}"),
-    ]
-    problems += [
-        (s.low > at_most * s.level, f"actual size {s.size:.4f} where {s.level:g} was promised ({s.where})")
-        for s in sizes
+        (bool(too_large), f"actual size over {at_most:g} times its level: {'; '.join(too_large)}"),
     ]
     why = f"no actual size is above {at_most:g} times its level, and none of {len(rows)} tests of uniformity rejects"
-    worst = max(sizes, key=lambda s: s.size / s.level)
-    margin = f"largest size for its level: {worst.words} at {worst.level:g}, bar {at_most * worst.level:g}"
-    verdict = replace(judge(ours, why, problems), margin=margin)
+    worst = _size(sizes.loc[sizes["times"].idxmax()])
+    verdict = replace(judge(ours, why, problems), margin=f"largest for its level: {worst}; bar {at_most:g} times")
     if verdict.status == HOLDS and near:
         why = f"intervals of actual sizes reach {at_most:g} times the level: {'; '.join(near)}"
         return replace(verdict, status=WITHIN_SPREAD, why=why)
     return verdict
+
+
+def _size(row: Any) -> str:
+    return f"{row.actual:.4f} [{row.low:.4f}, {row.high:.4f}] at {row.level:g} ({row.place})"
 
 
 def _named(row: Uniformity) -> str:
