@@ -336,15 +336,10 @@ def test_no_gates(verdict, gpt2, save_model, tmp_path):
     _, message = verdict(*two, "phi_u", "phi_match")
     assert message.startswith("Independence could not be tested: phi_match would find a copy")
     assert "Not run: phi_match (needs a gated MLP, which GPT2LMHeadModel" in message
+    result, message = verdict(*two)
+    assert result.outcome == "could not be tested"
+    assert "how independent models agree" not in message
+    assert "Not asked for, and may test it: phi_unseen, phi_views. Descriptive, and no test: stream_score " in message
+    assert "stream_score" in list(result.to_frame()["statistic"])  # unasked, where no test sees a disguised copy
     _, message = verdict(*two, "phi_u")
     assert "not fooled by any of these: phi_views, phi_e." in message
-
-
-def test_refused_for_its_texts(verdict, models, new_model, save_model, text, tmp_path):
-    """Another tokenizer: nothing that ignores the order can be computed, and one figure that is no test stands in."""
-    other = save_model(new_model(5), tmp_path / "other")
-    tiny_models.as_llamas(other, text, 100)
-    result, message = verdict(models["base"], other)
-    assert result.outcome == "could not be tested"
-    assert message.startswith("Independence could not be tested: phi_match, phi_match_unsigned would find a copy")
-    assert "how independent models agree" not in message

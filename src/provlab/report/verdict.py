@@ -119,10 +119,12 @@ class Verdict:
             which = f"{self._family.primary}, declared the one to judge by," if self._family.primary else "no statistic"
             gives = "gave no p-value" if self._family.primary else "gave a p-value"
             return [f"Independence could not be tested: {which} {gives}.", *self._described()]
+        advice = self._advised(flaws.ORDER_FREE)
         return [
             f"Independence could not be tested: {_names(self._order_free)} would find a copy whose hidden units were "
             "re-ordered, and gave no p-value.",
             f"{_names(self._tested)} ({self._family.words()}) do not reject, which says nothing of such a copy.",
+            *[f"Not asked for, and may test it: {_names(advice)}."] * bool(advice),
             *self._described(),
         ]
 
