@@ -10,8 +10,8 @@ TRAINED = ("retrained", "distilled")
 #: group -> rows; the names after @ are the models that an attack takes from, by their places in a `Family`
 ROWS = {
     "outputs kept": (
-        "T1", "T2", "T3", "T4", "T5", "T6", "T6-", "fold", "scales", "signs=0.5", "heads", "values", "duplicates=2",
-        "dead=1", "decoys=2", "cancelling=1", "zeros=1", "split=3", "turned", "mirror=3", "quadratic",
+        "T1", "T2", "sorted", "T3", "T4", "T5", "T6", "T6-", "fold", "scales", "signs=0.5", "heads", "values",
+        "duplicates=2", "dead=1", "decoys=2", "cancelling=1", "zeros=1", "split=3", "turned", "mirror=3", "quadratic",
         "pad=16", "identity=1", "vocabulary", "extend=16",
     ),
     "outputs kept, two and three together": (
