@@ -203,6 +203,18 @@ def test_blocks_that_were_not_read_are_counted():
     assert "Blocks read" not in replace(comparison({}, about={"blocks": 2}), records=(record,)).verdict()
 
 
+def test_the_share_of_the_output_that_agreeing_units_write_is_named():
+    detail = {"floor": -60.0, "written": [0.97, 0.93]}
+    blocks = (
+        BlockResult(0, 0.9, -50.0, detail),
+        BlockResult(1, 0.1, 0.0, {"floor": 0.0, "withheld": "gates are tied"}),
+    )
+    record = PairRecord("/a", "/b", "phi_match", Outcome(0.5, -40.0, blocks, -60.0))
+    message = replace(comparison({}), records=(record,)).verdict()
+    assert "The units that agree by phi_match write 93% of the output of the MLPs." in message
+    assert "No evidence was taken from some blocks by phi_match (1 of 2: gates are tied)." in message
+
+
 # The table of flaws --------------------------------------------------------------------------------------------------
 
 

@@ -72,7 +72,7 @@ class Verdict:
             whom = "it was" if len(self._rejecting) == 1 else "these tests were"
             words = f"the two agree more than the independent models that {whom} calibrated on"
         opening = f"Independent training is rejected by {_names(self._rejecting)} ({self._family.words()}): {words}."
-        return [opening, self._how_rarely(strongest), *self._causes()]
+        return [opening, self._how_rarely(strongest), *self._written(), *self._causes()]
 
     def _how_rarely(self, name: str) -> str:
         """Put the p-value of one statistic into words."""
@@ -83,6 +83,15 @@ class Verdict:
         in_paper = f" ({_power(paper)} by the paper's two-sided form)" if paper is not None else ""
         whom = "independent weights" if registry.get(name).theorem else "such models"
         return f"By {name} {whom} would agree as closely with a probability of about {_power(self._p[name])}{in_paper}."
+
+    def _written(self) -> list[str]:
+        """How much of the MLPs' output the agreeing units write: nearly all in a copy, little where one was framed."""
+        for name in self._rejecting:
+            details = [block.detail for block in self._outcomes[name].blocks]
+            shares = [min(detail["written"]) for detail in details if "written" in detail]
+            if shares:
+                return [f"The units that agree by {name} write {np.mean(shares):.0%} of the output of the MLPs."]
+        return []
 
     def _causes(self) -> list[str]:
         """Name what else may be the cause."""
@@ -178,7 +187,14 @@ class Verdict:
         """Tests that were not run or give no p-value, and why; statistics of one reason together."""
         refused = _by_reason((r.statistic, r.error.removeprefix(f"{r.statistic} ")) for r in self._records if r.error)
         withheld = _by_reason((n, o.detail["withheld"]) for n, o in self._outcomes.items() if o.detail.get("withheld"))
+        why = {n: [b.detail["withheld"] for b in o.blocks if "withheld" in b.detail] for n, o in self._outcomes.items()}
+        in_part = _by_reason(
+            (n, f"{len(reasons)} of {len(self._outcomes[n].blocks)}: {reasons[0]}")
+            for n, reasons in why.items()
+            if reasons and n in self._p
+        )
         return [
+            *(f"No evidence was taken from some blocks by {_names(n)} ({reason})." for reason, n in in_part.items()),
             *(f"No p-value: {_names(names)} ({reason})." for reason, names in withheld.items()),
             *(f"Not run: {_names(names)} ({reason})." for reason, names in refused.items()),
         ]
