@@ -21,7 +21,7 @@ ROWS = {
     ),
     "some quality lost": (
         "noise=0.3", "noise=1", "rank=32", "rank=8", "bits=4", "bits=2", "prune=0.5", "prune=0.9", "swap=0",
-        "jitter=0.05", "jitter=0.5", "fan=0.2", "fan=0.5+T2", "murmur=0.05", "murmur=0.2", "noise=0.3+T2+T3",
+        "jitter=0.05", "jitter=0.5", "fan=0.5", "fan=0.5+T2", "murmur=0.05", "murmur=0.2", "noise=0.3+T2+T3",
         "jitter=0.05+T2+T3",
     ),
     "merged": (
