@@ -70,6 +70,26 @@ def test_what_cannot_be_read_until_settled_is_refused(models):
         settled(models, "base", "tuned", statistics=["phi_h"])
     with pytest.raises(NotComparableError, match="not read block by block"):
         settled(models, "base", "tuned", statistics=["phi_jsd"])
+    with pytest.raises(NotComparableError, match="the blocks of phi_l2 are not independent, as the product of their"):
+        settled(models, "base", "tuned", statistics=["phi_l2"])
+
+
+def test_a_block_that_both_models_repeat_counts_once(new_model, tmp_path):
+    """Eight blocks that stand in one order have one e-value; of eight that do not, e-values multiply."""
+    sources = {}
+    for seed in (1, 2):
+        model = new_model(seed, num_hidden_layers=8)
+        for layer in model.model.layers[1:]:
+            layer.load_state_dict(model.model.layers[0].state_dict())
+        model.save_pretrained(tmp_path / str(seed))
+        sources[seed] = str(tmp_path / str(seed))
+    outcome = settled(sources, 1, 2, statistics=["phi_u"]).records[0].outcome
+    (first, *_) = (
+        block.log10_p for block in outcome.blocks if block.block == outcome.detail["until_settled"]["read"][0]
+    )
+    assert len(outcome.blocks) == 8
+    assert outcome.detail["until_settled"]["log10_e"] == evalues.log10_e(first)
+    assert len(set(outcome.detail["together"])) == 1
 
 
 def test_the_command(run, models):

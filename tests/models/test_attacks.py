@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE, Unigram
 from tokenizers.pre_tokenizers import ByteLevel
 
+import provlab
 from provlab.cli import main
 from provlab.errors import InputError, NoSuchSymmetryError
 from provlab.models import disguise as door
@@ -298,3 +299,15 @@ def test_names_with_numbers_stand_behind_the_scheme_and_others_do_not(tiny):
     with pytest.raises(InputError, match="disguised:T1:: a model is disguised by"):
         door.parse("T1:")
     assert "disguised:" not in catalogue.listing()
+
+
+@pytest.mark.parametrize("name", ["noise=1", "dead=1"])
+def test_independent_models_disguised_under_one_seed_share_no_draw(name, new_model, tmp_path):
+    """Were the draws those of the seed alone, the same noise would put phi_U at 10^-11, the same added units at 10^-81."""
+    sources = []
+    for seed in (1, 2):
+        new_model(seed).save_pretrained(tmp_path / str(seed))
+        model = Checkpoint.open(str(tmp_path / str(seed)))
+        sources.append(str(disguise(model, tmp_path / f"disguised-{seed}", seed=0, kinds=[name]).folder))
+    (record,) = provlab.compare(*sources, statistics=["phi_u"], text="-", progress=False).records
+    assert record.outcome.log10_p is None or record.outcome.log10_p > -3

@@ -15,7 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--until-settled",
         action="store_true",
-        help="read blocks in a seeded order, for one statistic of weights, and stop once they reject",
+        help="read blocks in a seeded order and stop once they reject; one statistic of weights, blocks independent",
     )
     parser.add_argument(
         "--all-blocks",

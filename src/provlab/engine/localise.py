@@ -24,7 +24,8 @@ from provlab.inference.matching import UnitRows
 from provlab.models import room
 from provlab.models.room import keep
 from provlab.statistics import get
-from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
+from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic, withheld
+from provlab.statistics.order import of_pair
 from provlab.statistics.phi_match import keep_views
 
 _LEVEL = 0.01  # at which a pair of blocks is found, by Holm over all pairs
@@ -105,6 +106,9 @@ def compared_everywhere(
     keys = tuple(finished.key((a, b), pair) for pair in results)
     best = min(blocks, key=lambda block: (float(holm[block.block].min()), -block.value))
     outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": detail, "said": message})
+    orders = [result.detail for result in results.values() if result is not None and "order" in result.detail]
+    if orders and "withheld" in (about := of_pair(orders)[0]):
+        outcome = withheld(replace(outcome, detail=outcome.detail | about), about["withheld"])
     return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, outcome, None, keys)
 
 

@@ -10,7 +10,8 @@ from provlab.engine.store import Store
 from provlab.errors import NotComparableError
 from provlab.inference import evalues
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Options, Outcome, tensor_bytes
+from provlab.statistics.base import BlockResult, Options, Outcome, tensor_bytes
+from provlab.statistics.order import of_pair
 
 _ORDER = 1  # what this stream of random numbers is for
 
@@ -47,8 +48,14 @@ def until_settled(
             f"{name} is not read block by block, so nothing could be left unread; "
             "--until-settled is for statistics of weights such as phi_u and phi_l2_blocks"
         )
+    if not statistic.independent_blocks:
+        raise NotComparableError(
+            f"the blocks of {name} are not independent, as the product of their e-values needs; --until-settled is for "
+            "statistics such as phi_u and phi_l2_blocks"
+        )
     order = [int(block) for block in np.random.default_rng([options.seed, _ORDER]).permutation(places)]
     records: list[PairRecord] = []
+    results: list[BlockResult] = []
     log10_p: list[float] = []
     for block in order:
         (record,) = run_pairs(bench, [name], options, store=store, blocks=[block], progress=progress)
@@ -58,7 +65,8 @@ def until_settled(
         if result.log10_p is None:
             raise NotComparableError(f"{name} has no p-value of a block, so blocks cannot be read until it is settled")
         records.append(record)
-        log10_p.append(result.log10_p)
+        results.append(result)
+        log10_p = _independent(results)
         if evalues.running(log10_p)[-1] >= -np.log10(level):
             break
     size = [_bytes(name, bench, block, options) for block in order]
@@ -72,16 +80,26 @@ def until_settled(
     left, total = sum(size[len(records) :]), sum(size)
     sentence = (
         f"{len(records)} of {len(order)} blocks were read, in an order drawn beforehand, until the product of their "
-        f"e-values, 10^{detail['log10_e']:.1f}, reached {1 / level:g} or none was left; the p-value is valid whenever "
-        f"reading stops. {left / total:.0%} of {total:,} bytes were left unread."
+        f"e-values, 10^{detail['log10_e']:.1f}, reached {1 / level:g} or none was left; the p-value is the inverse of "
+        f"the largest product on the way, a bound that is valid whenever reading stops. {left / total:.0%} of "
+        f"{total:,} bytes were left unread."
     )
-    results = [record.outcome.blocks[0] for record in records if record.outcome]
     combined = statistic.aggregate(results)
-    about = {"until_settled": detail, "said": sentence}
-    outcome = Outcome(combined.value, evalues.anytime_log10_p(log10_p), combined.blocks, None, about)
+    about = {key: value for key, value in combined.detail.items() if key != "paper_log10_p"}
+    about |= {"until_settled": detail, "said": sentence}
+    anytime = None if "withheld" in about else evalues.anytime_log10_p(log10_p)
+    outcome = Outcome(combined.value, anytime, combined.blocks, None, about)
     keys = tuple(key for record in records for key in record.keys)
     first, second = bench.sources
     return PairRecord(first, second, name, outcome, None, keys)
+
+
+def _independent(results: Sequence[BlockResult]) -> list[float]:
+    """log10 p of blocks, of which those that stand in one order in both models count once: the first that was read."""
+    labels = np.arange(len(results))
+    if "order" in results[0].detail:
+        _, labels = of_pair([result.detail for result in results])
+    return [results[first].log10_p or 0.0 for first in np.sort(np.unique(labels, return_index=True)[1])]
 
 
 def _bytes(name: str, bench: Bench, block: int, options: Options) -> int:

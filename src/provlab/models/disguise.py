@@ -30,7 +30,7 @@ from provlab.models.precision import Float64
 EXACT = 1e-9
 TOKENS = (4, 16)  # sequences and their length, on which outputs are compared
 _TEXT = (32, 32)  # the same of the text on which a loss is measured
-_VERSION = 2  # raised whenever the same checkpoint would be disguised otherwise: copies in the cache are made again
+_VERSION = 3  # raised whenever the same checkpoint would be disguised otherwise: copies in the cache are made again
 
 #: the paper's six, with positive constants in the last
 ALL = ("T1", "T2", "T3", "T4", "T5", "T6")
@@ -108,7 +108,7 @@ def disguise(
     folder
         Where the new checkpoint goes, which must not exist; it appears whole or not at all.
     seed
-        All random choices and the tokens derive from it.
+        The tokens derive from it, and all random choices from it and the digest of the model.
     kinds
         Names in the catalogue, with a number where one is wanted (``noise=0.3``), applied in this order. By default
         those of T1 to T6 that the architecture has; the others are listed in the result.
@@ -133,7 +133,9 @@ def disguise(
         what = " and ".join(CATALOGUE[name].others) if steps else ""
         raise InputError(f"{name} needs {what}; give {needed} by --other" if steps else "no attack is named")
     original = state = State.read(checkpoint)
-    rng, rest = np.random.default_rng(seed), tuple(State.read(other) for other in others)
+    # two models under one seed share no draw: what both had drawn alike would make them look related
+    rng = np.random.default_rng([seed, *bytes.fromhex(checkpoint.digest)])
+    rest = tuple(State.read(other) for other in others)
     tokens = random_tokens(original.anatomy.vocab_size, *TOKENS, seed=seed)
     before = now = logits(checkpoint, tokens)
     difference, refused, applied = 0.0, {}, []

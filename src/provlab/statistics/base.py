@@ -279,6 +279,8 @@ class Statistic(ABC):
         Under which its p-value is one; empty for a raw value.
     theorem : bool
         Whether a theorem makes it one under these; else only independent models on which it was calibrated do.
+    independent_blocks : bool
+        Whether its p-values of several blocks are independent under the null, so that blocks may be read until settled.
     recorded : type of Features, or None
         What one pass of the model over its inputs leaves for all blocks: a dataclass whose fields are an array, or a
         list of arrays, or the `Model` itself. None where each block is read on its own.
@@ -290,6 +292,7 @@ class Statistic(ABC):
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
     theorem: ClassVar[bool] = False
+    independent_blocks: ClassVar[bool] = False
     recorded: ClassVar[type[Features] | None] = None
 
     def parameters(self, options: Options) -> dict[str, Any]:

@@ -88,6 +88,7 @@ class PhiH(Statistic):
     version = 7
     recorded = HiddenActivations
     theorem = True
+    independent_blocks = True
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""

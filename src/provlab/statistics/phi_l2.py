@@ -258,6 +258,7 @@ class PhiL2Blocks(PhiL2):
     name = "phi_l2_blocks"
     version = 3  # 1 summed in the order of names; 2 took any order
     reads = "MLP weights of the blocks"
+    independent_blocks = True  # each permutes the hidden units of its own MLP, and no stream
     assumptions = PERMUTATION_ASSUMPTIONS
 
     def parameters(self, options: Options) -> dict[str, Any]:

@@ -108,6 +108,7 @@ class PhiU(Statistic):
         "these do not show, such as activity, is found where phi_h is run, too"
     )
     theorem = True
+    independent_blocks = True
     version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order
 
     def parameters(self, options: Options) -> dict[str, Any]:
