@@ -303,7 +303,7 @@ def test_names_with_numbers_stand_behind_the_scheme_and_others_do_not(tiny):
 
 @pytest.mark.parametrize("name", ["noise=1", "dead=1"])
 def test_independent_models_disguised_under_one_seed_share_no_draw(name, new_model, tmp_path):
-    """Were the draws those of the seed alone, the same noise would put phi_U at 10^-11, the same added units at 10^-81."""
+    """By the seed alone, the same noise would put phi_U at 10^-11, the same added units at 10^-81."""
     sources = []
     for seed in (1, 2):
         new_model(seed).save_pretrained(tmp_path / str(seed))
