@@ -1,12 +1,15 @@
 """phi_U of blocks of experts: its size whatever experts of one model share, and what it finds."""
 
 import json
+import shutil
+from itertools import combinations
 
 import numpy as np
 import pytest
 import tiny_models
 import torch
 from safetensors.torch import save_file
+from transformers import MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM
 
 from provlab.api import compare
 from provlab.engine.pairs import open_models, run_pairs
@@ -132,9 +135,49 @@ def test_experts_without_rows_are_left_out():
 
 def test_what_runs_a_model_says_why_it_does_not_run_experts(tmp_path):
     sources = [str(tiny_models.save("mixtral", tmp_path / name, seed=seed)) for seed, name in enumerate("ab")]
-    names = ["phi_h", "phi_match", "phi_l2", "phi_views"]
+    names = ["phi_h", "phi_l2", "phi_views"]
     for record in run_pairs(open_models(sources), names, Options(n_sequences=1, sequence_length=8), progress=False):
         assert "one for each expert" in record.error, record
+
+
+def test_experts_that_are_permuted_copies_are_found_in_any_order(tmp_path, text):
+    """The outputs are those of the dense model, as the router's weights of all experts that it takes add up to 1."""
+    wide = {"intermediate_size": 48, "vocab_size": 300, "num_hidden_layers": 2}
+    small = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.15}
+    alike = {"rms_norm_eps": 1e-5, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+    settings = {**wide, **small, **alike, "max_position_embeddings": 64}
+    torch.manual_seed(0)
+    dense = MistralForCausalLM(MistralConfig(**settings))
+    sparse = MixtralConfig(**settings, num_local_experts=2, num_experts_per_tok=2)
+    copied, stranger = MixtralForCausalLM(sparse), MixtralForCausalLM(sparse)
+    with torch.no_grad():
+        copied.load_state_dict(dense.state_dict(), strict=False)
+        for old, new in zip(dense.model.layers, copied.model.layers, strict=True):
+            for expert in range(2):
+                order = torch.randperm(48)
+                up = torch.cat([old.mlp.gate_proj.weight[order], old.mlp.up_proj.weight[order]])
+                new.mlp.experts.gate_up_proj[expert] = up
+                new.mlp.experts.down_proj[expert] = old.mlp.down_proj.weight[:, order]
+        tokens = torch.randint(300, (2, 16))
+        assert torch.allclose(dense(tokens).logits, copied(tokens).logits, atol=1e-5)
+    sources = [str(tmp_path / name) for name in ("dense", "copied", "stranger")]
+    for source, model in zip(sources, (dense, copied, stranger), strict=True):
+        model.save_pretrained(source)
+    options = Options(text=text, n_sequences=16, sequence_length=16)
+    names = ["phi_match", "phi_match_unsigned", "phi_u"]
+    records = run_pairs(open_models(sources), names, options, progress=False)
+    outcomes = {(record.statistic, record.a, record.b): record.outcome for record in records}
+    for name in names[:2]:
+        copy, *others = (outcomes[name, *pair] for pair in combinations(sources, 2))
+        assert copy.log10_p < -60
+        assert copy.blocks[0].detail["experts"] == 1
+        assert all(other.log10_p > -2 for other in others)
+        assert others[1].blocks[0].detail["experts"] == 2
+    assert outcomes["phi_u", sources[0], sources[1]].log10_p > -3  # which reads the order
+    itself = shutil.copytree(sources[1], tmp_path / "again")
+    (record,) = run_pairs(open_models([sources[1], str(itself)]), names[:1], options, progress=False, memory="8GB")
+    assert record.outcome.log10_p < -60
+    assert record.outcome.blocks[0].detail["n"] == 2 * 48
 
 
 def test_the_verdict_says_that_the_language_part_was_compared(tmp_path):

@@ -1,15 +1,14 @@
 """phi_UNSEEN: what is found through a cover, what is not, and how often independent tables are rejected."""
 
-from dataclasses import replace
 from math import factorial, log10
 
 import numpy as np
 import pytest
 
 from provlab.errors import NotComparableError
-from provlab.statistics import get
+from provlab.statistics import get, phi_unseen
 from provlab.statistics.base import Options
-from provlab.statistics.phi_unseen import LEAST, Table, untrained
+from provlab.statistics.phi_unseen import LEAST, untrained
 
 WORDS, UNSEEN, WIDTH = 240, 60, 32
 MEANING = np.random.default_rng(0).standard_normal((WORDS, 12))  # what all models of one language learn of its tokens
@@ -19,7 +18,7 @@ FLOOR = -log10(factorial(UNSEEN))
 
 def table(rows, spelt=None):
     rows = np.asarray(rows, np.float32)
-    return Table(rows, np.arange(len(rows)) if spelt is None else spelt, *untrained(rows))
+    return rows, np.arange(len(rows)) if spelt is None else spelt
 
 
 def trained(rng, width=WIDTH, unseen=UNSEEN, decay=0.8, push=0.0, share=3.0):
@@ -114,15 +113,15 @@ def test_what_looks_untrained_is(rng):
         assert np.array_equal(ids, turned_ids)
 
 
-def test_where_all_tokens_were_trained_none_is_taken(rng):
+def test_where_all_tokens_were_trained_none_is_taken(rng, monkeypatch):
     """Two models of one language whose rarest tokens agree: a test of these would reject."""
     a, b = (trained(rng)[:WORDS] for _ in range(2))
     assert len(untrained(a.astype(np.float32))[0]) < LEAST
     with pytest.raises(NotComparableError, match=rf"needs {LEAST} tokens that look untrained in both .* it found 0 \("):
         compared(a, b)
-    rarest = np.arange(WORDS - 60, WORDS)  # the plant: taken nevertheless, they agree
-    forced = [replace(table(rows), unseen=rarest, mean=np.zeros(WIDTH)) for rows in (a, b)]
-    assert get("phi_unseen").compare_block(*forced, None, Options()).log10_p < -2
+    # the plant: taken nevertheless, they agree
+    monkeypatch.setattr(phi_unseen, "untrained", lambda rows: (np.arange(WORDS - 60, WORDS), np.zeros(WIDTH)))
+    assert compared(a, b).log10_p < -2
 
 
 def test_rows_that_were_set_are_not_taken(rng):
@@ -141,6 +140,15 @@ def test_tokens_are_paired_by_their_spellings(rng):
     assert statistic.compare_block(table(base), table(other, order), None, Options()).log10_p == pytest.approx(FLOOR)
     with pytest.raises(NotComparableError, match="it found"):  # other tokens have these numbers
         statistic.compare_block(table(base), table(other), None, Options())
+
+
+def test_tokens_added_to_one_model_hide_nothing(rng):
+    """Their rows are nearly those of others, unseen ones too."""
+    base = trained(rng)
+    child = tuned(rng, base)
+    like = child[rng.integers(len(child), size=300)]
+    added = np.vstack([child, like + 0.05 * rng.standard_normal(like.shape)])
+    assert compared(base, added).log10_p == pytest.approx(FLOOR)
 
 
 def test_rows_redrawn_silence_it_and_rows_copied_fool_it(rng):

@@ -230,6 +230,12 @@ def _hook(
 
 def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
     """Find the module path and the slice of its output that holds the kind (None: its input)."""
+    if kind == "input" and anatomy.mlps(block) != ("",):  # all experts, and the router, read what the norm gives
+        if (norm := anatomy.norm_before("up")) is None:
+            raise MissingRoleError(
+                f"{anatomy.architecture} has no norm before its experts, so what they read is unknown"
+            )
+        return anatomy.module(norm, block), slice(None)
     role = {"hidden": "down", "input": "up"}.get(kind, kind)
     part = anatomy.part(role, block)
     if kind in ("hidden", "input"):

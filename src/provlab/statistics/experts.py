@@ -1,8 +1,9 @@
-"""phi_U of a block of experts, which is several MLPs.
+"""phi_U and phi_MATCH of a block of experts, which is several MLPs.
 
 Experts are paired first, one to one, by the sums of their unit rows, which know nothing of the order of the units:
-given these, the order within each expert is as random as before, so the p-value of every pair remains exact, whichever
-experts are paired. Those of one block may depend on each other in any way (experts that began as copies of one MLP do),
+given these, the order within each expert is as random as before, so the p-value of every pair remains what it is,
+whichever experts are paired. phi_MATCH gives all experts all positions of the text, whatever the router says: any
+inputs will do. Those of one block may depend on each other in any way (experts that began as copies of one MLP do),
 so the block's is the smallest times their number (Bonferroni). Units of experts are taken as they stand.
 """
 
@@ -39,8 +40,24 @@ def read(model: Model, role: str, block: int | None) -> dict[str, Array]:
     return matrices
 
 
+def gate_and_up(model: Model, block: int | None, inputs: Array) -> dict[str, list[Array]]:
+    """Gate and up activations ``(units, positions)`` of all MLPs of a block, by their names.
+
+    `inputs` is what they read, ``(width, positions)``.
+    """
+    views: dict[str, list[Array]] = {name: [] for name in model.anatomy.mlps(block)}
+    for role in ("gate", "up"):
+        biased = all(model.anatomy.has(f"{role}_bias.{name}" if name else f"{role}_bias") for name in views)
+        biases = read(model, f"{role}_bias", block) if biased else {}
+        for name, matrix in read(model, role, block).items():
+            views[name].append(matrix @ inputs + (biases[name][:, None] if biased else 0))
+    return views
+
+
 def best(
-    a: UnitRows | Experts, b: UnitRows | Experts, compare: Callable[[UnitRows, UnitRows, str, str], BlockResult]
+    a: UnitRows | Mapping[str, Any],
+    b: UnitRows | Mapping[str, Any],
+    compare: Callable[[Any, Any, str, str], BlockResult],
 ) -> BlockResult:
     """Pair the experts of two blocks, and take the smallest p-value of all pairs times their number.
 
@@ -49,20 +66,24 @@ def best(
     Parameters
     ----------
     a, b
-        Rows ``(h, m)`` of each expert, by its name, or of the one MLP.
+        Rows ``(h, m)`` of each expert, by its name, or of the one MLP; or several such, of which the first are summed.
     compare
-        Of the rows and names of two experts: `provlab.statistics.phi_u.correlation_with_identity`.
+        Gives the result of two experts, by their rows and names.
 
     Raises
     ------
     InputError
         If no expert of a block has two rows that are not zero.
     """
-    of_a, of_b = ({"": side} if isinstance(side, UnitRows) else side for side in (a, b))
+    of_a, of_b = (side if isinstance(side, dict) else {"": side} for side in (a, b))
     if not (of_a and of_b):
         raise InputError("no expert of the block has two rows that are not zero; leave the block out")
-    sums = (np.stack([rows.unit.sum(axis=0) for rows in side.values()]) for side in (of_a, of_b))
-    partners = assign(cosine_similarity(*sums)).indices.tolist()  # of the side with fewer experts
+
+    def sums(side: Mapping[str, Any]) -> Array:
+        first = (rows if isinstance(rows, UnitRows) else rows[0] for rows in side.values())
+        return np.stack([rows.unit.sum(axis=0) for rows in first])
+
+    partners = assign(cosine_similarity(sums(of_a), sums(of_b))).indices.tolist()  # of the side with fewer experts
     numbers = enumerate(partners) if len(of_a) <= len(of_b) else zip(partners, range(len(of_b)), strict=True)
     pairs = [(list(of_a)[i], list(of_b)[j]) for i, j in numbers]
     results = [compare(of_a[i], of_b[j], i, j) for i, j in pairs]

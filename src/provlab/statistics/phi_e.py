@@ -63,8 +63,14 @@ class Embedding(Features):
         return rows, spellings(self.model.checkpoint, len(rows))
 
 
-def _paired(a: Table, b: Table) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Rows of the tokens that both have, in one order."""
+def paired(a: Table, b: Table) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Rows of the tokens that both have, in one order.
+
+    Raises
+    ------
+    NotComparableError
+        They are fewer than the dimensions of a residual stream.
+    """
     if (ids := common(a[1], b[1])) is None:
         return a[0], b[0]
     if len(ids[0]) <= max(a[0].shape[1], b[0].shape[1]):
@@ -112,7 +118,7 @@ class PhiE(Statistic):
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Match the dimensions of two streams."""
-        living = (living_rows(np.ascontiguousarray(rows.T), name="the embedding")[0] for rows in _paired(a, b))
+        living = (living_rows(np.ascontiguousarray(rows.T), name="the embedding")[0] for rows in paired(a, b))
         first, second = (OrderedRows.of(rows, called="columns of the embedding") for rows in living)
         return correlation_with_identity(first, second, None, tie_seed(options.seed, self.name, None))
 
@@ -131,7 +137,7 @@ class PhiAxes(PhiE):
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Count the dimensions that are found again."""
-        first, second = (rows.astype(np.float64) for rows in _paired(a, b))
+        first, second = (rows.astype(np.float64) for rows in paired(a, b))
         cosines = _whitener(first) @ (first.T @ second) @ _whitener(second)
         again, width = int((cosines**2 > 0.5).sum()), min(cosines.shape)
         allowed = int(self.COMMON * width)
@@ -165,7 +171,7 @@ class StreamScore(PhiE):
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Fit on either half of the tokens, judge on the other."""
-        first, second = (rows.astype(np.float64) for rows in _paired(a, b))
+        first, second = (rows.astype(np.float64) for rows in paired(a, b))
         order = np.random.default_rng(tie_seed(options.seed, self.name, None)).permutation(len(first))
         halves = order[: len(order) // 2], order[len(order) // 2 :]
         shares = [_explained(first, second, *pair) for pair in (halves, halves[::-1])]

@@ -29,6 +29,7 @@ from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.models.canonical import applied
 from provlab.models.room import keep
+from provlab.statistics import experts
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
     Array,
@@ -40,6 +41,7 @@ from provlab.statistics.base import (
     left_out,
     of_matching,
 )
+from provlab.statistics.phi_u import has_experts
 from provlab.statistics.text import one_pass
 
 Views = tuple[UnitRows, UnitRows, NDArray[np.int64]]  # gate, up, and the tokens at which both were seen
@@ -58,24 +60,39 @@ class GateAndUp(Features):
         models are compared on the same inputs only.
     units : list of array
         Per block, the units that there really are, as `provlab.models.canonical.merged` says; empty: all, as they are.
+    inputs : list of array
+        With experts, in place of the activations: what enters the MLPs of each block, ``(width, kept tokens)``.
+    model : Model or None
+        With experts, whose weights make activations of these when a block is asked for.
     """
 
     gate: list[Array]
     up: list[Array]
     tokens: NDArray[np.int64]
     units: list[NDArray[np.float64]] = field(default_factory=list)
+    inputs: list[Array] = field(default_factory=list)
+    model: Model | None = None
 
-    def block(self, block: int | None) -> Views:
-        """Both activations of one block, normalised once for all its pairs."""
+    def block(self, block: int | None) -> "Views | dict[str, Views]":
+        """Both activations of one block, normalised once for all its pairs; of experts by their names."""
         assert block is not None
+        if self.model is not None and self.inputs:
+            some = experts.gate_and_up(self.model, block, self.inputs[block])
+            named = {
+                name: (*living_rows(*views, name=f"the activations of expert {name}"), self.tokens)
+                for name, views in some.items()
+            }
+            return named[""] if list(named) == [""] else named
         activations = {"gate": self.gate[block], "up": self.up[block]}
         views = (applied(self.units[block], rows, role) if self.units else rows for role, rows in activations.items())
         gate, up = living_rows(*views, name="the activations of one side")
         return gate, up, self.tokens
 
 
-def keep_views(views: Views, limit: int) -> Views:
+def keep_views(views: Any, limit: int) -> Any:
     """Return a block's normalised activations, in temporary files if each half of them passes half of `limit` bytes."""
+    if isinstance(views, dict):
+        return {name: keep_views(some, limit // len(views)) for name, some in views.items()}
     gate, up = (replace(view, held=keep(view.unit, limit // 2)) for view in views[:2])
     return gate, up, views[2]
 
@@ -104,20 +121,29 @@ class PhiMatch(Statistic):
     def require(self, a: Model, b: Model) -> None:
         """Both models must have gated MLPs."""
         for model in (a, b):
-            if model.anatomy.has("gate.0"):
-                model.anatomy.part("gate", model.anatomy.n_blocks - 1)  # refuses experts
-            if not model.anatomy.has("gate"):
+            if not any(role.partition(".")[0] == "gate" for role in model.anatomy.roles):
                 raise NotComparableError(
                     f"{self.name} needs a gated MLP, which {model.checkpoint.architecture} ({model.name}) has not"
                 )
 
     def prepare(self, model: Model, options: Options) -> GateAndUp:
         """Run the model once over the text."""
+        if any(has_experts(model, block) for block in range(model.anatomy.n_blocks)):
+            kept, places = one_pass(self, model, options, ("input",))
+            return GateAndUp([], [], places, inputs=kept["input"], model=model)
         kept, places = one_pass(self, model, options, ("gate", "up", "units"))
         return GateAndUp(kept["gate"], kept["up"], places, kept["units"])
 
-    def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
+    def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching of gates with the matching of ups; its p-value allows for `COMMON` of the units."""
+        if isinstance(a, dict) or isinstance(b, dict):
+            return experts.best(
+                a,
+                b,
+                lambda x, y, *names: self.compare_block(
+                    x, y, block, replace(options, seed=tie_seed(options.seed, *names))
+                ),
+            )
         if not np.array_equal(a[2], b[2]):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"

@@ -20,18 +20,14 @@ exchangeable; it is enough that it takes no trained token in *one* of the two mo
 It is silenced by redrawing these rows, which changes no text that is ever read or written, and fooled by copying them.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference.matching import tie_seed, unit_rows
-from provlab.statistics.base import BlockResult, Features, Model, Options
-from provlab.statistics.phi_e import Matrix, PhiE
+from provlab.statistics.base import BlockResult, Options
+from provlab.statistics.phi_e import Matrix, PhiE, Table, paired
 from provlab.statistics.phi_u import correlation_with_identity
-from provlab.statistics.text import common, spellings
 
 LEAST = 24  # unseen tokens: a perfect match of these has 10^-23.8
 SPREAD = 3.0  # standard deviations by which a row may be longer than the median of the shorter ones
@@ -40,49 +36,11 @@ _EMPTY = 1e-6  # of the mean eigenvalue: directions of the stream that no token 
 PUSHED = 0.25  # share of it by which it may be above where all rows were pushed together further than they were long
 
 
-@dataclass(frozen=True)
-class Table:
-    """Embedding of one model, and which of its tokens look untrained.
-
-    Attributes
-    ----------
-    rows : array
-        ``(vocabulary, width)`` float32.
-    spelt : array
-        ``(vocabulary,)`` int64: what each token is.
-    unseen : array
-        Ids of the rows that look untrained.
-    mean : array
-        ``(width,)`` float64, of length 1: the direction of their mean.
-    """
-
-    rows: NDArray[np.float32]
-    spelt: NDArray[np.int64]
-    unseen: NDArray[np.int64]
-    mean: Matrix
-
-    def fresh(self, ids: NDArray[np.int64]) -> Matrix:
-        """Rows of some untrained tokens without what these have in common, ``(n, width)``."""
-        rows = _without(self.rows[ids].astype(np.float64), self.mean)
-        return np.asarray(rows - rows.mean(axis=0))
-
-
-@dataclass(frozen=True)
-class Untrained(Features):
-    """The embedding, read when it is asked for."""
-
-    model: Model
-
-    def block(self, block: int | None) -> Table:
-        """Read the table, and find the rows that look untrained."""
-        rows = self.model.anatomy.read(self.model.checkpoint, "embedding", None)
-        return Table(rows, spellings(self.model.checkpoint, len(rows)), *untrained(rows))
-
-
 class PhiUnseen(PhiE):
     """MATCH of the rows of unseen tokens against the pairing of the tokens."""
 
     name = "phi_unseen"
+    version = 1
     theorem = True
     assumptions = (
         "at least one of the two models drew the rows of its embedding independently of each other and of the other "
@@ -90,32 +48,31 @@ class PhiUnseen(PhiE):
         "trained on has them, and they were neither copied nor put in order with knowledge of the other"
     )
 
-    def prepare(self, model: Model, options: Options) -> Features:
-        """Arrange to read the embedding."""
-        return Untrained(model)
-
-    def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
-        """Align two `Table`s by the tokens that both trained, and match those that neither did.
+    def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
+        """Align two tables by the tokens that both trained, and match those that neither did.
 
         Raises
         ------
         NotComparableError
             Fewer than `LEAST` tokens look untrained in both.
         """
-        of_a, of_b = common(a.spelt, b.spelt) or (np.arange(len(a.rows)), np.arange(len(b.rows)))
-        new_a, new_b = np.isin(of_a, a.unseen), np.isin(of_b, b.unseen)
+        sides = paired(a, b)  # first, so that tokens that were added to one model hide nothing
+        ids, means = zip(*(untrained(rows) for rows in sides), strict=True)
         # in an order of its own, so that nothing that follows the numbers of the tokens looks like agreement
         order = np.random.default_rng(tie_seed(options.seed, self.name, "tokens"))
-        both = order.permutation(np.flatnonzero(new_a & new_b))
+        both = order.permutation(np.intersect1d(*ids))
         if len(both) < LEAST:
             raise NotComparableError(
                 f"{self.name} needs {LEAST} tokens that look untrained in both models; it found {len(both)} "
-                f"({len(a.unseen)} in one and {len(b.unseen)} in the other)"
+                f"({len(ids[0])} in one and {len(ids[1])} in the other)"
             )
-        others = ~(new_a | new_b)
-        left, _, right = np.linalg.svd((a.rows[of_a[others]].T @ b.rows[of_b[others]]).astype(np.float64), False)
-        sides = a.fresh(of_a[both]) @ left @ right, b.fresh(of_b[both])
-        first, second = (unit_rows(side, name="the rows of untrained tokens") for side in sides)
+        trained = np.setdiff1d(np.arange(len(sides[0])), np.concatenate(ids))
+        left, _, right = np.linalg.svd((sides[0][trained].T @ sides[1][trained]).astype(np.float64), False)
+        fresh = [_without(rows[both].astype(np.float64), mean) for rows, mean in zip(sides, means, strict=True)]
+        first, second = (rows - rows.mean(axis=0) for rows in fresh)
+        first, second = (
+            unit_rows(rows, name="the rows of untrained tokens") for rows in (first @ left @ right, second)
+        )
         return correlation_with_identity(first, second, None, tie_seed(options.seed, self.name, None))
 
 
@@ -140,8 +97,16 @@ def untrained(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], Matrix]:
     tuple of two arrays
         Ascending numbers of the rows, none if fewer than `LEAST` are left, and ``(d,)`` float64, of length 1.
     """
-    some = np.flatnonzero(rows.any(axis=1))
-    ids, width = some, _dimensions(rows) - 1
+    ids, mean = _drawn(rows, rows.shape[1])
+    if not len(ids) and (used := _dimensions(rows)) < rows.shape[1]:  # the stream was widened
+        ids, mean = _drawn(rows, used)
+    return ids, mean
+
+
+def _drawn(rows: NDArray[np.float32], dimensions: int) -> tuple[NDArray[np.int64], Matrix]:
+    """`untrained` in a stream of so many dimensions."""
+    ids = some = np.flatnonzero(rows.any(axis=1))
+    width = dimensions - 1  # behind the direction of the mean
     squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     for _ in range(3):  # the mean of all rows shows which are the shortest, and their mean is the one to take out
         mean = _mean(rows[ids])
