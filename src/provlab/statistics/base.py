@@ -253,7 +253,7 @@ class Features(ABC):
         values: dict[str, Any] = {}
         for entry in fields(cls):  # type: ignore[arg-type]
             name = entry.name
-            if entry.type in (Model, "Model", Model | None):
+            if entry.type in (Model, "Model"):
                 values[name] = model
             elif name in arrays:
                 values[name] = arrays[name]

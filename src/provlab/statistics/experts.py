@@ -8,14 +8,16 @@ so the block's is the smallest times their number (Bonferroni). Units of experts
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provlab.errors import InputError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, BlockResult, Model
+from provlab.statistics.base import Array, BlockResult, Features, Model
 from provlab.statistics.order import OrderedRows, of_experts
 
 #: rows of the up projections of a block's experts that have any, by their names
@@ -52,6 +54,34 @@ def gate_and_up(model: Model, block: int | None, inputs: Array) -> dict[str, lis
         for name, matrix in read(model, role, block).items():
             views[name].append(matrix @ inputs + (biases[name][:, None] if biased else 0))
     return views
+
+
+@dataclass(frozen=True)
+class Inputs(Features):
+    """Inputs of the MLPs of each block of a model with experts: its weights make gate and up activations of these.
+
+    Attributes
+    ----------
+    model : Model
+        Whose weights are read when a block is asked for.
+    inputs : list of array
+        Per block ``(width, kept tokens)`` float32.
+    tokens : array
+        ``(n_sequences, sequence_length)``, as of `provlab.statistics.phi_match.GateAndUp`.
+    """
+
+    model: Model
+    inputs: list[Array]
+    tokens: NDArray[np.int64]
+
+    def block(self, block: int | None) -> Any:
+        """Views of each MLP by its name, or of the one MLP, as phi_MATCH compares them."""
+        assert block is not None
+        views = {
+            name: (*living_rows(*rows, name=f"the activations of expert {name}"), self.tokens)
+            for name, rows in gate_and_up(self.model, block, self.inputs[block]).items()
+        }
+        return views[""] if list(views) == [""] else views
 
 
 def best(

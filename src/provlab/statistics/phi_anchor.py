@@ -83,6 +83,12 @@ class PhiAnchor(PhiMatchUnsigned):
     reads = "gate and up activations on text, and down projections"
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model besides
 
+    def require(self, a: Model, b: Model) -> None:
+        """Both models must have one gated MLP in each block."""
+        super().require(a, b)
+        for model in (a, b):
+            model.anatomy.part("down", model.anatomy.n_blocks - 1)  # refuses experts
+
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
         """Run the model once over the text."""
         return GateUpAndDown(**vars(super().prepare(model, options)), model=model)
@@ -91,7 +97,7 @@ class PhiAnchor(PhiMatchUnsigned):
         """The down projection."""
         return {model.anatomy.tensor_name("down", block): None}
 
-    def compare_block(self, a: Parts, b: Parts, block: int | None, options: Options) -> BlockResult:  # type: ignore[override]
+    def compare_block(self, a: Parts, b: Parts, block: int | None, options: Options) -> BlockResult:
         """Compare as phi_MATCH does with either model as the anchor; Bonferroni's correction for the two."""
         results = [
             super(PhiAnchor, self).compare_block(along(x, y.views), y.views, block, options)

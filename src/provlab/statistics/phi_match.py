@@ -18,6 +18,7 @@ cosine of the up activations round, and MATCH then looks for the least similar u
 matches by the size of the cosine.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -60,29 +61,21 @@ class GateAndUp(Features):
         models are compared on the same inputs only.
     units : list of array
         Per block, the units that there really are, as `provlab.models.canonical.merged` says; empty: all, as they are.
-    inputs : list of array
-        With experts, in place of the activations: what enters the MLPs of each block, ``(width, kept tokens)``.
-    model : Model or None
-        With experts, whose weights make activations of these when a block is asked for.
     """
 
     gate: list[Array]
     up: list[Array]
     tokens: NDArray[np.int64]
     units: list[NDArray[np.float64]] = field(default_factory=list)
-    inputs: list[Array] = field(default_factory=list)
-    model: Model | None = None
 
-    def block(self, block: int | None) -> "Views | dict[str, Views]":
-        """Both activations of one block, normalised once for all its pairs; of experts by their names."""
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], model: Model) -> Features:
+        """Rebuild features, those of experts too."""
+        return experts.Inputs.of_arrays(arrays, model) if "inputs.0" in arrays else super().of_arrays(arrays, model)
+
+    def block(self, block: int | None) -> Views:
+        """Both activations of one block, normalised once for all its pairs."""
         assert block is not None
-        if self.model is not None and self.inputs:
-            some = experts.gate_and_up(self.model, block, self.inputs[block])
-            named = {
-                name: (*living_rows(*views, name=f"the activations of expert {name}"), self.tokens)
-                for name, views in some.items()
-            }
-            return named[""] if list(named) == [""] else named
         activations = {"gate": self.gate[block], "up": self.up[block]}
         views = (applied(self.units[block], rows, role) if self.units else rows for role, rows in activations.items())
         gate, up = living_rows(*views, name="the activations of one side")
@@ -130,7 +123,7 @@ class PhiMatch(Statistic):
         """Run the model once over the text."""
         if any(has_experts(model, block) for block in range(model.anatomy.n_blocks)):
             kept, places = one_pass(self, model, options, ("input",))
-            return GateAndUp([], [], places, inputs=kept["input"], model=model)
+            return experts.Inputs(model, kept["input"], places)  # type: ignore[return-value]  # its blocks are alike
         kept, places = one_pass(self, model, options, ("gate", "up", "units"))
         return GateAndUp(kept["gate"], kept["up"], places, kept["units"])
 
