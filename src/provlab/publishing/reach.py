@@ -100,8 +100,8 @@ def reached(code: str, chapters: Collection[str] | None) -> dict[str, str]:
         near = {*_with_packages(module), *graph().find_modules_directly_imported_by(module)}
         waiting |= (near & known) - modules
     # data belong to the package in whose folder they lie
-    found = {path: path.relative_to(ROOT).parts for path in ROOT.rglob("*") if path.suffix in DATA}
-    data = {path for path, parts in found.items() if counts(parts) and f"provlab.{parts[0]}" in modules}
+    places = {path: path.relative_to(ROOT).parts for path in ROOT.rglob("*") if path.suffix in DATA}
+    data = {path for path, parts in places.items() if counts(parts) and f"provlab.{parts[0]}" in modules}
     return {name: digest_of(files()[name]) for name in modules} | {
         str(path.relative_to(ROOT)): digest_of(path) for path in data
     }
