@@ -17,7 +17,7 @@ import pytest
 from provlab import api, machine
 from provlab.cli import cluster as dask
 from provlab.cli.cluster import cluster, parse_resources
-from provlab.engine import pairs, tasks, workers
+from provlab.engine import tasks, workers
 from provlab.engine.memory import Budget
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
@@ -68,7 +68,7 @@ def after_first(monkeypatch):
                 recorded.append((task, done))
                 yield task, done
 
-        monkeypatch.setattr(pairs, "completed", watched)
+        monkeypatch.setattr("provlab.engine.workers.completed", watched)
         return recorded
 
     return plant

@@ -11,12 +11,15 @@ from safetensors.torch import load_file, save_file
 from tokenizers import ByteLevelBPETokenizer, SentencePieceBPETokenizer
 from transformers import LlamaTokenizerFast
 
-from provlab.models.examples import BLOCKS, MLP_WIDTH, TINY, VOCABULARY, WIDTH, build
+from provlab.models.examples import TINY, build
 
 __all__ = [
     "BLOCKS", "MLP_WIDTH", "TINY", "VOCABULARY", "WIDTH", "as_gpt2s", "as_llamas", "build", "copy", "edit_json",
     "rewrite", "save",
 ]  # fmt: skip
+
+#: of most of the models in `examples.toml`
+WIDTH, MLP_WIDTH, BLOCKS, VOCABULARY = 24, 40, 2, 50
 
 
 def save(label: str, folder: Path, *, seed: int = 0) -> Path:

@@ -22,9 +22,6 @@ def _arguments(row: Mapping[str, Any]) -> dict[str, Any]:
 TINY: dict[str, tuple[str, Mapping[str, Any]]] = {
     label: (row["class"], _arguments(row)) for label, row in _TABLE["tiny"].items()
 }
-_LLAMA = TINY["llama"][1]
-WIDTH, MLP_WIDTH = _LLAMA["hidden_size"], _LLAMA["intermediate_size"]
-BLOCKS, VOCABULARY = _LLAMA["num_hidden_layers"], _LLAMA["vocab_size"]
 
 
 def build(label: str, *, seed: int = 0) -> PreTrainedModel:
