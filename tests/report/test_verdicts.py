@@ -101,7 +101,8 @@ PLANTED = {
     ),
     "order, experts": (
         {"phi_u": -20.0, "phi_match": "phi_match has experts"}, {"experts": True}, "rejected",
-        ["No test that ignores the order of units gave a p-value; phi_unseen can show"], ["phi_views", "suspect"],
+        ["No test that ignores the order of units gave a p-value; phi_match_unsigned, phi_unseen can show"],
+        ["phi_views", "suspect"],
     ),
     "no theorem": (
         {"phi_u": -0.3, "phi_match": -9.0}, {}, "rejected",
