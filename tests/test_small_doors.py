@@ -4,7 +4,8 @@ import nbformat
 import pytest
 import size
 
-LINES, MODULES = 4_700, size.BOUNDS["compare by phi_u, modules"]  # the bound of lines, in benchmarks/size.py, is lower
+# 4,700 before the order of units was tested, and before a verdict said what it could not test and what would fool it
+LINES, MODULES = 4_880, size.BOUNDS["compare by phi_u, modules"]  # the bound of lines, in benchmarks/size.py, is lower
 USED = {"numba", "scipy"}  # by MATCH and its p-value
 
 

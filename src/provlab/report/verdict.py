@@ -187,11 +187,10 @@ class Verdict:
         """Tests that were not run or give no p-value, and why; statistics of one reason together."""
         refused = _by_reason((r.statistic, r.error.removeprefix(f"{r.statistic} ")) for r in self._records if r.error)
         withheld = _by_reason((n, o.detail["withheld"]) for n, o in self._outcomes.items() if o.detail.get("withheld"))
-        why = {n: [b.detail["withheld"] for b in o.blocks if "withheld" in b.detail] for n, o in self._outcomes.items()}
         in_part = _by_reason(
-            (n, f"{len(reasons)} of {len(self._outcomes[n].blocks)}: {reasons[0]}")
-            for n, reasons in why.items()
-            if reasons and n in self._p
+            (name, f"{len(silent)} of {len(self._outcomes[name].blocks)}: {silent[0]}")
+            for name in self._p
+            if (silent := [b.detail["withheld"] for b in self._outcomes[name].blocks if "withheld" in b.detail])
         )
         return [
             *(f"No evidence was taken from some blocks by {_names(n)} ({reason})." for reason, n in in_part.items()),
