@@ -13,8 +13,10 @@ from scipy import stats
 
 from provlab.errors import InputError
 from provlab.inference.pvalues import (
+    allowance,
     benjamini_hochberg,
     benjamini_yekutieli,
+    counted,
     distance_at,
     distances,
     fisher,
@@ -279,9 +281,46 @@ def test_an_allowance_costs_a_copy_little():
     other = np.roll(order, 1)
     other[:4] = [order[0], order[1], *other[[0, 3]]]
     assert sorted(other) == sorted(order)
-    kept = np.arange(2, 256)
-    expected = spearman(order[kept], other[kept]).log10_p
-    assert log10_p_allowing(order, other, 12, rng=rng) == expected
+    assert counted(order, other, 12, rng=rng).tolist() == list(range(2, 256))
+
+
+def test_the_order_of_units_is_not_read():
+    """Units numbered along one cycle of sigma: by gate unit k has partner k, by up partner k + 1."""
+    order = np.arange(256)
+    assert spearman(order, np.roll(order, 1)).log10_p < -100
+    p = [log10_p_allowing(order, np.roll(order, 1), 0, rng=np.random.default_rng(i)) for i in range(400)]
+    assert stats.kstest(10 ** np.array(p), "uniform").pvalue > 1e-3
+
+
+def test_units_swapped_in_pairs_do_not_count():
+    """Half of 256 units swapped in pairs, the others at random: all of the former would double the variance."""
+    rng = np.random.default_rng(0)
+    p = []
+    for _ in range(2000):
+        order = rng.permutation(256)
+        up = np.concatenate([order[64:128], order[:64], rng.permutation(order[128:])])
+        p.append(log10_p_allowing(order, up, 0, rng=rng))
+        assert counted(order, up, 0, rng=rng).min() >= 128
+    assert (np.array(p) <= -2).mean() <= stats.binom.ppf(0.999, 2000, 0.01) / 2000
+
+
+def test_idle_units_never_count():
+    order = np.arange(40)
+    idle = order < 30
+    assert counted(order, order, 4, rng=np.random.default_rng(0), idle=idle).tolist()[-1] >= 30
+    p = log10_p_allowing(order, order, 4, rng=np.random.default_rng(0), idle=idle)
+    assert p == pytest.approx(log10_floor(6))
+    assert log10_p_allowing(order, order, 4, rng=np.random.default_rng(0), idle=order < 39) == 0.0
+
+
+@pytest.mark.parametrize("n", [8, 24, 256, 1024, 11_008])
+def test_the_allowance_is_the_quantile_of_a_beta_binomial_law(n):
+    """Reference: scipy's law; at 5% in common, 32 blocks together gain less than a twentieth of a deviation."""
+    assert allowance(n) == stats.betabinom(n, 8, 249).ppf(0.99)
+    f = np.arange(n + 1)
+    excess = np.maximum(f - allowance(n), 0) @ stats.binom.pmf(f, n, 0.05) / np.sqrt(n)
+    assert np.sqrt(32) * excess < 0.05
+    assert allowance(n) < 0.3 * n
 
 
 def test_an_allowance_of_injections_ranks_what_is_left():

@@ -100,6 +100,6 @@ def test_statistics_keep_the_sample_and_say_so(models, text, name):
 def test_other_tokens_are_refused(models, text):
     """Two tokenizers give sequences of one shape; what they hold must be the same nevertheless."""
     statistic, options = get("phi_match"), Options(text=text, n_sequences=4, sequence_length=LENGTH)
-    gate, up, tokens = statistic.prepare(Model.open(models["base"]), options).block(0)
+    gate, up, tokens, *_ = statistic.prepare(Model.open(models["base"]), options).block(0)
     with pytest.raises(NotComparableError, match="cut the text differently"):
         statistic.compare_block((gate, up, tokens), (gate, up, tokens[::-1]), 0, options)

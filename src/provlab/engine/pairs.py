@@ -193,7 +193,8 @@ def _agreed(records: list[PairRecord]) -> list[PairRecord]:
 
     phi_H sees sorts that phi_U, which reads fewer weights, does not.
     """
-    why = {(r.a, r.b): r.outcome.detail["withheld"] for r in records if r.outcome and "withheld" in r.outcome.detail}
+    both = {"order", "withheld"}
+    why = {(r.a, r.b): r.outcome.detail["withheld"] for r in records if r.outcome and both <= r.outcome.detail.keys()}
 
     def agreed(record: PairRecord) -> PairRecord:
         outcome, pair = record.outcome, (record.a, record.b)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: kinds of activations: the input of the down projection, the outputs of gate and up projection, and their input
 KINDS = ("hidden", "gate", "up", "input")
 UNITS = "units"  # what these are activations of: see `provlab.models.canonical`
+WRITTEN = "written"  # how much of the MLP's output each of them writes
+
+TINY = 1e-30  # square of an output that is none, whose units have no share of it
 
 BATCH = 16  # sequences that run through a model at a time
 
@@ -86,7 +89,8 @@ def mlp_activations(
         Token ids, ``(n_sequences, length)``.
     kinds
         Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), and ``"input"`` (what
-        enters these two). Besides, ``"units"`` says which hidden units there really are, by weights and activations.
+        enters these two). Besides, ``"units"`` says which hidden units there really are, by weights and activations,
+        and ``"written"`` what share of the MLP's output each unit writes, at the kept positions.
     device, dtype, batch_size
         Where and how a checkpoint is run, and how many sequences at a time.
     positions
@@ -99,7 +103,9 @@ def mlp_activations(
     -------
     dict
         kind -> one float32 array ``(hidden units, positions)`` per block; ``(width, positions)``
-        for inputs, and what `provlab.models.canonical.merged` gives for units.
+        for inputs, what `provlab.models.canonical.merged` gives for units, and ``(hidden units,)`` float64 that sum to
+        1 for what is written: the mean over positions of <y_i, y> / <y, y>, where unit i adds y_i to the output y,
+        without its bias. Units that cancel each other have shares of opposite signs.
 
     Raises
     ------
@@ -112,11 +118,12 @@ def mlp_activations(
     """
     anatomy = _anatomy(model)
     blocks = range(anatomy.n_blocks)
-    if unknown := [kind for kind in kinds if kind not in (*KINDS, UNITS)]:
+    recorded_kinds = [kind for kind in kinds if kind not in (UNITS, WRITTEN)]
+    if unknown := [kind for kind in recorded_kinds if kind not in KINDS]:
         raise InputError(f"kinds must be of {', '.join(KINDS)}, not {unknown[0]!r}")
     # asked before the model is loaded, so that a refusal comes at once
-    places = {(kind, b): _place(anatomy, kind, b) for kind in kinds if kind != UNITS for b in blocks}
-    hidden = [_place(anatomy, "hidden", b)[0] for b in blocks] if UNITS in kinds else []
+    places = {(kind, b): _place(anatomy, kind, b) for kind in recorded_kinds for b in blocks}
+    hidden = [_place(anatomy, "hidden", b)[0] for b in blocks] if len(recorded_kinds) < len(kinds) else []
     ids = _checked_tokens(tokens, anatomy, batch_size)
     kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
     network = _network(model, device, dtype)
@@ -125,6 +132,7 @@ def mlp_activations(
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
     squares = np.zeros((len(hidden), anatomy.mlp_width))  # of hidden activations, added up
+    written = np.zeros_like(squares)  # shares of the output, added up
 
     def chosen(values: torch.Tensor, kind: str, b: int) -> NDArray[np.float32]:
         block = values.detach().reshape(-1, values.shape[-1])
@@ -142,6 +150,12 @@ def mlp_activations(
     def add(b: int, values: torch.Tensor) -> None:
         block = chosen(values, "hidden", b)
         squares[b] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
+        if WRITTEN in kinds:
+            down = _down(anatomy, network, b)
+            x = torch.from_numpy(block).to(down.device)
+            y = x @ down.T
+            by_unit = x * (y / y.square().sum(dim=1, keepdim=True).clamp(min=TINY) @ down)
+            written[b] += by_unit.sum(dim=0, dtype=torch.float64).cpu().numpy()
 
     with ExitStack() as hooks, torch.inference_mode():
         for place, (path, rows) in enumerate(places.values()):
@@ -158,9 +172,11 @@ def mlp_activations(
             first += batch.numel()
             column += len(inside)
     arrays = iter(room.arrays())
-    recorded: dict[str, list[NDArray[Any]]] = {kind: [next(arrays) for _ in blocks] for kind in kinds if kind != UNITS}
-    if hidden:
+    recorded: dict[str, list[NDArray[Any]]] = {kind: [next(arrays) for _ in blocks] for kind in recorded_kinds}
+    if UNITS in kinds:
         recorded[UNITS] = [_units(anatomy, network, b, squares[b] ** 0.5) for b in blocks]
+    if WRITTEN in kinds:
+        recorded[WRITTEN] = list(written / len(kept))
     return recorded
 
 
@@ -243,6 +259,12 @@ def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
     n = [segment.role for segment in part.segments].index(role)
     start = sum(part.sizes[:n])
     return anatomy.module(role, block), slice(start, start + part.sizes[n])
+
+
+def _down(anatomy: Anatomy, network: "PreTrainedModel", block: int) -> torch.Tensor:
+    """Down projection of one block of a loaded model, ``(width, hidden units)`` float32, where the model is."""
+    weight = network.get_submodule(anatomy.module("down", block)).get_parameter("weight").detach()
+    return anatomy.part("down", block).split(weight)["down"].float()
 
 
 def _units(

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from provlab.inference.matching import unit_rows
 from provlab.models.canonical import applied, spanned
 from provlab.statistics.base import BlockResult, Model, Options
-from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned, Views
+from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned, Views, tied
 
 _ROWS = 256  # units, or groups of them, at a time
 
@@ -72,14 +72,16 @@ def along(parts: Parts, anchor: Views) -> Views:
             gates.append(sides[units] @ listens[units])
             ups.append(of_up[0] @ reads[units])
     by_gate, by_up = (unit_rows(np.array(rows, np.float32), name="merged units") for rows in (gates, ups))
-    return by_gate, by_up, parts.views[2]
+    share = parts.views.written
+    written = None if share is None else np.array([share[units].sum() for units in groups])
+    return Views(by_gate, by_up, parts.views.tokens, written, tied(by_gate, by_up))
 
 
 class PhiAnchor(PhiMatchUnsigned):
     """phi_ANCHOR over blocks of equal index, aggregated by Fisher's method."""
 
     name = "phi_anchor"
-    version = 1
+    version = 2  # 1 let units agree that write nothing, and allowed a fixed share
     reads = "gate and up activations on text, and down projections"
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model besides
 

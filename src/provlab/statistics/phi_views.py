@@ -81,18 +81,19 @@ class Ends(Features):
         units = by_weights(self.model.checkpoint, self.model.anatomy, block, *ends)
         ends = applied(units, ends[0], "up"), applied(units, ends[1], "down")
         inner, outer = living_rows(*(end.astype(np.float32) for end in ends), name=f"an MLP of {self.model.name}")
-        return inner, outer, _NO_TOKENS
+        return Views(inner, outer, _NO_TOKENS)
 
 
 class PhiViews(Statistic):
     """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
 
     name = "phi_views"
-    version = 6  # 1 broke ties alike; 2 two-sided t tail; 3 no allowance; 4 units that do nothing; 5 opposite gates
+    version = 7  # 1 ties; 2 two-sided t tail; 3 no allowance; 4 idle units; 5 opposite gates; 6 allowed a fixed share
     reads = "up and down projections of the MLPs"
     assumptions = (
-        "an empirical finding, not a theorem: of independent models at most 5% of the units of a block are matched "
-        "alike by row and by column for other reasons than chance, and the others as chance has it"
+        "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
+        "margin where it has few) are matched alike by row and by column for other reasons than chance, and the others "
+        "as chance has it"
     )
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -152,14 +153,14 @@ class EndsFromOutside(Features):
         units = self.units[block]
         written = applied(units, writes(self.model, block), "down").astype(np.float32) @ head.T
         inner, outer = living_rows(applied(units, self.activations[block], "up"), written, name=name)
-        return inner, outer, self.tokens
+        return Views(inner, outer, self.tokens)
 
 
 class PhiViewsOuter(Statistic):
     """phi_VIEWS by text and logits: the mean correlation over blocks, a score without a p-value."""
 
     name = "phi_views_outer"
-    version = 6  # 1 broke ties alike; 2 two-sided t tail; 3 no allowance; 4 units that do nothing; 5 opposite gates
+    version = 7  # 1 ties; 2 two-sided t tail; 3 no allowance; 4 idle units; 5 opposite gates; 6 allowed a fixed share
     reads = "pre-activations of the MLPs on held-out text, down projections, and the head"
     recorded = EndsFromOutside
 

@@ -65,12 +65,19 @@ def log10_p(model, students, statistic="phi_match", views=None):
 def test_parallel_rows_accuse_strangers_and_their_other_part_does_not():
     """The fault that the chapter is about, planted: unrelated students whose up rows are their gate rows."""
     model = Read(np.random.default_rng(0).standard_normal((400, 12)).astype(np.float32))
-    assert max(log10_p(model, [parallel(seed) for seed in range(3)])) < -20
+    sides = [model.views(0, parallel(seed)) for seed in range(3)]
+    results = [get("phi_match").compare_block(a, b, 0, Options()) for a, b in combinations(sides, 2)]
+    assert max(result.detail["paper_log10_p"] for result in results) < -20
+    assert {result.log10_p for result in results} == {0.0}  # withheld
+    assert all("look alike" in result.detail["withheld"] for result in results)
+    outcome = get("phi_match").aggregate(results)
+    assert outcome.log10_p is None
+    assert outcome.detail["withheld"].endswith("their mean |cosine| is 1.00 or more in every block")
     own = [student(seed) for seed in range(3)]
     assert min(log10_p(model, own)) > -20
     for made in own:
         made.up.add_(5 * made.gate)  # nearly parallel; the rest beside the gate is each student's own
-    assert max(log10_p(model, own)) < -2
+    assert max(log10_p(model, own)) == 0.0
     assert min(log10_p(model, own, views=distillation.views_apart)) > -2
 
 

@@ -31,7 +31,10 @@ ROWS = {
     "trained again": ("retrained", "retrained+T1+T2", "retrained+vocabulary+T3", "distilled"),
 }  # fmt: skip
 #: what an unrelated model does to look derived from the origin
-FRAMING = ("align@origin", "embedding@origin", "align+embedding@origin")
+FRAMING = (
+    "align@origin", "embedding@origin", "align+embedding@origin", "faint=0.001@origin", "faint=0.03@origin",
+    "faint=0.1@origin", "mimics@origin",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

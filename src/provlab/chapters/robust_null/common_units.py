@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 Activations = NDArray[np.floating[Any]]  # (units, tokens)
 #: for each pair of models, for each block ``(2, h)``: the partner of each unit by gate and by up
 Matchings = Mapping[tuple[str, str], Sequence[NDArray[np.int64]]]
+Allowance = Callable[[int], int]  # how many of so many units may be in common
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def paper_log10_p(matchings: Matchings) -> Floats:
 
 
 def renumbered(
-    matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator, allowance: float | None = None
+    matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator, allowance: Allowance | None = None
 ) -> Floats:
     """Draw log10 p of phi_MATCH over random orders of the second model's units, exactly.
 
@@ -77,9 +78,9 @@ def renumbered(
     rng
         For the orders, and for the units that are left out.
     allowance
-        Share of the units that may be in common without evidence: up to so many of those in common are left out, and
-        the p-value is one-sided, by the law of those that are left. By default the paper's p-value: two-sided, by the
-        t tail, of all units.
+        How many of a block's units may be in common without evidence, such as `pvalues.allowance`: up to so many of
+        those in common are left out, and units swapped in pairs, and the p-value is one-sided, by the law of those that
+        are left. By default the paper's p-value: two-sided, by the t tail, of all units.
 
     Returns
     -------
@@ -99,7 +100,7 @@ def renumbered(
         raise InputError("matchings holds a row that is no permutation; both models need the same number of units")
     if allowance is None:
         return np.asarray(pvalues.log10_p_t(_redrawn_distances(table, n_draws, rng), h))
-    kept = [_without(block, int(allowance * h), rng) for block in table]
+    kept = [_without(block, allowance(h), rng) for block in table]
     log10_p = np.empty((n, n_draws))
     for width in {block.shape[1] for block in kept}:  # those that keep equally many units are drawn together
         which = [i for i, block in enumerate(kept) if block.shape[1] == width]
@@ -122,9 +123,8 @@ def _redrawn_distances(table: NDArray[np.int64], n_draws: int, rng: np.random.Ge
 
 
 def _without(block: NDArray[np.int64], at_most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Leave out up to so many units in common, drawn at random: both matchings ``(2, h)`` of the rest, ranked again."""
-    common = np.flatnonzero(block[0] == block[1])
-    left = np.delete(block, rng.permutation(common)[:at_most], axis=1)
+    """Both matchings ``(2, n)`` of the units that phi_MATCH counts, ranked again."""
+    left = block[:, pvalues.counted(block[0], block[1], at_most, rng=rng)]
     return np.searchsorted(np.sort(left[0]), left)  # by gate and by up the rest has the same partners
 
 
@@ -136,7 +136,7 @@ def actual_sizes(
     rng: np.random.Generator,
     aggregated: bool = False,
     trees: Mapping[str, str] | None = None,
-    allowance: float | None = None,
+    allowance: Allowance | None = None,
 ) -> list[ActualSize]:
     """Find the actual sizes of tests by phi_MATCH at nominal levels, on independent models.
 

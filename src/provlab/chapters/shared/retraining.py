@@ -141,7 +141,7 @@ def log10_p_of_share(share: float, n: int) -> float:
     Spearman's correlation is then that share, up to chance: of the units that are left where phi_MATCH's allowance is
     taken away.
     """
-    left = n - min(int(PhiMatch.COMMON * n), round(share * n))
+    left = n - min(pvalues.allowance(n), round(share * n))
     return pvalues.log10_p_spearman(_distance(max(0.0, 1 - (1 - share) * n / left), left), left)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from provlab.errors import InputError
-from provlab.models.attacks import exact
+from provlab.models.attacks import exact, framing
 from provlab.models.attacks import lossy as lossy_attacks
 from provlab.models.attacks.exact import Aim
 from provlab.models.attacks.state import State
@@ -97,7 +97,8 @@ def _attack(name: str, does: str, *, lossy: bool = False, number: dict[str, Any]
         return state.having(_TRANSFORMATIONS[name](state).sample(aim.rng)(state.weights))
 
     function = rest.pop("function", name)
-    apply = drawn if name in _TRANSFORMATIONS else getattr(lossy_attacks if lossy else exact, function)
+    module = framing if hasattr(framing, function) else lossy_attacks if lossy else exact
+    apply = drawn if name in _TRANSFORMATIONS else getattr(module, function)
     rest["others"] = tuple(rest.get("others", ()))
     return Attack(does, apply, exact=not lossy, number=Number(**number) if number else None, **rest)
 

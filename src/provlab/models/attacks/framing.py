@@ -1,0 +1,80 @@
+"""Attacks that make an unrelated model look derived from another: units that only imitate the other's.
+
+A linear map of what enters the attacker's MLP gives nearly what the victim's gate and up projections give on the same
+tokens. Its rows, by least squares, are the copies; what such a unit writes is the attacker's choice.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from provlab.errors import InputError, NoSuchSymmetryError
+from provlab.models.attacks.exact import Aim, with_more
+from provlab.models.attacks.state import State, Units
+from provlab.models.checkpoint import Checkpoint
+
+_SEQUENCES, _LENGTH = 128, 32  # of random tokens, on which copies are fitted
+
+
+def faint(state: State, aim: Aim) -> State:
+    """Add copies of another model's units that write a small part of what the own units write."""
+    copies = _copies(state, aim)
+
+    def added(units: Units) -> Units:
+        more = next(copies)
+        down = aim.normal(len(more["up"]), units["down"].shape[1])
+        length = aim.value * units["down"].norm(dim=1).mean()
+        return with_more(units, more | {"down": down * length / down.norm(dim=1, keepdim=True)})
+
+    return state.with_units(added, gated=True)
+
+
+def mimics(state: State, aim: Aim) -> State:
+    """Add copies in fours that cancel: d a(g) u - d a(-g) u - d a(u) g + d a(-u) g = 0, as of SiLU, GELU and ReLU."""
+    copies = _copies(state, aim)
+
+    def added(units: Units) -> Units:
+        more = next(copies)
+        down = aim.normal(len(more["up"]), units["down"].shape[1]) * units["down"].std()
+        for gate, up in (("gate", "up"), ("up", "gate")):
+            for sign in (1, -1):
+                turned = {"gate": sign * more[gate], "up": more[up], "down": down * sign}
+                units = with_more(units, more | turned)
+            down = -down
+        return units
+
+    return state.with_units(added, gated=True)
+
+
+def _copies(state: State, aim: Aim) -> Iterator[Units]:
+    """Rows of each block that act on this model's stream as the other's gate and up rows on its own, as long as ours.
+
+    Raises
+    ------
+    InputError
+        The other model has other blocks.
+    """
+    from provlab.models.activations import mlp_activations, random_tokens  # transformers are slow to import
+
+    other, parts = aim.others[0], state.anatomy
+    if not (parts.has("gate") and other.anatomy.has("gate")):
+        raise NoSuchSymmetryError(f"{parts.architecture} or {other.architecture} has no gated MLP to copy")
+    if parts.n_blocks != other.anatomy.n_blocks:
+        raise InputError(f"{other.name} has {other.anatomy.n_blocks} blocks and {state.name} {parts.n_blocks}")
+    vocabulary = min(parts.vocab_size, other.anatomy.vocab_size)
+    tokens = random_tokens(vocabulary, _SEQUENCES, _LENGTH, seed=int(aim.rng.integers(2**32)))
+    with tempfile.TemporaryDirectory(prefix="provlab-") as folder:
+        own = mlp_activations(Checkpoint.open(str(state.write(Path(folder) / "own"))), tokens, kinds=("input",))
+    theirs = mlp_activations(other.origin, tokens, kinds=("gate", "up"))
+    for block, stream in enumerate(own["input"]):
+        units = {}
+        for role in ("gate", "up"):
+            rows = np.linalg.lstsq(stream.T, theirs[role][block].T, rcond=None)[0].T.astype(np.float64)
+            rows *= state.part(role, block).norm(dim=1).mean().item() / np.linalg.norm(rows, axis=1).mean()
+            units[role] = torch.from_numpy(rows)
+            if parts.has(f"{role}_bias"):
+                units[f"{role}_bias"] = torch.zeros(len(rows), dtype=torch.float64)
+        yield units
