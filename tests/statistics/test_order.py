@@ -230,3 +230,19 @@ def test_streams_that_are_sorted_have_no_p_value_by_phi_e_and_phi_l2():
     detail = {"distances": [1.0, 2.0], "floor": -0.3, "order": [drawn, drawn]}
     for streams, p in (([sorted_stream] * 2, None), ([sorted_stream, drawn], np.log10(0.5))):
         assert get("phi_l2").aggregate([BlockResult(0, 1.0, 0.0, {**detail, "stream": streams})]).log10_p == p
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_a_mask_that_both_models_share_is_named(public, new_model, tmp_path):
+    """A 90% mask that both share, and masks of their own, on two independent models."""
+    sources = []
+    for seed in (1, 2):
+        model = new_model(seed, hidden_size=64, intermediate_size=128)
+        generator = torch.Generator().manual_seed(0 if public else seed)
+        with torch.no_grad():
+            for layer in model.model.layers:
+                layer.mlp.up_proj.weight.mul_(torch.rand(128, 64, generator=generator) < 0.1)
+        model.save_pretrained(tmp_path / str(seed))
+        sources.append(str(tmp_path / str(seed)))
+    result = provlab.compare(*sources, statistics=["phi_u"], text="-", progress=False)
+    assert ("100% of the zeros in the up projections" in result.verdict()) == public

@@ -168,7 +168,8 @@ class Verdict:
                     "reject, run it without units."
                 )
         sentences += self._dropped()
-        return sentences + [outcome.detail["said"] for outcome in self._outcomes.values() if "said" in outcome.detail]
+        details = [outcome.detail for outcome in self._outcomes.values()]
+        return sentences + [detail[key] for key in ("said", "zeros") for detail in details if key in detail]
 
     def _dropped(self) -> list[str]:
         """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""

@@ -7,6 +7,7 @@ validity: which units go is decided by the model's own rows, wherever they stand
 random an order as before (Theorem 2 holds of them), and partners are ranked among those of the other side that stay.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 
 from provlab.errors import InputError
 from provlab.inference.matching import UnitRows, unit_rows
+
+_FEW_ZEROS = 0.01  # share of zeros below which no model was pruned
+_SCORE = 6.0  # standard deviations of chance beyond which zeros are said to be shared
 
 
 def alive(*kinds: NDArray[Any], name: str) -> NDArray[np.bool_]:
@@ -45,3 +49,32 @@ def living_rows(*kinds: NDArray[Any], name: str) -> tuple[UnitRows, ...]:
     """Prepare for matching the rows of those units that are alive, of each kind."""
     kept = alive(*kinds, name=name)
     return tuple(unit_rows(rows, name=name, keep=kept) for rows in kinds)
+
+
+def zeros_alike(a: UnitRows, b: UnitRows) -> list[int]:
+    """Count the entries that are zero in both: row beside row, and, as chance has it, each row beside the next one.
+
+    Returns
+    -------
+    list
+        Zeros of `a`, those of them that `b` has in the same row, those that it has in the next one; and the sum of the
+        squared differences between the last two over rows. Empty where shapes differ, or one side has under 1% zeros.
+    """
+    first, second = (side.rows == 0 for side in (a, b))
+    if first.shape != second.shape or min(first.mean(), second.mean()) < _FEW_ZEROS:
+        return []
+    beside, next_to = ((first & other).sum(axis=1) for other in (second, np.roll(second, 1, axis=0)))
+    return [int(n.sum()) for n in (first, beside, next_to, (beside - next_to) ** 2)]
+
+
+def shared_zeros(counts: Sequence[Sequence[int]]) -> str:
+    """Say that the zeros of two models stand at like places, from `zeros_alike` of their blocks; "" by chance alone."""
+    if not all(counts) or not counts:
+        return ""
+    zeros, beside, next_to, squares = np.sum(counts, axis=0)
+    if beside - next_to <= _SCORE * squares**0.5:
+        return ""
+    return (
+        f"{beside / zeros:.0%} of the zeros in the up projections of one model are zero in the other, "
+        f"{next_to / zeros:.0%} by chance: a mask that both share does that as a common ancestor does."
+    )

@@ -6,6 +6,7 @@ permutation, whatever the data (Section 3.2), so that the null distribution is k
 `provlab.statistics.experts` says how a block of experts is compared.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,13 +14,15 @@ from typing import Any
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
-from provlab.statistics.alive import living_rows
+from provlab.statistics.alive import living_rows, shared_zeros, zeros_alike
 from provlab.statistics.base import (
     BlockResult,
     Features,
     Model,
     Options,
+    Outcome,
     Statistic,
+    aggregated,
     left_out,
     of_matching,
 )
@@ -171,4 +174,12 @@ class PhiU(Statistic):
         if options.units is None and isinstance(a, UpRows) and isinstance(b, UpRows) and whole[0] != whole[1]:
             a, b = a.really, b.really
         result = correlation_with_identity(a, b, block, seed)
+        if zeros := zeros_alike(a, b):
+            result = replace(result, detail=result.detail | {"zeros": zeros})
         return result if options.units is None else replace(result, detail=result.detail | {"of_units": whole})
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """Fisher over blocks; says so where zeros of both models stand at like places."""
+        outcome = aggregated(blocks)
+        sentence = shared_zeros([block.detail.get("zeros", []) for block in blocks])
+        return replace(outcome, detail=outcome.detail | {"zeros": sentence}) if sentence else outcome
