@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 
 from provlab.models.canonical import merged
 from provlab.statistics import get
+from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Options
+from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
+from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_match import GateAndUp
+from provlab.statistics.phi_u import correlation_with_identity
 
 Array = NDArray[np.float64]
 LEVELS = (0.05, 0.01, 0.001)
@@ -50,6 +54,19 @@ def two(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Ml
 def by_size(rows: Array) -> NDArray[np.int64]:
     """Order of units by what they write."""
     return np.argsort(np.linalg.norm(rows, axis=2).prod(axis=0))
+
+
+def by_mean(rows: Array) -> NDArray[np.int64]:
+    """Order of units by the means of their up rows."""
+    return np.argsort(rows[1].mean(axis=1))
+
+
+def of_other_means(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
+    """Two independent models whose rows differ in their means, each sorted by these."""
+    models = two(shape, rng)
+    for model in models:
+        model.up += 2 * rng.normal(size=(*shape[:2], 1))
+    return tuple(model.taken(by_mean) for model in models)  # type: ignore[return-value]
 
 
 def tied(cosine: float, shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
@@ -90,6 +107,7 @@ def repeated(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlp
 CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlps, Mlps]]] = {
     "plain": two,
     "sorted": lambda shape, rng: tuple(model.taken(by_size) for model in two(shape, rng)),  # type: ignore[dict-item,return-value]
+    "sorted-mean": of_other_means,
     "masked": masked,
     "repeated": repeated,
     **{f"tied-{c:g}": lambda shape, rng, c=c: tied(c, shape, rng) for c in (0.5, 0.7, 0.8, 0.9, 1.0)},  # type: ignore[misc]
@@ -124,10 +142,30 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
     return statistic.aggregate(results).log10_p or 0.0  # where it is withheld, nothing is rejected
 
 
+def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float:
+    """phi_U, and phi_H on inputs that both models see."""
+    inputs = rng.normal(size=(a.gate.shape[2], TOKENS)) + 0.3 * rng.normal(size=(a.gate.shape[2], 1))
+
+    def seen(gate: Array, up: Array, down: Array) -> OrderedRows:
+        if name == "phi_u":
+            return OrderedRows.of(living_rows(up.astype(np.float32), name="up")[0], called="up rows")
+        weights = np.array([*keys_of_mlp({"gate": gate, "up": up, "down": down}).values(), along_direction(up)])
+        g = gate @ inputs
+        hidden = (g / (1 + np.exp(-g)) * (up @ inputs)).astype(np.float32)
+        return HiddenActivations([hidden], [np.empty((0, 5))], [weights]).block(0)
+
+    sides = zip(*([seen(*rows) for rows in zip(m.gate, m.up, m.down, strict=True)] for m in (a, b)), strict=True)
+    results = [correlation_with_identity(*rows, i, int(rng.integers(2**31))) for i, rows in enumerate(sides)]
+    return get(name).aggregate(results).log10_p or 0.0
+
+
 #: statistic -> its log10 p of two models
 STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float]] = {
     name: lambda a, b, rng, name=name: by_activations(name, a, b, rng)  # type: ignore[misc]
     for name in ("phi_match", "phi_match_unsigned")
+} | {
+    name: lambda a, b, rng, name=name: by_order(name, a, b, rng)  # type: ignore[misc]
+    for name in ("phi_u", "phi_h")
 }
 
 
