@@ -14,7 +14,7 @@ from spread_units import dead, decoys, duplicates, up_split
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
 from provlab.models.attacks import exact, lossy
-from provlab.models.canonical import NEGLIGIBLE, applied, merged
+from provlab.models.canonical import NEGLIGIBLE, applied, merged, shares
 from provlab.statistics.phi_u import correlation_with_identity
 
 UNITS, WIDTH = 40, 16
@@ -93,6 +93,34 @@ def test_the_units_that_are_left_compute_the_same_and_are_those_before(way):
     cosines = np.abs(unit_rows(up[kept]).unit @ unit_rows(first[1]).unit.T)
     assert cosines.max(axis=1).min() > 0.9999
     assert np.array_equal(np.unique(cosines.argmax(axis=1)), np.arange(UNITS))
+
+
+def minus_up(units):
+    """Mirror each unit with w = -u, so that its gate is left with -(a(gx) + 2 a(-gx)) (ux)."""
+    minus = {**units, "up": -units["up"], "down": -units["down"]}
+    return exact.with_more({**units, "up": 0 * units["up"]}, exact._three(minus))
+
+
+@pytest.mark.parametrize("way", [*ALL, "w = -u"])
+def test_shares_of_the_output_survive_any_rewriting(way):
+    """By hand: of units that write into separate coordinates, the share of each is that of its squares."""
+    first = spread(mlp(1), ())
+    if way == "w = -u":
+        units = {role: torch.as_tensor(rows) for role, rows in zip(("gate", "up", "down"), first, strict=True)}
+        gate, up, down = really(*(rows.numpy() for rows in minus_up(units).values()))
+    else:
+        gate, up, down = really(*spread(mlp(1), ALL[way]))
+    x = np.random.default_rng(0).standard_normal((50, WIDTH)).astype(np.float32)
+    of_first = shares(first[0] @ x.T, first[1] @ x.T, first[2])
+    written = shares(gate @ x.T, up @ x.T, down)
+    kept = up.any(axis=1)
+    origin = np.abs(unit_rows(up[kept]).unit @ unit_rows(first[1]).unit.T).argmax(axis=1)
+    np.testing.assert_allclose(written[kept], of_first[origin], atol=1e-4)
+    assert of_first.sum() == pytest.approx(1, abs=1e-5)
+    visible = np.array([[1.0, -2.0]], np.float32).T.repeat(3, axis=1)
+    apart = np.array([[2.0, 0.0], [0.0, 1.0]], np.float32)
+    wrote = (np.array([1, -2]) * np.tanh([0.5, -1]) / 2 * [2, 1]) ** 2
+    np.testing.assert_allclose(shares(visible, np.ones_like(visible), apart), wrote / wrote.sum(), rtol=1e-5)
 
 
 def test_an_honest_model_stays_as_it_is():

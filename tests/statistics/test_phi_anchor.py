@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from provlab import api
+from provlab.errors import MissingRoleError
 from provlab.inference.matching import unit_rows
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_anchor import Parts, along
 
 STATISTICS = ["phi_match_unsigned", "phi_anchor"]
@@ -63,6 +64,12 @@ def test_either_model_may_be_the_anchor_and_the_p_value_is_doubled():
     known = get("phi_match_unsigned").compare_block(whole.views, whole.views, 0, Options())
     assert first.log10_p == pytest.approx(known.log10_p + np.log10(2))
     assert get("phi_match_unsigned").compare_block(spread.views, whole.views, 0, Options()).log10_p > -3
+
+
+def test_experts_are_refused(tiny):
+    models = [Model.open(str(tiny(label))) for label in ("llama", "mixtral")]
+    with pytest.raises(MissingRoleError, match="experts"):
+        get("phi_anchor").blocks(*models)
 
 
 def test_independent_units_are_rejected_no_more_often_than_the_level_says():

@@ -44,6 +44,7 @@ LIVE = 1e-4
 ONE_GATE = 0.25
 #: directions of M that write less than this share of what its first one writes are rounding or noise
 NEGLIGIBLE = 0.1
+_NOTHING = 1e-30  # square of an output that is none
 _SHADOWS = 16  # dimensions in which gates that are near each other are looked for
 _ROWS = 512  # units, or pairs of them, at a time
 
@@ -120,6 +121,32 @@ def applied(units: Float64, rows: NDArray[Any], role: str) -> NDArray[Any]:
         some = order[turn == nth]
         result[place[some]] += factors[some, None] * rows[unit[some]]
     return result
+
+
+def shares(gate: Array, up: Array, down: Array) -> Float64:
+    """Say what share of an MLP's output each unit writes, of the part that no rewriting changes: sum d e(g x) (u x).
+
+    Parameters
+    ----------
+    gate, up
+        Activations ``(h, tokens)`` of the units that there really are.
+    down
+        What each of them writes, as rows ``(h, d)``.
+
+    Returns
+    -------
+    array
+        ``(h,)``, with sum 1: the mean over tokens of <y_i, y> / <y, y>, where unit i adds y_i to y. Units that cancel
+        each other have shares of opposite signs. All shares are zero where nothing is written.
+    """
+    total = np.zeros(len(gate))
+    for some in np.array_split(np.arange(gate.shape[1]), 1 + gate.size // 2**24):
+        visible = gate[:, some].astype(np.float32)
+        hidden = visible * np.tanh(visible / 2) / 2 * up[:, some]  # e of SiLU; of GELU it is nearly as large
+        written = down.T @ hidden
+        squares = np.einsum("ij,ij->j", written, written)
+        total += np.einsum("ij,ij->i", hidden, down @ (written / np.maximum(squares, _NOTHING)))
+    return total / gate.shape[1]
 
 
 def by_weights(checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, up: Array, down: Array) -> Float64:
