@@ -14,6 +14,7 @@ from provlab.models.disguise import disguise
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_anchor import Parts, along
+from provlab.statistics.phi_match import Views
 
 STATISTICS = ["phi_match_unsigned", "phi_anchor"]
 TOKENS = np.zeros((1, 8), np.int64)
@@ -34,7 +35,7 @@ def test_units_spread_over_tilted_gates_are_found_and_strangers_are_not(attack, 
 
 
 def parts(gate, up, down, tokens=TOKENS):
-    return Parts((unit_rows(gate.astype(np.float32)), unit_rows(up.astype(np.float32)), tokens), down)
+    return Parts(Views(unit_rows(gate.astype(np.float32)), unit_rows(up.astype(np.float32)), tokens), down)
 
 
 def test_parts_of_a_unit_become_the_unit_again_whatever_their_signs():

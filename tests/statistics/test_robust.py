@@ -4,6 +4,9 @@ import pytest
 
 from provlab import api
 from provlab.errors import ParameterError
+from provlab.models.attacks import exact
+from provlab.models.attacks.state import State
+from provlab.models.checkpoint import Checkpoint
 from provlab.plots import style
 from provlab.statistics import REGISTRY, USUAL, get, register
 from provlab.statistics.base import BlockResult, Outcome
@@ -23,6 +26,18 @@ def test_a_negative_scale_evades_phi_match_and_not_its_unsigned_form(models, tex
     unsigned = outcome(models["base"], negative, "phi_match_unsigned", text)
     assert unsigned.log10_p < -20
     assert outcome(models["base"], models["stranger"], "phi_match_unsigned", text).log10_p > -3
+
+
+def test_units_whose_mirrored_parts_would_seem_to_write_nothing_are_found(models, text, tmp_path):
+    """As `mirror` with w = -u: what the parts at g and -g write points against the output of the unit itself."""
+
+    def mirrored(units):
+        parts = exact._three({**units, "up": -units["up"], "down": -units["down"]})
+        return exact.with_more({**units, "up": 0 * units["up"]}, parts)
+
+    state = State.read(Checkpoint.open(models["base"])).with_units(mirrored, gated=True)
+    for statistic in ("phi_match_unsigned", "phi_anchor"):
+        assert outcome(models["base"], str(state.write(tmp_path / statistic)), statistic, text).log10_p < -20
 
 
 def test_extensions_and_baselines_run_only_when_named():

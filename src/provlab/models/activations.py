@@ -31,8 +31,6 @@ KINDS = ("hidden", "gate", "up", "input")
 UNITS = "units"  # what these are activations of: see `provlab.models.canonical`
 WRITTEN = "written"  # how much of the MLP's output each of them writes
 
-TINY = 1e-30  # square of an output that is none, whose units have no share of it
-
 BATCH = 16  # sequences that run through a model at a time
 
 
@@ -90,7 +88,7 @@ def mlp_activations(
     kinds
         Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), and ``"input"`` (what
         enters these two). Besides, ``"units"`` says which hidden units there really are, by weights and activations,
-        and ``"written"`` what share of the MLP's output each unit writes, at the kept positions.
+        and ``"written"``, beside these, gate and up, what share of the MLP's output each of them writes.
     device, dtype, batch_size
         Where and how a checkpoint is run, and how many sequences at a time.
     positions
@@ -103,9 +101,7 @@ def mlp_activations(
     -------
     dict
         kind -> one float32 array ``(hidden units, positions)`` per block; ``(width, positions)``
-        for inputs, what `provlab.models.canonical.merged` gives for units, and ``(hidden units,)`` float64 that sum to
-        1 for what is written: the mean over positions of <y_i, y> / <y, y>, where unit i adds y_i to the output y,
-        without its bias. Units that cancel each other have shares of opposite signs.
+        for inputs, and what `provlab.models.canonical.merged` and `shares` give for units and what is written.
 
     Raises
     ------
@@ -132,7 +128,6 @@ def mlp_activations(
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
     squares = np.zeros((len(hidden), anatomy.mlp_width))  # of hidden activations, added up
-    written = np.zeros_like(squares)  # shares of the output, added up
 
     def chosen(values: torch.Tensor, kind: str, b: int) -> NDArray[np.float32]:
         block = values.detach().reshape(-1, values.shape[-1])
@@ -150,12 +145,6 @@ def mlp_activations(
     def add(b: int, values: torch.Tensor) -> None:
         block = chosen(values, "hidden", b)
         squares[b] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
-        if WRITTEN in kinds:
-            down = _down(anatomy, network, b)
-            x = torch.from_numpy(block).to(down.device)
-            y = x @ down.T
-            by_unit = x * (y / y.square().sum(dim=1, keepdim=True).clamp(min=TINY) @ down)
-            written[b] += by_unit.sum(dim=0, dtype=torch.float64).cpu().numpy()
 
     with ExitStack() as hooks, torch.inference_mode():
         for place, (path, rows) in enumerate(places.values()):
@@ -176,7 +165,8 @@ def mlp_activations(
     if UNITS in kinds:
         recorded[UNITS] = [_units(anatomy, network, b, squares[b] ** 0.5) for b in blocks]
     if WRITTEN in kinds:
-        recorded[WRITTEN] = list(written / len(kept))
+        seen = zip(blocks, recorded[UNITS], recorded["gate"], recorded["up"], strict=True)
+        recorded[WRITTEN] = [_shares(anatomy, network, *block) for block in seen]
     return recorded
 
 
@@ -261,10 +251,21 @@ def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
     return anatomy.module(role, block), slice(start, start + part.sizes[n])
 
 
-def _down(anatomy: Anatomy, network: "PreTrainedModel", block: int) -> torch.Tensor:
-    """Down projection of one block of a loaded model, ``(width, hidden units)`` float32, where the model is."""
+def _shares(
+    anatomy: Anatomy,
+    network: "PreTrainedModel",
+    block: int,
+    units: NDArray[np.float64],
+    gate: NDArray[np.float32],
+    up: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Shares of the output by the units that there really are in one block of a loaded model, ``(hidden units,)``."""
+    from provlab.models.canonical import applied, shares
+
     weight = network.get_submodule(anatomy.module("down", block)).get_parameter("weight").detach()
-    return anatomy.part("down", block).split(weight)["down"].float()
+    down = anatomy.part("down", block).split(weight.to("cpu", torch.float32))["down"].numpy().T
+    kinds = {"gate": gate, "up": up, "down": down}
+    return shares(*(applied(units, rows, role) for role, rows in kinds.items()))
 
 
 def _units(

@@ -92,7 +92,7 @@ class GateAndUp(Features):
     units : list of array
         Per block, the units that there really are, as `provlab.models.canonical.merged` says; empty: all, as they are.
     written : list of array
-        Per block, the share of the MLP's output that each unit writes, ``(h,)``; empty: unknown.
+        Per block, `provlab.models.canonical.shares` of these units, ``(h,)``; empty: unknown.
     """
 
     gate: list[Array]
@@ -112,26 +112,13 @@ class GateAndUp(Features):
         activations = {"gate": self.gate[block], "up": self.up[block]}
         views = (applied(self.units[block], rows, role) if self.units else rows for role, rows in activations.items())
         gate, up = living_rows(*views, name="the activations of one side")
-        written = None
-        if self.written:
-            written = self.written[block] if not self.units else _by_place(self.units[block], self.written[block])
-            written = written[gate.places]
+        written = self.written[block][gate.places] if self.written else None
         return Views(gate, up, self.tokens, written, tied(gate, up))
 
 
 def tied(gate: UnitRows, up: UnitRows) -> NDArray[np.float64]:
     """Size of the cosine between each unit's gate and up, ``(h,)``."""
     return np.asarray(np.abs(np.einsum("ij,ij->i", gate.unit, up.unit)), np.float64)
-
-
-def _by_place(units: NDArray[np.float64], written: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shares of the output after units were merged, ``(h,)``: each unit's is divided among those that it enters."""
-    place, unit = units[:, :2].astype(np.int64).T
-    result = written.copy()
-    result[unit] = 0
-    place, unit = place[place >= 0], unit[place >= 0]
-    np.add.at(result, place, (written / np.maximum(np.bincount(unit, minlength=len(written)), 1))[unit])
-    return result
 
 
 def keep_views(views: Any, limit: int) -> Any:
@@ -147,7 +134,9 @@ class PhiMatch(Statistic):
 
     name = "phi_match"
     reads = "gate and up activations on text"
-    version = 8  # 1, 2 ties; 3 two-sided t tail; 4 no allowance; 5 idle units; 6 opposite gates; 7 a fixed allowance
+    version = (
+        9  # 1, 2 ties; 3 two-sided tail; 4 no allowance; 5 idle units; 6 opposite gates; 7 fixed allowance; 8 shares
+    )
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
