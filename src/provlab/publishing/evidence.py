@@ -175,8 +175,10 @@ class Evidence:
         try:
             return kind(**row)
         except TypeError as error:
-            name = self.experiment["name"]
-            raise OldRecordsError(f"its records are those of another version: provlab run {name}") from error
+            raise self._old() from error
+
+    def _old(self) -> OldRecordsError:
+        return OldRecordsError(f"its records are those of another version: provlab run {self.experiment['name']}")
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -201,7 +203,10 @@ class Evidence:
                 "run it again"
             )
         blocks = [BlockResult(u["block"], u["value"], u["log10_p"], u["detail"]) for u in units if u is not None]
-        outcome = get_statistic(pair["statistic"]).aggregate(blocks)
+        try:
+            outcome = get_statistic(pair["statistic"]).aggregate(blocks)
+        except KeyError as error:  # units of a version that kept other details
+            raise self._old() from error
         return {
             "value": outcome.value,
             "log10_p": np.nan if outcome.log10_p is None else outcome.log10_p,
