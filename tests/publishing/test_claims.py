@@ -15,6 +15,7 @@ from provlab.inference import pvalues
 from provlab.publishing import claims
 from provlab.publishing.evidence import Evidence
 from provlab.publishing.scoreboard import scoreboard_table
+from provlab.statistics import order
 
 ROWS = claims.load_claims()
 IDS = [row["id"] for row in ROWS]
@@ -22,6 +23,7 @@ PREDICATES = {row["predicate"]["name"]: claims.predicate(row) for row in ROWS}
 FAMILIES = {"a": "A", "a1": "A", "a2": "A", "a11": "A", "b": "B", "c": "C", "d": "D", "e": "E"}
 SIBLINGS = {("a1", "a2"), ("a2", "a11")}
 BLOCKS = 4
+ORDER = order.described({"norm": np.random.default_rng(0).normal(size=32)}, np.arange(32.0))  # of units left unsorted
 
 
 # The table -----------------------------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ class Planted:
         if statistic == "phi_l2":
             rank = 0 if dependent else 5
             distances = [1.0] + [0.5] * rank + [2.0] * (99 - rank)
-            unit["detail"] = {"distances": distances, "floor": -2.0}
+            unit["detail"] = {"distances": distances, "floor": -2.0, "order": [ORDER] * 2, "stream": [ORDER] * 2}
             unit["parameters"] = {"n_permutations": 99}
         if statistic == "phi_jsd":
             unit |= {"block": None, "value": 0.5 + 0.3 * p, "log10_p": None}
@@ -478,6 +480,17 @@ def test_models_trained_once_are_named():
         [{"id": "I4", "status": "holds", "statement": "", "trained_once": rows["I4"]["trained_once"]}]
     )
     assert [name for name in ("I1", "I2", "I11", "I17", "I21", "I25") if "trained_once" in rows[name]] == []
+
+
+def test_units_of_another_version_are_not_judged(planted):
+    """A statistic aggregates a detail that its older units lack."""
+    for a, b in planted.pairs():
+        for unit in planted.units["phi_l2", a, b]:
+            unit["detail"].pop("order")
+    planted.store.put_experiment("llama_tree", {**planted.evidence().experiment, "name": "llama_tree"})
+    row = next(row for row in claims.evaluate(planted.store) if row["id"] == "I6")
+    assert row["status"] == "not run"
+    assert row["why"] == "its records are those of another version: provlab run llama_tree"
 
 
 def test_records_of_another_version_are_not_judged(tmp_path):
