@@ -137,7 +137,7 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
         return GateAndUp(gates, ups, np.zeros((1, TOKENS), np.int64), units, written)
 
     statistic, options = get(name), Options(seed=int(rng.integers(2**31)))
-    sides = seen(a), seen(b)
+    sides = prepared(a), seen(b)
     results = [statistic.compare_block(*(side.block(i) for side in sides), i, options) for i in range(blocks)]
     return statistic.aggregate(results).log10_p or 0.0  # where it is withheld, nothing is rejected
 
@@ -146,7 +146,7 @@ def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float:
     """phi_U, and phi_H on inputs that both models see."""
     inputs = rng.normal(size=(a.gate.shape[2], TOKENS)) + 0.3 * rng.normal(size=(a.gate.shape[2], 1))
 
-    def seen(gate: Array, up: Array, down: Array) -> OrderedRows:
+    def prepared(gate: Array, up: Array, down: Array) -> OrderedRows:
         if name == "phi_u":
             return OrderedRows.of(living_rows(up.astype(np.float32), name="up")[0], called="up rows")
         weights = np.array([*keys_of_mlp({"gate": gate, "up": up, "down": down}).values(), along_direction(up)])
@@ -154,7 +154,7 @@ def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float:
         hidden = (g / (1 + np.exp(-g)) * (up @ inputs)).astype(np.float32)
         return HiddenActivations([hidden], [np.empty((0, 5))], [weights]).block(0)
 
-    sides = zip(*([seen(*rows) for rows in zip(m.gate, m.up, m.down, strict=True)] for m in (a, b)), strict=True)
+    sides = zip(*([prepared(*rows) for rows in zip(m.gate, m.up, m.down, strict=True)] for m in (a, b)), strict=True)
     results = [correlation_with_identity(*rows, i, int(rng.integers(2**31))) for i, rows in enumerate(sides)]
     return get(name).aggregate(results).log10_p or 0.0
 
