@@ -137,7 +137,7 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
         return GateAndUp(gates, ups, np.zeros((1, TOKENS), np.int64), units, written)
 
     statistic, options = get(name), Options(seed=int(rng.integers(2**31)))
-    sides = prepared(a), seen(b)
+    sides = seen(a), seen(b)
     results = [statistic.compare_block(*(side.block(i) for side in sides), i, options) for i in range(blocks)]
     return statistic.aggregate(results).log10_p or 0.0  # where it is withheld, nothing is rejected
 
