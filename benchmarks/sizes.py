@@ -35,7 +35,7 @@ class Mlps:
     up: Array
     down: Array
 
-    def taken(self, order: Callable[[Array], NDArray[np.int64]]) -> "Mlps":
+    def ordered(self, order: Callable[[Array], NDArray[np.int64]]) -> "Mlps":
         """Units of each block in the order that `order` makes of their (gate, up, down) rows ``(3, units, width)``."""
         stacked = np.stack([self.gate, self.up, self.down], axis=1)
         return Mlps(*np.stack([rows[:, order(rows)] for rows in stacked]).swapaxes(0, 1))
@@ -66,7 +66,7 @@ def of_other_means(shape: tuple[int, int, int], rng: np.random.Generator) -> tup
     models = two(shape, rng)
     for model in models:
         model.up += 2 * rng.normal(size=(*shape[:2], 1))
-    return tuple(model.taken(by_mean) for model in models)  # type: ignore[return-value]
+    return tuple(model.ordered(by_mean) for model in models)  # type: ignore[return-value]
 
 
 def tied(cosine: float, shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
@@ -106,7 +106,7 @@ def repeated(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlp
 
 CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlps, Mlps]]] = {
     "plain": two,
-    "sorted": lambda shape, rng: tuple(model.taken(by_size) for model in two(shape, rng)),  # type: ignore[dict-item,return-value]
+    "sorted": lambda shape, rng: tuple(model.ordered(by_size) for model in two(shape, rng)),  # type: ignore[dict-item,return-value]
     "sorted-mean": of_other_means,
     "masked": masked,
     "repeated": repeated,
@@ -124,7 +124,7 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
     blocks, _, width = a.gate.shape
     inputs = rng.normal(size=(width, TOKENS)) + 0.3 * rng.normal(size=(width, 1))
 
-    def seen(model: Mlps) -> GateAndUp:
+    def features(model: Mlps) -> GateAndUp:
         gates, ups, units, written = [], [], [], []
         for gate, up, down in zip(model.gate, model.up, model.down, strict=True):
             g, u = gate @ inputs, up @ inputs
@@ -137,7 +137,7 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
         return GateAndUp(gates, ups, np.zeros((1, TOKENS), np.int64), units, written)
 
     statistic, options = get(name), Options(seed=int(rng.integers(2**31)))
-    sides = seen(a), seen(b)
+    sides = features(a), features(b)
     results = [statistic.compare_block(*(side.block(i) for side in sides), i, options) for i in range(blocks)]
     return statistic.aggregate(results).log10_p or 0.0  # where it is withheld, nothing is rejected
 

@@ -4,7 +4,6 @@ Reference values: sizes of tensors worked out by hand from the tiny models' shap
 tensors leave their files, and the records of the study that holds all models at once.
 """
 
-import os
 import weakref
 from collections import Counter
 from itertools import combinations
@@ -19,6 +18,7 @@ from provlab.engine.memory import Budget, budget_for, parse
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference.matching import unit_rows
+from provlab.models import local
 from provlab.models.counting import Count, add, counting
 from provlab.planning.study import plan
 from provlab.statistics import REGISTRY, get
@@ -73,13 +73,13 @@ def test_one_pass_serves_all_statistics_that_record(models, options):
     assert records == apart
 
 
-def test_a_file_is_hashed_once(models, new_model, options, tmp_path):
+def test_a_file_is_hashed_once(models, new_model, options, tmp_path, monkeypatch):
     """Files above 1 MB are hashed once a machine; counted when they are, and foretold before."""
+    monkeypatch.setattr(local, "_SETTLED_SECONDS", -1.0)  # a file just written might change again
     sources = []
     for seed in (1, 2):
         folder = tmp_path / str(seed)
         new_model(seed, num_hidden_layers=1, hidden_size=128, intermediate_size=512).save_pretrained(folder)
-        os.utime(folder / "model.safetensors", (0, 0))  # long ago: one just written might change again
         sources.append(str(folder))
     small = sum((tmp_path / str(seed) / "config.json").stat().st_size for seed in (1, 2))
     large = sum((tmp_path / str(seed) / "model.safetensors").stat().st_size for seed in (1, 2))

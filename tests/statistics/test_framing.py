@@ -1,6 +1,6 @@
 """Units that only imitate another model's make nobody related: their agreement carries none of the output.
 
-The base is the tiny model. The stranger has its embedding and attention, and MLPs drawn anew: tiny models that share
+The base is the tiny model. The stranger has its embedding and attention, and MLPs drawn again: tiny models that share
 nothing share no language either, which is what lets copies be fitted. Each construction must bite: a phi_MATCH that
 counts every agreement, as it once did, rejects the faint copies.
 """

@@ -81,11 +81,9 @@ class PhiAnchor(PhiMatchUnsigned):
     """phi_ANCHOR over blocks of equal index, aggregated by Fisher's method."""
 
     name = "phi_anchor"
-    version = (
-        3  # 1 let units agree that write nothing, and allowed a fixed share; 2 took shares before units were merged
-    )
+    version = 3  # 1 let units agree that write nothing, and allowed a fixed share; 2 took shares before the merge
     reads = "gate and up activations on text, and down projections"
-    recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model besides
+    recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
 
     def require(self, a: Model, b: Model) -> None:
         """Both models must have one gated MLP in each block."""
