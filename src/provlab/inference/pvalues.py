@@ -113,7 +113,7 @@ def allowance(n: int) -> int:
     Its 99% quantile k is returned: 3 of 24, 19 of 256 (7.4%), 680 of 11,008 (6.2%). At small widths chance makes the
     margin, and at large ones what is not known of the share.
 
-    What a share of c costs. With f > k units in common, f - k are left among n, and Spearman's correlation of these is
+    The cost of a share c: with f > k units in common, f - k are left among n, and Spearman's correlation of these is
     (f - k) / sqrt(n) standard deviations too large; Fisher's sum over L blocks is too large by about sqrt(L) times the
     mean, E (f - k)+ / sqrt(n). With f binomial and c = 5% that is below 0.09 standard deviations for n from 8 to 28,672
     and L up to 128: a size below 0.06 where 0.05 is meant. `benchmarks/sizes.py` measures it.

@@ -165,8 +165,8 @@ def mlp_activations(
     if UNITS in kinds:
         recorded[UNITS] = [_units(anatomy, network, b, squares[b] ** 0.5) for b in blocks]
     if WRITTEN in kinds:
-        seen = zip(blocks, recorded[UNITS], recorded["gate"], recorded["up"], strict=True)
-        recorded[WRITTEN] = [_shares(anatomy, network, *block) for block in seen]
+        by_block = zip(blocks, recorded[UNITS], recorded["gate"], recorded["up"], strict=True)
+        recorded[WRITTEN] = [_shares(anatomy, network, *block) for block in by_block]
     return recorded
 
 
