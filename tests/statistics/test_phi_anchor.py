@@ -3,12 +3,15 @@
 Random models are as independent as trained ones; the parts of a spread unit, worked by hand, are in the catalogue.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from provlab import api
 from provlab.errors import MissingRoleError
 from provlab.inference.matching import unit_rows
+from provlab.models.canonical import shares
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get
@@ -65,6 +68,25 @@ def test_either_model_may_be_the_anchor_and_the_p_value_is_doubled():
     known = get("phi_match_unsigned").compare_block(whole.views, whole.views, 0, Options())
     assert first.log10_p == pytest.approx(known.log10_p + np.log10(2))
     assert get("phi_match_unsigned").compare_block(spread.views, whole.views, 0, Options()).log10_p > -3
+
+
+def test_units_that_only_imitate_and_write_nothing_are_no_evidence():
+    """Copies of the victim's rows in an independent model, each alone at its gate: they agree, and carry no output."""
+    rng = np.random.default_rng(2)
+    victim, own = ([rng.standard_normal((h, 300)) for _ in range(3)] for h in (60, 40))
+    framed = [np.concatenate(rows) for rows in zip(own, [*victim[:2], 1e-3 * victim[2]], strict=True)]
+    log10_p = {}
+    for known in (False, True):
+        sides = [parts(*rows) for rows in (victim, framed)]
+        if known:
+            written = [shares(gate, up, down) for gate, up, down in (victim, framed)]
+            sides = [
+                replace(side, views=side.views._replace(written=share))
+                for side, share in zip(sides, written, strict=True)
+            ]
+        log10_p[known] = get("phi_anchor").compare_block(*sides, 0, Options()).log10_p
+    assert log10_p[False] < -20  # what agreement alone would say
+    assert log10_p[True] > -2
 
 
 def test_experts_are_refused(tiny):

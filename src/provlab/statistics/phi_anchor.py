@@ -11,7 +11,9 @@ the cosine. Either model is the anchor once; the smaller p-value counts, times t
 Bringing units together by gates looks at no up row of the anchor, so nothing makes gates and ups of independent models
 agree here that does not do so in phi_MATCH; assumption and allowance are its own. 780 pairs of independent models of
 the zoo are rejected at 0.05, 0.01 and 0.001 in 33, 7 and 1 cases, 1,000 pairs of small networks in 52, 8 and 1. Units
-of one gate whose outputs cancel are merged with each other, so such decoys vanish.
+of one gate whose outputs cancel are merged with each other, so such decoys vanish. Decoys that write too little to
+matter (`faint`) are often alone at a gate; so merged units are compared only if they and the anchor's units are among
+those that carry 90% of the output, a rule that was settled after such decoys had framed models without it.
 
 It reads each block twice, and is run when it is named.
 """
@@ -27,6 +29,8 @@ from provlab.models.canonical import applied, spanned
 from provlab.statistics.base import BlockResult, Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned, Views, tied
 
+#: merged units count if they are among the fewest that write this share of the output, as do the anchor's units
+CARRIED = 0.9
 _ROWS = 256  # units, or groups of them, at a time
 
 
@@ -71,17 +75,28 @@ def along(parts: Parts, anchor: Views) -> Views:
         for units, (_, of_up, _) in zip(some, spanned(some, reads, parts.down), strict=True):
             gates.append(sides[units] @ listens[units])
             ups.append(of_up[0] @ reads[units])
-    by_gate, by_up = (unit_rows(np.array(rows, np.float32), name="merged units") for rows in (gates, ups))
-    share = parts.views.written
-    written = None if share is None else np.array([share[units].sum() for units in groups])
+    written, kept = None, np.arange(len(groups))
+    if parts.views.written is not None and anchor.written is not None:
+        written = np.array([parts.views.written[units].sum() for units in groups])
+        kept = _carrying(written, anchor.written[[nearest[units[0]] for units in groups]])
+        written = written[kept]
+    by_gate, by_up = (unit_rows(np.array(rows, np.float32)[kept], name="merged units") for rows in (gates, ups))
     return Views(by_gate, by_up, parts.views.tokens, written, tied(by_gate, by_up))
+
+
+def _carrying(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Which pairs of units carry `CARRIED` of the output that both units of all pairs write; at least two."""
+    both = np.minimum(np.abs(first), np.abs(second))
+    order = np.argsort(-both, kind="stable")
+    n = np.searchsorted(both[order].cumsum(), CARRIED * both.sum()) + 1
+    return np.sort(order[: max(int(n), 2)])
 
 
 class PhiAnchor(PhiMatchUnsigned):
     """phi_ANCHOR over blocks of equal index, aggregated by Fisher's method."""
 
     name = "phi_anchor"
-    version = 3  # 1 let units agree that write nothing, and allowed a fixed share; 2 took shares before the merge
+    version = 4  # 1 to 3 let some units agree that write nothing
     reads = "gate and up activations on text, and down projections"
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
 
