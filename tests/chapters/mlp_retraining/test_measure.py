@@ -49,7 +49,7 @@ def compared(trial, block, student, other=None, at=None):
 
 def test_a_block_is_judged_with_its_own_and_a_stranger(trial):
     own, strange = (compared(trial, 1, student(1), other) for other in (trial.base, trial.stranger))
-    floor = pvalues.log10_floor(N_UNITS - int(0.05 * N_UNITS))
+    floor = pvalues.log10_floor(N_UNITS - pvalues.allowance(N_UNITS))
     assert {result.log10_p for result in own.values()} == {floor}
     assert min(result.log10_p for result in strange.values()) > -3
     assert compared(trial, 1, student(1), at=0)["phi_match"].log10_p > -3

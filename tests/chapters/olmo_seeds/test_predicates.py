@@ -1,5 +1,6 @@
 """Claim I11: what holds, and each way in which it can fail, on planted records. No outside reference."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ from provlab.chapters.olmo_seeds.predicates import power_of_uniformity, seeds_in
 from provlab.chapters.shared import calibration
 from provlab.engine.store import Store
 from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, Evidence, Verdict
+from provlab.statistics import order
 
 N = 10
 STATISTICS = ["phi_u", "phi_l2", "phi_l2_blocks"]
 T = 99
 SAME_START = {"phi_u": 1e-40, "phi_l2": 1 / (T + 1), "phi_l2_blocks": 1e-6}
+ORDER = order.described({"norm": np.random.default_rng(0).normal(size=32)}, np.arange(32.0))  # of units left unsorted
 
 
 class Bench:
@@ -25,13 +28,22 @@ class Bench:
         self.pairs: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.measurements: dict[str, Any] = {}
 
-    def put(self, a: str, b: str, statistic: str, p: float) -> None:
-        """One comparison with one block; PERMTEST comes as distances of which `p` are as small as the pair's."""
+    def put(self, a: str, b: str, statistic: str, p: float | None) -> None:
+        """One comparison with one block; PERMTEST comes as distances of which `p` are as small as the pair's.
+
+        None: phi_MATCH of models whose gate and up projections look alike.
+        """
         key = Store.key(a=a, b=b, statistic=statistic)
-        log10_p, detail = float(np.log10(p)), {"n": 256, "floor": -506.9, "paper_log10_p": float(np.log10(p))}
+        log10_p = float(np.log10(p or 1))
+        detail: dict[str, Any] = {"n": 256, "floor": -506.9, "paper_log10_p": log10_p}
+        if p is None:
+            detail |= {"floor": 0.0, "tied": [0.9, 0.8], "withheld": "the gate and up projections look alike"}
+        elif statistic != "phi_match":
+            detail["order"] = [ORDER] * 2
         if statistic == "phi_l2":
             smaller = round(p * (T + 1)) - 1
-            detail = {"distances": [1.0] + [0.5] * smaller + [2.0] * (T - smaller), "floor": -2.0}
+            distances = [1.0] + [0.5] * smaller + [2.0] * (T - smaller)
+            detail = {"distances": distances, "floor": -2.0, "order": [ORDER] * 2, "stream": [ORDER] * 2}
         record = {"statistic": statistic, "block": 0, "value": 0.0, "log10_p": log10_p, "detail": detail}
         self.store.put(key, {**record, "parameters": {"n_permutations": T} if statistic == "phi_l2" else {}})
         self.pairs[a, b, statistic] = {
@@ -65,8 +77,18 @@ def seeds(tmp_path: Path) -> Bench:
     return bench
 
 
-def judge_seeds(bench: Bench, profile: str = "default") -> Verdict:
-    return seeds_independent(bench.evidence(profile), "budgets", STATISTICS, 0.01, {"smoke": 3, "default": N})
+def judge_seeds(bench: Bench, profile: str = "default", statistics: Sequence[str] = STATISTICS) -> Verdict:
+    return seeds_independent(bench.evidence(profile), "budgets", statistics, 0.01, {"smoke": 3, "default": N})
+
+
+def put_phi_match(bench: Bench, withheld: int) -> list[str]:
+    """phi_MATCH of all pairs, without a p-value for the first so many at the first budget; the statistics by then."""
+    for tokens in (100, 1000):
+        for i in range(N):
+            lacks_p = tokens == 100 and i < withheld
+            bench.put(f"a{i}-{tokens}", f"b{i}-{tokens}", "phi_match", None if lacks_p else (i + 0.5) / N)
+            bench.put(f"a{i}-{tokens}", f"c{i}-{tokens}", "phi_match", None if lacks_p else 1e-9)
+    return [*STATISTICS, "phi_match"]
 
 
 def test_own_seeds_uniform_and_one_initialisation_found_holds(seeds: Bench) -> None:
@@ -145,6 +167,47 @@ def test_pairs_that_share_a_model_or_have_no_value_fail(seeds: Bench) -> None:
     assert "phi_u of a1-100 and b1-100" in judge_seeds(seeds).why
     budgets[0]["independent"][1] = budgets[0]["independent"][0]
     assert "share a model" in judge_seeds(seeds).why
+
+
+def test_pairs_without_a_p_value_are_left_out_and_counted(seeds: Bench) -> None:
+    verdict = judge_seeds(seeds, "smoke", put_phi_match(seeds, 2))
+    assert verdict.status == HOLDS
+    assert "nan" not in f"{verdict.ours} {verdict.why} {verdict.margin}".lower()
+    assert "by Holm over 8; " in verdict.ours  # four statistics at two budgets
+    assert "by Holm over all 78, " in verdict.ours
+    assert "phi_u 20, phi_l2 0, phi_l2_blocks 20, phi_match 18; without a p-value, " in verdict.ours
+    assert verdict.ours.endswith(
+        "pairs with own seeds 2 of 10 at 100 tokens by phi_match; of one initialisation 2 by phi_match"
+    )
+
+
+@pytest.mark.parametrize("withheld", [8, 10])
+def test_a_group_with_few_p_values_is_not_tested_for_uniformity(withheld: int, seeds: Bench) -> None:
+    statistics = put_phi_match(seeds, withheld)
+    verdict = judge_seeds(seeds, "smoke", statistics)
+    assert verdict.status == HOLDS
+    assert "by Holm over 7; " in verdict.ours
+    assert f"{withheld} of 10 at 100 tokens by phi_match (too few are left to test for uniformity)" in verdict.ours
+    # the p-values that are left still count, one by one
+    seeds.put("a9-1000" if withheld == 10 else "a9-100", "b9-1000" if withheld == 10 else "b9-100", "phi_match", 1e-6)
+    assert judge_seeds(seeds, "smoke", statistics).why.startswith(
+        "1 pairs with own seeds are rejected, phi_match of a9-"
+    )
+
+
+def test_a_study_without_p_values_is_not_judged(seeds: Bench) -> None:
+    put_phi_match(seeds, N)
+    seeds.measurements["budgets"] = seeds.measurements["budgets"][:1]
+    verdict = judge_seeds(seeds, "smoke", ["phi_match"])
+    assert verdict.status == NOT_RUN
+    assert "10 of 10 at 100 tokens by phi_match" in verdict.why
+
+
+def test_a_control_without_any_p_value_is_missed(seeds: Bench) -> None:
+    put_phi_match(seeds, 2)
+    verdict = judge_seeds(seeds, "smoke", ["phi_match"])
+    assert verdict.status == FAILS
+    assert verdict.why.startswith("2 of 20 pairs of one initialisation are found by no statistic")
 
 
 def test_power_grows_with_pairs_and_is_that_of_the_test_itself() -> None:

@@ -47,9 +47,9 @@ class Trial:
         """
         basis, triangle = np.linalg.qr(self.suspect.inputs[block])
         triangle = np.vstack([triangle, np.zeros_like(triangle[:1])])
-        gate, up, tokens = other.block(at)[:3]
+        theirs = other.block(at)
         ours = retraining.as_views(student.activations(triangle), self.suspect.places)
-        return Views(_along(gate, basis), _along(up, basis), tokens), ours
+        return theirs._replace(gate=_along(theirs.gate, basis), up=_along(theirs.up, basis)), ours
 
     def up_cosines(self, block: int, student: Student, unsigned: BlockResult) -> NDArray[np.float64]:
         """Cosine of the up activations of each unit with its partner's, where both unsigned matchings name that one."""

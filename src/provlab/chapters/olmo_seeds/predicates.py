@@ -1,9 +1,11 @@
 """Whether runs that share all but their seeds are found independent, and runs of one initialisation are found."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from provlab.chapters.olmo_seeds.measure import log10_uniformity
@@ -21,6 +23,10 @@ def seeds_independent(
     disjoint pairs, all corrected together by Holm; the test of a statistic on a grid (PERMTEST) is exact on that grid.
     With few pairs it has little power, which the verdict says. The control shows that the same tests could have found
     something: some statistic must reject each pair of runs from one initialisation, Holm over all statistics and pairs.
+
+    A statistic may give no p-value and say why, as phi_MATCH does where the gate and up projections of young models
+    look alike. Such pairs are left out and counted. A statistic with fewer than `min_pairs` left at a budget is not
+    tested for uniformity there, but each of its p-values still counts.
     """
     budgets = evidence.measurement(measurement)
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
@@ -33,17 +39,25 @@ def seeds_independent(
     table = evidence.pairs
     values = table[table["error"].isna()].set_index(["statistic", "a", "b"])
     places = {(name, *pair) for name in statistics for budget in budgets for pair in _all_pairs(budget)}
-    if lost := [f"{name} of {a} and {b}" for name, a, b in places - set(values.index)]:
+    reasons = values["detail"].map(lambda detail: detail.get("withheld"))
+    known = values.index[values["log10_p"].notna() | reasons.notna()]
+    if lost := [f"{name} of {a} and {b}" for name, a, b in places - set(known)]:
         return Verdict(FAILS, "", f"{len(lost)} comparisons have no value, {min(lost)} among them")
 
     tests = [(name, budget) for name in statistics for budget in budgets]
-    rows = [values.loc[[(name, *pair) for pair in budget["independent"]]].reset_index() for name, budget in tests]
+    compared = [values.loc[[(name, *pair) for pair in budget["independent"]]].reset_index() for name, budget in tests]
+    with_p = [group[group["log10_p"].notna()] for group in compared]
+    own = pd.concat(with_p, ignore_index=True)
+    left_out = _left_out(tests, compared, with_p, enough)
+    tested = [(test, group) for test, group in zip(tests, with_p, strict=True) if len(group) >= enough]
+    if not tested:
+        return Verdict(NOT_RUN, "", f"no statistic has {enough} pairs with a p-value at a budget: {left_out}")
+    tests, rows = [test for test, _ in tested], [group for _, group in tested]
     labels = [f"{name} at {budget['tokens']:,} tokens" for name, budget in tests]
     uniform = np.array([_log10_uniformity(evidence, group) for group in rows])
     adjusted = pvalues.holm(uniform)
     off = [label for label, log10_p in zip(labels, adjusted, strict=True) if log10_p <= np.log10(level)]
 
-    own = pd.concat(rows, ignore_index=True)
     own["holm"] = pvalues.holm(own["log10_p"])
     rejected = own[own["holm"] <= np.log10(level)]
     accused = [f"{row.statistic} of {row.a} and {row.b} ({log10_words(row.holm)})" for row in rejected.itertuples()]
@@ -52,7 +66,9 @@ def seeds_independent(
 
     control = [tuple(pair) for budget in budgets for pair in budget["same_start"]]
     log10_p = np.array([values.loc[[(name, *pair) for pair in control], "log10_p"] for name in statistics])
-    of_control = pvalues.holm(log10_p.ravel()).reshape(log10_p.shape)  # (statistics, pairs)
+    of_control = np.zeros(log10_p.shape)  # (statistics, pairs); none is rejected by a statistic without a p-value
+    has_p = ~np.isnan(log10_p)
+    of_control[has_p] = pvalues.holm(log10_p[has_p])
     rejections = of_control <= np.log10(level)
     missed = int((~rejections.any(axis=0)).sum())
     counts = ", ".join(f"{name} {count}" for name, count in zip(statistics, rejections.sum(axis=1), strict=True))
@@ -62,8 +78,9 @@ def seeds_independent(
         f"{len(budgets)} budgets of {n_pairs} pairs: p of uniformity at least {10 ** uniform.min():.2g} "
         f"({tests[weakest][0]}), {10 ** adjusted[weakest]:.2g} by Holm over {len(uniform)}; "
         f"smallest p of a pair {10 ** own['log10_p'].min():.2g}, {10 ** own['holm'].min():.2g} by Holm over all "
-        f"{len(own)}, by Holm over the {len(own) // len(statistics)} of a statistic {smallest}; "
+        f"{len(own)}, by Holm over those of each statistic {smallest}; "
         f"{_in_the_papers_form(own)}of {len(control)} pairs of one initialisation are found by {counts}"
+        f"{_without_p(statistics, ~has_p, left_out)}"
     )
     problems = [
         (bool(accused), f"{len(accused)} pairs with own seeds are rejected, {'; '.join(accused[:3])}"),
@@ -103,6 +120,30 @@ def power_of_uniformity(n_pairs: int, n_budgets: int, n_tests: int, level: float
 
 def _all_pairs(budget: Mapping[str, list[list[str]]]) -> list[list[str]]:
     return [*budget["independent"], *budget["same_start"]]
+
+
+def _left_out(
+    tests: Sequence[tuple[str, Mapping[str, Any]]],
+    compared: Sequence[pd.DataFrame],
+    with_p: Sequence[pd.DataFrame],
+    enough: int,
+) -> str:
+    """Count the pairs with own seeds that have no p-value, and say where too few are left for a test of uniformity."""
+    return ", ".join(
+        f"{len(group) - len(left)} of {len(group)} at {budget['tokens']:,} tokens by {name}"
+        + " (too few are left to test for uniformity)" * (len(left) < enough)
+        for (name, budget), group, left in zip(tests, compared, with_p, strict=True)
+        if len(left) < len(group)
+    )
+
+
+def _without_p(statistics: Sequence[str], lacks_p: NDArray[np.bool_], left_out: str) -> str:
+    """Say which pairs have no p-value, with own seeds and, by `lacks_p` ``(statistics, pairs)``, of one start."""
+    control = ", ".join(
+        f"{count} by {name}" for name, count in zip(statistics, lacks_p.sum(axis=1), strict=True) if count
+    )
+    parts = [f"pairs with own seeds {left_out}"] * bool(left_out) + [f"of one initialisation {control}"] * bool(control)
+    return f"; without a p-value, since the statistic withholds it: {'; '.join(parts)}" if parts else ""
 
 
 def _in_the_papers_form(own: pd.DataFrame) -> str:
