@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from provlab.errors import CheckpointError, InputError
-from provlab.kept import Kept, read_arrays, reading, write_arrays
+from provlab.files import reading
+from provlab.kept import Kept, read_arrays, write_arrays
 
 PARTS = {"model": "abc", "seed": 0}
 

@@ -5,10 +5,13 @@ import json
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from provlab.errors import CheckpointError, ProvlabError, one_line
 
 
 def cache_dir() -> Path:
@@ -65,3 +68,28 @@ def digest(content: Any) -> str:
     """Hex SHA-256 of a JSON-able value, independent of the order of keys."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def reading(path: Path, error_of_format: type[Exception] = OSError) -> Iterator[None]:
+    """Turn what goes wrong while a kept file is read into one line that names it and the way out.
+
+    Parameters
+    ----------
+    path
+        The file.
+    error_of_format
+        An error that the reader of its format raises, in addition to Python's and numpy's own.
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged.
+    """
+    try:
+        yield
+    except ProvlabError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, error_of_format) as error:
+        reason = one_line(error)
+        raise CheckpointError(f"kept file {path} is damaged ({reason}); delete that file and run again") from error

@@ -1,8 +1,6 @@
 """Cache of expensive arrays, under the digest of all that they depend on: read back whole, or refused in one line."""
 
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,35 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, ProvlabError, one_line
-from provlab.files import atomic_file, digest
+from provlab.files import atomic_file, digest, reading
 
 Arrays = dict[str, NDArray[Any]]
-
-
-@contextmanager
-def reading(path: Path, error_of_format: type[Exception] = OSError) -> Iterator[None]:
-    """Turn what goes wrong while a kept file is read into one line that names it and the way out.
-
-    Parameters
-    ----------
-    path
-        The file.
-    error_of_format
-        An error that the reader of its format raises, in addition to Python's and numpy's own.
-
-    Raises
-    ------
-    CheckpointError
-        The file is damaged.
-    """
-    try:
-        yield
-    except ProvlabError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, error_of_format) as error:
-        reason = one_line(error)
-        raise CheckpointError(f"kept file {path} is damaged ({reason}); delete that file and run again") from error
 
 
 def read_arrays(path: Path) -> Arrays:

@@ -29,7 +29,7 @@ EXCEPTIONS = {
     "inference.tail": {"log_ndtr"},  # of the saddlepoint formula
     "inference.evalues": {"gammainc"},  # 1 - p + p ln p without cancellation
     "chapters.evasion.predicates": {"kstest", "cdf"},  # KS against values below the uniform, and the range of uniforms
-    "chapters.llama_tree.predicates": {"sf"},  # binomial: a count of rejections at an attainable level
+    "chapters.distillation.predicates": {"sf"},  # binomial: a count of independent models that are rejected
     "chapters.matching_and_pvalues.measure": {"binomtest"},  # of PERMTEST's counts, whose rate is the t tail's p
     "chapters.robust_null.common_units": {"sf", "ndtr"},  # a normal law about a shifted mean
     "chapters.power.planted": {"ndtr", "stdtr"},  # laws of similarities

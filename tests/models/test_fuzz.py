@@ -35,7 +35,9 @@ def test_a_panic_while_a_text_is_encoded_is_a_refusal(llama, monkeypatch):
         pass
 
     class Broken:
-        def encode(self, text, **settings):
+        is_fast = True
+
+        def __call__(self, text, **settings):
             raise PanicException("index out of bounds")
 
     monkeypatch.setattr(loading, "tokenizer", lambda checkpoint: Broken())

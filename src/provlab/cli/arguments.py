@@ -128,10 +128,10 @@ def check_json(target: str | None) -> None:
         raise InputError(f"--json: {path} is a folder; give a file name, or - for standard output")
 
 
-def deliver(target: str | None, content: Any, text: Callable[[], object]) -> None:
+def deliver(target: str | None, content: Callable[[], Any], text: Callable[[], object]) -> None:
     """Write a result as JSON where that was asked, ``-`` being standard output, and print it as text unless there."""
     if target:
-        written = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        written = json.dumps(content(), indent=1, allow_nan=False) + "\n"
         if target == "-":
             sys.stdout.write(written)
             return

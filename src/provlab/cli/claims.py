@@ -26,5 +26,5 @@ def _claims(arguments: argparse.Namespace) -> int:
         raise InputError(f"--results {arguments.results} is no folder of results; give that of a profile")
     store = Store(Path(arguments.results)) if arguments.results else Store(provenance.results_root()).current()
     rows = claims.evaluate(store)
-    common.deliver(arguments.json, rows, lambda: claims.as_text(rows))
+    common.deliver(arguments.json, lambda: rows, lambda: claims.as_text(rows))
     return 0

@@ -33,5 +33,5 @@ def _compare(arguments: argparse.Namespace) -> int:
     settings = common.statistics(arguments) | common.family(arguments)
     settings |= {"until_settled": arguments.until_settled, "all_blocks": arguments.all_blocks}
     comparison = compare(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
-    common.deliver(arguments.json, comparison.to_json(), lambda: comparison)
+    common.deliver(arguments.json, comparison.to_json, lambda: comparison)
     return 0

@@ -55,7 +55,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 
     settings = {name: value for name, value in values.items() if value is not None}
     difference = diff(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
-    common.deliver(arguments.json, difference.to_json(), lambda: difference)
+    common.deliver(arguments.json, difference.to_json, lambda: difference)
     return 0
 
 

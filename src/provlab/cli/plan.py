@@ -61,7 +61,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     rates = measure_rates(seed=options.seed)
     estimated = estimate(sketch.models, names, options, rates, blocks=blocks, workers=arguments.workers)
     numbers = _numbers(sketch, estimated, budget)
-    common.deliver(arguments.json, numbers, lambda: _as_text(estimated, numbers))
+    common.deliver(arguments.json, lambda: numbers, lambda: _as_text(estimated, numbers))
     return 0
 
 
@@ -158,7 +158,7 @@ def _plan_diff(arguments: argparse.Namespace) -> int:
         name: diff.work(model, length=length, n=n, dtype=dtype, rates=rates) for name, model in sketch.models.items()
     }
     numbers = {name: asdict(work) for name, work in works.items()}
-    common.deliver(arguments.json, numbers, lambda: _diff_as_text(works, length, dtype, rates.threads))
+    common.deliver(arguments.json, lambda: numbers, lambda: _diff_as_text(works, length, dtype, rates.threads))
     return 0
 
 

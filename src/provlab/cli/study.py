@@ -69,7 +69,7 @@ def _study(arguments: argparse.Namespace) -> int:
             **common.statistics(arguments),
             **common.family(arguments),
         )
-    common.deliver(arguments.json, report.to_json(), lambda: report)
+    common.deliver(arguments.json, report.to_json, lambda: report)
     return 0
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.files import atomic_file, digest, write_json
-from provlab.kept import reading
+from provlab.files import atomic_file, digest, reading, write_json
 
 UNIT = ("value", "log10_p", "detail")
 EXPERIMENT = ("name", "profile", "pairs", "measurements")

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from provlab.errors import InputError
-from provlab.files import digest
-from provlab.kept import read_arrays, reading, write_arrays
+from provlab.files import digest, reading
+from provlab.kept import read_arrays, write_arrays
 from provlab.modeldiff.moves import NOT_CAUSAL, Causal, Mixture, Move, Nll, Setting, Tokens
 
 _SAVINGS = 10  # writings of the state in a run, each after a hundred steps or more
