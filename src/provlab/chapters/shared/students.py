@@ -28,8 +28,7 @@ from tqdm import tqdm
 
 from provlab.chapters.shared.teachers import BlockMlp, tensor_sha256
 from provlab.errors import InputError, ParameterError
-from provlab.files import atomic_file, cache_dir, digest
-from provlab.kept import reading
+from provlab.files import atomic_file, cache_dir, digest, reading
 
 _VERSION = 1  # of the arithmetic below; a change that gives other students asks for another
 

@@ -22,8 +22,7 @@ from tqdm.auto import tqdm
 
 from provlab.chapters.toy_modulo30.prefix_tree import subtree_nll
 from provlab.errors import InputError, NotComparableError, ProvlabError
-from provlab.files import cache_dir, digest
-from provlab.kept import reading
+from provlab.files import cache_dir, digest, reading
 from provlab.modeldiff import nll
 from provlab.modeldiff.moves import Tokens
 from provlab.modeldiff.tokens import shared_tokens
