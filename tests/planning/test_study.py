@@ -1,6 +1,7 @@
 """Plans from shapes alone: what is counted is what the files hold, hours follow from the rates, nothing is fetched."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import tiny_models
@@ -106,13 +107,14 @@ def test_shapes_are_those_of_the_files(tmp_path):
 
 
 @pytest.mark.parametrize("statistic", [name for name, law in LAWS.items() if law.roles != ()])
-def test_the_law_of_bytes_is_what_a_study_reads(models, statistic):
-    """Counted where tensors are read, all pairs together."""
+def test_the_law_of_bytes_is_what_a_study_reads(models, text, statistic):
+    """Counted where tensors are read, all pairs together; phi_anchor runs the models, too."""
+    options = replace(OPTIONS, text=text, n_sequences=4, sequence_length=16)
     bench = open_models([models["base"], models["tuned"], models["stranger"]])
     with counting() as count:
-        records = run_pairs(bench, [statistic], OPTIONS, progress=False)
-    assert not any(record.error for record in records)
-    planned = plan(bench.models, [statistic], OPTIONS).bytes_to_read
+        records = run_pairs(bench, [statistic], options, progress=False)
+    assert [record.error for record in records if record.error] == []
+    planned = plan(bench.models, [statistic], options).bytes_to_read
     assert count.tensors == pytest.approx(planned, rel=0.01)  # a norm is not planned for
 
 

@@ -77,7 +77,10 @@ class Listed:
     lines: Sequence[str]
 
     def __str__(self) -> str:
-        lines = [fill(line, WIDTH, initial_indent="  ", subsequent_indent="    ") for line in self.lines]
+        lines = [
+            fill(line, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+            for line in self.lines
+        ]
         return "\n".join([self.title, *lines])
 
     def html(self) -> str:

@@ -108,7 +108,7 @@ class PhiU(Statistic):
     reads = "up projections of the MLPs"
     assumptions = (
         f"{PERMUTATION_ASSUMPTIONS}; whether units are sorted is read off their up rows: a sort of both models by what "
-        "these do not show, such as activity, is found where phi_h is run, too"
+        "these do not show, such as activity, shows only where phi_h is run as well"
     )
     theorem = True
     independent_blocks = True

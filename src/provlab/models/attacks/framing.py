@@ -55,13 +55,16 @@ def _copies(state: State, aim: Aim) -> Iterator[Units]:
     Raises
     ------
     InputError
-        The other model has other blocks.
+        The other model has more blocks, or fewer.
+    NoSuchSymmetryError
+        One of the two has no gated MLP, or only experts.
     """
     from provlab.models.activations import mlp_activations, random_tokens  # transformers are slow to import
 
     other, parts = aim.others[0], state.anatomy
-    if not (parts.has("gate") and other.anatomy.has("gate")):
-        raise NoSuchSymmetryError(f"{parts.architecture} or {other.architecture} has no gated MLP to copy")
+    for anatomy in (parts, other.anatomy):
+        if not anatomy.has("gate"):
+            raise NoSuchSymmetryError(f"{anatomy.architecture} has no gated MLP outside of experts")
     if parts.n_blocks != other.anatomy.n_blocks:
         raise InputError(f"{other.name} has {other.anatomy.n_blocks} blocks and {state.name} {parts.n_blocks}")
     vocabulary = min(parts.vocab_size, other.anatomy.vocab_size)
