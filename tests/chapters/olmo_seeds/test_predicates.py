@@ -27,10 +27,15 @@ class Bench:
         self.store = Store(root)
         self.pairs: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.measurements: dict[str, Any] = {}
+        self.withheld = Store.key(block=1)
+        detail = {"n": 256, "floor": 0.0, "paper_log10_p": 0.0, "tied": [0.9, 0.8], "withheld": "they look alike"}
+        record = {"statistic": "phi_match", "block": 1, "value": 0.0, "log10_p": 0.0, "detail": detail}
+        self.store.put(self.withheld, {**record, "parameters": {}})
 
-    def put(self, a: str, b: str, statistic: str, p: float | None) -> None:
-        """One comparison with one block; PERMTEST comes as distances of which `p` are as small as the pair's.
+    def put(self, a: str, b: str, statistic: str, p: float | None, blocks: int = 1) -> None:
+        """One comparison with one block, or with another that has no p-value.
 
+        PERMTEST comes as distances of which `p` are as small as the pair's.
         None: phi_MATCH of models whose gate and up projections look alike.
         """
         key = Store.key(a=a, b=b, statistic=statistic)
@@ -52,7 +57,7 @@ class Bench:
             "statistic": statistic,
             "dependent": None,
             "error": None,
-            "keys": [key],
+            "keys": [key, self.withheld][:blocks],
         }
 
     def evidence(self, profile: str = "default") -> Evidence:
@@ -192,6 +197,23 @@ def test_a_group_with_few_p_values_is_not_tested_for_uniformity(withheld: int, s
     seeds.put("a9-1000" if withheld == 10 else "a9-100", "b9-1000" if withheld == 10 else "b9-100", "phi_match", 1e-6)
     assert judge_seeds(seeds, "smoke", statistics).why.startswith(
         "1 pairs with own seeds are rejected, phi_match of a9-"
+    )
+
+
+def test_pairs_with_a_block_without_a_p_value_are_not_tested_for_uniformity(seeds: Bench) -> None:
+    """The block counts as 1, so p-values of the pairs are all large; a small one still counts."""
+    statistics = put_phi_match(seeds, 0)
+    for i in range(N):
+        seeds.put(f"a{i}-100", f"b{i}-100", "phi_match", 0.9 + i / 200)
+    assert "not uniform for phi_match at 100 tokens" in judge_seeds(seeds, "smoke", statistics).why
+    for i in range(N):
+        seeds.put(f"a{i}-100", f"b{i}-100", "phi_match", 0.9 + i / 200, blocks=2)
+    verdict = judge_seeds(seeds, "smoke", statistics)
+    assert verdict.status == HOLDS
+    assert "10 of 10 at 100 tokens by phi_match (10 of them in some blocks only) (too few are left" in verdict.ours
+    seeds.put("a3-100", "b3-100", "phi_match", 1e-9, blocks=2)
+    assert judge_seeds(seeds, "smoke", statistics).why.startswith(
+        "1 pairs with own seeds are rejected, phi_match of a3-"
     )
 
 

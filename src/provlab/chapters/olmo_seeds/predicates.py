@@ -25,8 +25,9 @@ def seeds_independent(
     something: some statistic must reject each pair of runs from one initialisation, Holm over all statistics and pairs.
 
     A statistic may give no p-value and say why, as phi_MATCH does where the gate and up projections of young models
-    look alike. Such pairs are left out and counted. A statistic with fewer than `min_pairs` left at a budget is not
-    tested for uniformity there, but each of its p-values still counts.
+    look alike. Such pairs are left out and counted. Pairs of which a block alone has none are not tested for
+    uniformity: the block counts as 1. A statistic with fewer than `min_pairs` left at a budget is not tested for
+    uniformity there, but each of its p-values still counts.
     """
     budgets = evidence.measurement(measurement)
     enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
@@ -47,9 +48,10 @@ def seeds_independent(
     tests = [(name, budget) for name in statistics for budget in budgets]
     compared = [values.loc[[(name, *pair) for pair in budget["independent"]]].reset_index() for name, budget in tests]
     with_p = [group[group["log10_p"].notna()] for group in compared]
+    complete = [_complete(evidence, group) for group in with_p]
     own = pd.concat(with_p, ignore_index=True)
-    left_out = _left_out(tests, compared, with_p, enough)
-    tested = [(test, group) for test, group in zip(tests, with_p, strict=True) if len(group) >= enough]
+    left_out = _left_out(tests, list(zip(compared, with_p, complete, strict=True)), enough)
+    tested = [(test, group) for test, group in zip(tests, complete, strict=True) if len(group) >= enough]
     if not tested:
         return Verdict(NOT_RUN, "", f"no statistic has {enough} pairs with a p-value at a budget: {left_out}")
     tests, rows = [test for test, _ in tested], [group for _, group in tested]
@@ -122,26 +124,32 @@ def _all_pairs(budget: Mapping[str, list[list[str]]]) -> list[list[str]]:
     return [*budget["independent"], *budget["same_start"]]
 
 
+def _complete(evidence: Evidence, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows in which each block gave a p-value: a block that withholds it counts as 1, which is not uniform."""
+    units = [[evidence.store.get(key) for key in keys] for keys in rows["keys"]]
+    return rows[[not any(unit and "withheld" in unit["detail"] for unit in blocks) for blocks in units]]
+
+
 def _left_out(
-    tests: Sequence[tuple[str, Mapping[str, Any]]],
-    compared: Sequence[pd.DataFrame],
-    with_p: Sequence[pd.DataFrame],
-    enough: int,
+    tests: Sequence[tuple[str, Mapping[str, Any]]], groups: Sequence[Sequence[pd.DataFrame]], enough: int
 ) -> str:
-    """Count the pairs with own seeds that have no p-value, and say where too few are left for a test of uniformity."""
+    """Count the pairs with own seeds that have no p-value, in whole or in part, and say where too few are left.
+
+    `groups` are for each test all its pairs, those with a p-value, and those with one in each block.
+    """
     return ", ".join(
-        f"{len(group) - len(left)} of {len(group)} at {budget['tokens']:,} tokens by {name}"
-        + " (too few are left to test for uniformity)" * (len(left) < enough)
-        for (name, budget), group, left in zip(tests, compared, with_p, strict=True)
-        if len(left) < len(group)
+        f"{len(group) - len(complete)} of {len(group)} at {budget['tokens']:,} tokens by {name}"
+        + f" ({len(with_p) - len(complete)} of them in some blocks only)" * (len(complete) < len(with_p))
+        + " (too few are left to test for uniformity)" * (len(complete) < enough)
+        for (name, budget), (group, with_p, complete) in zip(tests, groups, strict=True)
+        if len(complete) < len(group)
     )
 
 
 def _without_p(statistics: Sequence[str], lacks_p: NDArray[np.bool_], left_out: str) -> str:
     """Say which pairs have no p-value, with own seeds and, by `lacks_p` ``(statistics, pairs)``, of one start."""
-    control = ", ".join(
-        f"{count} by {name}" for name, count in zip(statistics, lacks_p.sum(axis=1), strict=True) if count
-    )
+    counts = zip(statistics, lacks_p.sum(axis=1), strict=True)
+    control = ", ".join(f"{count} by {name}" for name, count in counts if count)
     parts = [f"pairs with own seeds {left_out}"] * bool(left_out) + [f"of one initialisation {control}"] * bool(control)
     return f"; without a p-value, since the statistic withholds it: {'; '.join(parts)}" if parts else ""
 
