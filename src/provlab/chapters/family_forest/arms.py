@@ -1,0 +1,181 @@
+"""Families of tiny Llamas that are grown here, each arm in its own way, with their true parents.
+
+Each family grows by uniform attachment: a new model descends from one drawn evenly among those that are there. Texts
+are drawn by Zipf's law from a topic, which has some of the tokens; no topic has the last ones. The trainer is AdamW.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
+
+VOCABULARY, NEVER, TOPIC = 256, 32, 120  # tokens; those in no topic; those in one topic
+LENGTH, BATCH, RATE = 16, 8, 0.005
+STEPS = {"base": 120, "child": 40}
+WIDTH, HIDDEN, BLOCKS = 24, 48, 2
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """How the models of one family are made.
+
+    Attributes
+    ----------
+    decay
+        Weight decay.
+    tied, frozen
+        Whether the head is the embedding; whether children leave the embedding as it is.
+    dtype
+        In which each model is stored, and its children begin.
+    after
+        What is done to each child once it is trained, with its base at hand.
+    merges
+        How many of the models are means of two others.
+    merge_steps
+        How long these are trained on.
+    """
+
+    decay: float = 0.1
+    tied: bool = False
+    frozen: bool = False
+    dtype: torch.dtype = torch.float32
+    after: Callable[[Tensors, Tensors], Tensors] | None = None
+    merges: int = 0
+    merge_steps: int = 0
+
+
+def pruned(tensors: Tensors, base: Tensors) -> Tensors:
+    """Set the smaller half of each MLP matrix to zero."""
+    return {k: v * (v.abs() > v.abs().median()) if "mlp" in k else v for k, v in tensors.items()}
+
+
+def quantised(tensors: Tensors, base: Tensors) -> Tensors:
+    """Round every matrix of the blocks to 15 values a row."""
+
+    def rounded(value: torch.Tensor) -> torch.Tensor:
+        scale = value.abs().amax(dim=1, keepdim=True) / 7
+        return (value / scale).round() * scale
+
+    return {k: rounded(v) if "proj" in k else v for k, v in tensors.items()}
+
+
+def quantised_whole(tensors: Tensors, base: Tensors) -> Tensors:
+    """The same of the embedding too."""
+    table = tensors["model.embed_tokens.weight"]
+    scale = table.abs().amax(dim=1, keepdim=True) / 127
+    return quantised(tensors, base) | {"model.embed_tokens.weight": (table / scale).round() * scale}
+
+
+def rescaled(tensors: Tensors, base: Tensors) -> Tensors:
+    """Forge the clock: all that writes to the stream 5% larger, which changes no output but for the norms' epsilon."""
+    writes = ("embed_tokens", "o_proj", "down_proj")
+    return {k: v * 1.05 if any(name in k for name in writes) else v for k, v in tensors.items()}
+
+
+def restored(tensors: Tensors, base: Tensors) -> Tensors:
+    """Forge the rows: the rows of the rarer half of the tokens are those of the base."""
+    table = tensors["model.embed_tokens.weight"].clone()
+    table[VOCABULARY // 2 :] = base["model.embed_tokens.weight"][VOCABULARY // 2 :]
+    return tensors | {"model.embed_tokens.weight": table}
+
+
+ARMS = {
+    "plain": Arm(),
+    "plain again": Arm(),
+    "more decay": Arm(decay=0.3),
+    "no decay": Arm(decay=0.0),
+    "tied": Arm(tied=True),
+    "frozen embedding": Arm(frozen=True),
+    "bfloat16": Arm(dtype=torch.bfloat16),
+    "pruned": Arm(after=pruned),
+    "quantised": Arm(after=quantised),
+    "quantised, embedding too": Arm(after=quantised_whole),
+    "merges": Arm(merges=2),
+    "merges, trained on": Arm(merges=2, merge_steps=30),
+    "forged: rescaled": Arm(after=rescaled),
+    "forged: rows restored": Arm(after=restored),
+}
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A model, its arm, its parents (none for a base, two for a merge) and the first one's share."""
+
+    source: str
+    arm: str
+    parents: tuple[str, ...]
+    share: float = 1.0
+
+
+def _topic(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens, and a chance for each by Zipf's law."""
+    tokens = rng.choice(VOCABULARY - NEVER, TOPIC, replace=False)
+    chances = 1 / np.arange(1, TOPIC + 1)
+    return tokens, chances / chances.sum()
+
+
+def train(tensors: Tensors | None, arm: Arm, steps: int, rng: np.random.Generator) -> Tensors:
+    """Train a model from these weights, or from random ones."""
+    torch.manual_seed(int(rng.integers(2**31)))
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=HIDDEN, num_hidden_layers=BLOCKS,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=LENGTH, tie_word_embeddings=arm.tied,
+        bos_token_id=0, eos_token_id=0, pad_token_id=None,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    if tensors is not None:
+        model.load_state_dict({name: value.float() for name, value in tensors.items()})
+    model.model.embed_tokens.weight.requires_grad_(tensors is None or not arm.frozen)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=arm.decay, betas=(0.9, 0.95), foreach=True)
+    tokens, chances = _topic(rng)
+    follows = rng.permutation(TOPIC)  # each token is followed by its own successor in half of the cases
+    draws = rng.choice(TOPIC, (steps, BATCH, LENGTH), p=chances)
+    copied = rng.random(draws.shape) < 0.5
+    for t in range(1, LENGTH):
+        draws[..., t] = np.where(copied[..., t], follows[draws[..., t - 1]], draws[..., t])
+    for step, batch in enumerate(torch.from_numpy(tokens[draws])):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min(1, (step + 1) / 10, 1.1 - step / steps)
+        optimizer.zero_grad()
+        model(batch, labels=batch).loss.backward()
+        optimizer.step()
+    return {name: value.detach().to(arm.dtype) for name, value in model.state_dict().items()}
+
+
+def grow(folder: Path, name: str, n_models: int, seed: int) -> list[Grown]:
+    """Grow the family of one arm below a folder."""
+    logging.disable_progress_bar()
+    arm, rng = ARMS[name], np.random.default_rng([seed, *name.encode()])
+    made: list[Tensors] = []
+    grown: list[Grown] = []
+
+    def keep(tensors: Tensors, parents: tuple[int, ...], share: float = 1.0) -> None:
+        place = folder / f"{name.replace(' ', '-').replace(':', '').replace(',', '')}-{len(made)}"
+        config = LlamaConfig(
+            vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=HIDDEN, num_hidden_layers=BLOCKS,
+            num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=LENGTH, tie_word_embeddings=arm.tied,
+        )  # fmt: skip
+        config.dtype = arm.dtype
+        model = LlamaForCausalLM._from_config(config)
+        model.load_state_dict(tensors)
+        model.save_pretrained(place)
+        made.append(tensors)
+        grown.append(Grown(str(place), name, tuple(grown[i].source for i in parents), share))
+
+    keep(train(None, arm, STEPS["base"], rng), ())
+    for _ in range(n_models - 1 - arm.merges):
+        parent = int(rng.integers(len(made)))
+        child = train(made[parent], arm, STEPS["child"] + int(rng.integers(STEPS["child"])), rng)
+        keep(arm.after(child, made[0]) if arm.after else child, (parent,))
+    for _ in range(arm.merges):
+        pair = tuple(int(i) for i in rng.choice(n_models - arm.merges, 2, replace=False))
+        share = float(rng.uniform(0.2, 0.8))
+        mean = {key: share * made[pair[0]][key] + (1 - share) * made[pair[1]][key] for key in made[0]}
+        keep(train(mean, arm, arm.merge_steps, rng) if arm.merge_steps else mean, pair, share)
+    return grown

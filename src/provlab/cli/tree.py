@@ -1,0 +1,55 @@
+"""``provlab tree``: the families of many models, and the tree of each."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from provlab.cli import arguments as common
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("models", nargs="+", help="as for study")
+    parser.add_argument(
+        "--outgroup", metavar="MODEL", help="one of the models, known to have parted first from its family"
+    )
+    parser.add_argument(
+        "--statistic", default="phi_u", metavar="NAME", help="by which families are joined (default: phi_u)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of ties (default: 0)")
+    parser.add_argument(
+        "--memory", metavar="SIZE", help="memory that it may take, such as 8GB (default: most that is free)"
+    )
+    parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
+    parser.add_argument(
+        "--results", metavar="FOLDER", help="folder of finished units of work (default: below _results/)"
+    )
+    parser.add_argument("--picture", metavar="FILE", help="draw the forest as PNG")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    form.add_argument("--mermaid", action="store_true", help="print a flow chart of Mermaid")
+    form.add_argument("--dot", action="store_true", help="print a graph for Graphviz")
+    parser.set_defaults(command=_tree)
+
+
+def _tree(arguments: argparse.Namespace) -> int:
+    from provlab import provenance
+    from provlab.engine.store import Store
+    from provlab.growing import tree
+
+    common.check_json(arguments.json)
+    result = tree(
+        arguments.models,
+        outgroup=arguments.outgroup,
+        statistic=arguments.statistic,
+        seed=arguments.seed,
+        memory=arguments.memory,
+        allow_pickle=arguments.allow_pickle,
+        store=Store(Path(arguments.results) if arguments.results else provenance.results_root() / "own"),
+        progress=sys.stderr.isatty(),
+    )
+    if arguments.picture:
+        result.drawn().save(arguments.picture)
+    text = result.to_mermaid() if arguments.mermaid else result.to_dot() if arguments.dot else result
+    common.deliver(arguments.json, result.to_json, lambda: text)
+    return 0

@@ -1,0 +1,79 @@
+"""Level 4: the edges that no row decides, and the directions that nothing above gives. Estimates, each with its count.
+
+The tree joins the models of a family by the pairs between which the fewest other models may lie, then by the fewest
+changed rows, then by the distance of weights. The direction is a logistic score of how the two models' weights differ.
+It was fitted to small models that AdamW trained for a short time, whose weights still grow; where it was counted stands
+in `POPULATION`. Resampling tensors would say nothing of its errors: wrong edges come out the same each time.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: weights of the differences, second model less first, of ln squares, ln kurtosis and gains: see `features`
+SCORE = (14.0, -8.0, 155.0)
+POPULATION = "right on 94 of 94 fresh edges of tiny models that AdamW trained for a short time"
+#: least log odds of a direction that is given. Settled after a look: the lowest of the 94 is 2.2, and fine-tunes of a
+#: BERT, which are not of that population, have 1.4
+SURE = 2.0
+Edge = tuple[int, int]
+
+
+def spanning(
+    n: int,
+    between: NDArray[np.int64],
+    changed: NDArray[np.int64],
+    distance: NDArray[np.float64],
+    fixed: Sequence[Edge],
+    later: Callable[[int, int], int],
+) -> list[Edge]:
+    """Kruskal's tree over n models by the smallest of (models that may lie between, changed rows, distance).
+
+    A model has one parent, so an edge from a second earlier model to one is passed over as long as others are left.
+
+    Parameters
+    ----------
+    between, changed, distance
+        ``(n, n)`` each, symmetric.
+    fixed
+        Edges that are known, the child second; taken first.
+    later
+        Of two models, 1 if the second is the later one, -1 if the first is, 0 if that is not known.
+    """
+    group, has_parent = list(range(n)), [False] * n
+
+    def find(i: int) -> int:
+        while group[i] != i:
+            i = group[i]
+        return i
+
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    pairs.sort(key=lambda pair: (between[pair], changed[pair], distance[pair]))
+    edges = []
+    rounds = [(False, fixed), (True, pairs), (False, pairs)]
+    for strict, (i, j) in [(strict, pair) for strict, listed in rounds for pair in listed]:
+        first, second = find(i), find(j)
+        child = j if (i, j) in fixed else {1: j, -1: i}.get(later(i, j))
+        if first != second and not (strict and child is not None and has_parent[child]):
+            group[second] = first
+            edges.append((i, j))
+            if child is not None:
+                has_parent[child] = True
+    return edges
+
+
+def features(first: dict[str, float], second: dict[str, float]) -> NDArray[np.float64]:
+    """What the score reads of two models: differences of ln squares of weights, of ln kurtosis, and of gains from 1."""
+    return np.array(
+        [
+            np.log(second["squares"] / first["squares"]),
+            np.log(second["kurtosis"] / first["kurtosis"]),
+            second["gains"] - first["gains"],
+        ]
+    )
+
+
+def score(first: dict[str, float], second: dict[str, float]) -> float:
+    """Log odds that the second model descends from the first, not the other way round."""
+    return float(np.array(SCORE) @ features(first, second))

@@ -1,0 +1,196 @@
+"""Measurements of each pair of a family: the embedding rows that both kept, and how far their weights are apart.
+
+Both are statistics without a p-value, so that the engine of a study keeps them, resumes them and bounds their memory.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import NotComparableError
+from provlab.statistics import register
+from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.text import common, spellings
+
+#: how far two rows may be from parallel: in float32 the roundings of training add up, in fewer bits one of them rules
+TOLERANCES = {"float64": 1e-5, "float32": 1e-5, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+GAP = 2.0  # least ratio of the nearest row that moved to the farthest one that is taken as kept
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Table(Features):
+    """The embedding, what its tokens are, and how far rounding may turn its rows."""
+
+    model: Model
+
+    def block(self, block: int | None) -> tuple[NDArray[np.float32], Model, float]:
+        """Read the table."""
+        checkpoint, anatomy = self.model.checkpoint, self.model.anatomy
+        rows = anatomy.read(checkpoint, "embedding", None)
+        return rows, self.model, tolerance(checkpoint.dtype(anatomy.tensor_name("embedding")))
+
+
+def tolerance(dtype: str) -> float:
+    """Look up `TOLERANCES`; codes that were read back are as coarse as the coarsest."""
+    return TOLERANCES.get(dtype, max(TOLERANCES.values()))
+
+
+def one_numbering(models: Iterable[Model]) -> bool:
+    """Whether equal ids are equal tokens, as far as tokenizers say: then none of them is made, which is slow."""
+    return len({model.checkpoint.tokenizer_digest for model in models} - {None}) < 2
+
+
+def kept_rows(a: Matrix, b: Matrix, bound: float) -> tuple[NDArray[np.int64], float, bool]:
+    """Rows of two tables that are parallel, all with one factor, and the logarithm of that factor.
+
+    A row that no gradient reached is multiplied by 1 - rate x decay at each step, like all such rows. So rows count as
+    kept where b is a times the median factor, up to `bound` of its length, if the nearest other row is `GAP` times
+    as far away: else rounding and a little training look alike, and the pair is not readable.
+
+    Parameters
+    ----------
+    a, b
+        ``(n, d)``, one token a row.
+    bound
+        Relative; see `TOLERANCES`.
+
+    Returns
+    -------
+    tuple of array, float and bool
+        Ascending numbers of the rows; ln of the length of b's rows over that of a's, 0 without rows; and whether
+        anything is readable.
+    """
+    products, squares = np.einsum("ij,ij->i", a, b), np.einsum("ij,ij->i", a, a)
+    lengths = np.linalg.norm(b, axis=1)
+    some = np.flatnonzero((squares > 0) & (lengths > 0))
+    factors = products[some] / squares[some]
+    apart = np.linalg.norm(b[some] - factors[:, None] * a[some], axis=1) / lengths[some]
+    near = some[(apart <= bound) & (factors > 0)]
+    if not len(near):
+        return near, 0.0, True
+    factor = np.median(products[near] / squares[near])
+    apart = np.linalg.norm(b[some] - factor * a[some], axis=1) / lengths[some]
+    kept, moved = apart <= bound, apart[apart > bound]
+    if not kept.any() or (moved.size and moved.min() < GAP * apart[kept].max()):
+        return some[:0], 0.0, not kept.any()
+    ids = some[kept]
+    return ids, float(np.log(products[ids].sum() / squares[ids].sum())), True
+
+
+@register
+class KeptRows(Statistic):
+    """Rows of the embedding that neither model of a pair trained since they parted; the value is ln of their factor."""
+
+    name = "kept_rows"
+    symbol = "kept rows"
+    reads = "embeddings"
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """One unit; both need an embedding of one width."""
+        if not (a.anatomy.has("embedding") and b.anatomy.has("embedding")) or a.anatomy.width != b.anatomy.width:
+            raise NotComparableError(f"{self.name} needs two embeddings of one width: {a.name}, {b.name}")
+        return [None]
+
+    def prepare(self, model: Model, options: Options) -> Table:
+        """Arrange to read the embedding."""
+        return Table(model)
+
+    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
+        """One table."""
+        return {model.anatomy.tensor_name("embedding"): None}
+
+    def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
+        """Compare the rows of tokens that both know; the matching holds the first model's numbers of the kept ones."""
+        (rows, model, coarse), (others, other, as_coarse) = a, b
+        first = second = np.arange(min(len(rows), len(others)))
+        if not one_numbering((model, other)):
+            ids = common(spellings(model.checkpoint, len(rows)), spellings(other.checkpoint, len(others)))
+            first, second = ids or (first, second)
+        bound = max(coarse, as_coarse)
+        kept, factor, readable = kept_rows(rows[first].astype(np.float64), others[second].astype(np.float64), bound)
+        detail = {"kept": len(kept), "rows": len(first), "tolerance": bound, "readable": readable}
+        return BlockResult(None, factor, None, detail, first[kept])
+
+    def aggregate(self, blocks: Any) -> Outcome:
+        """The one unit, its rows with it."""
+        return Outcome(blocks[0].value, None, tuple(blocks), None, blocks[0].detail)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All tensors of one block, or all outside the blocks: by role, and what is read of one model alone.
+
+    `about` holds the sum of squares of the matrices, their mean kurtosis, and the mean distance of norms' gains from 1.
+    """
+
+    tensors: dict[str, NDArray[np.float32]] = field(repr=False)
+    about: dict[str, float]
+
+
+@dataclass(frozen=True)
+class AllWeights(Features):
+    """Reads the tensors of one block when it is asked for."""
+
+    model: Model
+
+    def block(self, block: int | None) -> Weights:
+        """Read them."""
+        anatomy, checkpoint = self.model.anatomy, self.model.checkpoint
+        roles = [s.role for part in anatomy.parts if part.block == block for s in part.segments]
+        tensors = {role: anatomy.read(checkpoint, role, block) for role in roles}
+        matrices = [array for array in tensors.values() if array.ndim == 2]
+        gains = [np.abs(array - 1).mean() for role, array in tensors.items() if role.endswith("norm")]
+        about = {
+            "squares": sum(float(np.vdot(m, m)) for m in matrices),
+            "kurtosis": float(np.mean([kurtosis(m) for m in matrices])) if matrices else 0.0,
+            "gains": float(np.mean(gains)) if gains else 0.0,
+        }
+        return Weights(tensors, about)
+
+
+def kurtosis(values: NDArray[np.floating]) -> float:
+    """Fourth moment over the square of the second, of all numbers of an array."""
+    centred = values.astype(np.float64) - values.mean(dtype=np.float64)
+    squares = np.square(centred)
+    return float(np.square(squares).mean() / max(squares.mean() ** 2, np.finfo(float).tiny))
+
+
+@register
+class WeightDistance(Statistic):
+    """Distance of all weights that have one shape in both models, squared block by block."""
+
+    name = "weight_distance"
+    symbol = "distance of weights"
+    reads = "all weights"
+
+    def blocks(self, a: Model, b: Model) -> list[int | None]:
+        """What lies outside the blocks, and each block."""
+        return [None, *super().blocks(a, b)]
+
+    def prepare(self, model: Model, options: Options) -> AllWeights:
+        """Arrange to read all weights."""
+        return AllWeights(model)
+
+    def compare_block(self, a: Weights, b: Weights, block: int | None, options: Options) -> BlockResult:
+        """Sum of squared differences."""
+        shared = [
+            role for role, array in a.tensors.items() if role in b.tensors and array.shape == b.tensors[role].shape
+        ]
+        squared = sum(float(np.square(a.tensors[role].astype(np.float64) - b.tensors[role]).sum()) for role in shared)
+        return BlockResult(block, squared, None, {"a": a.about, "b": b.about})
+
+    def aggregate(self, blocks: Any) -> Outcome:
+        """The distance, and what was read of each model alone."""
+        sides = {
+            side: {
+                "squares": sum(block.detail[side]["squares"] for block in blocks),
+                "kurtosis": float(np.mean([block.detail[side]["kurtosis"] for block in blocks[1:]])),
+                "gains": float(np.mean([block.detail[side]["gains"] for block in blocks[1:]])),
+            }
+            for side in "ab"
+        }
+        return Outcome(float(np.sqrt(sum(block.value for block in blocks))), None, tuple(blocks), None, sides)

@@ -1,0 +1,229 @@
+"""The result of a tree: families, edges with their levels, and what no comparison of weights can know."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from provlab import provenance
+from provlab.engine.lineage import short_names
+from provlab.forest.families import LEVEL
+from provlab.report import views
+from provlab.statistics.base import Options
+
+if TYPE_CHECKING:
+    from provlab.plots import Figure
+
+FAMILIES, ROWS, ROOT, ESTIMATED = "families", "rows", "root", "estimated"
+#: level -> how sure it is
+LEVELS = {
+    FAMILIES: f"exact: family-wise error at most {LEVEL:g}",
+    ROWS: "exact up to rounding, unless somebody forged rows",
+    ROOT: "conditional on how families grow, or on the outgroup",
+    ESTIMATED: "an estimate",
+}
+CALIBRATED = f"family-wise error at most {LEVEL:g} as far as the tests keep their level: no theorem says so of all"
+CANNOT_KNOW = (
+    "which of two models is the parent, where no row or merge shows it",
+    "from distances alone, whether two models have a common parent or one descends from the other",
+    "whether an edge passes through models that were not given: a parent may be an older ancestor",
+    "the order of snapshots of one run against their average",
+    "merges that were trained on for long",
+    "whether somebody rescaled a whole model, which changes no output and resets its clock, or copied rows back",
+)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Two neighbouring models of a family.
+
+    Attributes
+    ----------
+    a, b : str
+        Sources. If the edge is directed, b descends from a.
+    relation : str
+        "descends", "merge" (b is a weighted mean, a one of its parents) or "related" (no direction).
+    joined : str
+        Level of the statement that no other given model lies between them: families, rows or estimated.
+    directed : str or None
+        Level of the direction: rows, root or estimated; None without one.
+    evidence : str
+        In words.
+    numbers : dict
+        Rows kept and changed, how many models may lie between, distance, ln factor, share, score.
+    """
+
+    a: str
+    b: str
+    relation: str
+    joined: str
+    directed: str | None
+    evidence: str
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def levels(self) -> str:
+        """Both levels in words."""
+        return self.joined if self.directed is None else f"{self.joined}, direction {self.directed}"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Related models.
+
+    Attributes
+    ----------
+    models : tuple of str
+        Sources.
+    edges : tuple of Edge
+        A tree, and one more edge for each further parent of a merge.
+    root_set : tuple of str
+        Models one of which was first, the likeliest first; empty where that is worthless.
+    notes : tuple of str
+        How many rows speak, what decides on the root, what contradicts what.
+    """
+
+    models: tuple[str, ...]
+    edges: tuple[Edge, ...] = ()
+    root_set: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Forest(views.Report):
+    """Families of models and their trees; prints as text and shows itself in a notebook.
+
+    Attributes
+    ----------
+    models : tuple of dict
+        See `provlab.report.views.describe`.
+    statistic : str
+        By which families were joined.
+    exact : bool
+        Whether the p-values of all tests rest on a theorem.
+    joins : tuple
+        Each two groups of models and log10 of their mean e-value.
+    bar : float
+        log10 of the mean e-value that a join needs.
+    not_compared : tuple of str
+        Pairs that could not be tested, and why.
+    """
+
+    models: tuple[dict[str, Any], ...]
+    families: tuple[Family, ...]
+    statistic: str
+    exact: bool
+    joins: tuple[tuple[tuple[str, ...], tuple[str, ...], float], ...]
+    bar: float
+    not_compared: tuple[str, ...]
+    options: Options
+    outgroup: str | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """All models, family by family."""
+        return tuple(source for family in self.families for source in family.models)
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Edges of all families."""
+        return tuple(edge for family in self.families for edge in family.edges)
+
+    def title(self) -> str:
+        """How many models and families, and how sure that is."""
+        alone = sum(len(family.models) == 1 for family in self.families)
+        return (
+            f"{len(self.sources)} models: {_number(len(self.families) - alone, 'family', 'families')} of related "
+            f"models, {alone} alone ({self.statistic}, {self.levels[FAMILIES]})"
+        )
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """How sure each level is; a bound on families is exact only where the tests rest on a theorem."""
+        return LEVELS if self.exact else LEVELS | {FAMILIES: CALIBRATED}
+
+    def parts(self) -> list[str | views.Table | views.Listed]:
+        """A table of edges for each family, what qualifies it, and what cannot be known."""
+        names = short_names(self.sources)
+        parts: list[str | views.Table | views.Listed] = []
+        for family in self.families:
+            if len(family.models) == 1:
+                continue
+            rows = [
+                [f"{names[e.a]} {'-' if e.directed is None else '->'} {names[e.b]}", e.relation, e.levels, e.evidence]
+                for e in family.edges
+            ]
+            parts.append(views.Table(("edge", "relation", "level", "evidence"), rows))
+            parts += [_renamed(note, names) for note in family.notes]
+        if alone := [names[family.models[0]] for family in self.families if len(family.models) == 1]:
+            parts.append(f"Alone: {', '.join(alone)}.")
+        parts.append(views.Listed("Levels", [f"{level}: {words}" for level, words in self.levels.items()]))
+        parts.append(views.Listed("What this cannot know", CANNOT_KNOW))
+        return parts + [views.Listed("Not compared", self.not_compared)] * bool(self.not_compared)
+
+    def drawn(self) -> "Figure":
+        """Return the picture."""
+        from provlab import plots  # matplotlib
+
+        return plots.forest(
+            self.sources,
+            [(e.a, e.b, e.joined, e.directed) for e in self.edges],
+            short_names(self.sources),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        return {
+            "schema": "provlab.tree/1",
+            "sources": list(self.sources),
+            "models": list(self.models),
+            "statistic": self.statistic,
+            "level": LEVEL,
+            "log10_e_needed": self.bar,
+            "joins": [{"a": list(a), "b": list(b), "log10_e": value} for a, b, value in self.joins],
+            "families": json.loads(json.dumps([asdict(family) for family in self.families])),
+            "outgroup": self.outgroup,
+            "levels": self.levels,
+            "cannot_know": list(CANNOT_KNOW),
+            "not_compared": list(self.not_compared),
+            "parameters": self.options.as_record(),
+            "seed": self.options.seed,
+            "versions": provenance.versions(),
+        }
+
+    def to_mermaid(self) -> str:
+        """The same as a flow chart of Mermaid; dotted where the edge is an estimate, with its levels beside it."""
+        number = {source: f"m{i}" for i, source in enumerate(self.sources)}
+        lines = [f'  {number[source]}["{name}"]' for source, name in short_names(self.sources).items()]
+        for e in self.edges:
+            arrow = ("-.-" if e.joined == ESTIMATED else "---") + ">" * (e.directed is not None)
+            arrow = {"--->": "-->", "-.->": "-.->"}.get(arrow, arrow)
+            lines.append(f'  {number[e.a]} {arrow}|"{e.levels}"| {number[e.b]}')
+        return "\n".join(["flowchart TD", *lines])
+
+    def to_dot(self) -> str:
+        """The same for Graphviz; dashed where the edge is an estimate."""
+        names = short_names(self.sources)
+        lines = [f"  {json.dumps(source)} [label={json.dumps(names[source])}];" for source in self.sources]
+        for e in self.edges:
+            style = "dashed" if e.joined == ESTIMATED else "solid"
+            ends = "none" if e.directed is None else "normal"
+            about = f"style={style}, arrowhead={ends}, label={json.dumps(e.levels)}"
+            lines.append(f"  {json.dumps(e.a)} -> {json.dumps(e.b)} [{about}];")
+        return "\n".join(["digraph forest {", *lines, "}"])
+
+
+def _number(n: int, singular: str, plural: str) -> str:
+    return f"{n} {singular if n == 1 else plural}"
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    """A sentence with short names; sources are written in angle brackets in it."""
+    for source, name in names.items():
+        text = text.replace(f"<{source}>", name)
+    return text
+
+
+def named(sources: Sequence[str]) -> str:
+    """Sources as `_renamed` finds them."""
+    return ", ".join(f"<{source}>" for source in sources)

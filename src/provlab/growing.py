@@ -1,0 +1,83 @@
+"""The first question of many models: `tree` finds their families, and which descends from which."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from provlab import statistics as registry
+from provlab.api import described, with_text
+from provlab.engine.ledger import PairRecord
+from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.store import Store
+from provlab.errors import InputError, NotComparableError
+from provlab.forest import grow
+from provlab.forest.families import LEVEL, join, log10_bar
+from provlab.forest.result import Family, Forest
+from provlab.statistics.base import Options
+from provlab.studying import expand, train_missing
+
+
+def tree(
+    models: Sequence[str | Path],
+    *,
+    outgroup: str | None = None,
+    statistic: str = "phi_u",
+    text: str | None = None,
+    store: Store | None = None,
+    allow_pickle: bool = False,
+    progress: bool = True,
+    memory: int | str | None = None,
+    **settings: object,
+) -> Forest:
+    """Find the families of a list of models, and the tree of each, in levels that say how sure each statement is.
+
+    Families come from the p-values of `statistic` over all pairs and blocks; a pair that it gives no p-value, since
+    both models are sorted, is tested by phi_match. Edges come from embedding rows that training did not touch, and
+    where these are silent from estimates; see `provlab.forest`. With `outgroup`, one of the models is known to have
+    parted first from its family. Other arguments as for `study`; what a store holds is not computed again.
+
+    Raises
+    ------
+    ProvlabError
+        If a model cannot be opened, or no pair can be compared; the message names the way out.
+    """
+    options = Options(**settings)  # type: ignore[arg-type]
+    models = expand(models)
+    if outgroup is not None and outgroup not in models:
+        raise InputError(f"the outgroup {outgroup} is not among the models; name it there too")
+    train_missing(models)
+    bench = open_models(models, allow_pickle=allow_pickle, strict=True)
+    engine: dict[str, Any] = {"store": store, "progress": progress, "memory": memory}
+
+    def tested(name: str, pairs: Sequence[tuple[str, str]] | None) -> list[PairRecord]:
+        (name,) = registry.checked_names([name])
+        common = with_common_vocabulary(with_text(options, [name], text), bench.models, [name])
+        return run_pairs(bench, [name], common, pairs=pairs, **engine)
+
+    records, names = tested(statistic, None), [statistic]
+    if withheld := {(r.a, r.b): None for r in records if r.outcome and "withheld" in r.outcome.detail}:
+        records = [r for r in records if (r.a, r.b) not in withheld] + tested("phi_match", list(withheld))
+        names.append("phi_match")
+        statistic += ", phi_match where both models are sorted"
+    log10_p = {(r.a, r.b): r.outcome.log10_p for r in records if r.outcome and r.outcome.log10_p is not None}
+    if not log10_p:
+        raise NotComparableError(str(records[0].error or f"{statistic} gives no p-value; name another statistic"))
+    groups, joins = join(models, log10_p, LEVEL)
+    pairs = [pair for group in groups for pair in combinations(group, 2)]
+    readings = run_pairs(bench, grow.READINGS, options, pairs=pairs, **engine)
+    grown = []
+    for group in groups:
+        own = [record for record in readings if record.a in group]
+        grown.append(grow.Tree.of(group, bench.models, own).grow(outgroup) if len(group) > 1 else Family(group))
+    return Forest(
+        described(bench),
+        tuple(grown),
+        statistic,
+        all(registry.get(name).theorem for name in names),
+        tuple(joins),
+        log10_bar(len(models), LEVEL),
+        tuple(f"{r.a} {r.b}: {r.error}" for r in records if r.error),
+        options,
+        outgroup,
+    )

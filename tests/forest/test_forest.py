@@ -1,0 +1,332 @@
+"""Families, rows, roots and estimates against definitions and planted truths; the command and its JSON."""
+
+import itertools
+import json
+import math
+import re
+from dataclasses import replace
+
+import grown
+import numpy as np
+import pytest
+import torch
+
+import provlab
+from provlab import growing
+from provlab.engine.store import Store
+from provlab.errors import InputError, NotComparableError
+from provlab.forest import estimate, families, grow, measure, root, rows
+from provlab.statistics.base import withheld
+
+D = 32
+
+
+# Families ------------------------------------------------------------------------------------------------------------
+
+
+def planted(chance):
+    """4,950 pairs of 100 models: families of 13 and 8, 79 models alone, and one pair across the families by chance."""
+    rng = np.random.default_rng(0)
+    models = [f"m{i}" for i in range(100)]
+    family = [0] * 13 + [1] * 8 + list(range(2, 81))
+    log10_p = {
+        (models[i], models[j]): -400.0 if family[i] == family[j] else float(np.log10(rng.random()))
+        for i, j in itertools.combinations(range(100), 2)
+    }
+    log10_p["m3", "m17"] = chance
+    return models, log10_p
+
+
+@pytest.mark.parametrize(("chance", "glued"), [(-6.2, False), (-9.0, False), (-13.0, True)])
+def test_one_chance_pair_in_4950_does_not_glue_two_families(chance, glued):
+    """A single link does from 10^-7.7 on, by Holm at 1% from 10^-5.7 on."""
+    models, log10_p = planted(chance)
+    groups, joins = families.join(models, log10_p, 0.01)
+    assert [len(group) for group in groups[:2]] == ([21, 1] if glued else [13, 8])
+    assert chance < np.log10(0.01 / 4950)
+    assert all(value >= families.log10_bar(100, 0.01) for *_, value in joins)
+
+
+def test_families_keep_their_error_though_all_pairs_share_models():
+    """20 independent models, p-values of pairs from one number a model: as dependent as pairs can be."""
+    rng, level, wrong = np.random.default_rng(1), 0.2, 0
+    for _ in range(400):
+        own = rng.random(20)
+        log10_p = {(i, j): np.log10((own[i] + own[j]) % 1) for i, j in itertools.combinations(range(20), 2)}
+        groups, _ = families.join(list(range(20)), log10_p, level)
+        wrong += len(groups) < 20
+    assert wrong / 400 <= level
+
+
+def test_pairs_that_were_not_tested_join_nobody():
+    assert families.join("abc", {("a", "b"): -90.0}, 0.01)[0] == [("a", "b"), ("c",)]
+
+
+# Rows ----------------------------------------------------------------------------------------------------------------
+
+
+def tables(dtype=np.float32, decay=0.98):
+    """A chain a, b, c and a fork d from b: each training reaches other rows of 60, the first 30 none."""
+    rng = np.random.default_rng(2)
+    made = {"a": rng.normal(size=(60, D)).astype(np.float32)}
+    for parent, child, touched in (("a", "b", range(30, 40)), ("b", "c", range(40, 50)), ("b", "d", range(50, 60))):
+        table = (made[parent] * np.float32(decay)).astype(np.float32)
+        table[list(touched)] += rng.normal(size=(10, D)).astype(np.float32)
+        made[child] = table
+    return {name: dtype(table) for name, table in made.items()}
+
+
+def bfloat16(table):
+    return torch.tensor(table).to(torch.bfloat16).float().numpy()
+
+
+def rows_of(made, bound=1e-5):
+    names, n = list(made), len(made)
+    kept = np.zeros((n, n, 8), dtype=np.uint8)
+    kept[range(n), range(n)] = 255
+    factor, readable = np.zeros((n, n)), np.eye(n, dtype=bool)
+    for i, j in itertools.permutations(range(n), 2):
+        ids, factor[i, j], readable[i, j] = measure.kept_rows(*(made[names[k]].astype(float) for k in (i, j)), bound)
+        kept[i, j] = np.packbits(np.isin(np.arange(64), ids))
+    return rows.Rows(kept, readable, factor, np.full((n, n), bound), 60)
+
+
+def test_rows_tell_neighbours_and_the_clock_tells_the_later_model():
+    tree = rows_of(tables())
+    a, b, c, d = range(4)
+    assert tree.count()[a].tolist() == [64, 50, 40, 40]
+    assert tree.excluded(a, b).tolist() == [False, False, True, True]
+    assert tree.excluded(b, c).tolist() == [True, False, False, True]
+    assert tree.excluded(a, c).tolist() == [False, False, False, True]  # b lies between, d does not
+    assert tree.excluded(c, d).tolist() == [True, False, False, False]
+    assert [tree.later(*pair) for pair in [(a, b), (b, a), (b, c), (c, d)]] == [1, -1, 1, 0]
+    assert tree.factor[a, b] + tree.factor[b, c] == pytest.approx(tree.factor[a, c], abs=1e-6)
+    assert tree.factor[a, b] == pytest.approx(np.log(0.98), abs=1e-6)
+
+
+def shaken(change):
+    """The tables, the one numbered i changed by `change(i, table, noise of its shape)`."""
+    noise = np.random.default_rng(5).normal(size=(4, 60, D)).astype(np.float32)
+    return {name: change(i, table, noise[i]) for i, (name, table) in enumerate(tables().items())}
+
+
+BY_ROW = np.linspace(0.5, 1.5, 60)[:, None]
+SILENT = {
+    "no decay": (tables(decay=1.0), 1e-5, "kept rows have one length"),
+    "bfloat16": (tables(bfloat16, 0.999), 2.0**-7, "kept rows have one length"),
+    "every row trained": (shaken(lambda i, table, noise: table + noise), 1e-5, "0 rows"),
+    "frozen": (dict.fromkeys("abcd", tables()["a"]), 1e-5, "the embedding was frozen"),
+    "rescaled row by row": (shaken(lambda i, table, noise: table * BY_ROW**i), 1e-5, "0 rows"),
+    "trained a little": (
+        shaken(lambda i, table, noise: bfloat16(table + 0.005 * BY_ROW * noise)), 2.0**-7, "rounding hides"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "bound", "why"), SILENT.values(), ids=SILENT)
+def test_the_clock_is_silent_and_says_why(made, bound, why):
+    tree = rows_of(made, bound)
+    assert tree.later(0, 1) == 0
+    assert why in rows.silent_because(tree, 0, 1, lambda i: False)
+    assert "the head is the embedding" in rows.silent_because(tree, 0, 1, lambda i: True) or not tree.readable[0, 1]
+
+
+def test_a_pure_merge_is_found_with_its_shares():
+    rng = np.random.default_rng(3)
+    base = rng.normal(size=4000)
+    models = [base, *(base + 0.1 * rng.normal(size=4000) for _ in range(3))]
+    models += [0.3 * models[1] + 0.7 * models[2], 0.2 * models[1] + 0.3 * models[2] + 0.5 * models[3], models[1] + 1e-4]
+    flat = np.array(models, dtype=np.float32).astype(float)
+    squared = np.square(flat[:, None] - flat).sum(axis=2)
+    rounding = 2.0**-24 * np.linalg.norm(flat, axis=1)
+    means = rows.merges(squared, rounding)
+    assert set(means) == {4, 5}
+    assert means[4].parents == (1, 2)
+    assert means[4].shares == pytest.approx((0.3, 0.7), abs=1e-5)
+    assert means[5].shares == pytest.approx((0.2, 0.3, 0.5), abs=1e-5)
+    squared[4] += 1e-4  # trained on
+    squared[:, 4] += 1e-4
+    assert 4 not in rows.merges(squared, rounding)
+
+
+# Root ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_root_is_as_likely_as_it_has_histories():
+    """All orders in which a tree of seven can have grown, counted one by one."""
+    edges = [(0, 1), (0, 2), (2, 3), (2, 4), (4, 5), (0, 6)]
+    near = root.neighbours(range(7), edges)
+    counts = np.zeros(7)
+    for order in itertools.permutations(range(7)):
+        counts[order[0]] += all(set(near[node]) & set(order[:i]) for i, node in enumerate(order) if i)
+    assert root.posterior(range(7), edges) == pytest.approx(counts / counts.sum())
+    assert counts.sum() == pytest.approx(sum(math.factorial(7) / product(near, u) for u in range(7)))
+
+
+def product(near, u):
+    """Sizes of all subtrees of the tree rooted at u, multiplied."""
+    total, left = 1, [(u, -1)]
+    while left:
+        node, parent = left.pop()
+        total *= 7 if parent < 0 else len(root.side(near, node, parent))
+        left += [(v, node) for v in near[node] if v != parent]
+    return total
+
+
+def grown_tree(n, rng, preferential):
+    """Edges of a tree in which each model chooses its parent evenly, or by its number of children."""
+    edges, ends = [], [0]
+    for child in range(1, n):
+        parent = int(rng.choice(ends)) if preferential and edges else int(rng.integers(child))
+        edges.append((parent, child))
+        ends += [parent, child]
+    return edges
+
+
+@pytest.mark.parametrize(("law", "least"), [("uniform", 0.92), ("preferential", 0.92), ("chain", -1.0)])
+def test_root_sets_cover_under_their_models_and_not_on_chains(law, least):
+    rng = np.random.default_rng(4)
+    covered = 0
+    for _ in range(200):
+        edges = [(i, i + 1) for i in range(11)] if law == "chain" else grown_tree(12, rng, law == "preferential")
+        covered += 0 in root.root_set(range(12), edges, range(12))
+        assert root.is_chain(range(12), edges) or law != "chain"
+    assert covered / 200 >= least
+    assert law != "chain" or covered == 0
+
+
+# Estimates -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_tree_takes_rows_before_distances_and_one_parent_for_each():
+    zeros, silent = np.zeros((3, 3), dtype=int), lambda i, j: 0
+    far = np.array([[0, 1, 2], [1, 0, 3], [2, 3, 0]], dtype=float)
+    assert estimate.spanning(3, zeros, zeros, far, [], silent) == [(0, 1), (0, 2)]
+    changed = np.array([[0, 9, 2], [9, 0, 3], [2, 3, 0]])
+    assert estimate.spanning(3, zeros, changed, far, [], silent) == [(0, 2), (1, 2)]
+    ages = [0, 0, 1]  # 2 is later than both, and has one parent
+    later = lambda i, j: int(np.sign(ages[j] - ages[i]))  # noqa: E731
+    assert estimate.spanning(3, zeros, changed, far, [], later) == [(0, 2), (0, 1)]
+
+
+# End to end ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory, new_model, save_model):
+    """Folders: oak, its children b and d, c of b, the mean of c and d, a model of another family, a wider one."""
+    top = tmp_path_factory.mktemp("family")
+    made = {"a": new_model(1).state_dict()}
+    for i, (parent, child) in enumerate((("a", "b"), ("b", "c"), ("a", "d"))):
+        made[child] = grown.trained(made[parent], i, touched=grown.draw(60, 300, i))
+    made["mean"] = {name: 0.25 * made["c"][name] + 0.75 * made["d"][name] for name in made["a"]}
+    made["x"] = new_model(9).state_dict()
+    folders = {}
+    for name, tensors in made.items():
+        model = new_model(0)
+        model.load_state_dict(tensors)
+        folders[name] = str(save_model(model, top / name))
+    folders["wide"] = str(save_model(new_model(2, hidden_size=32), top / "wide"))
+    return folders
+
+
+def inner(folders, *names):
+    return [folders[name] for name in names]
+
+
+def test_a_forest_from_files(family, tmp_path):
+    store = Store(tmp_path)
+    result = provlab.tree(inner(family, "d", "c", "x", "a", "mean", "b"), store=store, progress=False)
+    short = {folder: name for name, folder in family.items()}
+    assert [sorted(short[m] for m in f.models) for f in result.families] == [["a", "b", "c", "d", "mean"], ["x"]]
+    edges = {(short[e.a], short[e.b]): e for e in result.edges}
+    assert set(edges) == {("a", "b"), ("b", "c"), ("a", "d"), ("c", "mean"), ("d", "mean")}
+    assert {e.directed for e in result.edges} == {"rows"}
+    assert edges["a", "b"].joined == "rows"
+    assert edges["d", "mean"].numbers["share"] == pytest.approx(0.75, abs=1e-5)
+    assert [short[m] for m in result.families[0].root_set] == ["a"]
+    content = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert content["schema"] == "provlab.tree/1"
+    assert {e["relation"] for f in content["families"] for e in f["edges"]} == {"descends", "merge"}
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    again = provlab.tree(inner(family, "d", "c", "x", "a", "mean", "b"), store=store, progress=False)
+    assert str(again) == str(result)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == before
+    assert "5 edges" in result.drawn().caption
+    assert "<figure" in result._repr_html_()
+
+
+def test_an_outgroup_directs_all_edges_but_its_own(family, new_model, save_model, tmp_path):
+    """Without decay no clock speaks."""
+    made = {"a": new_model(1).state_dict()}
+    for i, (parent, child) in enumerate((("a", "b"), ("b", "c"), ("b", "d"))):
+        made[child] = grown.trained(made[parent], i, touched=grown.draw(60, 300, i), decay=1.0)
+    folders = []
+    for name, tensors in made.items():
+        model = new_model(0)
+        model.load_state_dict(tensors)
+        folders.append(str(save_model(model, tmp_path / name)))
+    result = provlab.tree(folders, outgroup=folders[0], progress=False)
+    ways = {(e.a[-1], e.b[-1]): e.directed for e in result.edges}
+    assert ways["b", "c"] == ways["b", "d"] == "root"
+    assert ways.get(("a", "b"), ways.get(("b", "a"))) != "root"
+    assert all("one length" in e.evidence for e in result.edges)
+
+
+def test_pairs_without_a_p_value_since_both_are_sorted_are_tested_by_phi_match(family, text, monkeypatch):
+    calls, run_pairs = [], growing.run_pairs
+
+    def sorted_pairs(bench, names, *arguments, **settings):
+        calls.append((names, settings["pairs"]))
+        records = run_pairs(bench, names, *arguments, **settings)
+        if names != ["phi_u"]:
+            return records
+        return [replace(record, outcome=withheld(record.outcome, "both are sorted")) for record in records]
+
+    monkeypatch.setattr(growing, "run_pairs", sorted_pairs)
+    result = provlab.tree(inner(family, "a", "b"), text=text, progress=False, n_sequences=4, sequence_length=16)
+    assert calls[1] == (["phi_match"], [tuple(inner(family, "a", "b"))])
+    assert len(result.families) == 1
+    assert "phi_match where both models are sorted" in str(result)
+    assert "exact: family-wise" not in str(result)  # phi_match rests on no theorem
+
+
+def test_the_command(run, family, tmp_path, monkeypatch):
+    monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path))
+    models = inner(family, "a", "b", "x")
+    status, out, err = run("tree", *models)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("3 models: 1 family of related models, 1 alone (phi_u, exact: family-wise error")
+    assert re.fullmatch(
+        r"a -> b +descends +families, direction rows +240 of 300 rows kept; clock: 1\.00% shorter", lines[4]
+    )
+    assert '-->|"families, direction rows"|' in run("tree", *models, "--mermaid")[1]
+    assert 'arrowhead=normal, label="families, direction rows"' in run("tree", *models, "--dot")[1]
+    assert run("tree", *models, "--picture", tmp_path / "f.png", "--json", "-")[1].startswith("{")
+    assert (tmp_path / "f.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("names", "more", "message"),
+    [
+        (["a"], [], "a study needs at least two models, not 1"),
+        (["a", "a"], [], "models must be distinct, but given more than once"),
+        (["a", "wide"], [], "phi_u needs models of equal width"),
+        (["a", "b"], ["--outgroup", "c"], "the outgroup c is not among the models"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(run, family, tmp_path, names, more, message):
+    status, out, err = run("tree", *inner(family, *names), *more, "--results", tmp_path)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_models_of_another_shape_are_listed_where_others_can_be_compared(family):
+    result = provlab.tree(inner(family, "a", "b", "wide"), progress=False)
+    assert len(result.not_compared) == 2
+    assert "Not compared" in str(result)
+    with pytest.raises((InputError, NotComparableError)):
+        provlab.tree(inner(family, "a", "wide"), progress=False)
+    assert grow.READINGS == ("kept_rows", "weight_distance")
