@@ -2,24 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
 from provlab.files import cache_dir
 from provlab.kept import Kept
-from provlab.modeldiff import pipeline
-from provlab.modeldiff.comparison import Comparison, Summary
+from provlab.modeldiff import excess, pipeline, where
+from provlab.modeldiff.comparison import Summary
+from provlab.modeldiff.composition import composition
+from provlab.modeldiff.generation import checked_tempers
 from provlab.modeldiff.held_out import N_PIECES, HeldOut
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, Model
-from provlab.modeldiff.representative import Direction, Side, checked_range, within
-from provlab.modeldiff.tokens import SharedTokens, shared_tokens
-from provlab.report.difference import Difference, examples
+from provlab.modeldiff.representative import Direction, Draws, Side, checked_range, within
+from provlab.modeldiff.tokens import SharedTokens, opening, shared_tokens
+from provlab.models.checkpoint import identical
+from provlab.report.difference import Cluster, Difference, Example
 from provlab.report.views import describe
 from provlab.statistics.base import Options
 
 _EXAMPLES, _TAIL = 3, 0.05  # of each end of D, and the share of inputs that an end is
+_SIDES: tuple[Side, Side] = ("A", "B")
+_MEMBERS = 2  # of each group of disputed inputs
 
 
 def diff(
@@ -27,6 +36,8 @@ def diff(
     b: str | Path,
     *,
     text: str | None = None,
+    prompt: str | None = None,
+    references: Sequence[str | Path] = (),
     length: int = 25,
     z: tuple[float, float] | None = None,
     shares: tuple[float, float] = (0.05, 0.5),
@@ -47,19 +58,26 @@ def diff(
     a, b : str or Path
         Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``; of one tokenizer.
     text : str, optional
-        Held-out text from whose losses Z is taken; by default prose that no zoo model was trained on.
+        Held-out text from whose losses Z is taken, and which both models read; by default prose that no zoo model was
+        trained on.
+    prompt : str, optional
+        Inputs are what follows it, in each model's own chat template where it has one. Then no text is read, and Z is
+        taken from the losses of what both models write.
+    references : sequence of str or Path
+        Models of A's recipe with other seeds: what a second training changes, beside which the difference is shown.
     length : int
         Tokens of an input.
     z : tuple of float, optional
         The range of mean token loss (nats) that makes an input one of a model's; then no text is read unless given.
     shares : tuple of float
-        Otherwise Z lies between these quantiles of the losses of pieces of the text under both models together.
+        Otherwise Z lies between these quantiles of the losses under both models together.
     n : int
         Sequences that each model writes.
     tempers : sequence of float
         Exponents of what the models write with, see `provlab.modeldiff.generation.write`: above 1 for lower losses.
     exchange_steps : int
-        Steps of replica exchange, the paper's way, as a second opinion; 0 for none.
+        Steps of replica exchange, the paper's way, as a second opinion; 0 for none. It has no start token before
+        inputs, and then the others have none either.
     seed : int
         Of all draws; each model draws numbers of its own from it.
     device, dtype : str
@@ -74,65 +92,78 @@ def diff(
     Raises
     ------
     ProvlabError
-        If a model cannot be opened, the two share no tokenizer, or a model wrote no input in Z; the message names the
+        If a model cannot be opened, the models share no tokenizer, or neither wrote inputs in Z; the message names the
         way out.
     """
     options = Options(seed=seed, device=device, dtype=dtype)
     for name, value, least in (("length", length, 2), ("n", n, 2 * N_CHAINS), ("exchange_steps", exchange_steps, 0)):
         if not isinstance(value, int) or value < least:
             raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    if text is not None and not text.strip():
-        raise InputError("the text is empty; give some pages that neither model was trained on")
+    for name, content in (("text", text), ("prompt", prompt)):
+        if content is not None and not content.strip():
+            raise InputError(f"the {name} is empty; give some words")
+    if prompt is not None and (text is not None or exchange_steps):
+        raise InputError("a prompt goes with neither a text nor replica exchange; leave the one or the other out")
     z = None if z is None else checked_range(z)
     if not 0 <= shares[0] < shares[1] <= 1:
         raise InputError(f"shares must rise within 0 to 1, not {tuple(shares)}")
-    a, b = str(a), str(b)
+    settings = Generation(n, length, checked_tempers(tempers), N_CHAINS, seed)
+    a, b, others = str(a), str(b), [str(source) for source in references]
     models = pipeline.open_models(
-        [a, b], device=device, dtype=options.torch_dtype, allow_pickle=allow_pickle, progress=progress
+        [a, b, *others],
+        opening=(lambda _: []) if exchange_steps else partial(opening, prompt=prompt),
+        device=device,
+        dtype=options.torch_dtype,
+        allow_pickle=allow_pickle,
+        progress=progress,
     )
-    if len({model.checkpoint.digest for model in models.values()}) < 2:
-        raise InputError(f"{a} and {b} are identical, so they disagree nowhere; give two different models")
-    first, second = pair = models[a], models[b]
-    shared = shared_tokens([model.checkpoint for model in pair])
+    for both in combinations([a, b, *others], 2):
+        if identical(models[source].checkpoint for source in both):
+            raise InputError(f"{' and '.join(both)} are identical, so they disagree nowhere; give different models")
+    pair = models[a], models[b]
+    shared = shared_tokens([model.checkpoint for model in models.values()], controls=False)
     if not shared.named:
-        raise NotComparableError(f"neither {first.name} nor {second.name} has a tokenizer; copy it beside the weights")
-    for model in pair:
+        raise NotComparableError(
+            f"neither {pair[0].name} nor {pair[1].name} has a tokenizer; copy it beside the weights"
+        )
+    for model in models.values():
         if model.nll.context is not None and length > model.nll.context:
             raise InputError(f"length {length} exceeds the context of {model.name}: {model.nll.context}; give less")
     kept = Kept(Path(results) if results else cache_dir() / "modeldiff")
-    text_loss = None
-    chosen = "as given"
-    if text is not None or z is None:
+    text_loss, name, rule = None, "what A writes", "the losses of what both models write"
+    if text is not None or (prompt is None and z is None):
         held_out = HeldOut({"text": _text(text)}, N_PIECES, kept, seed)
-        of_a, of_b = held_out.losses(pair, length)
-        text_loss = of_a, of_b
-        asked_z, z = z, held_out.range_of(first, second, length, shares, z or ())
-        if asked_z is None:
-            which = "given text" if text else "zoo's held-out prose"
-            chosen = (
-                f"the {shares[0]:.0%} and {shares[1]:.0%} quantiles of the losses of {N_PIECES} pieces of the {which} "
-                "under both models"
-            )
-    settings = Generation(n, length, tuple(float(temper) for temper in tempers), N_CHAINS, seed)
-    compared = Comparison(
-        _inputs("A", first, second, z, settings, kept), _inputs("B", second, first, z, settings, kept), z
-    )
-    summary = [
-        examples(compared, side, model.texts, n=_EXAMPLES, tail=_TAIL, seed=seed)
-        for side, model in zip("AB", pair, strict=True)
-    ]
+        losses = held_out.each_loss(pair, length)
+        text_loss = [*losses.mean(axis=1).tolist(), excess.mean_of(losses[1] - losses[0])]
+        name = f"the {'given text' if text else 'held-out prose'}"
+        rule = f"the losses of {N_PIECES} pieces of {name} under both models"
+    ranges = "as given" if z else f"the {shares[0]:.0%} and {shares[1]:.0%} quantiles of {rule}"
+    drawn = _drawn(pair, settings, kept)
+    predictions = pair[0].nll.predictions(length)
+    own = [excess.written(draws, other, side, predictions) for side, (draws, other) in zip(_SIDES, drawn, strict=True)]
+    if z is None:
+        z = held_out.range_of(*pair, length, shares) if text_loss else _own_range(own, shares)
+    read = held_out.pieces(pair[0], length) if text_loss else _sample(own[0], drawn[0][0], seed)
+    words = {"tokens": _tokens_compared(shared), "start": _start(pair, prompt), "z": ranges}
+    inputs = [_inputs(side, model, *judged, z, words) for side, model, judged in zip(_SIDES, pair, drawn, strict=True)]
+    if not any(inputs):
+        raise NotComparableError(words["empty A"])
+    apart = excess.apart(*pair, [models[source] for source in others], read, name, inputs[0], kept)
     parameters = {"length": length, "shares": list(shares), "n": n, "tempers": list(settings.tempers), "seed": seed}
     parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
-    exchange = _exchanged(first, second, z, length, exchange_steps, kept, seed=seed) if exchange_steps else None
+    parameters |= {"prompt": prompt, "references": others, "mixed": settings.tempers == (1.0,)}
     return Difference(
-        (describe(a, first.checkpoint), describe(b, second.checkpoint)),
-        compared,
+        (describe(a, pair[0].checkpoint), describe(b, pair[1].checkpoint)),
+        z,
+        (inputs[0], inputs[1]),
+        (excess.price(own[0], predictions, seed=seed), excess.price(own[1], predictions, seed=seed)),
+        apart,
         parameters,
-        chosen,
+        words,
         text_loss,
-        (summary[0], summary[1]),
-        _tokens_compared(shared),
-        exchange,
+        (_ends(inputs[0], pair, seed), _ends(inputs[1], pair, seed)),
+        (_clusters(inputs[0], pair, seed), _clusters(inputs[1], pair, seed)),
+        _exchanged(*pair, z, length, exchange_steps, kept, seed=seed) if exchange_steps else None,
     )
 
 
@@ -144,21 +175,99 @@ def _text(text: str | None) -> str:
     return zoo.held_out_text("prose")
 
 
+def _drawn(pair: tuple[Model, Model], settings: Generation, kept: Kept) -> list[tuple[Draws, NDArray[np.float64]]]:
+    """Draws that stand for the inputs of each model, and their losses under the other one."""
+    if settings.tempers == (1.0,):
+        first, second = pipeline.mixed(*pair, settings, kept)
+        return [(first, second.nll), (second, first.nll)]
+    drawn = []
+    for model, other in (pair, pair[::-1]):
+        draws = pipeline.generated(model, settings, kept)
+        # judged again by the arithmetic that judges the other: rounding differs from that of writing token by token
+        draws = replace(draws, nll=pipeline.judged(model, draws.tokens, kept))
+        drawn.append((draws, pipeline.judged(other, draws.tokens, kept)))
+    return drawn
+
+
+def _sample(own: Direction, draws: Draws, seed: int) -> NDArray[np.integer[Any]]:
+    """Some of what a model writes, chain by chain."""
+    chance = own.weight / own.weight.sum()
+    rows = np.random.default_rng(seed).choice(len(chance), N_PIECES, p=chance)
+    return draws.tokens[rows[np.argsort(draws.chain[rows], kind="stable")]]
+
+
+def _own_range(own: Sequence[Direction], shares: tuple[float, float]) -> tuple[float, float]:
+    """Two quantiles of the losses of what each of two models writes, both models counting alike."""
+    losses = np.concatenate([side.draws.nll for side in own if side.draws is not None])
+    weights = np.concatenate([side.weight / side.weight.sum() for side in own])
+    low, high = np.quantile(losses, shares, weights=weights, method="inverted_cdf")
+    return float(low), float(high)
+
+
 def _inputs(
-    side: Side, model: Model, other: Model, z: tuple[float, float], settings: Generation, kept: Kept
-) -> Direction:
-    """Let a model write, and both judge what of it lies in Z."""
-    draws = pipeline.generated(model, settings, kept)
-    # judged again by the arithmetic that judges the other: rounding differs from that of writing token by token
-    draws = replace(draws, nll=pipeline.judged(model, draws.tokens, kept))
-    if len(np.unique(draws.chain[within(draws.nll, z)])) < 2:
+    side: Side, model: Model, draws: Draws, other: NDArray[np.float64], z: tuple[float, float], words: dict[str, str]
+) -> Direction | None:
+    """The draws in Z; None, and a reason in `words`, where they are too few."""
+    inside = within(draws.nll, z)
+    if len(np.unique(draws.chain[inside])) < 2:
         low, high = np.quantile(draws.nll, [0.01, 0.99])
-        raise NotComparableError(
-            f"{model.name} wrote {int(within(draws.nll, z).sum())} of {len(draws)} sequences with a loss in Z = "
-            f"[{z[0]:g}, {z[1]:g}], too few; most have {low:.3g} to {high:.3g}: move Z there, write more, or, for "
-            "lower losses, with tempers such as 1, 1.15, 1.3"
+        words[f"empty {side}"] = (
+            f"{model.name} has {int(inside.sum())} of {len(draws)} sequences with a loss in Z = [{z[0]:g}, {z[1]:g}], "
+            f"too few; most have {low:.3g} to {high:.3g}: move Z there, write more, or, for lower losses, with tempers "
+            "such as 1, 1.15, 1.3"
         )
-    return pipeline.judged_inputs(draws, side, z, other, kept)
+        return None
+    return Direction.from_draws(draws.within(z), other[inside], side, z)
+
+
+def _shown(inputs: Direction, rows: Sequence[int], end: str, pair: tuple[Model, Model]) -> tuple[Example, ...]:
+    """Rows of a model's inputs, with D of each token."""
+    if not len(rows) or inputs.draws is None:
+        return ()
+    tokens = inputs.draws.tokens[np.asarray(rows)]
+    by_token = where.by_token(pair[0].nll, pair[1].nll, tokens)
+    first = [None] * (tokens.shape[1] - by_token.shape[1])  # a first token that nothing predicts
+    return tuple(
+        Example(
+            end,
+            float(inputs.difference[row]),
+            float(inputs.draws.nll[row]),
+            pair[0].texts(tokens[k : k + 1])[0],
+            tuple(zip(pair[0].pieces(tokens[k]), [*first, *map(float, by_token[k])], strict=True)),
+        )
+        for k, row in enumerate(rows)
+    )
+
+
+def _ends(inputs: Direction | None, pair: tuple[Model, Model], seed: int) -> tuple[Example, ...]:
+    """Inputs of one model from both ends of D, drawn by weight."""
+    if inputs is None or inputs.draws is None:
+        return ()
+    edges = np.unique(inputs.quantile([0, _TAIL, 1 - _TAIL, 1]))
+    if len(edges) < 2:
+        return ()
+    names = [row.tobytes() for row in inputs.draws.tokens]
+    bins = composition(inputs, edges, labels={}, distinct=names, n_examples=_EXAMPLES, seed=seed)
+    return (
+        *_shown(inputs, bins[0].examples.tolist(), "D lowest", pair),
+        *_shown(inputs, bins[-1].examples.tolist(), "D highest", pair),
+    )
+
+
+def _clusters(inputs: Direction | None, pair: tuple[Model, Model], seed: int) -> tuple[Cluster, ...]:
+    """Groups of a model's inputs that the other finds least likely."""
+    if inputs is None:
+        return ()
+    groups = where.groups(inputs, pair[0].nll, pair[1].nll, n_members=_MEMBERS, seed=seed)
+    return tuple(
+        Cluster(
+            tuple(pair[0].pieces(np.array([token]))[0] for token in group.tokens),
+            group.share,
+            group.log10_count,
+            _shown(inputs, group.rows, "group", pair),
+        )
+        for group in groups
+    )
 
 
 def _exchanged(
@@ -170,6 +279,18 @@ def _exchanged(
         return pipeline.model_diff(a, b, z, settings, kept).summary(seed=seed)
     except ProvlabError as error:
         return str(error)
+
+
+def _start(pair: tuple[Model, Model], prompt: str | None) -> str:
+    """Say what stands before inputs."""
+    if not len(pair[0].nll.start):
+        return "Nothing stands before it: its first token, in ‹ ›, is any of these and not judged."
+    if prompt is None:
+        return "Each model reads its start token before it, as in training."
+    talks = [name for name, model in zip("AB", pair, strict=True) if model.checkpoint.tokenizer().chat_template]
+    template = f", which {' and '.join(talks)} read{'s' * (len(talks) == 1)} in a chat template" if talks else ""
+    begin = repr(prompt if len(prompt) <= 80 else f"{prompt[:79]}…")
+    return f"It follows the prompt {begin} of {len(prompt):,} characters{template}."
 
 
 def _tokens_compared(shared: SharedTokens) -> str:

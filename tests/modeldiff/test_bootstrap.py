@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,23 @@ def least(n_repeats):
 def test_intervals_by_generation_cover_the_enumeration():
     rates = coverage.coverage(60, coverage.by_generation)
     assert min(share for share, _, _ in rates.values()) >= least(60)
+
+
+def test_shares_near_zero_are_covered():
+    """Agreement is 0.4% of A's inputs and 0.6% of B's, where 120 effective draws mostly show none: the bootstrap's
+    interval alone is then a point at 0 and held the truth in a third of the repeats."""
+    rates = coverage.coverage(40, partial(coverage.generated, n=500), **coverage.NEAR_ZERO)
+    for name in ("share with D < 0, A", "term 2 by count", "term 3 by count"):
+        assert rates[name][0] >= least(40), name
+        assert rates[name][1] < 0.08, name
+
+
+def test_smoothed_weights_at_100_tokens_count_right():
+    """Several times the effective draws (in the place of the width), by intervals that cover nearly as often."""
+    rates = coverage.long_inputs(20)
+    for name in ("log10 number of A", "log10 of B for one of A", "term 4 by count"):
+        assert rates[f"{name}, smoothed"][0] >= least(20), name
+        assert rates[f"{name}, smoothed"][1] > 2.5 * rates[f"{name}, plain"][1]
 
 
 def test_intervals_by_exchange_cover_the_enumeration():

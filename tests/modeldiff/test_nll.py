@@ -10,23 +10,24 @@ from provlab.modeldiff import nll
 RNG = np.random.default_rng(0)
 
 
-def by_definition(model, tokens):
-    """-log p(token | left context), averaged over the tokens that have a left context."""
-    terms = []
-    for end in range(1, len(tokens)):
+def by_definition(model, tokens, start=()):
+    """-log p(token | left context), averaged over the tokens that have a left context; a start is not judged."""
+    terms, tokens = [], np.r_[np.array(start, dtype=int), tokens]
+    for end in range(max(1, len(start)), len(tokens)):
         with torch.no_grad():
             probabilities = torch.softmax(model(torch.from_numpy(tokens[None, :end])).logits[0, -1].double(), dim=0)
         terms.append(-np.log(probabilities[tokens[end]].item()))
     return np.mean(terms)
 
 
-@pytest.mark.parametrize("at_once", [1 << 14, 11])
-def test_nll_is_that_of_the_definition(gpt2, at_once, monkeypatch):
+@pytest.mark.parametrize(("at_once", "start"), [(1 << 14, ()), (11, ()), (11, (3,)), (11, (2, 0, 1))])
+def test_nll_is_that_of_the_definition(gpt2, at_once, start, monkeypatch):
     monkeypatch.setattr(nll, "_TOKENS", at_once)
-    model = gpt2()
+    model = gpt2(n_positions=8)
     tokens = RNG.integers(0, 4, (9, 5))
-    measured = nll.sequence_nll(model)
-    expected = [by_definition(model, row) for row in tokens]
+    measured = nll.sequence_nll(model, start=start)
+    assert measured.context == 8 - len(start)
+    expected = [by_definition(model, row, start) for row in tokens]
     np.testing.assert_allclose(measured(tokens), expected, atol=2e-6)
     assert measured(tokens).dtype == np.float64
     assert measured.evaluations == 18

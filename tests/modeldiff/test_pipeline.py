@@ -1,6 +1,7 @@
 """The four steps end to end on two tiny models whose whole space can be listed."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import torch
 from provlab.errors import InputError
 from provlab.kept import Kept
 from provlab.modeldiff import held_out, pipeline
-from provlab.modeldiff.comparison import from_enumeration
+from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.representative import Direction, within
 
 VOCABULARY, LENGTH = 4, 5
 
@@ -49,6 +51,23 @@ def test_generation_finds_what_the_enumeration_knows(models, kept, truth):
     value, low, high = diff.log10_more()
     assert low <= value <= high
     assert value == pytest.approx(truth.log10_more()[0], abs=0.04)
+
+
+def test_draws_of_both_models_are_one_sample(models, kept, truth):
+    """The mixture counts A's inputs and B's as their enumeration does; without its weights it would not."""
+    drawn = pipeline.mixed(*models, pipeline.Generation(10_000, LENGTH), kept)
+    sides = [
+        Direction.from_draws(draws.within(truth.z), other.nll[within(draws.nll, truth.z)], side, truth.z)
+        for side, draws, other in zip("AB", drawn, drawn[::-1], strict=True)
+    ]
+    diff = Comparison(*sides, truth.z, joint=True)
+    for by in ("R3", "count"):
+        np.testing.assert_allclose(diff.ratio(by).value, truth.ratio().value, rtol=0.1)
+    # the same chains are resampled for both sides: of a side and itself nothing is left to chance
+    assert replace(diff, b=replace(diff.a, side="B")).log10_more() == (0, 0, 0)
+    # R3 is one set of draws, so that both estimates of its number are one
+    assert diff.log10_common[0] == pytest.approx(diff.log10_common[1])
+    assert diff.log10_common[0] == pytest.approx(np.log10(truth.a.common.sum()), abs=0.03)
 
 
 def test_replica_exchange_finds_the_same(models, kept, truth):

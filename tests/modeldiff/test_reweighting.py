@@ -102,26 +102,42 @@ def test_counts_by_bin_lie_in_their_intervals():
     hits = trials = 0
     for seed in range(12):
         result = density_of_states(reweight(run(seed, steps=400)), EDGES)
-        met = np.isfinite(result.log10_low)
+        met = np.isfinite(result.log10_count)
         with np.errstate(divide="ignore"):
             exact = np.log10(COUNTS)
         hits += ((result.log10_low <= exact) & (exact <= result.log10_high))[met].sum()
         trials += met.sum()
-    assert trials > 120
+    assert trials > 100
     assert hits / trials > 0.8
 
 
 def test_total_is_exact_even_where_bins_span_decades(draws):
     assert_allclose(logsumexp(draws.log_weight), L * math.log(V), rtol=1e-12)
     result = density_of_states(draws, EDGES)
-    assert_allclose(np.log((10**result.log10_count).sum()), L * math.log(V), rtol=1e-9)
-    assert result.n.sum() == len(draws)
+    known = np.isfinite(result.log10_count)
+    assert_allclose((10 ** result.log10_count[known]).sum(), COUNTS[known].sum(), rtol=0.02)
 
 
-def test_a_bin_that_no_draw_met_has_no_count(draws):
+def test_a_bin_without_thirty_effective_inputs_has_no_count(draws):
+    """The floor is left: the inputs that were drawn, and there are no more of these than the bin has."""
     result = density_of_states(draws, [ENERGIES.min() - 2, ENERGIES.min() - 1, 3, 4, 99, 100])
-    assert_array_equal(result.n > 0, [False, True, True, True, False])
-    assert_array_equal(np.isfinite(result.log10_count), result.n > 0)
+    for values in (result.log10_count, result.log10_seen):
+        assert_array_equal(np.isfinite(values), [False, True, True, True, False])
+    few = density_of_states(draws, EDGES)
+    assert_array_equal(np.isnan(few.log10_count), few.effective < 30)
+    assert (np.isnan(few.log10_count) & (COUNTS > 0)).any()
+    assert (10**few.log10_seen <= COUNTS + 1e-9).all()
+
+
+def test_a_few_heavy_inputs_carry_no_band():
+    """Ten inputs are drawn often and 10^6 hardly ever: a band by chains would end far below their number."""
+    log_q = np.log(np.r_[np.full(10, 0.09999), np.full(10**6, 1e-10)])
+    for seed in range(10):
+        code = np.random.default_rng(seed).choice(len(log_q), size=400, p=np.exp(log_q))
+        draws = Draws(code[:, None], np.ones(400), -log_q[code] - math.log(400), np.arange(400) % 20, 20)
+        result = density_of_states(draws, [0.5, 1.5])
+        assert np.isnan([result.log10_count, result.log10_low, result.log10_high]).all()
+        assert 10 ** result.log10_seen[0] == pytest.approx(len(np.unique(code)))
 
 
 def test_representative_inputs_stand_for_their_sequences(draws):

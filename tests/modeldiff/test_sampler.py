@@ -114,9 +114,9 @@ def test_counts_from_the_models_own_text_are_those_from_infinity():
     truth = np.log10(((model.energies >= z[0]) & (model.energies <= z[1])).sum())
     for ladder in ((math.inf, own, own / 2), (own, own / 2)):
         drawn = reweighting.reweight(run(model, WRITING, temperatures=ladder, steps=1500))
-        states = reweighting.density_of_states(drawn, z)
-        assert states.log10_low[0] - 0.01 <= truth <= states.log10_high[0] + 0.01
-        assert states.log10_high[0] - states.log10_low[0] < 0.1
+        # too few distinct inputs for a density of states with intervals: the sum of the weights is the count
+        count = np.exp(drawn.log_weight[(drawn.nll >= z[0]) & (drawn.nll <= z[1])]).sum()
+        assert np.log10(count) == pytest.approx(truth, abs=0.05)
 
 
 def test_a_free_energy_that_is_known_and_missed_gives_no_number():

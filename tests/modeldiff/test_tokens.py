@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from provlab.errors import NotComparableError
+from provlab.errors import CheckpointError, NotComparableError
 from provlab.modeldiff import pipeline
 from provlab.modeldiff.held_out import pieces as cut
 from provlab.modeldiff.nll import sequence_nll
-from provlab.modeldiff.tokens import shared_tokens
+from provlab.modeldiff.tokens import opening, shared_tokens
 from provlab.models.checkpoint import Checkpoint
 
 
@@ -97,6 +97,22 @@ def test_rows_beyond_the_tokenizer_are_left_out(models, new_model, save_model, t
     assert short.vocabulary == len(common.ids[1])
     log_probs = short.next_log_probs(np.zeros((2, 3), dtype=int))
     np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-5)
+
+
+def test_a_model_reads_its_start_token_and_a_prompt_in_its_template(models, spoilt):
+    base = Checkpoint.open(models["base"])
+    words = base.encode("the model")
+    assert (opening(base), opening(base, "the model")) == ([0], [0, *words])
+    assert 0 in shared(models["base"], spoilt).ids[0]
+    assert 0 not in shared_tokens([base], controls=False).ids[0]
+    (spoilt / "chat_template.jinja").write_text(
+        "{{ messages[0]['content'] }}{% if add_generation_prompt %} so{% endif %}"
+    )
+    talks = Checkpoint.open(spoilt)
+    assert opening(talks, "the model") == talks.encode("the model so")
+    (spoilt / "chat_template.jinja").write_text("{{ raise_exception('no system role') }}")
+    with pytest.raises(CheckpointError, match="no usable tokenizer: no system role"):
+        opening(Checkpoint.open(spoilt), "the model")
 
 
 def test_pieces_avoid_tokens_that_are_not_shared():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from provlab.cli import arguments as common
 from provlab.errors import InputError
+from provlab.files import atomic_file
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -14,6 +15,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", help="the other model, of the same tokenizer")
     parser.add_argument(
         "--text", metavar="FILE", help="held-out text, UTF-8 (default: prose that no zoo model was trained on)"
+    )
+    parser.add_argument(
+        "--prompt", metavar="FILE", help="inputs are what follows this text, in the chat template if any"
+    )
+    parser.add_argument(
+        "--reference",
+        action="append",
+        metavar="MODEL",
+        help="a model of A's recipe with another seed: what a second training changes; may be given again",
     )
     parser.add_argument("--length", type=int, metavar="N", help="tokens of an input (default: 25)")
     of_loss = parser.add_mutually_exclusive_group()
@@ -33,14 +43,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--results", metavar="FOLDER", help="folder of finished draws, from which the command goes on after a stop"
     )
+    parser.add_argument(
+        "--fail-above",
+        type=float,
+        metavar="X",
+        help="exit with 1 if A and B are more than X nats per token farther apart than A and its farthest reference "
+        "(without one: than X), with the whole 95%% interval",
+    )
+    parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file that needs no other")
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_diff)
 
 
 def _diff(arguments: argparse.Namespace) -> int:
     common.check_json(arguments.json)
+    common.check_json(arguments.html, "--html")
+    if arguments.fail_above is not None and not arguments.fail_above >= 0:
+        raise InputError(f"--fail-above is a number of nats per token, at least 0, not {arguments.fail_above}")
     values = {
-        "text": _read(arguments.text),
+        "text": _read("--text", arguments.text),
+        "prompt": _read("--prompt", arguments.prompt),
+        "references": arguments.reference,
         "z": _numbers("--range", arguments.range, ":", two=True),
         "shares": _numbers("--from-text", arguments.from_text, ":", two=True),
         "tempers": _numbers("--tempers", arguments.tempers, ","),
@@ -55,18 +78,24 @@ def _diff(arguments: argparse.Namespace) -> int:
 
     settings = {name: value for name, value in values.items() if value is not None}
     difference = diff(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
+    if arguments.html:
+        with atomic_file(Path(arguments.html)) as temporary:
+            temporary.write_text(difference.to_page(), encoding="utf-8")
     common.deliver(arguments.json, difference.to_json, lambda: difference)
-    return 0
+    if arguments.fail_above is None or not difference.fails(arguments.fail_above):
+        return 0
+    print(f"provlab: fails: the {difference.excess_words()}, above {arguments.fail_above:g}", file=sys.stderr)
+    return 1
 
 
-def _read(name: str | None) -> str | None:
+def _read(flag: str, name: str | None) -> str | None:
     """Return the text of a file."""
     if name is None:
         return None
     try:
-        return Path(name).read_text(encoding="utf-8")
+        return Path(name).read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--text {name} cannot be read as UTF-8 text ({error})") from error
+        raise InputError(f"{flag} {name} cannot be read as UTF-8 text ({error})") from error
 
 
 def _numbers(flag: str, text: str | None, between: str, *, two: bool = False) -> tuple[float, ...] | None:

@@ -1,9 +1,9 @@
-"""Resampling whole chains: draws of one chain resemble each other, chains do not."""
+"""Intervals by resampling whole chains: draws of one chain resemble each other, chains do not."""
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 LEVEL = 0.95  # of every interval
@@ -36,3 +36,16 @@ def percentiles(draws: NDArray[np.float64], n_chains: int) -> tuple[NDArray[np.f
         np.quantile(filled, share, axis=0, method="lower"),
         np.quantile(filled, 1 - share, axis=0, method="higher"),
     )
+
+
+def share_interval(share: ArrayLike, worth: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the 95% interval of shares ``(...)`` that rest on so many effective draws.
+
+    A share that all draws show, or none, looks certain to every resample. None of n draws may still be a share of
+    3.7 / n: the interval of Clopper and Pearson (1934), with effective draws for draws (Korn and Graubard 1998).
+    """
+    hits = np.asarray(share, dtype=float) * worth
+    misses, out = np.maximum(worth - hits, 0.0), (1 - LEVEL) / 2
+    low = special.betaincinv(np.maximum(hits, 1e-12), misses + 1, out)
+    high = special.betaincinv(hits + 1, np.maximum(misses, 1e-12), 1 - out)
+    return np.where(hits > 0, low, 0.0), np.where(misses > 0, high, 1.0)

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
-from provlab.modeldiff.bootstrap import percentiles
+from provlab.modeldiff.bootstrap import percentiles, share_interval
 from provlab.modeldiff.representative import Direction, Side, bin_of, checked_edges, checked_range, effective, within
 
 #: the unit of the two directions when they are compared: "R3", the paper's way, divides each by its own sum
-#: over R3; "count" divides both by the number of A's inputs, which needs weights that are numbers of inputs, and no R3
+#: over R3; "count" divides both by the number of A's inputs (of B's, if A has none), which needs weights that are
+#: numbers of inputs, and no R3
 Normalisation = Literal["R3", "count"]
 #: the four terms of Equations 3 and 7, in their order
 TERMS = ("PD_AB", "PA_AB", "PA_BA", "PD_BA")
@@ -41,8 +42,9 @@ class Ratio:
     terms
         ``(4,)``, in the unit of the comparison's normalisation.
     value, low, high
-        ``(4,)``: the terms relative to the one named in `reference`, and their 95% interval by chain bootstrap.
-        An end is infinite where the reference vanishes in resamples.
+        ``(4,)``: the terms relative to the one named in `reference`, and their 95% interval by chain bootstrap, at
+        least as wide as the effective draws allow. An end is infinite where the reference vanishes in resamples, and
+        where a model drew nothing in Z.
     reference
         Name of the term that is 1: PD_AB, as in Table 2; if that is 0, the first of PD_BA, PA_AB, PA_BA that is not.
     neither
@@ -79,7 +81,7 @@ class Summary:
         D of a hundredth of the inputs is below the first number, and of a hundredth above the second: weighted
         quantiles, since the extremes of draws are those of the largest one and widen with their number.
     below_a, below_b
-        Share of inputs with D below 0, and its 95% interval.
+        Share of inputs with D below 0, and its 95% interval. As the extents, None for a model without draws in Z.
     by_r3, by_count
         The ratio by each normalisation as value, low, high (four each; None for an infinite end) and reference, or an
         error.
@@ -91,17 +93,17 @@ class Summary:
     effective: list[float]
     log10_inputs: list[float | None]
     log10_common: list[float | None]
-    extent_a: list[float]
-    extent_b: list[float]
-    below_a: list[float]
-    below_b: list[float]
+    extent_a: list[Any]
+    extent_b: list[Any]
+    below_a: list[Any]
+    below_b: list[Any]
     by_r3: dict[str, Any]
     by_count: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two models, each judging the other's inputs.
+    """Two models, each judging the other's inputs. One side may be empty: the other's inputs still say what they say.
 
     Attributes
     ----------
@@ -109,6 +111,13 @@ class Comparison:
         The inputs of model A, and those of model B.
     z
         The range of NLL that makes an input one of a model's.
+    joint
+        Whether both directions are of the same draws, so that chains are resampled for both together.
+
+    Raises
+    ------
+    NotComparableError
+        Neither model drew an input in Z.
 
     Examples
     --------
@@ -126,9 +135,16 @@ class Comparison:
     a: Direction
     b: Direction
     z: tuple[float, float]
+    joint: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "z", checked_range(self.z))
+        if not len(self.a) and not len(self.b):
+            low, high = self.z
+            raise NotComparableError(
+                f"neither model has an input with NLL in Z = [{low:g}, {high:g}]; widen Z, or move it to losses that "
+                "their draws have"
+            )
 
     @property
     def n_chains(self) -> int:
@@ -167,12 +183,13 @@ class Comparison:
     def _unit(self, direction: Direction, by: Normalisation) -> float | None:
         """Divisor of sums of a direction's weights; None stands for its own sum over R3."""
         if by == "count":
-            if self.a.log_unit is None or direction.log_unit is None:
+            first = self.a if len(self.a) else self.b
+            if first.log_unit is None or direction.log_unit is None:
                 raise NotComparableError(
                     f"the weights of model {direction.side} are known up to a factor only; compare by R3, or draw with "
                     "a level of infinite temperature, or by generation"
                 )
-            return float(self.a.weight.sum() * np.exp(self.a.log_unit - direction.log_unit))
+            return float(first.weight.sum() * np.exp(first.log_unit - direction.log_unit))
         common = direction.weight[direction.common]
         if not common.sum() > 0:
             raise NotComparableError(
@@ -202,14 +219,44 @@ class Comparison:
         unit = _reference(terms)
         value = low = high = terms / terms[unit]
         if not (self.a.exact and self.b.exact):
-            rng = np.random.default_rng(seed)
-            # whole chains with replacement, those of A and of B apart; NaN where a resample has nothing in R3
-            parts = [self._resampled(direction, _kinds(direction), by, rng)[1:] for direction in (self.a, self.b)]
+            # whole chains with replacement; NaN where a resample has nothing in R3
+            parts = [
+                self._resampled(direction, _kinds(direction), by, rng)[1:]
+                for direction, rng in zip((self.a, self.b), self._generators(seed), strict=True)
+            ]
             resampled = np.concatenate(parts, axis=1)  # (resample, 4)
             with np.errstate(divide="ignore", invalid="ignore"):
                 low, high = percentiles(resampled / resampled[:, [unit]], self.n_chains)
-        shares = [float(side.weight[side.difference == 0].sum() / side.weight.sum()) for side in (self.a, self.b)]
+            for side, own in ((self.a, np.s_[:2]), (self.b, np.s_[2:])):
+                ends = self._widened(side, value[own], low[own], high[own], by, 1 / terms[unit])
+                low[own], high[own] = ends
+            low[unit] = high[unit] = 1.0  # by definition
+        shares = [side.share(side.difference == 0)[0] for side in (self.a, self.b)]
         return Ratio(terms, value, low, high, TERMS[unit], np.array(shares))
+
+    def _generators(self, seed: int) -> list[np.random.Generator]:
+        """Random numbers that resample A's chains and B's: in a row, or twice the same where the draws are joint."""
+        rng = np.random.default_rng(seed)
+        return [rng, np.random.default_rng(seed) if self.joint else rng]
+
+    def _widened(
+        self,
+        direction: Direction,
+        value: NDArray[np.float64],
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+        by: Normalisation,
+        factor: float = 1.0,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Widen intervals of parts of a direction to what its effective draws can tell; `factor` times the unit."""
+        if direction.exact:
+            return low, high
+        if not len(direction):
+            return low, np.full_like(high, np.inf)
+        columns = np.stack([np.ones(len(direction), dtype=bool), direction.common], axis=1)
+        whole = factor * float(self._scaled(direction.sums(columns).sum(axis=0), direction, by)[0])
+        least, most = share_interval(np.minimum(value / whole, 1.0), direction.effective)
+        return np.minimum(low, whole * least), np.maximum(high, whole * most)
 
     def _resampled(
         self, direction: Direction, columns: NDArray[np.bool_], by: Normalisation, rng: np.random.Generator
@@ -241,15 +288,16 @@ class Comparison:
         Returns
         -------
         ndarray
-            ``(3, k)``: inputs in the bin for each one of the unit, and the ends of the 95% interval by chain bootstrap,
-            each bin alone; both ends equal the value if the direction is exact.
+            ``(3, k)``: inputs in the bin for each one of the unit, and the ends of the 95% interval, as a ratio's, each
+            bin alone; both ends equal the value if the direction is exact.
         """
         direction = self.a if side == "A" else self.b
         edges = checked_edges(edges)
         inside = bin_of(direction.difference, edges)
         columns = np.stack([*(inside == k for k in range(len(edges) - 1)), direction.common], axis=1)
         rho = self._resampled(direction, columns, by, np.random.default_rng(seed))
-        return np.stack([rho[0], *percentiles(rho[1:], direction.n_chains)])
+        ends = percentiles(rho[1:], direction.n_chains)
+        return np.stack([rho[0], *self._widened(direction, rho[0], *ends, by)])
 
     def log10_more(self, *, seed: int = 0) -> tuple[float, float, float]:
         """Return log10 of how many times more inputs B has in Z than A, and its 95% interval by chain bootstrap.
@@ -259,8 +307,10 @@ class Comparison:
         NotComparableError
             The weights are no counts.
         """
-        rng = np.random.default_rng(seed)
-        numbers_a, numbers_b = (direction.log10_numbers(rng) for direction in (self.a, self.b))
+        rngs = self._generators(seed)
+        numbers_a, numbers_b = (
+            direction.log10_numbers(rng) for direction, rng in zip((self.a, self.b), rngs, strict=True)
+        )
         more = numbers_b - numbers_a
         low, high = percentiles(more[1:], self.n_chains)
         return float(more[0]), float(low), float(high)
@@ -281,13 +331,13 @@ class Comparison:
             z=list(self.z),
             n=[len(a.difference), len(b.difference)],
             n_common=[int(a.common.sum()), int(b.common.sum())],
-            log10_inputs=[a.log10_number, b.log10_number],
+            log10_inputs=[_plain(side.log10_number) for side in (a, b)],
             log10_common=[_plain(value) for value in self.log10_common],
             effective=[a.effective, b.effective],
-            extent_a=a.quantile(_ENDS).tolist(),
-            extent_b=b.quantile(_ENDS).tolist(),
-            below_a=list(a.share_below(seed=seed)),
-            below_b=list(b.share_below(seed=seed)),
+            extent_a=[_plain(value) for value in a.quantile(_ENDS)],
+            extent_b=[_plain(value) for value in b.quantile(_ENDS)],
+            below_a=[_plain(value) for value in a.share_below(seed=seed)],
+            below_b=[_plain(value) for value in b.share_below(seed=seed)],
             by_r3=self._plain_ratio("R3", seed),
             by_count=self._plain_ratio("count", seed),
         )
@@ -309,9 +359,9 @@ class Comparison:
         return self.terms() * self.a.common_share
 
 
-def _plain(value: float) -> float | None:
+def _plain(value: float | None) -> float | None:
     """Return a number that JSON can hold."""
-    return float(value) if np.isfinite(value) else None
+    return None if value is None or not np.isfinite(value) else float(value)
 
 
 def _kinds(direction: Direction) -> NDArray[np.bool_]:
@@ -339,7 +389,7 @@ def from_enumeration(nll_a: ArrayLike, nll_b: ArrayLike, z: tuple[float, float])
     Raises
     ------
     NotComparableError
-        A model has no input in Z, or the two share none.
+        Neither model has an input in Z.
     """
     z = checked_range(z)
     a, b = np.asarray(nll_a), np.asarray(nll_b)

@@ -7,9 +7,10 @@ the model's own temperature, with a uniform first token that nothing predicts, q
 
     q(x) = exp(-(length - 1) z) / vocabulary,
 
-which is Equation 4 of the paper at T = 1 / (length - 1): inside any range Z the weights are bounded. Colder draws reach
-lower losses; all draws together are weighted by the mixture they came from (the balance heuristic of multiple
-importance sampling, Veach and Guibas 1995).
+which is Equation 4 of the paper at T = 1 / (length - 1): inside any range Z the weights are bounded. Behind a start
+token or a prompt all tokens are predicted, and q(x) = exp(-length z). Colder draws reach lower losses; all draws
+together are weighted by the mixture they came from (the balance heuristic of multiple importance sampling, Veach and
+Guibas 1995).
 
 This is no part of the paper, which has Markov chains only. It needs no convergence and shares nothing with a chain but
 the model, so that each checks the other.
@@ -56,9 +57,7 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
     InputError
         A parameter is out of range, or `length` exceeds the model's context.
     """
-    exponents = np.array(sorted(set(map(float, tempers))))
-    if not len(exponents) or not (exponents > 0).all() or exponents[0] > 1:
-        raise InputError(f"tempers must be positive and the least of them at most 1, not {list(tempers)}")
+    exponents = np.array(checked_tempers(tempers))
     if n < 1:
         raise InputError(f"n must be at least 1, not {n}")
     if length < 2 or (nll.context is not None and length > nll.context):
@@ -71,11 +70,18 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
     for some in by_row.split(min(_AT_ONCE, nll.at_once(length, k * nll.vocabulary))):
         nothing = torch.empty(len(some), 0, dtype=torch.int64)
         tokens, log_p, log_q = (part.cpu().numpy() for part in nll.write_on(nothing, length, some, generator))
-        # the first token is uniform
-        parts.append((tokens, -log_p / (length - 1), log_q - math.log(nll.vocabulary)))
+        parts.append((tokens, -log_p / nll.predictions(length), log_q + nll.log_first))
     tokens, losses, log_q = (np.concatenate(part) for part in zip(*parts, strict=True))
     # every temper wrote a like number, so the mixture is their plain mean
     return {"tokens": tokens, "nll": losses, "log_q": logsumexp(log_q, axis=1) - math.log(k)}
+
+
+def checked_tempers(tempers: Sequence[float]) -> tuple[float, ...]:
+    """Return exponents in rising order, none twice; raise InputError unless they are positive and one is at most 1."""
+    exponents = tuple(sorted(set(map(float, tempers))))
+    if not exponents or not all(0 < temper < math.inf for temper in exponents) or exponents[0] > 1:
+        raise InputError(f"tempers must be positive numbers and the least of them at most 1, not {list(tempers)}")
+    return exponents
 
 
 def join(chains: Sequence[Arrays]) -> Draws:

@@ -79,13 +79,16 @@ class HeldOut:
 
 
 def pieces(ids: ArrayLike, length: int, n: int, *, seed: int = 0) -> NDArray[np.int64]:
-    """Cut `n` pieces of `length` tokens from a long text at random places without -1, ``(n, length)``."""
+    """Cut `n` pieces of `length` tokens from a long text at random places without -1: ``(n, length)``, in order."""
     text = np.asarray(ids, dtype=np.int64)
     if len(text) <= length:
         raise InputError(f"the text has {len(text)} tokens, too few for pieces of {length}")
     foreign = np.concatenate([[0], np.cumsum(text < 0)])  # before each place
     places = np.flatnonzero(foreign[length:-1] == foreign[: len(text) - length])
     if not len(places):
-        raise InputError(f"the text has no {length} tokens in a row that all models of the comparison have")
-    begin = places[np.random.default_rng(seed).integers(len(places), size=n)]
+        raise InputError(
+            f"the text has no {length} tokens in a row that all models of the comparison have: {(text < 0).mean():.0%} "
+            "of its tokens are unknown words, control tokens, or of one model alone"
+        )
+    begin = np.sort(places[np.random.default_rng(seed).integers(len(places), size=n)])
     return np.asarray(text[begin[:, None] + np.arange(length)])

@@ -1,12 +1,14 @@
 """Mean token NLL of many short sequences: what Model-diff reads from a model, and all it reads.
 
 Model-diff compares two models by one number for each input, the negative log-likelihood that a model gives to a whole
-sequence, averaged over its tokens (paper, Sec. 4, "Experimental settings"). No start token is put before it: the
-first token has no left context, and the mean is over the ``length - 1`` others.
+sequence, averaged over its tokens (paper, Sec. 4, "Experimental settings"). In the paper nothing stands before it: the
+first token has no left context, and the mean is over the ``length - 1`` others. With a start before it, such as a start
+token or a prompt, all tokens are predicted, and the mean is over all.
 """
 
+import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,15 +40,19 @@ class SequenceNll:
     ids
         ``(vocabulary,)``: the network's own id of each, where the tokens are those that it shares with other models;
         probabilities are then those given that no other token comes. None where they are the network's own.
+    start
+        ``(k,)``: the network's own ids of what stands before every sequence; often none.
     context
-        Longest sequence (tokens) that the model reads, None where its config names no bound.
+        Longest sequence (tokens) that the model reads behind the start, None where its config names no bound.
     evaluations
         Sequences sent through the network so far: the cost of a method, whatever the machine.
     name, network
         The model's label, and the model itself in evaluation mode.
     """
 
-    def __init__(self, network: "PreTrainedModel", name: str, ids: NDArray[np.int64] | None) -> None:
+    def __init__(
+        self, network: "PreTrainedModel", name: str, ids: NDArray[np.int64] | None, start: Sequence[int] = ()
+    ) -> None:
         config = network.config.get_text_config()
         self.name = name
         whole = np.arange(int(config.vocab_size))
@@ -54,7 +60,9 @@ class SequenceNll:
         self.vocabulary = len(whole if self.ids is None else self.ids)
         self._own = None if self.ids is None else torch.from_numpy(self.ids).to(network.device)
         bound = getattr(config, "max_position_embeddings", None)
-        self.context: int | None = None if bound is None else int(bound)
+        self.context: int | None = None if bound is None else int(bound) - len(start)
+        self.start = torch.tensor(start, dtype=torch.int64, device=network.device)
+        self._opened: tuple[torch.Tensor, Any] | None = None
         self.evaluations = 0
         self.network = network
 
@@ -69,7 +77,7 @@ class SequenceNll:
         Returns
         -------
         array
-            ``(n,)``, the mean over ``length - 1`` predictions.
+            ``(n,)``, the mean over all predictions.
 
         Raises
         ------
@@ -79,26 +87,39 @@ class SequenceNll:
         InvalidWeightsError
             The model answers with NaN or Inf.
         """
-        ids = self._checked(tokens, shortest=2)
-        result = np.empty(len(ids), dtype=np.float64)
+        return np.asarray(self.each(tokens).mean(axis=1))
+
+    def each(self, tokens: Tokens) -> NDArray[np.float64]:
+        """Return the loss (nats) of every token that is predicted, ``(n, predictions)``; errors as of a call."""
+        ids = self.checked(tokens, shortest=2)
+        result = np.empty((len(ids), self.predictions(ids.shape[1])))
         done = 0
-        for batch, log_probs in self._batches(ids):
-            picked = log_probs.gather(2, batch[:, 1:, None]).squeeze(2)
-            result[done : done + len(batch)] = -picked.to("cpu", torch.float64).mean(dim=1).numpy()
+        for batch, log_probs in self.laws(ids):
+            picked = log_probs.gather(2, batch[:, -log_probs.shape[1] :, None]).squeeze(2)
+            result[done : done + len(batch)] = -picked.to("cpu", torch.float64).numpy()
             done += len(batch)
         self.refuse_non_finite(result)
         return result
+
+    def predictions(self, length: int) -> int:
+        """How many tokens of a sequence are predicted: all but the first, or all where something stands before it."""
+        return length if len(self.start) else max(length - 1, 0)
+
+    @property
+    def log_first(self) -> float:
+        """Log probability of a first token that nothing predicts: all are equally likely; 0 where one is predicted."""
+        return 0.0 if len(self.start) else -math.log(self.vocabulary)
 
     def next_log_probs(self, prefix: Tokens) -> NDArray[np.float64]:
         """Return the log probability of each token after a prefix, ``(n, vocabulary)`` of ``(n, c)`` tokens.
 
         Where no token is there, the model says nothing, and all are equally likely.
         """
-        ids = self._checked(prefix, shortest=0)
-        if ids.shape[1] == 0:
+        ids = self.checked(prefix, shortest=0)
+        if not self.predictions(ids.shape[1] + 1):
             return np.full((len(ids), self.vocabulary), -math.log(self.vocabulary))
         ends = ids.new_zeros(len(ids), 1)  # the token that is predicted: which one plays no part
-        batches = self._batches(torch.cat([ids, ends], dim=1))
+        batches = self.laws(torch.cat([ids, ends], dim=1))
         result = torch.cat([log_probs[:, -1].cpu().double() for _, log_probs in batches]).numpy()
         self.refuse_non_finite(result.max(axis=1))
         return np.asarray(result)
@@ -125,15 +146,15 @@ class SequenceNll:
             The new sequences y, their mean token NLL ``(n,)``, and ``(n,)`` log q(x | y) - log q(y | x), where x are
             the given ones.
         """
-        ids = self._checked(tokens, shortest=2)
+        ids = self.checked(tokens, shortest=2)
         generator = self.generator(seed)
-        first = max(cut - 1, 0)  # of the predictions, the first of a redrawn token
+        first = self.predictions(cut)  # of the predictions, the first of a redrawn token
         new, nll, log_hastings = torch.empty_like(ids), np.empty(len(ids)), np.empty(len(ids))
         done = 0
-        for batch, log_probs in self._batches(ids):
+        for batch, log_probs in self.laws(ids):
             rows = slice(done, done + len(batch))
             power = torch.from_numpy(temper[rows])[:, None]  # (rows, 1)
-            predicted = batch[:, 1:, None]
+            predicted = batch[:, -log_probs.shape[1] :, None]
             kept = log_probs[:, :first].gather(2, predicted[:, :first]).double().sum(dim=(1, 2))
             tempered = torch.log_softmax(power.to(log_probs)[:, :, None] * log_probs[:, first:], dim=-1)
             back = tempered.gather(2, predicted[:, first:]).double().sum(dim=(1, 2))
@@ -154,7 +175,7 @@ class SequenceNll:
         Parameters
         ----------
         prefix
-            ``(n, c)`` tokens; `c` may be 0, then the first token is uniform.
+            ``(n, c)`` tokens; `c` may be 0, then the first token is uniform where nothing stands before it.
         length
             Of the whole sequences.
         tempers
@@ -174,12 +195,15 @@ class SequenceNll:
         tokens[:, :begin] = prefix
         log_p = torch.zeros(n, dtype=torch.float64, device=device)
         log_q = torch.zeros(n, tempers.shape[1], dtype=torch.float64, device=device)
-        if not begin:
+        answered, past = self._open(n)
+        if not begin and answered is None:
             tokens[:, 0] = torch.randint(self.vocabulary, (n,), generator=generator, device=device)
             prefix, begin = tokens[:, :1], 1
-        read, past = prefix, None
+        read = prefix
         for position in range(begin, length):
-            answered, past = self.read(read, past_key_values=past, use_cache=True)
+            if read.shape[1]:
+                answered, past = self.read(read, past_key_values=past, use_cache=True)
+            assert answered is not None  # without a start there is something to read
             plain = torch.log_softmax(answered[:, -1].to(device), dim=-1)  # (n, vocabulary)
             self.refuse_non_finite(plain.amax(dim=-1).cpu().numpy())
             tempered = plain[:, None, :]  # (n, k, vocabulary)
@@ -208,7 +232,8 @@ class SequenceNll:
         config, kind = self.network.config.get_text_config(), self.network.device.type
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        held = 2 * config.num_hidden_layers * heads * width * self.network.dtype.itemsize * length
+        each = 2 * config.num_hidden_layers * heads * width * self.network.dtype.itemsize
+        held = each * (length + len(self.start))
         return max(1, min(_LOGITS.get(kind, _LOGITS["cpu"]) // logits, _CACHE.get(kind, _CACHE["cpu"]) // held))
 
     def generator(self, seed: int) -> torch.Generator:
@@ -225,23 +250,43 @@ class SequenceNll:
             Logits of the comparison's tokens, ``(n, length, vocabulary)``, and the cache where `settings` ask for one.
         """
         tokens = tokens.to(self.network.device)
-        out = self.network(input_ids=tokens if self._own is None else self._own[tokens], **settings)
+        return self._answer(tokens if self._own is None else self._own[tokens], **settings)
+
+    def _answer(self, own: torch.Tensor, **settings: Any) -> tuple[torch.Tensor, Any]:
+        out = self.network(input_ids=own, **settings)
         logits = out.logits[..., : self.vocabulary] if self._own is None else out.logits[..., self._own]
         return logits.float(), getattr(out, "past_key_values", None)
 
-    def _batches(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield sequences with the log probabilities that predict all their tokens but the first."""
+    def _open(self, n: int) -> tuple[torch.Tensor | None, Any]:
+        """Logits behind the start, ``(n, 1, vocabulary)``, and a cache that holds it; nothing where there is none."""
+        if not len(self.start):
+            return None, None
+        if self._opened is None:  # read once: a prompt may be much longer than what follows
+            logits, past = self._answer(self.start[None], use_cache=True)
+            self._opened = logits[:, -1:], past
+        logits, past = self._opened[0], copy.deepcopy(self._opened[1])
+        past.batch_repeat_interleave(n)
+        return logits.expand(n, -1, -1), past
+
+    def laws(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield some sequences after others, with the log probabilities that predict their last tokens.
+
+        Each is ``(rows, length)`` tokens and ``(rows, predictions, vocabulary)``.
+        """
         most = _JUDGED.get(self.network.device.type, _JUDGED["cpu"])
         at_once = max(1, min(_TOKENS, max(_FEWEST, most // self.vocabulary)) // ids.shape[1])
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
             with torch.inference_mode():
-                # the last position predicts a token that is not there
-                log_probs = torch.log_softmax(self.read(batch[:, :-1], use_cache=False)[0], dim=-1)
+                first, past = self._open(len(batch))
+                answered = [] if first is None else [first]
+                if batch.shape[1] > 1:  # the last position predicts a token that is not there
+                    answered.append(self.read(batch[:, :-1], past_key_values=past, use_cache=past is not None)[0])
+                log_probs = torch.log_softmax(torch.cat(answered, dim=1) if len(answered) > 1 else answered[0], dim=-1)
             self.evaluations += len(batch)
             yield batch, log_probs
 
-    def _checked(self, tokens: Tokens, *, shortest: int) -> torch.Tensor:
+    def checked(self, tokens: Tokens, *, shortest: int) -> torch.Tensor:
         array = np.asarray(tokens)
         if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
             raise InputError(f"tokens must be integers of shape (n, length), not {array.dtype} of shape {array.shape}")
@@ -267,6 +312,7 @@ def sequence_nll(
     model: "Checkpoint | PreTrainedModel",
     *,
     ids: NDArray[np.int64] | None = None,
+    start: Sequence[int] = (),
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> SequenceNll:
@@ -278,6 +324,8 @@ def sequence_nll(
         A checkpoint of a causal language model, or a model already loaded, which stays where it is.
     ids
         The model's own ids of the tokens of the comparison (`provlab.modeldiff.tokens`); all of its own by default.
+    start
+        Its own ids of what stands before every sequence.
     device, dtype
         Where and in which precision to load a checkpoint; logits are taken further in float32.
 
@@ -292,4 +340,4 @@ def sequence_nll(
         name, network = type(model).__name__, model.eval()
     if not network.can_generate():
         raise InputError(f"{name} ({type(network).__name__}) is no causal language model: it predicts no next token")
-    return SequenceNll(network, name, ids)
+    return SequenceNll(network, name, ids, start)

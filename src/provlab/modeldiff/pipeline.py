@@ -5,10 +5,10 @@ was stopped goes on where it was and a second run reads. Draws of one model serv
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,9 +26,6 @@ from provlab.modeldiff.representative import Direction, Draws, Side, checked_ran
 from provlab.modeldiff.sampler import Samples, own_temperature, replica_exchange
 from provlab.modeldiff.tokens import shared_tokens
 from provlab.models.checkpoint import Checkpoint
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 N_CHAINS = 20  # independent groups of draws
 _AT_ONCE = 4096  # sequences judged between two savings
@@ -65,7 +62,8 @@ class Model:
     @property
     def key(self) -> dict[str, Any]:
         """What numbers of this model depend on."""
-        key: dict[str, Any] = {"model": self.checkpoint.digest, "start_token": None}  # none is put before inputs
+        start = self.nll.start.tolist()  # what stands before inputs
+        key: dict[str, Any] = {"model": self.checkpoint.digest, "start_token": digest(start) if start else None}
         if self.nll.ids is not None:
             key["ids"] = digest(self.nll.ids.tolist())
         if self.nll.network.dtype != torch.float32:
@@ -74,18 +72,9 @@ class Model:
             key["device"] = self.nll.network.device.type
         return key
 
-    @cached_property
-    def tokenizer(self) -> "PreTrainedTokenizerBase":
-        """Its tokenizer, loaded once."""
-        return self.checkpoint.tokenizer()
-
     def encode(self, text: str) -> NDArray[np.int64]:
         """Return a text as tokens of the comparison, ``(n,)``; -1 stands for a token that is none of these."""
-        from provlab.models.loading import usable_tokenizer
-
-        with usable_tokenizer(self.source):
-            ids = self.tokenizer.encode(text, add_special_tokens=False, verbose=False)
-        own = np.array(ids, dtype=np.int64)
+        own = np.array(self.checkpoint.encode(text), dtype=np.int64)
         if self.nll.ids is None:
             return own
         place = np.full(max(own.max(initial=0), self.nll.ids.max()) + 1, -1)
@@ -95,7 +84,13 @@ class Model:
     def texts(self, tokens: NDArray[np.integer[Any]]) -> list[str]:
         """Inputs as text of at most 90 characters, line ends made visible."""
         own = tokens if self.nll.ids is None else self.nll.ids[tokens]
-        return [repr(self.tokenizer.decode(row))[1:-1][:90] for row in own]
+        return [repr(self.checkpoint.tokenizer().decode(row))[1:-1][:90] for row in own]
+
+    def pieces(self, row: NDArray[np.integer[Any]]) -> list[str]:
+        """What each token of an input adds to its text, line ends made visible."""
+        own = row if self.nll.ids is None else self.nll.ids[row]
+        ends = [self.checkpoint.tokenizer().decode(own[: k + 1]) for k in range(len(own))]
+        return [repr(end[len(before) :])[1:-1] for before, end in zip(["", *ends], ends, strict=False)]
 
     def bar(self, steps: Iterable[T], what: str, unit: str) -> Iterable[T]:
         """Show how far a long piece of this model's work has come."""
@@ -105,6 +100,7 @@ class Model:
 def open_models(
     sources: list[str],
     *,
+    opening: Callable[[Checkpoint], list[int]] | None = None,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     allow_pickle: bool = False,
@@ -112,21 +108,37 @@ def open_models(
 ) -> dict[str, Model]:
     """Open models that are to be compared with each other, on the tokens that all of them have.
 
+    Parameters
+    ----------
+    sources
+        Of the models.
+    opening
+        Says what stands before a model's inputs, see `provlab.modeldiff.tokens.opening`; then inputs are made of text
+        alone, without control tokens. Nothing stands there if one of the models has nothing, so that all predict the
+        same tokens; by default, as in the paper.
+    device, dtype, allow_pickle
+        See `sequence_nll` and `Checkpoint.open`.
+    progress
+        Whether to show bars on stderr.
+
     Raises
     ------
     NotComparableError
         Two of them have different tokenizers.
     """
     checkpoints = {source: Checkpoint.open(source, allow_pickle=allow_pickle) for source in sources}
-    shared = shared_tokens(list(checkpoints.values()))
+    shared = shared_tokens(list(checkpoints.values()), controls=opening is None)
+    starts = [opening(checkpoint) if opening and shared.named else [] for checkpoint in checkpoints.values()]
+    if not all(starts):
+        starts = [[] for _ in starts]
     return {
         source: Model(
             source,
             checkpoint,
-            sequence_nll(checkpoint, ids=ids, device=device, dtype=dtype),
+            sequence_nll(checkpoint, ids=ids, start=start, device=device, dtype=dtype),
             progress,
         )
-        for (source, checkpoint), ids in zip(checkpoints.items(), shared.ids, strict=True)
+        for (source, checkpoint), ids, start in zip(checkpoints.items(), shared.ids, starts, strict=True)
     }
 
 
@@ -261,6 +273,25 @@ def judged_inputs(draws: Draws, side: Side, z: tuple[float, float], other: Model
     """
     inside = draws.within(z)
     return Direction.from_draws(inside, judged(other, inside.tokens, kept), side, z)
+
+
+def mixed(a: Model, b: Model, settings: Generation, kept: Kept) -> tuple[Draws, Draws]:
+    """Draws of both models as one sample of the mixture of their laws, as A and as B judges it.
+
+    Each draw stands for 1 / (n q(x)) inputs, q being the mean of both laws (the balance heuristic): a law that puts
+    little on an input that the other writes often gives it no large weight. The models write at their own temper, where
+    the law of an input follows from its loss. A chain is one chain of A and one of B.
+    """
+    drawn = [generated(model, settings, kept) for model in (a, b)]
+    tokens, chain = (np.concatenate([getattr(draws, name) for draws in drawn]) for name in ("tokens", "chain"))
+    losses = [judged(model, tokens, kept) for model in (a, b)]
+    log_q = [
+        model.nll.log_first - model.nll.predictions(settings.length) * nll
+        for model, nll in zip((a, b), losses, strict=True)
+    ]
+    log_weight = math.log(2 / len(tokens)) - np.logaddexp(*log_q)
+    first, second = (Draws(tokens, nll, log_weight, chain, settings.n_chains) for nll in losses)
+    return first, second
 
 
 def model_diff(a: Model, b: Model, z: tuple[float, float], settings: Generation | Exchange, kept: Kept) -> Comparison:

@@ -5,6 +5,7 @@ However inputs are drawn, they come as `Draws`: sequences, their loss, and how m
 weights, and which of them the other model has in Z as well.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,9 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
-from provlab.modeldiff.bootstrap import chain_counts, percentiles
+from provlab.modeldiff.bootstrap import chain_counts, percentiles, share_interval
 
 Side = Literal["A", "B"]
+#: effective draws below which no estimate is shown: with fewer, one heavy draw can move a count by a decade
+LEAST_EFFECTIVE = 30.0
 _RESAMPLES = 2000  # of the chain bootstrap of a share, and of a number
 
 
@@ -60,6 +63,8 @@ class Draws:
         Whether the weights are numbers of inputs, and not numbers up to an unknown factor.
     estimated
         How the weights would change with resampled chains; None where they are known exactly.
+    window
+        Losses of the draws, where they stand for the inputs of another range (`reweighting.smoothed`); else None.
     """
 
     tokens: NDArray[np.integer[Any]]
@@ -69,6 +74,7 @@ class Draws:
     n_chains: int
     counted: bool = True
     estimated: Estimated | None = None
+    window: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("tokens", "log_weight", "chain"):
@@ -92,6 +98,8 @@ class Draws:
 @dataclass(frozen=True, eq=False)
 class Direction:
     """The differences of one model's inputs: what rho_A->B (or rho_B->A) is a histogram of.
+
+    It may be empty, where a model drew nothing in Z: then no share is known.
 
     Attributes
     ----------
@@ -126,12 +134,13 @@ class Direction:
     draws: Draws | None = None
 
     def __post_init__(self) -> None:
-        if not len(self.difference):
-            raise NotComparableError(
-                f"model {self.side} has no input with NLL in Z; widen Z or move it to losses that its chains visit"
-            )
-        if not (np.isfinite(self.weight).all() and (self.weight >= 0).all() and self.weight.sum() > 0):
-            raise InputError("weight must be finite, at least 0, and not 0 everywhere")
+        if not (np.isfinite(self.weight).all() and (self.weight >= 0).all()):
+            raise InputError("weight must be finite and at least 0")
+        if len(self) and not self.weight.sum() > 0:
+            raise InputError("weight must not be 0 everywhere")
+
+    def __len__(self) -> int:
+        return len(self.difference)
 
     @classmethod
     def from_draws(cls, draws: Draws, other: NDArray[np.float64], side: Side, z: tuple[float, float]) -> "Direction":
@@ -141,24 +150,25 @@ class Direction:
         ------
         InputError
             A draw's own loss is not in Z, or `other` does not hold one finite loss for each draw.
-        NotComparableError
-            There is no draw.
         """
         z = checked_range(z)
         _require_length("other", other, len(draws))
         _require_finite("other", other)
-        if not within(draws.nll, z).all():
+        if not within(draws.nll, draws.window or z).all():
             raise InputError(f"inputs of model {side} must have NLL in Z = [{z[0]:g}, {z[1]:g}]; leave the others out")
         difference = draws.nll - other if side == "A" else other - draws.nll
         # weights reach 10^30 and more: they are held relative to the largest, whose log is the unit
-        top = float(draws.log_weight.max(initial=-np.inf))
+        top = float(draws.log_weight.max()) if len(draws) else 0.0
         weight = np.exp(draws.log_weight - top)
         chain, log_unit = draws.chain.astype(np.int64), top if draws.counted else None
         return cls(side, difference, weight, within(other, z), chain, draws.n_chains, log_unit, draws=draws)
 
     @property
     def log10_number(self) -> float | None:
-        """Log10 of the number of inputs of the model, ``|X|``; None if the weights are known up to a factor only."""
+        """Log10 of the number of inputs of the model, ``|X|``; None if the weights are known up to a factor only.
+
+        -inf where nothing was drawn, which is no proof that there is no input.
+        """
         return None if self.log_unit is None else float(self.log10_count(self.weight.sum()))
 
     def log10_count(self, sums: ArrayLike) -> NDArray[np.float64]:
@@ -177,10 +187,12 @@ class Direction:
     @property
     def common_share(self) -> float:
         """Share of the model's inputs that lie in R3, ``|X_AB| / |X|``."""
-        return float(self.weight[self.common].sum() / self.weight.sum())
+        return float(np.average(self.common, weights=self.weight)) if len(self) else math.nan
 
     def quantile(self, q: ArrayLike) -> NDArray[np.float64]:
         """Return weighted quantiles of D: the least D that at least a share `q` of the inputs do not exceed."""
+        if not len(self):
+            return np.full(np.shape(q), math.nan)
         order = np.argsort(self.difference, kind="stable")
         reached = np.cumsum(self.weight[order]) / self.weight.sum()
         place = np.searchsorted(reached, np.asarray(q, dtype=float) - 1e-12)
@@ -192,10 +204,10 @@ class Direction:
 
         The lower of two answers: by the weights (Kish), and by how much the mean of D differs between chains.
         """
-        worth = effective(self.weight)
-        if self.exact or self.n_chains < 2:
+        worth = effective(self.weight) if len(self) else 0.0
+        if self.exact or self.n_chains < 2 or not len(self):
             return worth
-        sums = self.sums(np.stack([self.difference, np.ones(len(self.difference))], axis=1))
+        sums = self.sums(np.stack([self.difference, np.ones(len(self))], axis=1))
         total = sums[:, 1].sum()
         mean = sums[:, 0].sum() / total
         moved = (sums[:, 0] - mean * sums[:, 1]) / total  # by each chain, (n_chains,)
@@ -209,17 +221,26 @@ class Direction:
         return self.difference < 0 if self.side == "A" else self.difference > 0
 
     def share_below(self, *, seed: int = 0) -> tuple[float, float, float]:
-        """Return the share of the inputs with D < 0, and its 95% interval by chain bootstrap."""
+        """Return the share of the inputs with D < 0, and its 95% interval."""
         return self.share(self.difference < 0, seed=seed)
 
     def share(self, rows: NDArray[np.bool_], *, seed: int = 0) -> tuple[float, float, float]:
-        """Return the share of the inputs that some rows, ``(n,)`` bool, make up; and its interval."""
+        """Return the share of the inputs that some rows, ``(n,)`` bool, make up; and its 95% interval.
+
+        By chain bootstrap, and at least as wide as the effective draws allow (`share_interval`); 0 to 1 without draws.
+        """
+        if not len(self):
+            return math.nan, 0.0, 1.0
         columns = np.stack([rows, np.ones(len(rows), dtype=bool)], axis=1)
         drawn = self.resampled(columns, _RESAMPLES, np.random.default_rng(seed))
         drawn = drawn[drawn[:, 1] > 0.0]  # chains without an input in the range, drawn alone, have no share
         shares = drawn[:, 0] / drawn[:, 1]
-        low, high = percentiles(shares[1:], self.n_chains) if self.n_chains > 1 else shares[[0, 0]]
-        return float(shares[0]), float(low), float(high)
+        value = min(1.0, float(shares[0]))
+        if self.exact:
+            return value, value, value
+        least, most = share_interval(value, self.effective)
+        low, high = percentiles(shares[1:], self.n_chains) if self.n_chains > 1 else (least, most)
+        return value, min(float(low), float(least)), max(float(high), float(most))
 
     def log10_numbers(self, rng: np.random.Generator) -> NDArray[np.float64]:
         """Log10 of the number of inputs, and after it the answers of resampled chains: ``(1 + resamples,)``."""
@@ -286,8 +307,8 @@ def bin_of(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[n
 def checked_range(z: tuple[float, float]) -> tuple[float, float]:
     """Return Z as two floats; raise InputError if nothing can lie in it."""
     low, high = float(z[0]), float(z[1])
-    if not low < high:
-        raise InputError(f"Z = [{low:g}, {high:g}] is empty; its first end must lie below its second")
+    if not -np.inf < low < high < np.inf:
+        raise InputError(f"Z = [{low:g}, {high:g}] is empty; its first end must lie below its second, both finite")
     return low, high
 
 

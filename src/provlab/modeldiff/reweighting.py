@@ -15,7 +15,7 @@ predictions, the free energy is N log(vocabulary) whatever the model is.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,11 +25,22 @@ from provlab.errors import InputError
 from provlab.modeldiff import mbar
 from provlab.modeldiff.bootstrap import chain_counts, percentiles
 from provlab.modeldiff.diagnostics import NotConverged, between, converged
-from provlab.modeldiff.representative import Draws, Estimated, bin_of, checked_edges, checked_range
+from provlab.modeldiff.representative import (
+    LEAST_EFFECTIVE,
+    Draws,
+    Estimated,
+    bin_of,
+    checked_edges,
+    checked_range,
+    effective,
+)
 from provlab.modeldiff.sampler import Samples
 
 _LEAST_OVERLAP = 0.03  # of neighbouring temperatures, of at most 0.5
 _RESAMPLES = 500  # of the chain bootstrap of a density
+_GRID, _ROUNDS, _NEWTON = 2001, 5, 30  # points of a range of loss, rounds that move a window, steps of Newton's method
+_WIDE = 1.5  # reach of the window that curvature is taken from, in those of the window whose draws count
+_STEEP = 3.0  # log of how much more inputs there are half a window further up: with less there is nothing to smooth
 _SURE, _SLACK = 4.0, 0.05  # standard errors and nats, added, by which a known free energy may be missed
 
 
@@ -127,17 +138,20 @@ class DensityOfStates:
     edges
         ``(k + 1,)`` of NLL (nats per token).
     log10_count, log10_low, log10_high
-        ``(k,)`` inputs in the bin, and the 95% interval by bootstrap over chains; -inf where no draw was met, which is
-        no proof that there is no input.
-    n
-        ``(k,)`` draws behind each.
+        ``(k,)`` inputs in the bin, and the 95% interval by bootstrap over chains; NaN where the draws are worth fewer
+        than 30: with so few, intervals do not hold.
+    log10_seen
+        ``(k,)`` distinct inputs that were drawn, which is the least that there are; -inf where none was.
+    effective
+        ``(k,)`` how many distinct inputs of equal weight those drawn are worth, and not more than chains agree on.
     """
 
     edges: NDArray[np.float64]
     log10_count: NDArray[np.float64]
     log10_low: NDArray[np.float64]
     log10_high: NDArray[np.float64]
-    n: NDArray[np.int64]
+    log10_seen: NDArray[np.float64]
+    effective: NDArray[np.float64]
 
 
 def density_of_states(draws: Draws, edges: ArrayLike, *, seed: int = 0) -> DensityOfStates:
@@ -157,18 +171,95 @@ def density_of_states(draws: Draws, edges: ArrayLike, *, seed: int = 0) -> Densi
     k = len(edges) - 1
     # counts of neighbouring bins may differ by many decades: sums of weights are held as logs throughout
     log_sums, lean = np.full((draws.n_chains, k), -np.inf), np.zeros((draws.n_chains, k))
-    for bin_ in range(k):
-        rows = place == bin_
-        for chain in np.unique(draws.chain[rows]):
-            log_sums[chain, bin_] = logsumexp(draws.log_weight[rows & (draws.chain == chain)])
-        if draws.estimated is not None and rows.any():
-            lean[:, bin_] = draws.estimated.lean(np.where(rows, np.exp(draws.log_weight - log_sums[:, bin_].max()), 0))
+    floor, worth = np.zeros(k), np.zeros(k)
+    for bin_ in np.unique(place[place >= 0]):
+        rows = np.flatnonzero(place == bin_)
+        top = draws.log_weight[rows].max()
+        weight = np.exp(draws.log_weight[rows] - top)
+        by_chain = np.bincount(draws.chain[rows], weight, minlength=draws.n_chains)
+        # an input that was drawn again tells nothing of the others
+        name = np.unique(draws.tokens[rows], axis=0, return_inverse=True)[1].ravel()
+        distinct = np.bincount(name, weight).astype(np.float64)
+        with np.errstate(divide="ignore"):
+            log_sums[:, bin_] = np.log(by_chain) + top
+            agreed = by_chain.mean() ** 2 * draws.n_chains / by_chain.var(ddof=1)
+        floor[bin_], worth[bin_] = len(distinct), min(effective(distinct), agreed)
+        if draws.estimated is not None:
+            whole = np.zeros(len(draws))
+            whole[rows] = weight
+            lean[:, bin_] = draws.estimated.lean(whole)
     counts = chain_counts(draws.n_chains, _RESAMPLES, np.random.default_rng(seed))
     with np.errstate(divide="ignore"):
         resampled = logsumexp(np.log(counts)[:, :, None] + log_sums, axis=1) + counts @ lean  # (resample, k)
+        floor = np.log10(floor)
     low, high = (end / math.log(10) for end in percentiles(resampled, draws.n_chains))
     count = logsumexp(log_sums, axis=0) / math.log(10)
-    return DensityOfStates(edges, count, low, high, np.bincount(place[place >= 0], minlength=k))
+    count, low, high = (np.where(worth >= LEAST_EFFECTIVE, value, np.nan) for value in (count, low, high))
+    count, low, high = (np.maximum(value, floor) for value in (count, low, high))  # NaN stays
+    return DensityOfStates(edges, count, low, high, floor, worth)
+
+
+def smoothed(draws: Draws, z: tuple[float, float]) -> Draws:
+    """Let draws around the upper end of Z stand for all inputs in Z: the paper's two stages (Section 3.2).
+
+    The number of inputs rho(z) rises with the loss by a factor of about e^(length - 1) a nat: plain weights then rest
+    on the few draws at the very end of Z. Over a window around the mean loss of Z's inputs, log rho(z) is close to a
+    parabola phi(z); divided by e^phi the draws there lie evenly, and together they stand for the integral of e^phi over
+    Z. They count by Epanechnikov's kernel, less towards the ends of the window. What changes linearly with z across it,
+    as the mean of D does nearly, comes out right, since the mean loss in the window is that of Z's inputs.
+
+    The window reaches a third of Z's width to either side. Where rho rises by less than e^3 over that, or hardly a draw
+    is there, plain weights do as well, and the draws in Z come back as they are.
+
+    Parameters
+    ----------
+    draws
+        Of one model, also those beside Z.
+    z
+        The range of loss whose inputs are meant.
+    """
+    low, high = checked_range(z)
+    reach, centre, phi = (high - low) / 3, high, np.zeros(2)
+    grid = np.linspace(low, high, _GRID)
+    for _ in range(_ROUNDS):
+        wide = draws.within((centre - _WIDE * reach, centre + _WIDE * reach))
+        if len(wide) < LEAST_EFFECTIVE:
+            return draws.within(z)
+        place = wide.nll - centre
+        tilt = np.polyfit(place, wide.log_weight, 1)[0]
+        flat = wide.log_weight - tilt * place
+        phi = np.array([tilt, 0.0]) + _parabola(place, np.exp(flat - flat.max()), _WIDE * reach)
+        log_rho = (grid - centre) * phi[0] + (grid - centre) ** 2 * phi[1]
+        if not phi[0] * reach > _STEEP:
+            return draws.within(z)
+        centre = float(np.average(grid, weights=np.exp(log_rho - log_rho.max())))
+    window = centre - reach, centre + reach
+    near = draws.within(window)
+    if len(near) < LEAST_EFFECTIVE:
+        return draws.within(z)
+    place = near.nll - centre
+    slope, log_kernel = phi[0], np.log(np.maximum(0.75 / reach * (1 - (place / reach) ** 2), 1e-300))
+    for _ in range(_NEWTON):  # until the mean loss of the evened draws is the centre
+        even = near.log_weight - slope * place - phi[1] * place**2 + log_kernel
+        weight = np.exp(even - even.max())
+        slope += weight @ place / (weight @ place**2)
+    log_rho = (grid - centre) * slope + (grid - centre) ** 2 * phi[1]
+    log_whole = logsumexp(log_rho) + math.log((high - low) / _GRID)
+    return replace(near, log_weight=even + log_whole, window=window)
+
+
+def _parabola(place: NDArray[np.float64], weight: NDArray[np.float64], reach: float) -> NDArray[np.float64]:
+    """Fit a density proportional to exp(a u + b u^2) over -reach to reach by likelihood: (a, b)."""
+    grid = np.linspace(-reach, reach, _GRID)
+    powers, fitted = np.stack([grid, grid**2]), np.zeros(2)
+    moments = np.average([place, place**2], axis=1, weights=weight)
+    for _ in range(_NEWTON):
+        log_density = fitted @ powers
+        density = np.exp(log_density - log_density.max())
+        density /= density.sum()
+        mean = powers @ density
+        fitted = fitted + np.linalg.solve((powers * density) @ powers.T - np.outer(mean, mean), moments - mean)
+    return fitted
 
 
 def _check_overlap(overlap: NDArray[np.float64], temperatures: NDArray[np.float64]) -> None:

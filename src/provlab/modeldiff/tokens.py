@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, NotComparableError
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.loading import usable_tokenizer
 
 _LEAST_SHARED = 0.9  # of the smallest tokenizer's tokens; below, losses would be those of a mutilated language
 
@@ -44,8 +45,15 @@ class SharedTokens:
         return not self.moved and not any(self.left_out)
 
 
-def shared_tokens(checkpoints: Sequence[Checkpoint]) -> SharedTokens:
+def shared_tokens(checkpoints: Sequence[Checkpoint], *, controls: bool = True) -> SharedTokens:
     """Pair the tokens of models by their strings; models without any tokenizer by their ids.
+
+    Parameters
+    ----------
+    checkpoints
+        Of the models.
+    controls
+        Whether tokens that are no text (begin, end, unknown, turns of a dialogue) are among them.
 
     Raises
     ------
@@ -54,7 +62,7 @@ def shared_tokens(checkpoints: Sequence[Checkpoint]) -> SharedTokens:
         have vocabularies of different sizes.
     """
     sizes = [_vocabulary_size(checkpoint) for checkpoint in checkpoints]
-    tables = [_token_table(checkpoint, size) for checkpoint, size in zip(checkpoints, sizes, strict=True)]
+    tables = [_token_table(checkpoint, size, controls) for checkpoint, size in zip(checkpoints, sizes, strict=True)]
     first, known = checkpoints[0], [table for table in tables if table is not None]
     if not known:
         for checkpoint, size in zip(checkpoints, sizes, strict=True):
@@ -88,7 +96,37 @@ def _vocabulary_size(checkpoint: Checkpoint) -> int:
     return size
 
 
-def _token_table(checkpoint: Checkpoint, size: int) -> dict[str, int] | None:
+def _token_table(checkpoint: Checkpoint, size: int, controls: bool) -> dict[str, int] | None:
     """Return token -> id of what the model has a row for, None where it comes with no tokenizer at all."""
     table = checkpoint.vocabulary()
-    return table and {string: number for string, number in table.items() if number < size}
+    if table is None:
+        return None
+    apart: set[int] = set()
+    if not controls:
+        tokenizer = checkpoint.tokenizer()
+        apart = {
+            *tokenizer.all_special_ids,
+            *(k for k, added in tokenizer.added_tokens_decoder.items() if added.special),
+        }
+    return {string: number for string, number in table.items() if number < size and number not in apart}
+
+
+def opening(checkpoint: Checkpoint, prompt: str | None = None) -> list[int]:
+    """Return a model's own ids of what stands before an input as in training: its start token, and a prompt.
+
+    A prompt is put into the chat template where the model has one, as what a user says; otherwise it follows the start
+    token, the one that the tokenizer names as the beginning of a text. Without both there is nothing.
+
+    Raises
+    ------
+    CheckpointError
+        The tokenizer or its template cannot be used.
+    """
+    tokenizer = checkpoint.tokenizer()
+    with usable_tokenizer(checkpoint.source):
+        if prompt and tokenizer.chat_template:
+            turns = [{"role": "user", "content": prompt}]
+            return list(tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
+        first = tokenizer.bos_token_id
+    written = checkpoint.encode(prompt) if prompt else []
+    return written if first is None or first >= _vocabulary_size(checkpoint) else [first, *written]

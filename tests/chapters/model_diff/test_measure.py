@@ -8,6 +8,7 @@ from provlab.chapters.model_diff import measure
 from provlab.chapters.model_diff.predicates import Capability, Domains, Ways
 from provlab.modeldiff.comparison import Comparison, from_enumeration
 from provlab.modeldiff.representative import Direction, Draws
+from provlab.modeldiff.reweighting import density_of_states
 from provlab.report.difference import ratio_text
 
 
@@ -33,7 +34,8 @@ def test_sides_are_those_of_the_comparison():
     ],
 )
 def test_the_finding_on_capability_is_of_the_numbers(held_out, more, words):
-    assert words in measure.capability_finding([Capability(["small", "large"], held_out, [0.1, 0.0, 0.2], more)])
+    row = Capability(["small", "large"], held_out, [0.1, 0.0, 0.2], more, [90.0, 80.0])
+    assert words in measure.capability_finding([row])
 
 
 def comparison(z, shift, n=2000):
@@ -51,9 +53,9 @@ def comparison(z, shift, n=2000):
 def test_both_ways_are_put_side_by_side():
     own, near, far = comparison((2.0, 3.0), -0.50), comparison((2.0, 3.0), -0.51), comparison((2.0, 3.0), -1.5)
     rows = [
-        Ways(name, how.__name__, how(own.a, 0), how(other.a, 0))
+        Ways(name, str(k), how(own.a), how(other.a))
         for name, other in (("near", near), ("far", far))
-        for how in (measure.number_of_inputs, measure.disagreement)
+        for k, how in enumerate((lambda side: measure.number_of_inputs(side, 0), lambda s: s.share(s.disagreement)))
     ]
     assert max(row.apart for row in rows[:2]) < 1.5
     assert rows[3].apart > 3
@@ -61,13 +63,19 @@ def test_both_ways_are_put_side_by_side():
 
 
 def test_repetition_by_loss_weighs_inputs_alike():
-    """Two draws share a bin; one repeats itself and stands for three inputs."""
-    tokens = np.array([[1, 2, 1, 2, 1], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [1, 1, 2, 2, 3]])
-    draws = Draws(tokens, np.array([0.5, 0.5, 1.5, 1.5]), np.log([3.0, 1.0, 1.0, 1.0]), np.array([0, 1, 0, 1]), 2)
-    curve, in_z = measure.repetition_curve(draws, np.array([0.0, 1.0, 2.0]), (1.0, 2.0))
-    pd.testing.assert_frame_equal(curve, pd.DataFrame({"x": [0.5, 1.5], "y": [0.5 * 3 / 4, 0.0]}))
-    assert in_z == 0
-    assert measure.repetition_curve(draws, np.array([0.0, 1.0, 2.0]), (3.0, 4.0))[1] is None
+    """Half of 100 inputs repeat half of their pairs and stand for three each; two draws of lower loss carry no mean."""
+    repeats = np.arange(100) < 50
+    tokens = np.where(repeats[:, None], [1, 2, 1, 2, 1, 0], [1, 2, 3, 4, 5, 0])
+    tokens[:, 5] = np.arange(100) + 9
+    nll, chain = np.where(np.arange(100) < 2, 0.5, 1.5), np.arange(100) % 10
+    draws = Draws(tokens, nll, np.where(repeats, np.log(3), 0.0), chain, 10)
+    states = density_of_states(draws, [0.0, 1.0, 2.0])
+    curve, in_z, (lowest, loss) = measure.repetition_curve(draws, states, (1.0, 2.0))
+    whole = 0.4 * 48 * 3 / (48 * 3 + 50)
+    pd.testing.assert_frame_equal(curve, pd.DataFrame({"x": [1.5], "y": [whole]}))
+    assert in_z == pytest.approx(whole)
+    assert (lowest, loss) == (pytest.approx(0.4), pytest.approx((2 * 0.5 + 28 * 1.5) / 30))
+    assert measure.repetition_curve(draws, states, (3.0, 4.0))[1] is None
 
 
 def test_the_disputed_quarter_is_the_one_that_each_model_prefers_most():

@@ -61,9 +61,12 @@ MEASUREMENTS = {
             "held_out": [3.2, 2.8],
             "apart": [-0.4, -0.5, -0.3],
             "log10_more": [0.2, 0.1, 0.3],
+            "effective": [200.0, 90.0],
         }
     ],
-    "repetition": [{"model": "small", "nll": 0.4, "lowest": 0.8, "in_z": 0.1, "text": 0.05}],
+    "repetition": [
+        {"model": "small", "nll": 0.4, "lowest": 0.8, "counted": 0.2, "counted_nll": 1.8, "in_z": 0.1, "text": 0.05}
+    ],
     "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85}
     | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.1, 0.05, 0.15]},
     "sides": copies(),
@@ -157,6 +160,7 @@ PLANTS = [
     ("D8", "the other is better", put("capability", 0, "held_out", value=[2.8, 3.2]), FAILS, "of small, of lower loss"),
     ("D8", "a wide interval", put("capability", 0, "log10_more", value=[0.2, 0.02, 0.3]), WITHIN_SPREAD, ""),
     ("D8", "losses differ by chance", put("capability", 0, "apart", value=[-0.03, -0.07, 0.01]), WITHIN_SPREAD, ""),
+    ("D8", "few draws", put("capability", 0, "effective", value=[200.0, 9.0]), NOT_RUN, "worth 9 equal"),
     ("D8", "no pair", put("capability", value=[]), NOT_RUN, "0 pairs"),
     ("D8", "one pair twice", lambda m: m["capability"].append(m["capability"][0]), NOT_RUN, "2 pairs"),
     ("D8", "no number", put("capability", 0, "log10_more", value=[NAN] * 3), FAILS, "no value"),

@@ -1,12 +1,12 @@
 """Steps of the page on the toy, against sums over all inputs of a made-up space and against hand-made draws."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from provlab.chapters.toy_modulo30 import measure
-from provlab.modeldiff.comparison import from_enumeration
-from provlab.modeldiff.representative import Direction
+from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.diagnostics import NotConverged
+from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.sampler import Samples
 
 RNG = np.random.default_rng(7)
@@ -41,21 +41,21 @@ def test_other_ranges_are_rules_each_once_and_moves_of_the_range():
     assert len(few) == 4
 
 
-def test_the_wider_range_ends_where_half_of_the_inputs_are_valid():
-    assert measure.half_valid(A, VALID, Z) == Z  # three in ten are valid, everywhere
-    cut = np.quantile(A[Z[0] <= A], 0.9 * 0.7)
-    low, high = measure.half_valid(A, cut > A, Z)
-    inside = (low <= A) & (high > A)
-    assert high > cut
-    assert np.mean(A[inside] < cut) == pytest.approx(0.5, abs=0.02) or high == pytest.approx(A.max(), abs=0.02)
+def test_draws_are_weighted_to_the_law_of_another_temperature():
+    """Three valid draws and one that is not, of weight 1 each at T = 1, by hand at T = 1/3."""
+    tokens = np.array([[5, 5, 5, 5, 5, 5, 0, 0]] * 3 + [[1] + [0] * 7])
+    loss = np.array([1.0, 2.0, 2.0, 1.0])
+    draws = Draws(tokens, loss, loss, np.arange(4), 4)
+    weight = np.exp(-2 * loss)
+    assert measure.valid_at(draws, 1.0) == pytest.approx(3 / 4)
+    assert measure.valid_at(draws, 1 / 3) == pytest.approx(1 - weight[3] / weight.sum())
 
 
-def test_shares_of_valid_sequences_are_sums_of_probabilities():
-    for share, weight in (
-        (measure.plainly_valid(A, VALID), np.exp(-7 * A.astype(float))),
-        (measure.valid_at(A, VALID, 0.2), np.exp(-0.01 * np.floor(A.astype(float) / 0.01) / 0.2)),
-    ):
-        assert share == pytest.approx(weight[VALID].sum() / weight.sum(), rel=1e-9)
+def test_the_output_value_takes_the_place_of_the_difference():
+    draws = Draws(np.arange(4)[:, None], np.array([1.0, 1.1, 1.2, 1.3]), np.zeros(4), np.arange(4), 4)
+    sides = (Direction.from_draws(draws, draws.nll + 0.1, side, (0.9, 1.25 + 0.1)) for side in "AB")
+    by_loss = measure.by_loss(Comparison(*sides, (0.9, 1.35)))
+    assert by_loss.a.difference.tolist() == by_loss.b.difference.tolist() == [1.0, 1.1, 1.2, 1.3]
 
 
 def test_distances_are_zero_to_the_enumeration_itself_and_grow_with_a_bias():
@@ -104,8 +104,12 @@ def test_the_worked_example():
     assert measure.worked_example().tolist() == [3, 2, 3, 3]
 
 
-def test_the_finding_is_of_the_numbers():
-    finding = measure.naive_finding((1.0, 1.1), 0.1, 200, 0.3, 0.075, pd.Series({0.1: 0.3, 1.0: 0.2}))
-    tenfold = "1,250 at $T = 0.1$"  # a tenth of 0.3 is 0.4 of 0.075: 200 draws over its square
-    for number in ("bias is 0.3000", "came out 0.3000", "0.0750 off with", "4.0 times", "a factor of 2.7", tenfold):
-        assert number in finding
+def test_runs_that_do_not_converge_are_left_out_and_counted():
+    def run(number):
+        if number % 3 == 0:
+            raise NotConverged("not converged")
+        return number
+
+    assert measure.repeated(run, 4) == ([1, 2, 4, 5], 2)
+    with pytest.raises(NotConverged):
+        measure.repeated(lambda number: run(0), 4)

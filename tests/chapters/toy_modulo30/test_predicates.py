@@ -17,7 +17,7 @@ EXACT = [1.0, 0.72, 0.56, 0.73]
 
 
 def generated(model):
-    return {"model": model, "n": 10_000, "valid": 9_996, "exact": 0.9996, "papers": 0.99999, "temperature": 0.056}
+    return {"model": model, "n": 100_000, "valid": 99_970, "papers": 0.99999, "temperature": 0.056}
 
 
 def term(name, z=(2.0, 3.0), plain=0.5):
@@ -67,9 +67,14 @@ RECORDS = {
         "draws": [300, 2400],
         "naive": [[[0.2, 0.2]] * 3, [[0.17 + k / 100, 0.21] for k in range(3)]],
         "weighted": [[[0.03, 0.04]] * 3, [[0.01, 0.015]] * 3],
+        "naive_z": [[0.17 + k / 100, 0.21] for k in range(3)],
+        "weighted_z": [[0.01, 0.015]] * 3,
         "temperature": 0.056,
     },
-    "bias": [{"temperature": t, "A": 0.01 / t, "B": 0.012 / t} for t in (0.01, 0.02, 0.056, 0.1, 1 / 7)],
+    "bias": [
+        {"temperature": t, "A": 0.01 / t, "B": 0.012 / t, "z_A": 0.01 / t, "z_B": 0.012 / t}
+        for t in (0.01, 0.02, 0.056, 0.1, 1 / 7)
+    ],
     "normalisation": {
         "example": [3.0, 2.0, 3.0, 3.0],
         "common": [500, 500],
@@ -154,7 +159,7 @@ def copied(*path, times):
 NAN = float("nan")
 LONG, naive = ("sampling", "runs"), ("naive", "naive", 1)
 small_bias = every("bias", change=lambda k, row: {"A": 0.001, "B": 0.001})
-one_biased = every("bias", change=lambda k, row: {"B": 0.001})
+one_biased = every("bias", change=lambda k, row: {"z_B": 0.001})
 wide = every("sampling", "repeats", change=lambda k, row: {"low": [1, 0, 0, 0], "high": [1, 9, 9, 9]})
 miss_one = every(
     "sampling", "repeats", change=lambda k, row: {"low": [*row["low"][:3], 0.99 if k % 4 == 0 else row["low"][3]]}
@@ -180,22 +185,14 @@ def near_truth(value):
 
 # claim, what is spoilt, the change, the status, and words of the reason
 PLANTS = [
-    ("D1", "samples", put("generation", 1, "valid", value=9_990), FAILS, "large reaches 99.90% in plain samples"),
+    ("D1", "samples", put("generation", 1, "valid", value=99_900), FAILS, "valid share of what large writes: 0.0005"),
+    ("D1", "samples that may be too few", put("generation", 1, "valid", value=99_955), WITHIN_SPREAD, ""),
     ("D1", "by Equation 4", put("generation", 0, "papers", value=0.999), FAILS, "small reaches 99.900% by Equation 4"),
-    ("D1", "few sequences", put("generation", 0, "n", value=9_999), FAILS, "wrote 9,999 sequences only"),
+    ("D1", "few sequences", lambda r: r["generation"][0].update(n=9_999, valid=9_998), FAILS, "wrote 9,999 sequences"),
     ("D1", "one model only", put("generation", value=[generated("small")]), NOT_RUN, "1 models"),
     ("D1", "no model", put("generation", value=[]), NOT_RUN, "0 models"),
     ("D1", "one model twice", copied("generation", times=2), NOT_RUN, "1 models"),
-    (
-        "D1",
-        "lucky samples of a model that leaks",
-        put("generation", 0, "exact", value=0.97),
-        FAILS,
-        "small by enumerat",
-    ),
-    ("D1", "every input is valid", put("space", "valid", value=100_000_000), FAILS, "nothing is shown"),
     ("D1", "no number", put("generation", 0, "papers", value=NAN), FAILS, "reaches nan%"),
-    ("D1", "a part of the space", put("space", "inputs", value=100_000), NOT_RUN, "100,000 inputs"),
     ("D2", "one term", put(*LONG, 2, "ratio", 1, value=0.76), WITHIN_SPREAD, "furthest term (PA_AB of run 3)"),
     ("D2", "rho(D)", put(*LONG, 0, "total_variation", value=[0.01, 0.021]), WITHIN_SPREAD, "total variation of rho(D)"),
     ("D2", "blind", put("sampling", "blind", "ratio", 1, value=0.76), FAILS, "furthest term by moves without the rule"),
@@ -222,28 +219,30 @@ PLANTS = [
     (
         "D3",
         "a hot temperature",
-        put("bias", 4, "B", value=0.011),
+        put("bias", 4, "z_B", value=0.011),
         FAILS,
-        "bias on B's inputs at T = 0.143: 0.009 below 0.02, on the wrong side",
+        "bias of rho(z) on B's inputs at T = 0.143: 0.009 below 0.02, on the wrong side",
     ),
-    ("D3", "weights", put("naive", "weighted", 1, value=[[0.01, 0.03]] * 3), FAILS, "draws of B are 0.0300 off too"),
+    ("D3", "weights", put("naive", "weighted", 1, value=[[0.01, 0.03]] * 3), FAILS, "B are 0.0300 off in rho(D) too"),
+    ("D3", "weights, z", put("naive", "weighted_z", value=[[0.01, 0.03]] * 3), FAILS, "B are 0.0300 off in rho(z) too"),
+    ("D3", "another law of z", put("naive", "naive_z", value=near_truth(0.1)), FAILS, "0.1000 off in rho(z) and not"),
     (
         "D3",
         "another law",
         put(*naive, value=near_truth(0.1)),
         FAILS,
-        "draws of A without weights are 0.1000 off and not what their law is: 0.1786",
+        "draws of A without weights are 0.1000 off in rho(D) and not what their law is: 0.1786",
     ),
     ("D3", "both exact", put(*naive, value=[[k / 1000, 0.0] for k in range(3)]), FAILS, "of B without weights are 0.0"),
-    ("D3", "one direction misses, the other does not", one_biased, FAILS, "bias on B's inputs at T = 0.01"),
-    ("D3", "a short run", put("naive", "weighted", 1, value=[[0.3, 0.3]] * 3), FAILS, "A are 0.3000 off too"),
+    ("D3", "one direction misses, the other does not", one_biased, FAILS, "rho(z) on B's inputs at T = 0.01"),
+    ("D3", "a short run", put("naive", "weighted", 1, value=[[0.3, 0.3]] * 3), FAILS, "A are 0.3000 off in rho(D) too"),
     ("D3", "chains that did not converge", small_bias, FAILS, "not what their law is: 0.0010"),
     ("D3", "the bias at another temperature", lambda r: r["bias"].pop(1), NOT_RUN, "the bias at each temperature"),
     ("D3", "one run kept three times", put(*naive, value=[[0.18, 0.21]] * 3), NOT_RUN, "1 runs"),
     ("D3", "one run", put(*naive, value=[[0.2, 0.3]]), NOT_RUN, "1 runs"),
-    ("D3", "no number", put(*naive, 0, value=[NAN, 0.3]), FAILS, "nan off"),
-    ("D3", "no number with weights", put("naive", "weighted", 1, 0, value=[NAN, 0.3]), FAILS, "nan off too"),
-    ("D3", "no bias", put("bias", 0, "A", value=NAN), FAILS, "no value"),
+    ("D3", "no number", put(*naive, 0, value=[NAN, 0.3]), FAILS, "nan off in rho(D)"),
+    ("D3", "no number with weights", put("naive", "weighted", 1, 0, value=[NAN, 0.3]), FAILS, "nan off in rho(D) too"),
+    ("D3", "no bias", put("bias", 0, "z_A", value=NAN), FAILS, "no value"),
     ("D3", "a part of the space", put("space", "inputs", value=100_000), NOT_RUN, "100,000 inputs"),
     (
         "D4",

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab.chapters.model_diff.labels import TextKinds, repetition
-from provlab.chapters.model_diff.predicates import Capability, Domains, Ways
+from provlab.chapters.model_diff.predicates import Capability, Domains, Repetition, Ways
 from provlab.errors import ProvlabError
 from provlab.kept import Kept
 from provlab.modeldiff import pipeline, reweighting
@@ -16,12 +16,11 @@ from provlab.modeldiff.comparison import TERMS, Comparison, Summary
 from provlab.modeldiff.composition import label_share
 from provlab.modeldiff.held_out import HeldOut, Range
 from provlab.modeldiff.pipeline import Model
-from provlab.modeldiff.representative import Direction, Draws
+from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction, Draws, bin_of, within
 from provlab.publishing.published import published_table
 from provlab.report import difference
 from provlab.zoo import corpus
 
-_LEAST_DRAWS = 30  # in a bin whose inputs are described
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 # comparisons of this page to experiments of Table 2
 _EXPERIMENTS = {"sizes": "2", "long": "3", "generations": "4"}
@@ -67,7 +66,7 @@ def published_and_ours(
                     "published D": f"{line['D_min']} to {line['D_max']}",
                     "published ratio": " : ".join(line[term] for term in TERMS) if first else "",
                     "our inputs": f"{side}: {short[source]}",
-                    "our D, 1% to 99%": f"{extent[0]:.2f} to {extent[1]:.2f}",
+                    "our D, 1% to 99%": " to ".join("unknown" if end is None else f"{end:.2f}" for end in extent),
                     "ours by R3": difference.ratio_text(ours.by_r3) if first else "",
                     "ours by count": difference.ratio_text(ours.by_count) if first else "",
                 }
@@ -82,13 +81,6 @@ def number_of_inputs(direction: Direction, seed: int) -> list[float]:
     """Log10 of the number of inputs, and its 95% interval by chain bootstrap."""
     numbers = direction.log10_numbers(np.random.default_rng(seed))
     return [float(numbers[0]), *map(float, percentiles(numbers[1:], direction.n_chains))]
-
-
-def disagreement(direction: Direction, seed: int) -> list[float]:
-    """Share of disagreement among the inputs, and its 95% interval: at least as wide as so many draws can tell."""
-    value, low, high = direction.share(direction.disagreement, seed=seed)
-    reach = 3 / direction.effective  # a share that none of so many draws shows may be as large (rule of three)
-    return [value, max(0.0, min(low, value - reach)), min(1.0, max(high, value + reach))]
 
 
 def lower_end(
@@ -117,6 +109,8 @@ def lower_end(
     except ProvlabError as error:
         return str(error)
     states = [reweighting.density_of_states(draws, ends, seed=seed) for draws in both]
+    if (worth := min(float(state.effective[0]) for state in states)) < LEAST_EFFECTIVE:
+        return f"the draws there are worth {worth:.0f} equal ones, and {LEAST_EFFECTIVE:.0f} are needed"
     counts = [[float(ends[0]) for ends in (s.log10_count, s.log10_low, s.log10_high)] for s in states]
     what = f"log10 of {model.checkpoint.name.partition('@')[0]}'s inputs with NLL {ends[0]:.2f} to {ends[1]:.2f}"
     return Ways("lower end", what, counts[0], counts[1])
@@ -155,26 +149,58 @@ def capability_finding(rows: Sequence[Capability]) -> str:
     return "; ".join(words) + "."
 
 
-def repetition_curve(draws: Draws, edges: NDArray[np.float64], z: Range) -> tuple[pd.DataFrame, float | None]:
+def states_frame(states: reweighting.DensityOfStates) -> pd.DataFrame:
+    """A density of states as `provlab.plots.modeldiff.densities` draws it."""
+    columns = {"y": states.log10_count, "low": states.log10_low, "high": states.log10_high, "seen": states.log10_seen}
+    return pd.DataFrame({"x": (states.edges[1:] + states.edges[:-1]) / 2, **columns})
+
+
+def repetition_words(rows: Sequence[Repetition]) -> str:
+    """Say what the curve of repetition shows, and what of the inputs of lowest loss is known; from the records."""
+    lowest = ", ".join(f"{row.lowest:.2f} near NLL {row.nll:.2f} ({row.model})" for row in rows)
+    text = ", ".join(sorted({f"{row.text:.2f}" for row in rows}))
+    return (
+        "Repetition by loss. Each point is a bin of loss, every input of the space counted alike, where draws carry a "
+        f"mean; held-out text has {text}. The 30 distinct inputs of lowest loss that were drawn, each counted once, "
+        f"have {lowest}."
+    )
+
+
+def repetition_curve(
+    draws: Draws, states: reweighting.DensityOfStates, z: Range
+) -> tuple[pd.DataFrame, float | None, tuple[float, float]]:
     """Mean repetition of a model's inputs by loss, every input of the space counted equally.
+
+    Parameters
+    ----------
+    draws, states
+        Of one model, and its density of states: bins whose draws carry no count carry no mean.
+    z
+        The range of loss of typical inputs.
 
     Returns
     -------
     tuple
-        Frame of x, the middles of bins of loss up to Z's end that hold enough draws, and y; and the mean in Z, None
-        where no draw lies there.
+        Frame of x, the middles of bins of loss up to Z's end, and y; the mean in Z, None where few draws lie there;
+        and of the 30 distinct inputs of lowest loss that were drawn, each counted once, mean repetition and loss.
     """
-    score, place, middle = repetition(draws.tokens), np.digitize(draws.nll, edges) - 1, (edges[1:] + edges[:-1]) / 2
-    least = max(1, min(_LEAST_DRAWS, len(draws) // 100))
+    score, edges = repetition(draws.tokens), states.edges
+    place, middle = bin_of(draws.nll, edges), (edges[1:] + edges[:-1]) / 2
 
     def mean(rows: NDArray[np.bool_]) -> float:
         weight = np.exp(draws.log_weight[rows] - draws.log_weight[rows].max())
         return float(np.average(score[rows], weights=weight))
 
-    bins = [k for k in np.flatnonzero(middle <= z[1]) if (place == k).sum() >= least]
-    in_z = (draws.nll >= z[0]) & (draws.nll <= z[1])
+    bins = np.flatnonzero(np.isfinite(states.log10_count) & (middle <= z[1]))
     curve = pd.DataFrame({"x": middle[bins], "y": [mean(place == k) for k in bins]})
-    return curve, mean(in_z) if in_z.any() else None
+    known = reweighting.density_of_states(draws, z).effective[0] >= LEAST_EFFECTIVE
+    first = np.unique(draws.tokens, axis=0, return_index=True)[1]
+    lowest = first[np.argsort(draws.nll[first], kind="stable")][: int(LEAST_EFFECTIVE)]
+    return (
+        curve,
+        mean(within(draws.nll, z)) if known else None,
+        (float(score[lowest].mean()), float(draws.nll[lowest].mean())),
+    )
 
 
 def domain_labels(model: Model, held_out: HeldOut, length: int) -> tuple[TextKinds, float]:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from provlab.modeldiff.comparison import Summary
+from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
 _WAYS = {"by_r3": "by R3", "by_count": "by counts"}
 
-LEAST_DRAWS = 30  # of each model in Z: what none of so many shows may still be a tenth (rule of three)
 WAYS_APART = 1.5  # joint 95% intervals: of eight numbers one lies further apart by chance in 3 of 100 cases
 REACH = 0.1  # nats per token: over 25 tokens one model finds an input 12 times as likely as the other does
 MORE_INPUTS = 1.1  # times
@@ -29,12 +29,16 @@ Numbers = Sequence[float]  # three of them are a value and its 95% interval
 
 @dataclass(frozen=True)
 class Capability:
-    """Two models, their held-out losses, B's loss less A's, and log10 of B's inputs in Z for one of A's."""
+    """Two models, their held-out losses, B's loss less A's, and log10 of B's inputs in Z for one of A's.
+
+    Also how many equal draws either model's draws in Z are worth.
+    """
 
     models: Sequence[str]
     held_out: Numbers
     apart: Numbers
     log10_more: Numbers
+    effective: Numbers
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,23 @@ class Ways:
 
 @dataclass(frozen=True)
 class Repetition:
-    """Mean share of repeated pairs of tokens: in a model's inputs of lowest loss, near `nll`, in Z, and in text."""
+    """Mean share of repeated pairs of tokens in a model's inputs.
+
+    Attributes
+    ----------
+    lowest, nll
+        Of the 30 distinct inputs of lowest loss that were drawn, each counted once, and their mean loss.
+    counted, counted_nll
+        Over all inputs in the lowest bin of loss whose draws carry a mean, and where that is; None if there is none.
+    in_z, text
+        Over all inputs in Z, and of held-out text.
+    """
 
     model: str
     nll: float
     lowest: float
+    counted: float | None
+    counted_nll: float | None
     in_z: float
     text: float
 
@@ -95,8 +111,8 @@ def _words(measured: Summary) -> str:
     return f"{'; '.join(ratios) or 'no ratio relative to PD of A'}; {extent}"
 
 
-def _span(extent: list[float]) -> str:
-    return f"{extent[0]:.2f} to {extent[1]:.2f}"
+def _span(extent: Sequence[float | None]) -> str:
+    return " to ".join("unknown" if end is None else f"{end:.2f}" for end in extent)
 
 
 def _bar(measured: Summary, term: int, name: str, at: float, *, above: bool) -> Bar:
@@ -112,13 +128,14 @@ def _cannot_be_judged(measured: Summary) -> Verdict | None:
     """Without a ratio, or with a few draws, there is nothing to judge."""
     if not _ratios(measured):
         return Verdict(NOT_RUN, "", "no ratio came out: " + str(measured.by_count.get("error")))
-    if (worth := min(measured.effective)) < LEAST_DRAWS:
-        return Verdict(
-            NOT_RUN,
-            "",
-            f"a model's draws in Z are worth {worth:.0f} equal, independent ones; {LEAST_DRAWS} are asked for",
-        )
-    return None
+    return _too_few(measured.effective)
+
+
+def _too_few(effective: Numbers) -> Verdict | None:
+    if (worth := min(effective)) >= LEAST_EFFECTIVE:
+        return None
+    what = f"a model's draws in Z are worth {worth:.0f} equal, independent ones; {LEAST_EFFECTIVE:.0f} are asked for"
+    return Verdict(NOT_RUN, "", what)
 
 
 def disagreement_far_above(evidence: Evidence, measurement: str, most: float, ways: str) -> Verdict:
@@ -152,7 +169,7 @@ def disagreement_far_above(evidence: Evidence, measurement: str, most: float, wa
     ends = share(a_low, d_high), share(a_high, d_low)  # wider than the interval of the quotient
     own = share(agree.values[0], differ.values[0])
     bars.append(Bar("PA_BA for one of PD_BA", [own], most, interval=ends))
-    for whose, reach in (("A", -min(measured.extent_a)), ("B", max(measured.extent_b))):
+    for whose, reach in (("A", -measured.extent_a[0]), ("B", measured.extent_b[1])):
         bars.append(Bar(f"nats that D of 98% of {whose}'s inputs reaches to its side", [reach], REACH, above=True))
     ours = f"{_words(measured)}; by replica exchange within {far.apart:.2f} joint intervals"
     return judge(ours, f"agreement is below {most:g} of disagreement in both directions", problems, bars)
@@ -177,6 +194,8 @@ def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
     if not pairs or len({tuple(pair.models) for pair in pairs}) < len(pairs):
         return Verdict(NOT_RUN, "", f"{len(pairs)} pairs; it takes one or more, each once")
     for pair in pairs:
+        if nothing := _too_few(pair.effective):
+            return nothing
         better, worse = (0, 1) if pair.held_out[0] < pair.held_out[1] else (1, 0)
         names, more = pair.models, pair.log10_more  # of the second over the first, with its interval
         sign = 1 if better else -1
@@ -191,9 +210,10 @@ def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
 
 
 def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float) -> Verdict:
-    """Mean repetition of the inputs of lowest loss at least `least`, and far above that of Z and text, in each model.
+    """Mean repetition of the inputs seen of lowest loss at least `least`, and far above Z's and text's, in each model.
 
-    Far is `TIMES_TYPICAL`.
+    Far is `TIMES_TYPICAL`. As the paper's listing does, this speaks of inputs that were drawn: no draws carry a mean
+    over all inputs of so low a loss.
     `z` names the comparison in whose range Z typical inputs lie; lowest losses must be below it.
     """
     words, problems, bars = [], [], []
@@ -202,7 +222,11 @@ def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float)
         return Verdict(NOT_RUN, "", "no model has inputs in Z")
     typical = evidence.record(z, Summary).z[0]
     for row in rows:
-        words.append(f"{row.model}: {row.lowest:.2f} at NLL {row.nll:.2f}, {row.in_z:.2f} in Z, text {row.text:.2f}")
+        counted = "" if row.counted is None else f"; over all inputs {row.counted:.2f} at NLL {row.counted_nll:.2f}"
+        words.append(
+            f"{row.model}: {row.lowest:.2f} of the inputs seen near NLL {row.nll:.2f}{counted}, {row.in_z:.2f} in Z, "
+            f"text {row.text:.2f}"
+        )
         problems.append((not row.nll < typical, f"{row.model}: its lowest losses, near {row.nll:.2f}, are those of Z"))
         for where, other in (("in Z", row.in_z), ("in text", row.text)):
             little = f"{row.model}: less than {TIMES_TYPICAL:g} times as much repetition at the lowest loss as {where}"

@@ -1,20 +1,20 @@
 """Steps of the page on the toy that the library has no use for: a grid of losses, ranges, draws without weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from provlab.modeldiff.comparison import Comparison, total_variation
-from provlab.modeldiff.diagnostics import converged
+from provlab.modeldiff.diagnostics import NotConverged, converged
 from provlab.modeldiff.ladder import Ladder
 from provlab.modeldiff.representative import Direction, Draws, Side, within
 from provlab.modeldiff.sampler import Samples
 from provlab.publishing.published import published_table, scalar
-from provlab.zoo.toy import LENGTH
+from provlab.zoo.toy import is_valid
 
 WIDTH = 0.01  # of a bin of NLL (nats per token); ranges begin and end at multiples of it
 TAILS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # quantile rules for Z
@@ -22,6 +22,7 @@ SHIFTS = (-0.2, -0.1, 0.1, 0.2)  # of the rule's range, in its widths
 _CHUNK = 1_000_000  # inputs whose losses are held in float64 at a time
 _BINS = 24  # of D, over all but the last thousandths
 Range = tuple[float, float]
+T = TypeVar("T")
 
 
 def on_grid(bound: float) -> float:
@@ -56,34 +57,10 @@ def other_ranges(nll: NDArray[np.floating[Any]], z: Range) -> list[tuple[float |
     return ranges + [(None, (on_grid(z[0] + s * width), on_grid(z[1] + s * width))) for s in SHIFTS]
 
 
-def half_valid(nll: NDArray[np.floating[Any]], valid: NDArray[np.bool_], z: Range) -> Range:
-    """Return Z with its upper end moved to where half of the inputs from its lower end on are valid.
-
-    In Z nearly every input is valid, so that anything would give the right precision there.
-    """
-    bins, first = bins_of_loss(nll), round(z[0] / WIDTH)
-    everything = np.bincount(bins)[first:]
-    good = np.bincount(bins[valid], minlength=first + len(everything))[first:]
-    share = np.cumsum(good) / np.maximum(1, np.cumsum(everything))
-    ends = np.flatnonzero(share >= 0.5)
-    return z[0], max(z[1], on_grid((first + ends[-1] + 1) * WIDTH) if len(ends) else z[1])
-
-
-def plainly_valid(nll: NDArray[np.floating[Any]], valid: NDArray[np.bool_]) -> float:
-    """Probability that a sequence written at temperature 1 is valid, from all losses; its first token is uniform."""
-    mass = np.zeros(2)
-    for losses, good in zip(_chunks(nll), _chunks(valid), strict=True):
-        probability = np.exp(-(LENGTH - 1) * losses.astype(np.float64))
-        mass += probability[~good].sum(), probability[good].sum()
-    return float(mass[1] / mass.sum())
-
-
-def valid_at(nll: NDArray[np.floating[Any]], valid: NDArray[np.bool_], temperature: float) -> float:
-    """Probability that a sequence drawn by Equation 4 at a temperature is valid, from a histogram of all losses."""
-    bins = bins_of_loss(nll)
-    weight = np.exp(-WIDTH * np.arange(bins.max() + 1 - bins.min()) / temperature)
-    good, bad = (weight @ np.bincount(bins[rows] - bins.min(), minlength=len(weight)) for rows in (valid, ~valid))
-    return float(good / (good + bad))
+def valid_at(draws: Draws, temperature: float) -> float:
+    """Probability that a sequence drawn by Equation 4 at a temperature is valid, from weighted draws of the model."""
+    log_weight = draws.log_weight - draws.nll / temperature
+    return float(np.average(is_valid(draws.tokens), weights=np.exp(log_weight - log_weight.max())))
 
 
 def bins_of_difference(exact: Comparison) -> NDArray[np.float64]:
@@ -99,6 +76,32 @@ def distances(compared: Comparison, rho: Sequence[NDArray[np.float64]], edges: N
         total_variation(np.histogram(side.difference, edges, weights=side.weight)[0], exact)
         for side, exact in zip((compared.a, compared.b), rho, strict=True)
     ]
+
+
+def by_loss(compared: Comparison) -> Comparison:
+    """The same inputs with their own loss in the place of D: its rho is rho(z), which Figure 7 shows."""
+    a, b = (replace(side, difference=side.draws.nll) if side.draws else side for side in (compared.a, compared.b))
+    return Comparison(a, b, compared.z)
+
+
+def repeated(run: Callable[[int], T], n: int) -> tuple[list[T], int]:
+    """Results of `n` runs that converged, numbered from 0 on, and how many did not, at most as many.
+
+    Raises
+    ------
+    NotConverged
+        More runs than `n` did not converge.
+    """
+    results: list[T] = []
+    for number in range(2 * n + 1):
+        try:
+            results.append(run(number))
+        except NotConverged:
+            if number - len(results) == n:
+                raise
+        if len(results) == n:
+            break
+    return results, number + 1 - n
 
 
 def unweighted(samples: Samples, z: Range) -> Draws:
@@ -158,9 +161,8 @@ def generations_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         {
             "model": row["model"],
             "sequences": row["n"],
-            "valid, plain": f"{row['valid'] / row['n']:.2%}",
-            "valid, exact": f"{row['exact']:.4%}",
-            f"valid at T = {row['temperature']:g}": f"{row['papers']:.4%}",
+            "valid": f"{row['valid'] / row['n']:.2%}",
+            f"valid at T = {row['temperature']:g}": f"{row['papers']:.3%}",
             "published": scalar("generated sequences that satisfy the objective", "modeldiff_scalars"),
         }
         for row in rows
@@ -234,23 +236,3 @@ def oracle_rows(
             row[f"{prefix}precision"], row[f"{prefix}recall"] = precision_recall(side, scores, below=below)
         rows.append(row)
     return rows
-
-
-def naive_finding(z: Range, temperature: float, n: int, without: float, error: float, bias: pd.Series) -> str:
-    """Say what draws without weights miss: their error after `n` draws of a chain, that with weights, and the biases.
-
-    Parameters
-    ----------
-    bias
-        Exact bias by temperature, the mean of both directions.
-    """
-    # the weighted error falls as the root of the draws
-    tenfold = "; ".join(f"{n * (10 * error / value) ** 2:,.0f} at $T = {t:.3g}$" for t, value in bias.items())
-    return (
-        f"At $T = {temperature:g}$ the bias is {bias[temperature]:.4f}, the mean of both directions, however many "
-        f"draws are made. The runs above came out {without:.4f} off without weights and {error:.4f} off with them, "
-        f"after {n:,} draws of each chain: {without / error:.1f} times as far. Over this range $\\mathbb Z$ the weight "
-        f"$e^{{-z/T}}$ varies by a factor of {np.exp((z[1] - z[0]) / temperature):.1f} at most; the less it varies, "
-        "the smaller is the bias. Since the weighted error falls with the root of the draws, it is a tenth of the bias "
-        f"after so many: {tenfold}."
-    )
