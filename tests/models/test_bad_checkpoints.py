@@ -11,7 +11,7 @@ import tiny_models
 import torch
 from safetensors.torch import load_file, save_file
 
-from provlab.errors import CheckpointError, InvalidWeightsError, ProvlabError
+from provlab.errors import CheckpointError, InvalidWeightsError, ProvlabError, UnknownArchitectureError
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 
@@ -158,6 +158,20 @@ SINGLE = {
     "weights are a dangling link": Case(
         lambda f: (_model(f).unlink(), _model(f).symlink_to("gone")), ["model.safetensors"]
     ),
+    "weights are a link in a circle": Case(
+        lambda f: (_model(f).unlink(), _model(f).symlink_to("model.safetensors")), ["a link that leads to no file"]
+    ),
+    "text_config of an odd type": Case(
+        _config(text_config={"model_type": ["llama"]}), ["config.json lacks"], error=InvalidWeightsError
+    ),
+    "text_config of odd entries": Case(
+        _config(text_config={"model_type": "llama", "hidden_size": "x"}), ["text_config"], error=InvalidWeightsError
+    ),
+    "architecture that a terminal obeys": Case(
+        _config(architectures=["\x1b[31mEvil\x9b\x07"], intermediate_size=9),
+        ["?[31mEvil??"],
+        error=UnknownArchitectureError,
+    ),
     "weights are empty": Case(_write("model.safetensors", b""), ["truncated or corrupt"]),
     "weights end in the header": Case(_truncate(_model, 300), ["model.safetensors"]),
     "weights end in the data": Case(_truncate(_model, -4), ["model.safetensors"]),
@@ -192,7 +206,7 @@ SINGLE = {
     "architecture is no model": Case(_config(architectures=["AutoTokenizer"]), ["AutoTokenizer"], act=load),
     "loading with a tensor missing": Case(_tensors(lambda t: t.pop(NAME)), [NAME], act=load, error=InvalidWeightsError),
     "loading with a wrong shape": Case(_config(intermediate_size=48), ["mlp."], act=load, error=InvalidWeightsError),
-    "no tokenizer": Case(lambda f: None, ["tokenizer"], act=tokenizer),
+    "no tokenizer": Case(lambda f: None, ["has no tokenizer; put its files"], act=tokenizer),
 }
 SHARDED = {
     "shard missing": Case(lambda f: _shard(f).unlink(), ["model-00001", INDEX]),
@@ -228,7 +242,8 @@ def test_refused(kind, label, request, capfd):
     assert type(refusal.value) is case.error
     assert text
     assert "\n" not in text
-    assert len(text) < 400 + len(str(folder))
+    assert text.isprintable()
+    assert len(text) < (400 if case.error is not UnknownArchitectureError else 2000) + len(str(folder))
     assert all(word in text for word in case.words)
     assert "never be printed" not in capfd.readouterr().out
 
@@ -242,7 +257,10 @@ def test_refused(kind, label, request, capfd):
         ("~/no where", "does not exist"),
         ("nope:oak", "unknown scheme 'nope'"),
         ("https://huggingface.co/org/name", "org/name"),
-        ("a/b/c", "'a/b/c' is no folder here and no hub id; a hub id is org/name[@revision], a folder ./name; for a f"),
+        (
+            "a/b/../c",
+            "'a/b/../c' is no folder here and no hub id; a hub id is org/name[/folder][@revision], a folder .",
+        ),
         ("two words", "'two words'"),
         ("a" * 5000, "aaa"),
         ("./" + "a" * 5000, "aaa"),

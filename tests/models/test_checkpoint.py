@@ -185,11 +185,14 @@ def test_a_cache_that_cannot_be_written_costs_no_comparison(tmp_path, monkeypatc
 
 
 def test_files_are_read_again_before_two_models_are_called_identical(llama, tmp_path, monkeypatch):
-    checkpoint = Checkpoint.open(shutil.copytree(llama, tmp_path / "twin"))
-    checkpoint.read_again()
+    twin, other = (shutil.copytree(llama, tmp_path / name) for name in ("twin", "other"))
+    tiny_models.rewrite(other, lambda tensors: tensors["model.norm.weight"].mul_(1.001))
+    opened = lambda *folders: map(Checkpoint.open, (llama, *folders))  # noqa: E731
+    assert checkpoint_module.identical(opened(twin))
+    assert not checkpoint_module.identical(opened(other))
     monkeypatch.setattr(local, "remembered_sha256", lambda path: "0" * 64)  # a memory that is wrong
     with pytest.raises(CheckpointError, match="changed unseen since it was hashed; delete"):
-        checkpoint.read_again()
+        checkpoint_module.identical(opened(other))
 
 
 def test_snapshot_in_the_cache_of_the_hub_may_link_to_its_blobs(llama, tmp_path):
@@ -273,6 +276,18 @@ def test_reads_from_several_threads(sharded):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("shard", ["5GB", "10KB"])
+def test_a_variant_alone_is_read(llama, tmp_path, shard):
+    model = transformers.LlamaForCausalLM.from_pretrained(llama)
+    model.save_pretrained(tmp_path / "half", variant="fp16", max_shard_size=shard)
+    half, full = Checkpoint.open(tmp_path / "half"), Checkpoint.open(llama)
+    assert all("fp16" in name for name in half.files() if name != "config.json")
+    assert all(torch.equal(half.tensor(name), full.tensor(name)) for name in full.tensor_names)
+    tokens = torch.arange(8)[None]
+    with torch.no_grad():
+        assert torch.equal(half.load_model()(tokens).logits, full.load_model()(tokens).logits)
 
 
 def test_tokenizer(llama):

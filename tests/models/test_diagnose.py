@@ -48,6 +48,17 @@ def _as(dtype, beside=None):
     return change
 
 
+def _stored(method, shape, dtype, *beside):
+    """Store a weight in a layout of its own, with scales beside it."""
+
+    def change(tensors):
+        outputs, inputs = tensors[UP].shape
+        tensors[UP] = torch.zeros(shape(outputs, inputs), dtype=dtype)
+        tensors |= {UP.removesuffix("weight") + name: torch.ones(1) for name in beside}
+
+    return _tensors(change, **{"quantization_config": {"quant_method": method}} if method else {})
+
+
 def _packed(beside):
     """Put codes under another name in place of a weight."""
     return lambda tensors: tensors.update({UP.replace("weight", beside): tensors.pop(UP).to(torch.int32)})
@@ -93,6 +104,22 @@ GIVEN = {
         "codes and scales of model.layers.0.mlp.up_proj.weight .8 bits with scales. do not fit together",
     ),
     "int8": (_tensors(_as(torch.int8)), "codes of a quantised copy .integers; model.layers.0.mlp.up_proj.weight"),
+    "BitNet": (
+        _stored("bitnet", lambda outputs, inputs: (outputs // 4, inputs), torch.uint8, "weight_scale"),
+        "codes of a quantised copy .bitnet; .* in a layout that is not read",
+    ),
+    "NVFP4": (
+        _stored("modelopt", lambda o, i: (o, i // 2), torch.uint8, "weight_scale", "weight_scale_2"),
+        "codes of a quantised copy .modelopt; .* in a layout that is not read",
+    ),
+    "EETQ": (
+        _stored(None, lambda outputs, inputs: (inputs, outputs), torch.int8, "weight_scales"),
+        "codes of a quantised copy .integers; .* in a layout that is not read",
+    ),
+    "Meta's names": (
+        _tensors(lambda tensors: tensors.update({"layers.0.feed_forward.w3.weight": tensors.pop(UP)})),
+        f"lacks the tensor {UP}, .* its files are whole: give .*, as transformers saves them",
+    ),
 }
 
 
@@ -122,6 +149,11 @@ def test_a_page_in_place_of_the_config(llama):
     (llama / "config.json").write_text("<html>Sign in</html>")
     with pytest.raises(CheckpointError, match=r"config.json is no valid JSON; it is a web page"):
         Checkpoint.open(llama)
+
+
+def test_a_config_that_begins_with_the_mark_of_an_editor(llama):
+    (llama / "config.json").write_bytes(b"\xef\xbb\xbf" + (llama / "config.json").read_bytes())
+    assert Checkpoint.open(llama).architecture == "LlamaForCausalLM"
 
 
 def test_true_weights_are_no_codes(tiny):

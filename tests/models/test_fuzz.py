@@ -41,6 +41,7 @@ def test_a_panic_while_a_text_is_encoded_is_a_refusal(llama, monkeypatch):
             raise PanicException("index out of bounds")
 
     monkeypatch.setattr(loading, "tokenizer", lambda checkpoint: Broken())
+    monkeypatch.setattr(Checkpoint, "tokenizer_digest", "that of some file")
     with pytest.raises(CheckpointError, match="has no usable tokenizer: index out of bounds"):
         Checkpoint.open(llama).encode("text")
 

@@ -153,13 +153,34 @@ def test_cache_filled_by_others_serves_offline(serve, llama):
 
 def test_whole_folder_has_no_code(serve, llama, tmp_path):
     (llama / "modeling_evil.py").write_text("raise SystemExit")
-    (llama / "pytorch_model.bin").write_bytes(b"x")
+    for name in ("pytorch_model.bin", "notes.txt", "all_results.json", "pytorch_model.bin.index.json"):
+        (llama / name).write_bytes(b"x")
     server = serve(org__name=Repo(llama))
     folder = Checkpoint.open("org/name").folder()
     assert sorted(p.name for p in folder.iterdir()) == ["config.json", "generation_config.json", "model.safetensors"]
     assert "modeling_evil.py" not in server.fetched()
     assert folder.is_relative_to(tmp_path / "hf-home" / "hub")  # not in the user's own cache
     assert Checkpoint.open("org/name").load_model().config.hidden_size == tiny_models.WIDTH
+
+
+@pytest.mark.parametrize("in_part", [False, True])
+def test_a_folder_within_a_repository(serve, llama, tmp_path, in_part, request):
+    if in_part:
+        request.getfixturevalue("large")
+    repo = tmp_path / "repo"
+    tiny_models.save("llama", repo, seed=7)
+    tiny_models.copy(llama, repo / "final" / "best")
+    server = serve(org__name=Repo(repo))
+    local = Checkpoint.open(llama)
+    checkpoint = Checkpoint.open("org/name/final/best")
+    assert (checkpoint.name, checkpoint.digest) == ("best", local.digest)
+    assert torch.equal(checkpoint.tensor("lm_head.weight"), local.tensor("lm_head.weight"))
+    assert Checkpoint.open("org/name").digest != local.digest
+    checkpoint.folder()
+    server.stop()
+    assert torch.equal(Checkpoint.open("org/name/final/best").tensor("lm_head.weight"), local.tensor("lm_head.weight"))
+    with pytest.raises(CheckpointError, match="org/name/other is no folder here, cannot be asked"):
+        Checkpoint.open("org/name/other")
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
@@ -218,11 +239,14 @@ def test_unknown(serve, llama, source, message):
         ("https://huggingface.co/org/name/resolve/v1/config.json?download=true", "org/name@v1"),
         ("hf://org/name@v1", "org/name@v1"),
         ("hf://models/org/name", "org/name"),
+        ("https://huggingface.co/org/name/tree/main/a/b", "org/name/a/b"),
+        ("https://huggingface.co/org/name/blob/v1/a/b/config.json", "org/name/a/b@v1"),
         ("https://huggingface.co/gpt2/tree/main", "gpt2"),
     ],
 )
 def test_addresses_of_pages_are_names(serve, llama, address, source):
     repo = Repo(llama, revisions=("main", "v1", "refs/pr/1"))
+    tiny_models.copy(llama, llama / "a" / "b")
     serve(org__name=repo, gpt2=repo)
     assert Checkpoint.open(address).source == source
     assert "/" not in Checkpoint.open(address).name.partition("@")[0]

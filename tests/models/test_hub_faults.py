@@ -26,6 +26,19 @@ def _at_once(monkeypatch):
     monkeypatch.setattr(asking, "_WAITS", (0.0, 0.0))
 
 
+def names_alone(server):
+    """List files by their names alone, as some mirrors do."""
+
+    def trouble(request, path):
+        if not _is("api")(path):
+            return False
+        files = [{"rfilename": path.name} for path in server.repos["org/name"].folder.iterdir()]
+        server.send(request, 200, json.dumps({"sha": COMMIT, "siblings": files}).encode(), {})
+        return True
+
+    return trouble
+
+
 def _is(kind):
     """Tell the requests that are meant: ``"api"``, or files."""
     return lambda path: path.startswith("/api/") if kind == "api" else "/resolve/" in path and path.endswith(kind)
@@ -39,7 +52,7 @@ def answers(kind, status, content=b"", **headers):
         def trouble(request, path):
             if not _is(kind)(path):
                 return False
-            server.send(request, status, content, fields)
+            server.send(request, status, content if isinstance(content, bytes) else content.encode(), fields)
             return True
 
         return trouble
@@ -187,6 +200,10 @@ TABLE = {
         answers("api", 403),
         r"org/name: the hub refuses access \(403\); accept the licence and set HF_TOKEN",
     ),
+    "a config without end": (
+        answers("api", 200, json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "config.json", "size": 2**40}]})),
+        "org/name: config.json has 1099511627776 bytes, as no such file has; it is not fetched",
+    ),
     "another status": (answers("api", 418), r"it answers 418\).*; check HF_ENDPOINT"),
 }
 
@@ -208,6 +225,7 @@ PASSING = {
     "an address that is out of date": store([403]),
     "a store that is fine": store([]),
     "a cut": cut("model.safetensors", 500, times=2),
+    "a mirror that lists no sizes": names_alone,
 }
 
 
@@ -403,7 +421,7 @@ def test_a_cache_that_others_began(left, serve, llama, monkeypatch):
     for path in snapshot.iterdir():
         if path.name not in left:
             path.unlink()
-    hub._listing_path("org/name", COMMIT).unlink()
+    hub._listing_path("org/name", "", COMMIT).unlink()
     server.stop()
     with pytest.raises(CheckpointError) as refusal:
         Checkpoint.open("org/name").tensor(NAME)

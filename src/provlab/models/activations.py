@@ -26,8 +26,9 @@ from provlab.models.room import Room
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: kinds of activations: the input of the down projection, the outputs of gate and up projection, and their input
-KINDS = ("hidden", "gate", "up", "input")
+#: kinds of activations: the input of the down projection, the outputs of gate and up projection, their input, and what
+#: the MLP or all experts add to the stream
+KINDS = ("hidden", "gate", "up", "input", "output")
 UNITS = "units"  # what these are activations of: see `provlab.models.canonical`
 WRITTEN = "written"  # how much of the MLP's output each of them writes
 
@@ -86,9 +87,10 @@ def mlp_activations(
     tokens
         Token ids, ``(n_sequences, length)``.
     kinds
-        Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), and ``"input"`` (what
-        enters these two). Besides, ``"units"`` says which hidden units there really are, by weights and activations,
-        and ``"written"``, beside these, gate and up, what share of the MLP's output each of them writes.
+        Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), ``"input"`` (what
+        enters these two) and ``"output"`` (what MLP or experts add). Besides, ``"units"`` says which hidden units there
+        really are, by weights and activations, and ``"written"``, beside these, gate and up, what share of the MLP's
+        output each of them writes.
     device, dtype, batch_size
         Where and how a checkpoint is run, and how many sequences at a time.
     positions
@@ -100,8 +102,8 @@ def mlp_activations(
     Returns
     -------
     dict
-        kind -> one float32 array ``(hidden units, positions)`` per block; ``(width, positions)``
-        for inputs, and what `provlab.models.canonical.merged` and `shares` give for units and what is written.
+        kind -> one float32 array ``(hidden units, positions)`` per block; ``(width, positions)`` for inputs and
+        outputs, and what `provlab.models.canonical.merged` and `shares` give for units and what is written.
 
     Raises
     ------
@@ -123,7 +125,7 @@ def mlp_activations(
     ids = _checked_tokens(tokens, anatomy, batch_size)
     kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
     network = _network(model, device, dtype)
-    rows_of = {"input": anatomy.width}
+    rows_of = dict.fromkeys(("input", "output"), anatomy.width)
     room = Room([(rows_of.get(kind, anatomy.mlp_width), len(kept)) for kind, _ in places], in_memory=in_memory)
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
@@ -147,10 +149,11 @@ def mlp_activations(
         squares[b] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
 
     with ExitStack() as hooks, torch.inference_mode():
-        for place, (path, rows) in enumerate(places.values()):
-            _hook(hooks, network.get_submodule(path), keep, place, rows)
+        for place, ((kind, _), (path, rows)) in enumerate(places.items()):
+            module = _module(network, path)
+            _hook(hooks, _of_experts(module) if kind == "output" else module, keep, place, rows)
         for b, path in enumerate(hidden):
-            _hook(hooks, network.get_submodule(path), add, b, None)
+            _hook(hooks, _module(network, path), add, b, None)
         first = 0
         # the base model alone: the head's logits are not needed
         for batch in ids.split(batch_size):
@@ -225,8 +228,9 @@ def _hook(
     def before(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         keep(place, inputs[0])
 
-    def after(_: nn.Module, __: object, output: torch.Tensor) -> None:
-        keep(place, output[..., rows])
+    def after(_: nn.Module, __: object, output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
+        values = output[0] if isinstance(output, tuple) else output  # beside it, what the router chose
+        keep(place, values[..., rows])
 
     if rows is None:
         hooks.callback(module.register_forward_pre_hook(before).remove)
@@ -234,21 +238,34 @@ def _hook(
         hooks.callback(module.register_forward_hook(after).remove)
 
 
+def _module(network: "PreTrainedModel", path: str) -> nn.Module:
+    try:
+        return network.get_submodule(path)
+    except AttributeError:  # a class of which only the tensors are known
+        raise MissingRoleError(f"transformers' {type(network).__name__} has no module {path}, by its tensors") from None
+
+
 def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
     """Find the module path and the slice of its output that holds the kind (None: its input)."""
-    if kind == "input" and anatomy.mlps(block) != ("",):  # all experts, and the router, read what the norm gives
+    if kind in ("input", "output") and anatomy.mlps(block) != ("",):
         if (norm := anatomy.norm_before("up")) is None:
             raise MissingRoleError(
                 f"{anatomy.architecture} has no norm before its experts, so what they read is unknown"
             )
-        return anatomy.module(norm, block), slice(None)
-    role = {"hidden": "down", "input": "up"}.get(kind, kind)
+        path = anatomy.module(norm, block)  # all experts, and the router, read what the norm gives
+        return path if kind == "input" else path.rpartition(".")[0], slice(None)
+    role = {"hidden": "down", "input": "up", "output": "down"}.get(kind, kind)
     part = anatomy.part(role, block)
-    if kind in ("hidden", "input"):
-        return anatomy.module(role, block), None
+    if kind in ("hidden", "input", "output"):
+        return anatomy.module(role, block), slice(None) if kind == "output" else None
     n = [segment.role for segment in part.segments].index(role)
     start = sum(part.sizes[:n])
     return anatomy.module(role, block), slice(start, start + part.sizes[n])
+
+
+def _of_experts(module: nn.Module) -> nn.Module:
+    """The module that adds up the experts of a transformer block; a module without experts is what it is."""
+    return next((child for child in module.children() if hasattr(child, "experts")), module)
 
 
 def _shares(

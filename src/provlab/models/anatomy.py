@@ -26,6 +26,7 @@ from provlab.models.architectures import (
     for_expert,
     instances,
     sees,
+    without_mlps,
 )
 from provlab.models.weights import wrapper
 
@@ -155,6 +156,8 @@ class Anatomy:
         The head is the embedding.
     within
         The class of a model that does more than language, of which this is the language part; else None.
+    named
+        The class that the config names, where the table lacks it and the model was read by its tensors; else None.
     """
 
     architecture: str
@@ -166,6 +169,7 @@ class Anatomy:
     tied: bool
     within: str | None
     mlp_width: int
+    named: str | None = None
 
     @cached_property
     def _index(self) -> dict[tuple[str, int | None], TensorPart]:
@@ -331,28 +335,45 @@ def of(checkpoint: Tensors) -> Anatomy:
             name, config = language_part(name, config)
         architecture = described(name)
     except UnknownArchitectureError as error:
-        raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
-    sizes = axis_sizes(checkpoint.name, config)
+        if without_mlps(name):
+            raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
+        from provlab.models.layouts import by_tensors  # most classes are in the table
+
+        return by_tensors(checkpoint, config, _compared, UnknownArchitectureError(f"{checkpoint.name}: {error}"))
+    return _compared(checkpoint, name, architecture, config)
+
+
+def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config: Mapping[str, Any]) -> Anatomy:
+    """Compare a checkpoint with one entry of the table, errors as of `of`."""
+    sizes = axis_sizes(checkpoint.name, config, architecture.keys)
+    counted = sizes["blocks"]
     wrapped = wrapper(checkpoint.tensor_names)
     # the usual name of each tensor -> its name in the file; those that have got a role go
     left = {_usual(name.removeprefix(wrapped), architecture): name for name in checkpoint.tensor_names}
     prefix, outer = _prefixes(left, architecture)
+    # where some blocks have no MLP, those that have one are counted from 0
+    only = architecture.only.split()
+    numbers = [n for n in range(counted) if not only or any(prefix + name.format(block=n) in left for name in only)]
+    sizes["blocks"] = len(numbers)
     parts: list[TensorPart] = []
     for part, block, expert in instances(architecture, sizes):
-        bare = part.name.format(block=block, expert=expert)
+        bare = part.name.format(block=None if block is None else numbers[block], expert=expert)
         usual = bare if part.outside else prefix + bare
         stored = left.pop(usual, None) or (left.pop(outer + bare, None) if part.outside else None)
         if stored is None:
             if part.optional:
                 continue
             _refuse_codes(checkpoint)
-            raise InvalidWeightsError(f"{checkpoint.name} lacks the tensor {usual}, which {name} needs; copy it again")
+            raise InvalidWeightsError(
+                f"{checkpoint.name} lacks the tensor {usual}, which {name} needs; its files are whole: give "
+                "the config and the weights of one model, as transformers saves them"
+            )
         loaded = bare if part.outside else ((architecture.prefix and prefix) or architecture.prefix) + bare
         module = part.module or loaded.rpartition(".")[0]
         parts.append(_measured(checkpoint, stored, part, (block, expert, module), sizes))
     if any(checkpoint.dtype(part.name) not in _PLAIN for part in parts):
         _refuse_codes(checkpoint)
-    _check_blocks(checkpoint, architecture, left, sizes["blocks"] + (config.get("num_nextn_predict_layers") or 0))
+    _check_blocks(checkpoint, architecture, left, counted + (config.get("num_nextn_predict_layers") or 0))
     anatomy = Anatomy(
         architecture=name,
         n_blocks=sizes["blocks"],
@@ -362,7 +383,7 @@ def of(checkpoint: Tensors) -> Anatomy:
         unnamed=tuple(sorted(name for usual, name in left.items() if not _BUFFERS.search(usual))),
         tied=_tied(checkpoint, config, architecture, parts),
         within=checkpoint.architecture if sees(checkpoint.config) else None,
-        mlp_width=sizes["mlp"],
+        mlp_width=sizes.get("mlp", sizes["expert"]),
     )
     if any("experts" in part.name for part in architecture.parts):
         from provlab.models import experts
@@ -437,8 +458,10 @@ def _measured(
     if experts:
         expected = (experts, *expected)
     if shape != expected:
+        _refuse_codes(checkpoint)
         raise InvalidWeightsError(
-            f"{checkpoint.name}: {name} has the shape {shape}, and its config says {expected}; copy both again"
+            f"{checkpoint.name}: {name} has the shape {shape}, and its config says {expected}; give the config and the "
+            "weights of one model"
         )
     return TensorPart(
         name, block, segments, rows, shape, part.transposed, part.interleaved, sizes["head"], experts, module
@@ -455,5 +478,6 @@ def _check_blocks(checkpoint: Tensors, architecture: Architecture, left_over: Ma
             match = re.match(f"({re.escape(architecture.prefix)})?{pattern}", usual)
             if match and int(match[2]) >= n_blocks:
                 raise InvalidWeightsError(
-                    f"{checkpoint.name} has the tensor {name}, but its config counts {n_blocks} blocks; copy both again"
+                    f"{checkpoint.name} has the tensor {name}, but its config counts {n_blocks} blocks; give "
+                    "the config and the weights of one model"
                 )

@@ -10,7 +10,7 @@ Axes carry symbolic names. Two axes with the same name are indexed by the same u
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ _HEADS = (
     "ForMaskedLM",
     "ForCausalLM",
     "LMHeadModel",
+    "MTModel",
     "EncoderModel",
     "Model",
 )
@@ -106,6 +107,8 @@ class Architecture:
     norm_offset: float = 0.0
     rotary: bool = True
     complete: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
+    only: str = ""
 
     def base(self) -> "Architecture":
         """Return the base model alone: no prefix, and nothing that stands outside it."""
@@ -126,10 +129,16 @@ def _rows() -> dict[str, dict[str, Any]]:
     return {name: row for row in _table()["family"] for name in row["classes"]}
 
 
+def layouts() -> Iterator[tuple[str, Architecture]]:
+    """Yield the first class of each row of the table, with the row."""
+    for row in _table()["family"]:
+        yield row["classes"][0], _in_table(row["classes"][0])
+
+
 @cache
 def families() -> dict[str, str]:
     """Return the first class of each family in the table."""
-    return {_family(name): name for name in reversed(_rows())}
+    return {family: name for name in reversed(_rows()) if (family := _family(name))}
 
 
 def _family(name: str) -> str:
@@ -202,14 +211,20 @@ def described(name: str) -> Architecture:
     if family in in_table:
         architecture = _in_table(in_table[family])
         return replace(architecture.base(), prefix="" if name.endswith("Model") else architecture.prefix)
-    if instead := _table()["no_mlp"].get(family):
+    if instead := without_mlps(name):
         raise UnknownArchitectureError(
             f"the architecture {name} has no MLPs, but {instead}: no statistic of hidden units applies to it"
         )
     raise UnknownArchitectureError(
-        f"the architecture {name} is not known; known are the families {', '.join(sorted(in_table))} "
-        "(one entry in provlab/models/architectures.toml adds another)"
+        f"the architecture {name} is not one of the {len(in_table)} families of provlab/models/architectures.toml, "
+        "where one entry adds another"
     )
+
+
+def without_mlps(name: str) -> str | None:
+    """Return what a class has in place of MLPs, if the table says so."""
+    instead: str | None = _table()["no_mlp"].get(_family(name))
+    return instead
 
 
 def sees(config: Mapping[str, Any]) -> bool:
@@ -220,15 +235,21 @@ def sees(config: Mapping[str, Any]) -> bool:
 # The lengths of axes, and every tensor that there should be ----------------------------------------------------------
 
 
-def axis_sizes(label: str, config: Mapping[str, Any]) -> dict[str, int]:
+def axis_sizes(label: str, config: Mapping[str, Any], own: Mapping[str, str] | None = None) -> dict[str, int]:
     """Length of each symbolic axis according to the config; ``blocks`` counts the blocks.
 
-    Axes that the config does not fix (the labels of a classifier) are left out. Errors name `label`.
+    Axes that the config does not fix (the labels of a classifier) are left out. Errors name `label`. `own` are keys
+    that a family has for an axis, which come first.
     """
 
     def size(axis: str, *keys: str, default: int | None = None) -> int:
-        for key in keys:
+        for key in (*filter(None, [(own or {}).get(axis)]), *keys):
             if (value := config.get(key)) is not None:
+                if isinstance(value, list) and value:
+                    if axis == "blocks":
+                        value = len(value)  # the kind of each
+                    elif value.count(value[0]) == len(value):
+                        value = value[0]  # the same in each block
                 if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST.get(axis, 10**9):
                     shown = one_line(repr(value), 60)
                     raise InvalidWeightsError(f"{label}: {key} in config.json must be a positive integer, not {shown}")
@@ -262,7 +283,7 @@ def axis_sizes(label: str, config: Mapping[str, Any]) -> dict[str, int]:
     }.items():
         if any(config.get(key) for key in keys):  # DeBERTa counts 0 types where it has none
             sizes[axis] = size(axis, *keys)
-    return sizes
+    return {axis: length for axis, length in sizes.items() if (own or {}).get(axis) != ""}
 
 
 def config_axis(axis: str) -> str:

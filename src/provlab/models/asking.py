@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO
 
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, HfFileMetadata, get_hf_file_metadata
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -142,6 +142,15 @@ def answered(url: str, label: str) -> Any:
         return json.loads(content.getvalue())
     except (ValueError, RecursionError) as error:
         raise _web_page() from error
+
+
+def described(url: str, label: str, commit: str) -> HfFileMetadata:
+    """Ask for size and hash of one file, without its bytes; raises as `ask` does, and where no size is named."""
+    answers: list[HfFileMetadata] = []
+    ask(lambda: answers.append(get_hf_file_metadata(url, timeout=SECONDS)), label, commit=commit)
+    if answers[0].size is None:
+        raise Unreachable("it names no size", "unset HF_ENDPOINT, or give a mirror that does")
+    return answers[0]
 
 
 def permitted(repo: str, label: str) -> None:

@@ -149,20 +149,25 @@ def shares(gate: Array, up: Array, down: Array) -> Float64:
     return total / gate.shape[1]
 
 
-def by_weights(checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, up: Array, down: Array) -> Float64:
+def by_weights(
+    checkpoint: Checkpoint, anatomy: Anatomy, block: int | None, up: Array, down: Array, gate: Array | None = None
+) -> Float64:
     """As `merged`, of one block of a model that is not run.
 
     Parameters
     ----------
     up, down
         Rows ``(h, d)``, as read or turned alike; what `read_besides` names is read.
+    gate
+        Rows of the gate projection, if they were read already.
     """
 
     def rows(role: str, *known: Array) -> Array:
         roles = [name for name in (role, f"{role}_bias")[len(known) :] if anatomy.has(name)]
         return np.column_stack([*known, *(anatomy.read(checkpoint, name, block) for name in roles)])
 
-    return merged(rows("gate") if anatomy.has("gate") else None, rows("up", up), down)
+    known = [] if gate is None else [gate]
+    return merged(rows("gate", *known) if anatomy.has("gate") else None, rows("up", up), down)
 
 
 def up_rows(

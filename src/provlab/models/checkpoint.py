@@ -6,7 +6,7 @@ by `Checkpoint.load_model`. Code that comes with a checkpoint is never run.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import metadata
@@ -41,6 +41,24 @@ def register_scheme(scheme: str, resolver: Callable[..., Path]) -> None:
     A resolver that opens a checkpoint itself may take ``allow_pickle`` too.
     """
     _schemes[scheme] = resolver
+
+
+def identical(checkpoints: "Iterable[Checkpoint]") -> bool:
+    """Whether checkpoints are one, byte for byte: where their hashes say so, files on this machine are hashed again.
+
+    Raises
+    ------
+    CheckpointError
+        A file is not the one that its remembered hash belongs to.
+    """
+    models = list(checkpoints)
+    if len({model.digest for model in models}) > 1:
+        return False
+    for model in models:
+        for name in filter(model._files.here, model._decisive):
+            if sha256_file(path := model._files.path(name)) != model._files.sha256(name):
+                raise CheckpointError(f"{path} changed unseen since it was hashed; delete {cache_dir() / 'hashes'}")
+    return True
 
 
 def _resolver(scheme: str) -> Callable[..., Path] | None:
@@ -195,18 +213,6 @@ class Checkpoint:
         lines = [f"{name} {self._files.sha256(name)}\n" for name in tokenizer_files(self._files)]
         return hashlib.sha256("".join(lines).encode()).hexdigest() if lines else None
 
-    def read_again(self) -> None:
-        """Hash the files on this machine again, whatever is remembered: before two models are called identical.
-
-        Raises
-        ------
-        CheckpointError
-            A file is not the one that the remembered hash belongs to.
-        """
-        for name in filter(self._files.here, self._decisive):
-            if sha256_file(path := self._files.path(name)) != self._files.sha256(name):
-                raise CheckpointError(f"{path} changed unseen since it was hashed; delete {cache_dir() / 'hashes'}")
-
     def files(self) -> dict[str, dict[str, Any]]:
         """``sha256`` and ``size`` (bytes) of config and weight files, by name."""
         return {name: {"sha256": self._files.sha256(name), "size": self._files.size(name)} for name in self._decisive}
@@ -282,7 +288,7 @@ class Checkpoint:
 
     def folder(self) -> Path:
         """Folder with everything that loading needs; for a hub id the missing files are fetched."""
-        return self._files.whole(self._decisive)
+        return self._files.whole([*self._decisive, *self._as_stored.index])
 
     def weight_paths(self) -> dict[str, Path]:
         """Return the files that hold the weights, and their index, by name; for a hub id missing ones are fetched."""
@@ -327,15 +333,21 @@ class Checkpoint:
             self._kept = None
 
     def tokenizer(self) -> "PreTrainedTokenizerBase":
-        """Make the tokenizer.
+        """Return the tokenizer, made on the first call.
 
         Raises
         ------
         CheckpointError
             There is none, or it needs code of its own.
         """
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> "PreTrainedTokenizerBase":
         from provlab.models import loading
 
+        if self.tokenizer_digest is None:
+            raise CheckpointError(f"{self.source} has no tokenizer; put its files, such as tokenizer.json, beside it")
         return loading.tokenizer(self)
 
     def encode(self, text: str) -> list[int]:

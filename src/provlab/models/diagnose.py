@@ -28,7 +28,7 @@ _CODES = {
     ".absmax": "bitsandbytes, 4 bits",
     ".weight_packed": "compressed-tensors",
     ".weight_scale_inv": "fp8 with scales",
-    ".weight_scale": "fp8 or int8 with scales",
+    ".weight_scale": "codes with scales",
     ".scale_weight": "fp8 with scales",
     ".scales": "MLX",
     "_blocks": "MXFP4",
@@ -83,7 +83,7 @@ def unreadable(files: "Files", missing: str) -> str:
 
 
 def codes(names: Iterable[str], config: Mapping[str, Any], integers: Iterable[str] = ()) -> str | None:
-    """Return one line on a checkpoint whose weights are codes of a quantised copy; None if nothing shows that they are.
+    """Return one line on weights that are codes in a layout that is not read; None if nothing shows that they are.
 
     Parameters
     ----------
@@ -97,12 +97,14 @@ def codes(names: Iterable[str], config: Mapping[str, Any], integers: Iterable[st
     settings = config.get("quantization_config") or config.get("quantization") or {}
     method = settings.get("quant_method") if isinstance(settings, Mapping) else None
     signs = [(name, tool) for ending, tool in _CODES.items() for name in names if name.endswith(ending)]
-    for name, tool in (*signs, *((name, "integers") for name in integers)):
-        return (
-            f"its weights are codes of a quantised copy ({method or tool}; {name}), which mean nothing without their "
-            "scales; give the checkpoint that it was made from, or de-quantise it and save that"
-        )
-    return None
+    signs += [(name, "integers") for name in integers]
+    if not signs and not method:
+        return None
+    name, tool = signs[0] if signs else ("quantization_config", "")
+    return (
+        f"its weights are codes of a quantised copy ({method or tool}; {name}) in a layout that is not read; "
+        "give the checkpoint that it was made from, or de-quantise it and save that"
+    )
 
 
 def content(path: Path) -> str:

@@ -1,12 +1,11 @@
-"""What an adversary can do to a model without changing its outputs: T3 to T6 of the paper (Appendix D, Table 6).
+"""What an adversary can do to a model without changing its outputs: T3 to T5 of the paper (Appendix D, Table 6).
 
 T1 and T2, permutations of the residual stream and of hidden units, are in `provlab.models.symmetry`, since a
-permutation test draws them too. Here are
+permutation test draws them too; T6 changes hidden units and is in `provlab.models.attacks.exact`. Here are
 
 - T3 `EmbeddingRotations`: the residual stream in another orthonormal basis,
 - T4 `QueryKeyRotations`: queries and keys of each head turned alike,
-- T5 `ReplacedNorms`: other norm weights, undone in the matrices that read the norm,
-- T6 `MlpScalings`: up projection times c, down projection over c.
+- T5 `ReplacedNorms`: other norm weights, undone in the matrices that read the norm.
 
 `provlab.models.disguise` applies them and proves by the logits that nothing changed.
 
@@ -34,7 +33,7 @@ from provlab.models.symmetry import (
     Weights,
 )
 
-#: new norm weights and scales lie between these in absolute value
+#: new norm weights lie between these in absolute value
 _SMALLEST, _LARGEST = 0.5, 2.0
 
 _TABLES = ("embedding", "position_embedding", "token_type_embedding")
@@ -121,7 +120,6 @@ class EmbeddingRotations:
     """
 
     def __init__(self, anatomy: Anatomy) -> None:
-        _check_complete(anatomy, "T3")
         if anatomy.has("post_mlp_norm"):
             raise NoSuchSymmetryError(
                 f"T3 does not exist for {anatomy.architecture}: a norm behind its MLP scales the residual stream "
@@ -182,7 +180,6 @@ class QueryKeyRotations:
 
     def __init__(self, checkpoint: Tensors) -> None:
         anatomy = anatomy_module.of(checkpoint)
-        _check_complete(anatomy, "T4")
         if anatomy.has("q_norm"):
             raise NoSuchSymmetryError(
                 f"T4 does not exist for {anatomy.architecture}: a norm with weights stands between the projections of "
@@ -257,7 +254,6 @@ class ReplacedNorms:
     """
 
     def __init__(self, anatomy: Anatomy, *, folded: bool = False) -> None:
-        _check_complete(anatomy, "T5")
         self._folded = folded
         self._norms = _norms_read(anatomy)
         if not self._norms:
@@ -292,49 +288,6 @@ class ReplacedNorms:
         return _Edit(anatomy, change, unties="final_norm" in self._norms)
 
 
-# T6 -------------------------------------------------------------------------------------------------------
-
-
-class MlpScalings:
-    """T6: the up projection of each block times a constant, the down projection divided by it.
-
-    Parameters
-    ----------
-    anatomy
-        Of the model.
-    negative
-        All constants negative. The outputs stay as with positive ones, but every up activation changes its sign, which
-        phi_MATCH does not survive.
-
-    Raises
-    ------
-    NoSuchSymmetryError
-        The MLP has no gate: its activation function is not linear in the up projection.
-    """
-
-    def __init__(self, anatomy: Anatomy, *, negative: bool = False) -> None:
-        _check_complete(anatomy, "T6")
-        if not any(role.partition(".")[0] == "gate" for role in anatomy.roles):
-            raise NoSuchSymmetryError(
-                f"T6 does not exist for {anatomy.architecture}: without a gate the up projection passes an activation "
-                "function that is not linear"
-            )
-        self._anatomy = anatomy
-        self._sign = -1.0 if negative else 1.0
-
-    def sample(self, rng: np.random.Generator) -> Transformation:
-        """Draw one constant for each block: between 0.5 and 2, or between -2 and -0.5."""
-        scales = (self._sign * rng.uniform(_SMALLEST, _LARGEST, self._anatomy.n_blocks)).tolist()
-
-        def change(segment: Segment, block: int | None, piece: torch.Tensor, _: Weights) -> torch.Tensor | None:
-            kind = segment.role.partition(".")[0]
-            if kind in ("up", "up_bias"):
-                return piece * scales[block or 0]
-            return piece / scales[block or 0] if kind == "down" else None  # its bias is added after it
-
-        return _Edit(self._anatomy, change)
-
-
 # Random matrices ------------------------------------------------------------------------------------------
 
 
@@ -358,12 +311,3 @@ def _orthogonal_fixing_ones(n: int, rng: np.random.Generator) -> Matrix:
 
 def _nonzero(n: int, rng: np.random.Generator) -> Matrix:
     return rng.uniform(_SMALLEST, _LARGEST, n) * rng.choice([-1.0, 1.0], n)
-
-
-def _check_complete(anatomy: Anatomy, kind: str) -> None:
-    """Refuse a model with tensors of unknown role: changing what is round them would change its outputs."""
-    if anatomy.unnamed:
-        raise NoSuchSymmetryError(
-            f"{kind} cannot be applied to this {anatomy.architecture}: its tensor {anatomy.unnamed[0]} has no role in "
-            "provlab/models/architectures.toml"
-        )

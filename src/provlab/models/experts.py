@@ -55,7 +55,9 @@ def missing(roles: Collection[tuple[str, int | None]], n_blocks: int, n_experts:
     gated = any(role == "gate.0" for role, _ in roles)
     for block in range(n_blocks):
         names = {role.partition(".")[2] for role, at in roles if at == block and role.partition(".")[0] == "up"}
-        without = (experts - names if names - {"", "shared"} else set()) if names - {"shared"} else {""}
+        without = experts - names if names - {"", "shared"} else set()
+        if not names or (names == {"shared"} and experts):
+            without = {""}
         for kind in ("gate", "down") if gated else ("down",):
             without |= {name for name in names if (f"{kind}.{name}" if name else kind, block) not in roles}
         if without:

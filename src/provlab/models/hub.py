@@ -38,7 +38,7 @@ from provlab.models.formats.pickle_names import PICKLES
 from provlab.models.local import remembered_sha256
 from provlab.models.weights import side_files
 
-_ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
+_ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?P<inside>(?:/\w[\w.-]*)*)(?:@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHARD = re.compile(r"(.*-)\d{5}(-of-\d{5}\.safetensors)")
 _SMALL = 2**24  # bytes of a file that is always fetched whole, and so verified
@@ -46,6 +46,7 @@ _PIECE = 2**24  # bytes fetched at a time
 _AT_ONCE = 4  # connections
 _START = 40_000  # bytes in which most headers end
 _MAX_HEADER = 100_000_000  # the format itself allows no longer one
+_LARGEST_TEXT = 2**27  # bytes of a file beside the weights; the largest tokenizers have some 2**25
 
 
 @dataclass(frozen=True)
@@ -58,23 +59,24 @@ class _Listed:
 
 
 class HubFiles:
-    """The files of one commit of a hub repository. Make one with `HubFiles.resolve`."""
+    """The files of one folder at one commit of a hub repository. Make one with `HubFiles.resolve`."""
 
     def __init__(
         self,
         repo: str,
+        inside: str,
         revision: str,
         commit: str,
         listing: dict[str, _Listed] | None,
         unreachable: Unreachable | None = None,
     ) -> None:
-        self.repo = repo
+        self.repo, self._inside = repo, inside
         self.commit: str | None = commit
-        self.label = repo if revision == "main" else f"{repo}@{revision}"
+        self.label = f"{repo}/{inside}".removesuffix("/") + ("" if revision == "main" else f"@{revision}")
         self._commit = commit
         self._unreachable = unreachable  # why the hub gave no answer; it is not asked again for each file
         self._cache = _hub_cache()
-        self._snapshot = _storage(repo) / "snapshots" / commit
+        self._snapshot = _storage(repo) / "snapshots" / commit / inside
         self.partial = ""  # why files may be missing that the repository has
         self._listing = listing if listing is not None else self._cached_listing()
         self._verified: set[str] = set()
@@ -83,7 +85,7 @@ class HubFiles:
 
     @classmethod
     def resolve(cls, source: str) -> "HubFiles":
-        """Resolve ``org/name[@revision]`` to a commit, from the hub or, without a network, from the cache.
+        """Resolve ``org/name[/folder][@revision]`` to a commit, from the hub or, without a network, from the cache.
 
         Raises
         ------
@@ -91,39 +93,40 @@ class HubFiles:
             The id is malformed, the repository or revision is unknown, access is refused, or there is neither
             a network nor a copy in the cache.
         """
-        repo, revision = _parse(source)
+        repo, inside, revision = _parse(source)
         url = f"{endpoint()}/api/models/{repo}/revision/{quote(revision, safe='')}?blobs=true"
         try:
             answer = asking.answered(url, source)
         except Unreachable as error:
-            return cls._from_cache(source, repo, revision, error)
-        commit, listing = _listing(answer)
+            return cls._from_cache(source, repo, inside, revision, error)
+        commit, listing = _listing(answer, inside)
         if not commit:
             raise CheckpointError(f"{source}: {endpoint()} answers, but not as a hub does; check HF_ENDPOINT")
         with suppress(OSError):  # a cache that others own may be read-only
             if not _COMMIT.fullmatch(revision):
                 with atomic_file(_storage(repo) / "refs" / revision) as temporary:
                     temporary.write_text(commit, encoding="utf-8")
-            write_json(_listing_path(repo, commit), {name: vars(entry) for name, entry in listing.items()})
-        return cls(repo, revision, commit, listing)
+            write_json(_listing_path(repo, inside, commit), {name: vars(entry) for name, entry in listing.items()})
+        return cls(repo, inside, revision, commit, listing)
 
     @classmethod
-    def _from_cache(cls, source: str, repo: str, revision: str, error: Unreachable) -> "HubFiles":
+    def _from_cache(cls, source: str, repo: str, inside: str, revision: str, error: Unreachable) -> "HubFiles":
         commit = revision
         if not _COMMIT.fullmatch(revision):
             with suppress(OSError):
                 commit = (_storage(repo) / "refs" / revision).read_text(encoding="utf-8").strip()
-        if not _COMMIT.fullmatch(commit) or not (_storage(repo) / "snapshots" / commit).is_dir():
+        if not _COMMIT.fullmatch(commit) or not (_storage(repo) / "snapshots" / commit / inside).is_dir():
             raise CheckpointError(
                 f"{source} is no folder here, cannot be asked from the hub ({error}), and is not in the "
                 f"cache {_hub_cache()}; {error.remedy}, or give a local folder"
             ) from error
-        return cls(repo, revision, commit, None, error)
+        return cls(repo, inside, revision, commit, None, error)
 
     def _cached_listing(self) -> dict[str, _Listed]:
         """Return the listing kept from the last contact, else one of the files in the cache."""
         with suppress(OSError, ValueError, TypeError, AttributeError):
-            kept = json.loads(_listing_path(self.repo, self._commit).read_text(encoding="utf-8"))
+            path = _listing_path(self.repo, self._inside, self._commit)
+            kept = json.loads(path.read_text(encoding="utf-8"))
             return {name: _Listed(**entry) for name, entry in kept.items()}
         listing = {}
         for path in sorted(self._snapshot.iterdir()):
@@ -141,7 +144,7 @@ class HubFiles:
         return listing
 
     def names(self) -> frozenset[str]:
-        """Names of the files at the top of the repository."""
+        """Names of the files in the folder, by default the top of the repository."""
         return frozenset(self._listing)
 
     def path(self, name: str) -> Path:
@@ -186,7 +189,7 @@ class HubFiles:
 
     def _pieces(self, name: str) -> Path:
         """Folder of the pieces of a file, each named by its place and length."""
-        return _kept(self.repo) / self._commit / name
+        return _kept(self.repo) / self._commit / self._inside / name
 
     def _fetched(self, name: str, start: int, nbytes: int) -> Iterator[Path]:
         """Yield the files of the pieces that make up some bytes, fetching several at once."""
@@ -217,15 +220,31 @@ class HubFiles:
     def _ask(self, name: str, start: int, nbytes: int, sink: Any) -> None:
         if self._unreachable:
             raise self._unreachable
-        url = hf_hub_url(self.repo, name, revision=self._commit, endpoint=endpoint())
-        size = self._listing[name].size or 0
-        label = f"{self.label}: {name}"
-        asking.ask(lambda: asking.fetch(url, start, nbytes, size, sink), label, commit=self._commit)
+        asking.ask(
+            lambda: asking.fetch(self._url(name), start, nbytes, self._listing[name].size, sink),
+            f"{self.label}: {name}",
+            commit=self._commit,
+        )
+
+    def _url(self, name: str) -> str:
+        return hf_hub_url(self.repo, self._inside + name, revision=self._commit, endpoint=endpoint())
+
+    def _listed(self, name: str) -> _Listed:
+        """Return the entry for a file; a mirror that lists no sizes is asked for that of this one."""
+        if self._listing[name].size is None and not self.here(name):
+            with self._faults(name):
+                if self._unreachable:
+                    raise self._unreachable
+                answer = asking.described(self._url(name), f"{self.label}: {name}", self._commit)
+            self._listing[name] = _entry(answer.size, answer.etag, answer.etag)
+        return self._listing[name]
 
     def _fetch(self, name: str, path: Path) -> None:
         """Fetch a whole file into the cache, in huggingface_hub's layout, from where an earlier call stopped."""
-        listed, pieces = self._listing[name], self._pieces(name)
+        listed, pieces = self._listed(name), self._pieces(name)
         size, whole = listed.size or 0, pieces / "whole"
+        if size > _LARGEST_TEXT and not name.endswith((".safetensors", ".gguf", *PICKLES)):
+            raise CheckpointError(f"{self.label}: {name} has {size} bytes, as no such file has; it is not fetched")
         with self._faults(name):
             pieces.mkdir(parents=True, exist_ok=True)
             with FileLock(pieces.with_name(f"{name}.lock")):
@@ -304,15 +323,15 @@ class HubFiles:
             return
         with tempfile.NamedTemporaryFile(suffix=".safetensors") as shell:
             shell.write(header.tobytes())
-            shell.truncate(self._listing[name].size)
+            shell.truncate(self.size(name))
             shell.flush()
             yield Path(shell.name)
 
     def _header(self, name: str) -> NDArray[np.uint8] | None:
         """Read the header of a safetensors file; None if the file is here, or the server sends whole files only."""
-        size = self._listing[name].size
-        if size is None or self.here(name):
+        if self.here(name):
             return None
+        size = self.size(name)
         with suppress(NoRanges):
             start = self._part(name, 0, min(size, _START, max(8, size >> 11)))  # of a small file a small part
             length = 8 + int.from_bytes(start[:8].tobytes(), "little")
@@ -323,7 +342,7 @@ class HubFiles:
 
     def size(self, name: str) -> int:
         """Bytes of a file, without fetching it."""
-        size = self._listing[name].size
+        size = self._listed(name).size
         return self.path(name).stat().st_size if size is None else size
 
     def here(self, name: str) -> bool:
@@ -332,11 +351,11 @@ class HubFiles:
 
     def in_part(self, name: str) -> bool:
         """Whether only some bytes are fetched of a large file that is not here; pickles are always fetched whole."""
-        return not self.here(name) and (self._listing[name].size or 0) > _SMALL and not name.endswith(PICKLES)
+        return not self.here(name) and (self._listed(name).size or 0) > _SMALL and not name.endswith(PICKLES)
 
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file: of a large one as the hub lists it, without fetching it."""
-        return self._listing[name].sha256 or remembered_sha256(self.path(name))
+        return self._listed(name).sha256 or remembered_sha256(self.path(name))
 
     def hash_known(self, name: str) -> bool:
         """Whether `sha256` reads no file: the hub lists the hashes."""
@@ -344,7 +363,7 @@ class HubFiles:
 
     def whole(self, weight_files: Iterable[str]) -> Path:
         """Fetch the files that loading needs (weights and small files, no code) and return the snapshot's folder."""
-        for name in (*side_files(self), *(n for n in self.names() if n.endswith(".index.json")), *weight_files):
+        for name in (*side_files(self), *weight_files):
             self.path(name)
         return self._snapshot
 
@@ -363,34 +382,41 @@ def check_access(sources: Iterable[str]) -> None:
             asking.permitted(_parse(source)[0], source)
 
 
-def _listing(answer: Any) -> tuple[str, dict[str, _Listed]]:
-    """Read the commit and its files, without those in folders, from the hub's answer; no commit from other answers."""
+def _text(value: Any, pattern: str) -> str | None:
+    return value if isinstance(value, str) and re.fullmatch(pattern, value) else None
 
-    def text(value: Any, pattern: str) -> str | None:
-        return value if isinstance(value, str) and re.fullmatch(pattern, value) else None
 
+def _entry(size: Any, sha256: Any, git_sha1: Any) -> _Listed:
+    """Return an entry from what a server says of a file."""
+    sha256 = _text(sha256, "[0-9a-f]{64}")
+    size = size if isinstance(size, int) and 0 <= size < 2**50 else None
+    return _Listed(size, sha256, None if sha256 else _text(git_sha1, _COMMIT.pattern))
+
+
+def _listing(answer: Any, inside: str) -> tuple[str, dict[str, _Listed]]:
+    """Read the commit and the files of one folder of it from the hub's answer; no commit from other answers."""
     answer = answer if isinstance(answer, dict) else {}
     siblings = answer.get("siblings")
     listing = {}
     for entry in siblings if isinstance(siblings, list) else []:
         entry = entry if isinstance(entry, dict) else {}
-        name, size, lfs = text(entry.get("rfilename"), r"[^/\\\0]{1,255}"), entry.get("size"), entry.get("lfs")
-        if name and name != ".." and isinstance(size, int) and 0 <= size < 2**50:
-            sha256 = text(lfs.get("sha256"), "[0-9a-f]{64}") if isinstance(lfs, dict) else None
-            listing[name] = _Listed(size, sha256, None if sha256 else text(entry.get("blobId"), _COMMIT.pattern))
-    return text(answer.get("sha"), _COMMIT.pattern) or "", listing
+        path, lfs = _text(entry.get("rfilename"), re.escape(inside) + r"[^/\\\0]{1,255}"), entry.get("lfs")
+        if path and (name := path.removeprefix(inside)) != "..":
+            sha256 = lfs.get("sha256") if isinstance(lfs, dict) else None
+            listing[name] = _entry(entry.get("size"), sha256, entry.get("blobId"))
+    return _text(answer.get("sha"), _COMMIT.pattern) or "", listing
 
 
-def _parse(source: str) -> tuple[str, str]:
+def _parse(source: str) -> tuple[str, str, str]:
+    """Return the repository, the folder in it (``""`` or with a slash at its end), and the revision."""
     if match := _ID.fullmatch(source):
         with suppress(HFValidationError):
             validate_repo_id(match["repo"])
             revision = match["revision"] or "main"
             if ".." not in revision and not revision.startswith("/"):
-                return match["repo"], revision
-    inside = "; for a folder within a repository, fetch it and give it" if source.count("/") > 1 else ""
+                return match["repo"], match["inside"][1:] + "/" * bool(match["inside"]), revision
     raise CheckpointError(
-        f"{source!r} is no folder here and no hub id; a hub id is org/name[@revision], a folder ./name{inside}"
+        f"{source!r} is no folder here and no hub id; a hub id is org/name[/folder][@revision], a folder ./name"
     )
 
 
@@ -399,8 +425,8 @@ def _git_sha1(path: Path) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _listing_path(repo: str, commit: str) -> Path:
-    return _kept(repo) / f"{commit}.json"
+def _listing_path(repo: str, inside: str, commit: str) -> Path:
+    return _kept(repo) / inside / f"{commit}.json"
 
 
 def _kept(repo: str) -> Path:

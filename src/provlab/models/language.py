@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from provlab.errors import InvalidWeightsError, one_line
 from provlab.models.architectures import described, families
 
 
@@ -48,7 +49,12 @@ def language_part(name: str, config: Mapping[str, Any]) -> tuple[str, Mapping[st
     if "num_hidden_layers" not in text:
         from transformers import CONFIG_MAPPING  # slow to import, and few configs leave this out
 
-        if text.get("model_type") in CONFIG_MAPPING:
-            text = CONFIG_MAPPING[text["model_type"]](**text).to_dict()
+        if (kind := str(text.get("model_type"))) in CONFIG_MAPPING:
+            try:
+                text = CONFIG_MAPPING[kind](**text).to_dict()
+            except Exception as error:  # transformers' own checks of a config raise errors of many kinds
+                raise InvalidWeightsError(
+                    f"text_config in config.json is no config of {kind}: {one_line(error)}"
+                ) from error
     tied = any(level.get("tie_word_embeddings", True) for level in (config, text))
     return name, {**text, "tie_word_embeddings": tied}

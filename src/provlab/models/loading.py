@@ -77,7 +77,8 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
     model, report = loaded
     if wrong := sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])):
         raise InvalidWeightsError(
-            f"{checkpoint.source} has no {wrong[0]} of the shape that its config.json says; copy it again"
+            f"{checkpoint.source} has no {wrong[0]} of the shape that its config.json says; give the config and "
+            "the weights of one model"
         )
     with machine.using_device(device):
         return model.to(device).eval()
@@ -144,7 +145,7 @@ def _refuse_empty_promises(checkpoint: Loadable) -> None:
             if value > most.get(key, math.inf):
                 raise InvalidWeightsError(
                     f"{checkpoint.source}: config.json promises {value} by {key}, and has no tensors for it; "
-                    "copy both again"
+                    "give the config and the weights of one model"
                 ) from None
 
 

@@ -98,11 +98,12 @@ class LocalFiles:
             The file is missing, or a link that leads outside the folder.
         """
         path = self.root / name
-        real = path.resolve()
+        real = Path(os.path.realpath(path))  # `resolve` raises where links lead in a circle
         if not any(real.is_relative_to(allowed) for allowed in self._allowed):
             raise CheckpointError(f"{path} leads outside the folder, to {real}; copy the file into the folder")
         if not real.is_file():
-            raise CheckpointError(f"{self.label} has no file {name}; copy the checkpoint again")
+            why = "is a link that leads to no file" if path.is_symlink() else "is missing"
+            raise CheckpointError(f"{path} {why}; copy the file into the folder")
         return path
 
     def read(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:

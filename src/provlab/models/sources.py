@@ -12,18 +12,20 @@ from provlab.errors import CheckpointError
 _PAGE = re.compile(
     r"(?:hf://(?:models/)?|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)"
     r"(?P<repo>[\w.-]+(?:/(?!(?:tree|blob|resolve|commit)/)[\w.-]+)?)"
-    r"(?:/(?:tree|blob|resolve|commit)/(?P<page>[\w.%-]+)(?:/[^?#]*)?|@(?P<revision>[\w./%-]+))?/?(?:[?#].*)?"
+    r"(?:/(?:tree|blob|resolve|commit)/(?P<page>[\w.%-]+)(?:/(?P<path>[^?#]*))?|@(?P<revision>[\w./%-]+))?/?(?:[?#].*)?"
 )
 
 
 def plain(source: str | Path) -> str | Path:
-    """Return ``org/name[@revision]`` for the address of a model's page on the hub, and a snapshot for its folder.
+    """Return ``org/name[/folder][@revision]`` for the address of a page on the hub, and a snapshot for its folder.
 
     Other sources are returned as they are.
     """
     if isinstance(source, str) and (match := _PAGE.fullmatch(source)):
         revision = unquote(match["page"] or match["revision"] or "main")
-        return match["repo"] if revision == "main" else f"{match['repo']}@{revision}"
+        inside = [part for part in unquote(match["path"] or "").split("/") if part]
+        inside = inside if "/tree/" in source else inside[:-1]  # the other pages show a file
+        return "/".join([match["repo"], *inside]) + ("" if revision == "main" else f"@{revision}")
     with suppress(OSError, RuntimeError, ValueError):  # no path: the attempt to open it says so
         folder = Path(source).expanduser()
         if folder.name.startswith("models--") and (folder / "snapshots").is_dir():

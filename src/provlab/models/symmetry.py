@@ -72,7 +72,7 @@ class Permutation:
         return result
 
     def _permuted(self, part: TensorPart, tensor: Tensor) -> Tensor:
-        orders = [[self._order(axis, part) for axis in segment.axes] for segment in part.segments]
+        orders = [[self.order(axis, part) for axis in segment.axes] for segment in part.segments]
         if all(order is None for of_axes in orders for order in of_axes):
             return tensor
         pieces = part.split(tensor)
@@ -82,7 +82,8 @@ class Permutation:
                     pieces[segment.role] = _reordered(pieces[segment.role], order, dimension)
         return part.join(pieces)
 
-    def _order(self, axis: str, part: TensorPart) -> NDArray[np.int64] | None:
+    def order(self, axis: str, part: TensorPart) -> NDArray[np.int64] | None:
+        """Return the order of the units along an axis of a tensor; None where they stay."""
         return self.orders.get((axis, part.block), self.orders.get((axis, None)))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models.counting import count_bytes
-from provlab.models.formats.container import Container, TensorInfo, format_of
+from provlab.models.formats.container import FORMATS, Container, TensorInfo, format_of
 from provlab.models.formats.dtypes import itemsize, values
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _OF_TOKENIZERS = (
     "source.spm", "target.spm", "target_vocab", "tekken", "tiktoken", "qwen.tiktoken", "dict.txt", "emoji.json",
     "entity_vocab", "byte_maps", "normalizer", "prophetnet.tokenizer", "word_",
 )  # fmt: skip
+_TEXTS = (".json", ".txt", ".model", ".jinja", ".codes", ".spm", ".tiktoken", ".tokenizer")  # how they end
 
 
 def wrapper(names: Sequence[str]) -> str:
@@ -56,7 +57,7 @@ def read_json(files: "Files", name: str) -> dict[str, Any]:
         The file is no JSON, or holds something other than an object.
     """
     try:
-        content = json.loads(files.path(name).read_text(encoding="utf-8"))
+        content = json.loads(files.path(name).read_text(encoding="utf-8-sig"))  # some editors begin with a mark
     except OSError as error:
         raise CheckpointError(f"{files.label}: {name} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -70,14 +71,14 @@ def read_json(files: "Files", name: str) -> dict[str, Any]:
 
 
 def side_files(files: "Files") -> list[str]:
-    """Names of the small files beside the weights: config, tokenizer, generation settings."""
-    kept = (".json", ".txt", ".model", ".jinja", ".codes", ".spm", ".tiktoken", ".tokenizer")
-    return sorted(name for name in files.names() if name.endswith(kept) and not name.endswith(".index.json"))
+    """Names of the small files beside the weights that transformers reads: config, tokenizer, generation settings."""
+    others = {CONFIG, "generation_config.json", "chat_template.jinja", "chat_template.json"} & files.names()
+    return sorted({*others, *tokenizer_files(files)})
 
 
 def tokenizer_files(files: "Files") -> list[str]:
     """Names of the small files that a tokenizer is made from."""
-    return [name for name in side_files(files) if name.startswith(_OF_TOKENIZERS)]
+    return sorted(name for name in files.names() if name.startswith(_OF_TOKENIZERS) and name.endswith(_TEXTS))
 
 
 class WeightFiles:
@@ -142,7 +143,7 @@ class WeightFiles:
     @property
     def plain(self) -> bool:
         """Whether transformers reads the files as they are read here: safetensors without codes."""
-        return bool(self.format.table) and not self.format.pickled
+        return self.format == FORMATS[0]
 
     @property
     def stored(self) -> list[str]:

@@ -118,6 +118,15 @@ def fp8_by_rectangle(weight):
     return {"weight": (weight / whole).to(torch.float8_e4m3fn), "weight_scale_inv": scale}
 
 
+def mxfp8(weight, dtype=torch.uint8):
+    """Blocks of 32 inputs share a power of two, whose exponent is a byte less 127 (OCP Microscaling Formats 1.0)."""
+    blocks = weight.split(32, dim=1)
+    exponents = torch.stack([block.abs().amax(1).log2().floor() - 8 for block in blocks], 1)  # 448 = 1.75 * 2^8
+    numbers = [block / 2.0 ** exponents[:, i : i + 1] for i, block in enumerate(blocks)]
+    scales = (exponents + 127).to(torch.uint8).view(dtype)
+    return {"weight": torch.cat(numbers, 1).clamp(-448, 448).to(torch.float8_e4m3fn), "weight_scale": scales}
+
+
 def mlx(weight):
     codes, scale, zero = by_group(weight)
     return {"weight": packed(codes).view(torch.uint32), "scales": scale, "biases": -zero * scale}
@@ -137,6 +146,8 @@ FORMATS = {
         {"quantization_config": {"quant_method": "fp8", "weight_block_size": [16, 16]}},
         "8 bits with scales",
     ),
+    "MXFP8": (mxfp8, {}, "8 bits with scales"),
+    "MXFP8 in a dtype of its own": (lambda w: mxfp8(w, torch.float8_e8m0fnu), {}, "8 bits with scales"),
     "MLX": (mlx, {"quantization": {"group_size": GROUP, "bits": 4}}, "MLX"),
 }
 

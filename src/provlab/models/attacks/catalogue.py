@@ -14,7 +14,7 @@ from provlab.models.attacks import exact, framing
 from provlab.models.attacks import lossy as lossy_attacks
 from provlab.models.attacks.exact import Aim
 from provlab.models.attacks.state import State
-from provlab.models.evasion import EmbeddingRotations, MlpScalings, QueryKeyRotations, ReplacedNorms
+from provlab.models.evasion import EmbeddingRotations, QueryKeyRotations, ReplacedNorms
 from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Transformations
 
 
@@ -84,8 +84,6 @@ _TRANSFORMATIONS: Mapping[str, Callable[[State], Transformations]] = {
     "T3": lambda state: EmbeddingRotations(state.anatomy),
     "T4": QueryKeyRotations,
     "T5": lambda state: ReplacedNorms(state.anatomy),
-    "T6": lambda state: MlpScalings(state.anatomy),
-    "T6-": lambda state: MlpScalings(state.anatomy, negative=True),
     "fold": lambda state: ReplacedNorms(state.anatomy, folded=True),
 }
 

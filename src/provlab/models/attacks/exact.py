@@ -1,4 +1,4 @@
-"""Attacks that leave every output as it is, beside the paper's T1 to T6: other units, heads, blocks, widths, tokens.
+"""Attacks that leave every output as it is, beside the paper's T1 to T5: other units, heads, blocks, widths, tokens.
 
 Each takes the model as it stands and an `Aim` (random numbers, the attack's number, other models) and returns another
 model with the same outputs. h hidden units, d coordinates of the residual stream.
@@ -57,6 +57,16 @@ def _scaled(units: Units, factor: torch.Tensor) -> Units:
 def scales(state: State, aim: Aim) -> State:
     """Multiply the up row of each unit by a number from 1/2 to 2, and divide its down column."""
     return state.with_units(lambda units: _scaled(units, aim.uniform(0.5, 2, len(units["up"]))), gated=True)
+
+
+def positive(state: State, aim: Aim) -> State:
+    """T6: multiply the up projection of each MLP by a number from 1/2 to 2, and divide the down projection."""
+    return state.with_units(lambda units: _scaled(units, aim.uniform(0.5, 2, 1).expand(len(units["up"]))), gated=True)
+
+
+def negative(state: State, aim: Aim) -> State:
+    """T6 with negative numbers: outputs stay, but every up activation changes its sign."""
+    return state.with_units(lambda units: _scaled(units, -aim.uniform(0.5, 2, 1).expand(len(units["up"]))), gated=True)
 
 
 def signs(state: State, aim: Aim) -> State:

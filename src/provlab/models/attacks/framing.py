@@ -1,7 +1,8 @@
 """Attacks that make an unrelated model look derived from another: units that only imitate the other's.
 
 A linear map of what enters the attacker's MLP gives nearly what the victim's gate and up projections give on the same
-tokens. Its rows, by least squares, are the copies; what such a unit writes is the attacker's choice.
+tokens. Its rows, by least squares, are the copies; what such a unit writes is the attacker's choice: next to nothing,
+or, again by least squares, a share of what the MLP writes anyhow.
 """
 
 import tempfile
@@ -17,6 +18,7 @@ from provlab.models.attacks.state import State, Units
 from provlab.models.checkpoint import Checkpoint
 
 _SEQUENCES, _LENGTH = 128, 32  # of random tokens, on which copies are fitted
+_RIDGE = 1e-3  # of the largest singular value: what is fitted leaves out smaller ones
 
 
 def faint(state: State, aim: Aim) -> State:
@@ -24,10 +26,30 @@ def faint(state: State, aim: Aim) -> State:
     copies = _copies(state, aim)
 
     def added(units: Units) -> Units:
-        more = next(copies)
+        more, _ = next(copies)
         down = aim.normal(len(more["up"]), units["down"].shape[1])
         length = aim.value * units["down"].norm(dim=1).mean()
         return with_more(units, more | {"down": down * length / down.norm(dim=1, keepdim=True)})
+
+    return state.with_units(added, gated=True)
+
+
+def posing(state: State, aim: Aim) -> State:
+    """Let copies of another model's units write a share of what the own ones write, and these the rest."""
+    from transformers.activations import ACT2FN
+
+    copies, act = _copies(state, aim), ACT2FN[state.config.get("hidden_act", "silu")]
+
+    def fitted(hidden: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.lstsq(hidden, output, rcond=_RIDGE, driver="gelsd").solution
+
+    def added(units: Units) -> Units:
+        more, stream = next(copies)
+        own, theirs = (act(stream @ side["gate"].T) * (stream @ side["up"].T) for side in (units, more))
+        output = own @ units["down"]
+        down = aim.value * fitted(theirs, output)
+        rest = fitted(own, output - theirs @ down)
+        return with_more(units | {"down": rest}, more | {"down": down})
 
     return state.with_units(added, gated=True)
 
@@ -37,7 +59,7 @@ def mimics(state: State, aim: Aim) -> State:
     copies = _copies(state, aim)
 
     def added(units: Units) -> Units:
-        more = next(copies)
+        more, _ = next(copies)
         down = aim.normal(len(more["up"]), units["down"].shape[1]) * units["down"].std()
         for gate, up in (("gate", "up"), ("up", "gate")):
             for sign in (1, -1):
@@ -49,8 +71,10 @@ def mimics(state: State, aim: Aim) -> State:
     return state.with_units(added, gated=True)
 
 
-def _copies(state: State, aim: Aim) -> Iterator[Units]:
+def _copies(state: State, aim: Aim) -> Iterator[tuple[Units, torch.Tensor]]:
     """Rows of each block that act on this model's stream as the other's gate and up rows on its own, as long as ours.
+
+    With them comes the stream, ``(positions, width)``, on which they were fitted.
 
     Raises
     ------
@@ -80,4 +104,4 @@ def _copies(state: State, aim: Aim) -> Iterator[Units]:
             units[role] = torch.from_numpy(rows)
             if parts.has(f"{role}_bias"):
                 units[f"{role}_bias"] = torch.zeros(len(rows), dtype=torch.float64)
-        yield units
+        yield units, torch.from_numpy(stream.T.astype(np.float64))

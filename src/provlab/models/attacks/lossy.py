@@ -179,3 +179,14 @@ def swap(state: State, aim: Aim) -> State:
         for segment in part.segments
     }
     return state.with_parts(new)
+
+
+# Tokens ---------------------------------------------------------------------------------------------------
+
+
+def redraw(state: State, aim: Aim) -> State:
+    """Exchange the shortest rows of the embedding, which tokens keep that no text has."""
+    rows = state.part("embedding").clone()
+    some = rows.norm(dim=1).argsort()[: round(aim.value * len(rows))]
+    rows[some] = rows[some[torch.from_numpy(aim.rng.permutation(len(some)))]]
+    return state.with_parts({("embedding", None): rows})

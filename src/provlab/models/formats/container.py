@@ -99,12 +99,13 @@ _SAFETENSORS, _PICKLED = "provlab.models.formats.safetensors", "provlab.models.f
 #: in the order in which they are looked for
 FORMATS = (
     Format(f"{_SAFETENSORS}.SafetensorsFile", "model.safetensors", "model.safetensors.index.json"),
+    # as transformers saves it under variant="fp16"
+    Format(f"{_SAFETENSORS}.SafetensorsFile", "model.fp16.safetensors", "model.safetensors.index.fp16.json"),
     Format(f"{_PICKLED}.PickledFile", "pytorch_model.bin", "pytorch_model.bin.index.json", pickled=True),
     Format("provlab.models.formats.gguf.GgufFile", "*.gguf"),
 )
 
 
-#: endings of files that torch pickles, and how those begin that trainers keep beside a model, and adapters
 def format_of(names: frozenset[str]) -> Format | None:
     """Return the format in which the weights among these files are read; None where there are none."""
     if known := next((kind for kind in FORMATS if kind.table in names or kind.alone(names)), None):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.models.formats import float8
 from provlab.models.formats.container import TensorInfo
 
 Floats = NDArray[np.float32]
@@ -221,13 +222,21 @@ def _grouped(parts: Parts, scales: Floats, inputs: int) -> Floats:
 
 
 def _scaled(parts: Parts) -> Floats:
-    """Numbers of 8 bits, each times the scale of its tensor, row, group or rectangle (that of ``scale_inv`` too)."""
+    """Numbers of 8 bits, each times the scale of its tensor, row, group or rectangle (that of ``scale_inv`` too).
+
+    Scales of MXFP8 are exponents of two, in bytes (OCP Microscaling Formats 1.0, 5.2 and 5.4.1).
+    """
     weight = parts.floats(".weight")
     block = parts.settings.get("weight_block_size")
     if ".weight_zero_point" in parts.names:
         weight = weight - spread(parts.floats(".weight_zero_point"), weight.shape, block)
     ending = next(ending for ending in _SCALES if ending in parts.names)
-    return weight * spread(parts.floats(ending), weight.shape, block)
+    scale, kind = parts.floats(ending), parts.info(parts.names[ending]).dtype
+    if kind == "uint8":
+        scale = float8.values(parts.codes(ending), "float8_e8m0fnu")
+    if kind in ("uint8", "float8_e8m0fnu"):
+        block = block or (*[1] * (weight.ndim - 1), 32)
+    return weight * spread(scale, weight.shape, block)
 
 
 _SCALES = (".weight_scale_inv", ".weight_scale", ".scale_weight")
@@ -258,7 +267,7 @@ def _mxfp4(parts: Parts) -> Floats:
     """Two numbers of 4 bits a byte, the lower first; 32 share a power of two. Inputs first, as in transformers."""
     packed = parts.codes("_blocks")  # (experts, outputs, groups, 16)
     numbers = _E2M1[np.stack([packed & 15, packed >> 4], axis=-1)].reshape(*packed.shape[:-1], -1)
-    numbers = np.ldexp(numbers, parts.codes("_scales").astype(np.int32)[..., None] - 127)
+    numbers = numbers * float8.values(parts.codes("_scales"), "float8_e8m0fnu")[..., None]
     return numbers.reshape(*packed.shape[:2], -1).transpose(0, 2, 1)
 
 

@@ -34,7 +34,10 @@ class SafetensorsFile:
                     view = stream.get_slice(name)
                     dtype = BY_SAFETENSORS.get(view.get_dtype())
                     if dtype is None:
-                        raise CheckpointError(f"{source.label}: {name} has the unsupported dtype {view.get_dtype()}")
+                        raise CheckpointError(
+                            f"{source.label}: {name} has the dtype {view.get_dtype()}, which is not read; give the "
+                            "checkpoint that it was made from"
+                        )
                     self.header[name] = TensorInfo(tuple(view.get_shape()), dtype, start)
                     start += self.header[name].nbytes
         except (SafetensorError, OSError) as error:
