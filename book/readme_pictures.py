@@ -9,10 +9,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from provlab import api, provenance
-from provlab.engine.store import Store
+from provlab import provenance, studying
 from provlab.plots import Figure, style
 from provlab.publishing import claims
+from provlab.publishing.results import Results
 from provlab.publishing.scoreboard import SIGNS, made_by
 
 HERE = Path(__file__).parent / "_assets" / "readme"
@@ -59,11 +59,11 @@ def scoreboard(judged: Sequence[Mapping[str, Any]], label: str) -> Figure:
 
 def main(profile: str) -> None:
     """Write scoreboard.png and heatmap.png from the records of one profile."""
-    store = Store(provenance.results_root() / profile)
+    store = Results(provenance.results_root() / profile)
     judged = [row for row in claims.evaluate(store) if row["experiment"]]
     scoreboard(judged, made_by(store.experiments())).save(HERE / "scoreboard.png")
     # every unit is found in the store, so nothing is computed again
-    study = api.study(["zoo:*"], statistics=["phi_u"], store=store, progress=False)
+    study = studying.study(["zoo:*"], statistics=["phi_u"], store=store, progress=False)
     heatmap = study.figure("phi_u")
     tree = [row for row in store.experiments() if row["name"] == "llama_tree"]
     heatmap.figure.suptitle(made_by(tree), color=style.MUTED, fontsize=style.SMALL, x=0.02, ha="left")

@@ -12,8 +12,11 @@ function explore(figure) {
   panel.className = "provlab-readout";
   panel.innerHTML =
     '<input type="range" min="0" value="0" aria-label="Step through the picture"/>' +
-    "<output>Point at the picture, or move the slider (arrow keys).</output>";
+    "<output></output>";
   const [slider, readout] = panel.children;
+  readout.textContent = matchMedia("(max-width: 640px), (pointer: coarse)").matches
+    ? "Tap the picture to enlarge it, then tap a place to read it; or move the slider."
+    : "Point at the picture, or move the slider (arrow keys).";
   slider.max = spots.length - 1;
   figure.querySelector("label").after(panel);
 
@@ -52,6 +55,32 @@ function explore(figure) {
   });
 }
 
+// A question with choices, a task list in a box: the reader picks one, and its words after the colon answer. Without
+// scripts all choices stand there with their answers.
+function ask(box) {
+  const reply = document.createElement("p");
+  reply.setAttribute("role", "status");
+  const choices = [...box.querySelectorAll("li.task-list-item")].map((item) => {
+    const right = item.querySelector("input").checked;
+    const text = item.textContent.trim();
+    const cut = text.indexOf(": ");
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = text.slice(0, cut);
+    button.addEventListener("click", () => {
+      choices.forEach((other) => other.setAttribute("aria-pressed", String(other === button)));
+      reply.textContent = `${right ? "Right" : "Not so"}. ${text.slice(cut + 2)}`;
+      box.classList.toggle("answered", right);
+    });
+    button.setAttribute("aria-pressed", "false");
+    return button;
+  });
+  const row = document.createElement("div");
+  row.className = "choices";
+  row.append(...choices);
+  box.querySelector("ul").replaceWith(row, reply);
+}
+
 // What the theme and the notebooks' pages leave undone for keys and for screen readers.
 function mend() {
   // a button is called what is written on it
@@ -76,6 +105,7 @@ function reachable() {
 document.addEventListener("DOMContentLoaded", () => {
   mend();
   document.querySelectorAll("figure.provlab-figure:has(.provlab-spots)").forEach(explore);
+  document.querySelectorAll(".provlab-question").forEach(ask);
   reachable();
   new ResizeObserver(reachable).observe(document.body);
 });

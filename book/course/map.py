@@ -43,7 +43,14 @@ WEEKS = (
     ),
     (
         "auditing",
-        [[(0, "audit", "Audit"), (1, "in_the_wild", "In the wild"), (2, "how_it_scales", "How it scales")]],
+        [
+            [
+                (0, "audit", "Audit"),
+                (1, "in_the_wild", "In the wild"),
+                (2, "how_it_scales", "How it scales"),
+                (3, "family_forest", "Family forest"),
+            ]
+        ],
     ),
 )
 FURTHER = (
@@ -71,7 +78,12 @@ ARROWS = (
     ("plagiarism", "model_diff"),
 )
 # far from what they need: said in the box
-AFTER = {"plagiarism": "and Matching", "in_the_wild": "after The Llama tree", "how_it_scales": "after Matching"}
+AFTER = {
+    "plagiarism": "and Matching",
+    "in_the_wild": "after The Llama tree",
+    "how_it_scales": "after Matching",
+    "family_forest": "after The Llama tree",
+}
 
 WIDE, HIGH, PITCH, LEFT = 190, 42, 214, 132
 WIDTH = LEFT + 3 * PITCH + WIDE + 14

@@ -97,6 +97,7 @@ def build(weeks: tuple[int, ...], folder: Path) -> list[Path]:
     instructor(chosen, folder / "instructor")
     student(chosen, folder / "instructor" / "release", folder / "student")
     slides.build(weeks, Path(__file__).parent, folder / "slides")
+    slides.handouts(weeks, Path(__file__).parent, folder / "slides")
     zips = []
     for name in ("student", "instructor"):
         shutil.copytree(folder / "slides", folder / name / "slides")

@@ -3,9 +3,9 @@
 What is shown: the title with the paragraph below it, and every ``###`` section, each a slide. What stands right below
 a ``##``, or in a ``{seealso}``, is for the book's page alone. A dropdown becomes a speaker note (key S). The comment
 
-    % figure: llama_tree cell-09
+    % figure: llama_tree all-pairs
 
-places the figure that this cell of the executed chapter shows (with a 2 behind it, the second).
+places the figure that the cell of this name, its id, shows in the executed chapter (with a 2 behind it, the second).
 """
 
 import base64
@@ -32,6 +32,8 @@ BUILD = COURSE.parents[1] / "_build"
 
 _FIGURE = re.compile(r"figure:\s*(\w+)\s+([\w-]+)(?:\s+(\d+))?$")
 _DIRECTIVE = re.compile(r"\{([\w-]+)\}\s*(.*)")
+_ON_PAPER = re.compile(r"by hand|vote|^lab|discuss", re.IGNORECASE)  # slides of which students get a sheet
+_ANSWER = re.compile(r'(?s)<aside class="notes">.*?</aside>')
 _BOXES = ("note", "tip", "important", "warning", "admonition")
 
 _DECK = """<!DOCTYPE html>
@@ -69,6 +71,18 @@ MathJax.startup.promise.then(() => MathJax.typesetPromise()).then(() => Reveal.l
 </html>
 """
 
+_SHEETS = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Handouts</title>
+<style>
+body {{ font: 11pt/1.5 Georgia, serif; max-width: 42rem; margin: 2rem auto; }}
+article {{ break-after: page; }} h3, table, pre {{ break-inside: avoid; }} h3 {{ margin: 2.5rem 0 0.5rem; }}
+table {{ border-collapse: collapse; }} td, th {{ border: 1px solid #888; padding: 0.2rem 0.6rem; }}
+pre {{ white-space: pre-wrap; }}
+</style></head><body>{sheets}
+<script>window.MathJax = {{tex: {{inlineMath: [["\\\\(", "\\\\)"]], displayMath: [["\\\\[", "\\\\]"]]}}}};</script>
+<script>{mathjax}</script></body></html>
+"""
+
 
 def build(weeks: Iterable[int], pages: Path, out: Path) -> list[Path]:
     """Write the decks of the two sessions of each week.
@@ -94,6 +108,20 @@ def build(weeks: Iterable[int], pages: Path, out: Path) -> list[Path]:
         deck.write_text(deck_of(pages / f"session_{number:02d}.md"), encoding="utf-8")
         written.append(deck)
     return written
+
+
+def handouts(weeks: Iterable[int], pages: Path, out: Path) -> Path:
+    """Write the sheets of some weeks, to be printed: of each session what students work on, without the answers."""
+    sheets = []
+    for number in (session for week in weeks for session in (2 * week - 1, 2 * week)):
+        slides = Slides(pages / f"session_{number:02d}.md")
+        title, *parts = slides.parts()
+        work = [part for part in parts if _ON_PAPER.search(_plain(part[1]))]
+        sheets.append("".join(slides.html(part) for part in [title[:3], *work]))
+    page = out / "handouts.html"
+    sheet = "".join(f"<article>{_ANSWER.sub('', sheet)}</article>" for sheet in sheets)
+    page.write_text(_SHEETS.format(sheets=sheet, mathjax=_read("mathjax", "tex-svg.js")), encoding="utf-8")
+    return page
 
 
 def deck_of(session: Path) -> str:

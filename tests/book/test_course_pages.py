@@ -42,7 +42,7 @@ def notebook(name: str) -> dict:
 def test_the_contents_list_every_page_of_the_course():
     toc = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text())
     listed = [c["file"] for p in toc["parts"] if p["caption"] == "Teach it" for c in p["chapters"]]
-    assert listed[:11] == ["course/index", *(f"course/{session.stem}" for session in SESSIONS)]
+    assert listed[:12] == ["course/index", "course/transformers", *(f"course/{session.stem}" for session in SESSIONS)]
     assert sorted(listed) == sorted(f"course/{page.stem}" for page in PAGES)
 
 
@@ -77,6 +77,7 @@ def test_the_guide_plans_each_minute_along_the_session(number):
 def test_figures_are_of_cells_that_there_are(session):
     for name, cell in re.findall(r"^% figure: (\w+) ([\w-]+)", session.read_text(), re.MULTILINE):
         assert cell in {result["id"] for result in notebook(name)["cells"]}, (name, cell)
+        assert not re.fullmatch(r"cell-\d+(-\d+)?", cell), f"{name} {cell}: a cell with a figure of a slide has a name"
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda s: s.stem)

@@ -36,7 +36,7 @@ def test_pages_that_are_not_there_yet_say_so(preview, tmp_path):
     front = (folder / "index.md").read_text()
     assert "experiments/llama_tree.ipynb\n```" in front  # what there is is shown
     assert ":doc: experiments/scoreboard.ipynb" not in front  # and what is not there yet leaves a line, once
-    assert "*Still being computed.*\n\nTwo language models" in front
+    assert "*Still being computed.*\n\nTraining starts from random numbers" in front
     assert "computed.*\n\n*Still" not in (folder / "reading_a_verdict.md").read_text() + front
 
 

@@ -45,6 +45,14 @@ def deck(slides, tmp_path, text):
     return first
 
 
+def test_a_handout_has_the_work_and_not_the_answers(slides, tmp_path):
+    text = slides["handouts"]([1], COURSE, tmp_path).read_text(encoding="utf-8").split("<script>")[0]
+    assert text.count("<article>") == 2
+    assert all(f"<h3>{title}</h3>" in text for title in ("Vote: independent or not?", "By hand", "Discuss"))
+    assert "the tie counts" not in text  # an answer
+    assert "A case</h3>" not in text  # a slide to look at
+
+
 def test_a_tiny_page_becomes_its_slides(slides, tmp_path):
     made = deck(slides, tmp_path, TINY)
     text = made.read_text()

@@ -32,6 +32,7 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
     "audit": lambda mine: {"suspect": mine[0], "base": mine[1], "control": mine[2], "sequences": 100},
     "two_models": lambda mine: {
         "first": mine[0], "second": mine[1], "length": 6, "n": 100, "shares": [0.0, 1.0], "exchange_steps": 10,
+        "prompt": "the model", "seeds": mine[:3],
     },
     "miqu": lambda mine: {
         "base": mine[0], "leak": mine[1], "controls": [mine[2]], "tuned": mine[1], "block_sizes": [32],
@@ -91,9 +92,11 @@ def paragraphs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def shown(page: NotebookNode) -> Iterator[str]:
-    """What the cells wrote, but for the last, which shows the papers' claims with their verdicts."""
+    """What the cells wrote, but for the summary, held by the run's records, and the last, which shows the verdicts."""
     for cell in page.cells[:-1]:
         for output in cell.get("outputs", []):
+            if "lead" in output.get("metadata", {}):
+                continue
             if output.output_type == "stream" and output.name == "stdout":
                 yield output.text
             for kind in ("text/html", "text/markdown", "text/plain"):

@@ -10,7 +10,7 @@ from random_students import student
 from provlab.chapters.mlp_retraining import measure
 from provlab.chapters.mlp_retraining.measure import BlockRecord, Trial
 from provlab.chapters.shared.retraining import as_views, compare
-from provlab.inference import pvalues
+from provlab.inference import allowing, pvalues
 from provlab.statistics.base import Options
 from provlab.statistics.phi_match import GateAndUp
 
@@ -49,7 +49,7 @@ def compared(trial, block, student, other=None, at=None):
 
 def test_a_block_is_judged_with_its_own_and_a_stranger(trial):
     own, strange = (compared(trial, 1, student(1), other) for other in (trial.base, trial.stranger))
-    floor = pvalues.log10_floor(N_UNITS - pvalues.allowance(N_UNITS))
+    floor = pvalues.log10_floor(N_UNITS - allowing.allowance(N_UNITS))
     assert {result.log10_p for result in own.values()} == {floor}
     assert min(result.log10_p for result in strange.values()) > -3
     assert compared(trial, 1, student(1), at=0)["phi_match"].log10_p > -3

@@ -3,13 +3,13 @@
 import pandas as pd
 
 from provlab.chapters.scoreboard.front_page import UNKNOWN, sentences
-from provlab.engine.store import Store
 from provlab.publishing.evidence import Evidence
+from provlab.publishing.results import Results
 
 
 def test_the_front_page_says_what_a_run_has_not_come_to(tmp_path):
     names = {"origin": "tree", "adversary": "hidden", "counted": "toy"}
-    assert sentences(Store(tmp_path), **names) == [f"Not run here: {name}." for name in names.values()]
+    assert sentences(Results(tmp_path), **names) == [f"Not run here: {name}." for name in names.values()]
 
 
 def test_the_front_pages_sentences_are_counted_in_the_records(tmp_path, monkeypatch):
@@ -23,7 +23,7 @@ def test_the_front_pages_sentences_are_counted_in_the_records(tmp_path, monkeypa
         "of",
         lambda self, statistic: (*(pd.DataFrame({"log10_p": values}) for values in rows[statistic]), 0),
     )
-    store = Store(tmp_path)
+    store = Results(tmp_path)
     sampling = {"exact": [1.0, 0.5, 1.0, 0.5], "runs": [{"ratio": [1.0, 0.51, 1.0, 0.5]}]}
     for name, measurements in (
         ("tree", {}),

@@ -5,7 +5,7 @@ import pytest
 
 from provlab.chapters.shared.block_map import block_map
 from provlab.models import room
-from provlab.statistics import phi_match
+from provlab.statistics import phi_match, two_views
 from provlab.statistics.base import Model, Options
 
 
@@ -27,8 +27,8 @@ def test_files_give_the_numbers_that_memory_gives(pair, text, tmp_path, monkeypa
         return kept_views
 
     monkeypatch.setattr("provlab.engine.localise.keep_views", keep_views)
-    living_rows = phi_match.living_rows
-    monkeypatch.setattr(phi_match, "living_rows", lambda *a, **k: prepared.append(1) or living_rows(*a, **k))
+    living_rows = two_views.living_rows
+    monkeypatch.setattr(two_views, "living_rows", lambda *a, **k: prepared.append(1) or living_rows(*a, **k))
     in_files = block_map(*pair, options, progress=False)
     assert np.array_equal(in_memory.log10_p, in_files.log10_p)
     blocks = [model.anatomy.n_blocks for model in pair]

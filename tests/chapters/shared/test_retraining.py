@@ -9,7 +9,7 @@ from scipy import stats
 from provlab.chapters.shared import retraining
 from provlab.chapters.shared.students import Settings
 from provlab.errors import InputError, NotComparableError
-from provlab.inference import pvalues
+from provlab.inference import allowing, pvalues
 from provlab.statistics.base import Options
 
 N_UNITS, WIDTH = 64, 12
@@ -60,7 +60,7 @@ def test_shares_and_p_values():
     for _ in range(100):  # half agree, wherever they stand
         places, up = rng.permutation(256), np.arange(256)
         up[places[:128]] = rng.permutation(up[places[:128]])
-        drawn.append(pvalues.log10_p_allowing(np.arange(256), up, 19, rng=rng))
+        drawn.append(allowing.log10_p_allowing(np.arange(256), up, 19, rng=rng))
     assert retraining.log10_p_of_share(0.5, 256) == pytest.approx(np.mean(drawn), abs=1.0)
     for share in (0.05, 0.3, 0.5, 0.9):
         log10_p = retraining.paper_log10_p_of_share(share, 11_008)

@@ -13,7 +13,8 @@ from provlab.plots.style import require, styled
 
 ROW, TEXT = 0.163, 6.5  # inches of a row, points of what stands in it
 LEFT, COST = 2.05, 0.55  # inches for the names of attacks, and for each of the two columns of costs
-_FACES = {"caught": ("#f0a877", None), "evades": ("#d6e6f2", "/////"), "refused": ("white", None)}
+# an attack that evades is what a reader looks for: the darkest cells
+_FACES = {"caught": ("#f8dcc8", None), "evades": (style.INDEPENDENT, "/////"), "refused": ("white", None)}
 
 
 @styled
@@ -40,17 +41,18 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
         places[attack] = y
         y += 1
     wide = (style.WIDTH - LEFT - 2 * COST) / len(statistics)
-    figure = style.canvas((y + 1.2) * ROW)
+    figure = style.canvas((y + 2.0) * ROW)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, style.WIDTH), ylim=(y + 0.05, -1.15))
+    axes.set(xlim=(0, style.WIDTH), ylim=(y + 0.05, -1.95))
     axes.axis("off")
 
     def write(x: float, at: float, text: str, **how: object) -> None:
         axes.text(x, at, text, fontsize=TEXT, va="center", **how)  # type: ignore[arg-type]
 
     for column, statistic in enumerate(statistics):
-        write(LEFT + (column + 0.5) * wide, -0.55, style.symbol(statistic), ha="center")
+        # in turn on two lines: a symbol may be wider than its column
+        write(LEFT + (column + 0.5) * wide, -0.55 - 0.8 * (column % 2), style.symbol(statistic), ha="center")
     for column, name in enumerate(("size", "loss")):
         write(style.WIDTH - (1.5 - column) * COST, -0.55, name, ha="center")
     for group, at in headings.items():
@@ -71,7 +73,8 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
             text = "refuses" if item.verdict == "refused" else f"{item.caught}/{item.n}" + "!" * (not item.sound)
             axes.text(
                 corner[0] + wide * 0.48, top + 0.5, text, ha="center", va="center", fontsize=TEXT,
-                fontweight="bold" if item.verdict == "caught" else "normal",
+                fontweight="bold" if item.verdict == "evades" else "normal",
+                color="white" if item.verdict == "evades" else "black",
                 bbox={"facecolor": face, "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
             box = (corner[0], corner[0] + wide * 0.96, top + 0.96, top + 0.04)
@@ -87,8 +90,8 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
     report = ", ".join(f"{style.word(name)} {count}" for name, count in counts.items())
     unbeaten = [a for a in attacked if not any(by_place[a, s].verdict == "caught" for s in statistics)]
     text = (
-        "Vermillion and bold: most descendants caught (how many of how many); blue and hatched: they evade; white: the "
-        f"statistic refuses. Attacks under which most are caught, of {len(attacked)}: {report}. "
+        "Dark blue, hatched and bold: the attack evades; pale orange: most descendants caught (how many of how many); "
+        f"white: the statistic refuses. Attacks under which most are caught, of {len(attacked)}: {report}. "
         f"Cells in which a stranger is accused (framed, with !): {accused}. "
         f"Caught by none: {', '.join(unbeaten) or 'no attack'}."
     )

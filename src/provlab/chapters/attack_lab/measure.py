@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from provlab import api, zoo
+from provlab import api, studying, zoo
 from provlab.chapters.attack_lab import training
 from provlab.chapters.attack_lab.rows import Row
 from provlab.chapters.shared import calibration
@@ -132,7 +132,7 @@ class Tested:
 
 def usable(family: Family, n_tests: int, options: Mapping[str, Any], store: Store) -> list[str]:
     """Return the registered statistics that give a p-value small enough to be rejected among so many tests."""
-    study = api.study(
+    study = studying.study(
         [family.origin, family.tune], statistics=list(REGISTRY), pairs=[(family.origin, family.tune)], store=store,
         progress=False, **options,
     )  # fmt: skip
@@ -230,7 +230,9 @@ def _compared(
     depths = {source: anatomy.of(Checkpoint.open(source)).n_blocks for pair in pairs for source in pair}
     level = [pair for pair in pairs if depths[pair[0]] == depths[pair[1]]]
     common = {"statistics": statistics, "store": store, "progress": False, **settings}
-    records = api.study(list(dict.fromkeys(source for pair in level for source in pair)), pairs=level, **common).records
+    records = studying.study(
+        list(dict.fromkeys(source for pair in level for source in pair)), pairs=level, **common
+    ).records
     for pair in set(pairs) - set(level):  # all blocks against all
         records += api.compare(*pair, **common).records
     results = {(member.a, member.b, member.statistic): member for member in records}

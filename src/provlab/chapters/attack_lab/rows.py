@@ -21,8 +21,8 @@ ROWS = {
     ),
     "some quality lost": (
         "noise=0.3", "noise=1", "rank=32", "rank=8", "bits=4", "bits=2", "prune=0.5", "prune=0.9", "swap=0",
-        "jitter=0.05", "jitter=0.5", "fan=0.5", "fan=0.5+T2", "murmur=0.05", "murmur=0.2", "noise=0.3+T2+T3",
-        "jitter=0.05+T2+T3",
+        "jitter=0.05", "jitter=0.5", "fan=0.5", "fan=0.5+T2", "murmur=0.05", "murmur=0.2", "redraw=0.3",
+        "noise=0.3+T2+T3", "jitter=0.05+T2+T3",
     ),
     "merged": (
         "average=0.5@origin", "average=0.3@partner", "average=0.5@partner", "average=0.7@partner", "slerp=0.5@partner",
@@ -33,7 +33,7 @@ ROWS = {
 #: what an unrelated model does to look derived from the origin
 FRAMING = (
     "align@origin", "embedding@origin", "align+embedding@origin", "faint=0.001@origin", "faint=0.03@origin",
-    "faint=0.1@origin", "mimics@origin",
+    "faint=0.1@origin", "mimics@origin", "posing=0.1@origin", "posing=0.3@origin",
 )  # fmt: skip
 
 

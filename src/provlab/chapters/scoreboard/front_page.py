@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from provlab.engine.store import Store
 from provlab.inference import pvalues
 from provlab.publishing.evidence import Evidence
+from provlab.publishing.results import Results
 
 LEVEL = 0.01
 UNKNOWN = "The descent of the models that were compared here is not known."
 
 
-def sentences(store: Store, *, origin: str, adversary: str, counted: str) -> list[str]:
+def sentences(store: Results, *, origin: str, adversary: str, counted: str) -> list[str]:
     """A sentence each on pairs of known origin, on an adversary, and on counted disagreement, from a run's records.
 
     Parameters

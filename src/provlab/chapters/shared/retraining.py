@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from provlab.chapters.shared.students import Settings, Student, distill
 from provlab.chapters.shared.teachers import BlockMlp, block_mlp, in_place, mlp_inputs
 from provlab.errors import InputError
-from provlab.inference import pvalues
+from provlab.inference import allowing, pvalues
 from provlab.models.activations import next_token_log_probs
 from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Model, Options
-from provlab.statistics.phi_match import GateAndUp, PhiMatch, Views
+from provlab.statistics.phi_match import GateAndUp, PhiMatch
 from provlab.statistics.text import cut, encode
+from provlab.statistics.two_views import Views
 
 STATISTICS = ("phi_match", "phi_match_unsigned")
 
@@ -141,7 +142,7 @@ def log10_p_of_share(share: float, n: int) -> float:
     Spearman's correlation is then that share, up to chance: of the units that are left where phi_MATCH's allowance is
     taken away.
     """
-    left = n - min(pvalues.allowance(n), round(share * n))
+    left = n - min(allowing.allowance(n), round(share * n))
     return pvalues.log10_p_spearman(_distance(max(0.0, 1 - (1 - share) * n / left), left), left)
 
 

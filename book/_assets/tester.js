@@ -1,0 +1,711 @@
+// The page that tests: two blocks in, matchings and p-values out, all in the reader's browser and without a request.
+//
+// `arithmetic` computes and knows no page: it runs in a worker, so that the page answers meanwhile, and in the tests
+// beside Python. `weights` reads safetensors. `Tester` is the page. The constants of Spearman's law, the names of
+// tensors and the blocks to choose from were written into the page by provlab.chapters.matching_and_pvalues.in_browser.
+(() => {
+  "use strict";
+
+  function arithmetic(tables) {
+    const LN10 = Math.LN10;
+    const DEEP = 256; // columns of a product taken together: their pieces of six rows stay in the fastest memory
+
+    // Random numbers that a seed gives again (mulberry32): the page shows the same for the same choices.
+    function generator(seed) {
+      let state = seed >>> 0;
+      const uniform = () => {
+        state = (state + 0x6d2b79f5) >>> 0;
+        let t = Math.imul(state ^ (state >>> 15), state | 1);
+        t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+        return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+      };
+      const permutation = (n) => {
+        const order = Int32Array.from({ length: n }, (_, i) => i);
+        for (let i = n - 1; i > 0; i--) {
+          const j = Math.floor(uniform() * (i + 1));
+          [order[i], order[j]] = [order[j], order[i]];
+        }
+        return order;
+      };
+      const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+      return { uniform, permutation, normal };
+    }
+
+    // A matrix is {values, rows, columns}, values row by row.
+
+    function unitRows({ values, rows, columns }) {
+      const unit = new Float64Array(rows * columns);
+      for (let i = 0; i < rows; i++) {
+        const from = i * columns;
+        let largest = 0;
+        for (let k = 0; k < columns; k++) largest = Math.max(largest, Math.abs(values[from + k]));
+        let sum = 0; // of squares that cannot overflow
+        for (let k = 0; k < columns; k++) sum += (values[from + k] / largest) ** 2;
+        const length = Math.sqrt(sum);
+        for (let k = 0; k < columns; k++) unit[from + k] = values[from + k] / largest / length;
+      }
+      return unit;
+    }
+
+    // Cosine of each row of `a` with each row of `b`, (a.rows, b.rows): four rows by two at a time.
+    function cosines(a, b) {
+      const m = b.rows, d = a.columns;
+      const A = unitRows(a), B = unitRows(b), C = new Float64Array(a.rows * m);
+      const tall = a.rows - (a.rows % 4), wide = m - (m % 2);
+      for (let from = 0; from < d; from += DEEP) {
+        const depth = Math.min(DEEP, d - from);
+        for (let j = 0; j < wide; j += 2) {
+          const b0 = j * d + from, b1 = b0 + d;
+          for (let i = 0; i < tall; i += 4) {
+            const a0 = i * d + from, a1 = a0 + d, a2 = a1 + d, a3 = a2 + d;
+            let c00 = 0, c01 = 0, c10 = 0, c11 = 0, c20 = 0, c21 = 0, c30 = 0, c31 = 0;
+            for (let k = 0; k < depth; k++) {
+              const x = B[b0 + k], y = B[b1 + k];
+              const p = A[a0 + k], q = A[a1 + k], r = A[a2 + k], s = A[a3 + k];
+              c00 += p * x; c01 += p * y; c10 += q * x; c11 += q * y;
+              c20 += r * x; c21 += r * y; c30 += s * x; c31 += s * y;
+            }
+            const at = i * m + j;
+            C[at] += c00; C[at + 1] += c01; C[at + m] += c10; C[at + m + 1] += c11;
+            C[at + 2 * m] += c20; C[at + 2 * m + 1] += c21; C[at + 3 * m] += c30; C[at + 3 * m + 1] += c31;
+          }
+        }
+      }
+      for (let i = 0; i < a.rows; i++) {
+        for (let j = i < tall ? wide : 0; j < m; j++) {
+          let sum = 0;
+          for (let k = 0; k < d; k++) sum += A[i * d + k] * B[j * d + k];
+          C[i * m + j] = sum;
+        }
+      }
+      return C;
+    }
+
+    // The assignment of largest sum, n rows to m >= n columns (Jonker and Volgenant, 1987). A row's worth in a column is
+    // its similarity less the column's price. First rows bid: each takes its best column and raises the price until its
+    // second best is as good; the row that owned the column bids next. Rows that are left then take a column along a
+    // shortest augmenting path. Columns without a row keep the price 0, so that at the end nothing could be better:
+    // `gap` is by how much any other assignment could be, read off the whole matrix.
+    function assign(C, n, m, bids = 32) {
+      const price = new Float64Array(m), owner = new Int32Array(m).fill(-1), column = new Int32Array(n).fill(-1);
+      let left = [];
+      let budget = bids * n; // of bids; the tests give none, so that every row but the first takes a path
+      for (let first = 0; first < n; first++) {
+        for (let i = first; i >= 0; ) {
+          let top = -Infinity, second = -Infinity, best = -1, next = -1;
+          for (let j = 0, at = i * m; j < m; j++, at++) {
+            const worth = C[at] - price[j];
+            if (worth > top) { second = top; next = best; top = worth; best = j; }
+            else if (worth > second) { second = worth; next = j; }
+          }
+          const tied = top <= second;
+          if (tied && owner[best] >= 0 && owner[next] < 0) best = next; // as good, and free
+          const before = owner[best];
+          if (before >= 0 && (tied || --budget < 0)) { left.push(i); break; }
+          owner[best] = i; column[i] = best;
+          if (m > 1) price[best] += top - second;
+          if (before >= 0) column[before] = -1;
+          i = before;
+        }
+      }
+      const loss = new Float64Array(m), by = new Int32Array(m), done = new Uint8Array(m);
+      for (const start of left) {
+        // Dijkstra: an exchange loses what the best column of its row is worth more than the new one
+        loss.fill(Infinity); done.fill(0);
+        const settled = [];
+        let row = start, so_far = 0, end = -1;
+        while (end < 0) {
+          let own = -Infinity;
+          if (row === start) for (let j = 0, at = row * m; j < m; j++, at++) own = Math.max(own, C[at] - price[j]);
+          else own = C[row * m + column[row]] - price[column[row]];
+          let nearest = Infinity, near = -1;
+          for (let j = 0, at = row * m; j < m; j++, at++) {
+            if (done[j]) continue;
+            const through = so_far + own - (C[at] - price[j]);
+            if (through < loss[j]) { loss[j] = through; by[j] = row; }
+            if (loss[j] < nearest || (loss[j] === nearest && owner[j] < 0)) { nearest = loss[j]; near = j; }
+          }
+          so_far = nearest;
+          if (owner[near] < 0) end = near;
+          else { done[near] = 1; settled.push(near); row = owner[near]; }
+        }
+        for (const j of settled) price[j] += so_far - loss[j];
+        for (let j = end; ; ) {
+          const i = by[j], before = column[i];
+          owner[j] = i; column[i] = j;
+          if (i === start) break;
+          j = before;
+        }
+      }
+      let gap = 0, objective = 0;
+      for (let i = 0; i < n; i++) {
+        let top = -Infinity;
+        for (let j = 0, at = i * m; j < m; j++, at++) top = Math.max(top, C[at] - price[j]);
+        gap += top - (C[i * m + column[i]] - price[column[i]]);
+        objective += C[i * m + column[i]];
+      }
+      for (let j = 0; j < m; j++) if (owner[j] < 0) gap += Math.max(price[j], 0);
+      return { partners: column, objective, gap };
+    }
+
+    // MATCH: for each row of the smaller side its partner on the larger (of equal sides, `a` counts as the smaller). The
+    // larger side is put into a random order first, so that ties say nothing of the order in which units stand.
+    function match(a, b, random) {
+      const [small, large] = a.rows <= b.rows ? [a, b] : [b, a];
+      const order = random.permutation(large.rows);
+      const d = large.columns, values = new Float64Array(large.rows * d);
+      order.forEach((row, at) => values.set(large.values.subarray(row * d, (row + 1) * d), at * d));
+      const best = assign(cosines(small, { values, rows: large.rows, columns: d }), small.rows, large.rows);
+      return { ...best, partners: best.partners.map((at) => order[at]) };
+    }
+
+    // Spearman's law (provlab.inference.tail has the derivation; its constants come with the page) ---------------------
+
+    function logFactorial(n) {
+      let sum = 0;
+      for (let i = 2; i <= n; i++) sum += Math.log(i);
+      return sum;
+    }
+
+    function chebyshev({ low, high }, coefficients, x) {
+      const u = (2 * x - low - high) / (high - low);
+      let one = 0, two = 0;
+      for (let k = coefficients.length - 1; k > 0; k--) [one, two] = [2 * u * one - two + coefficients[k], one];
+      return u * one - two + coefficients[0];
+    }
+
+    function derivative({ low, high }, coefficients) {
+      const slope = new Array(coefficients.length - 1).fill(0);
+      for (let k = coefficients.length - 1; k > 0; k--) slope[k - 1] = (slope[k + 1] ?? 0) + 2 * k * coefficients[k];
+      slope[0] /= 2;
+      return slope.map((value) => (value * 2) / (high - low));
+    }
+
+    const linspace = (low, high, n) => Float64Array.from({ length: n }, (_, i) => low + ((high - low) * i) / (n - 1));
+    const sumOfSquares = (n) => (n * n - 1) / (12 * n);
+
+    // Mills' ratio of the normal law, (1 - Phi(w)) / phi(w), for w >= 0
+    function mills(w) {
+      if (w > 3) { // Laplace's continued fraction, from behind
+        let tail = w;
+        for (let k = 120; k > 0; k--) tail = w + k / tail;
+        return 1 / tail;
+      }
+      let term = w, sum = w; // Phi(w) - 1/2 = phi(w) (w + w^3/3 + w^5/15 + ...)
+      for (let k = 1; term > 1e-18 * sum; k++) sum += term *= (w * w) / (2 * k + 1);
+      return Math.sqrt(Math.PI / 2) * Math.exp((w * w) / 2) - sum;
+    }
+
+    function lugannaniRice(rate, s, variance) {
+      const w = Math.sqrt(2 * Math.max(rate, 1e-12));
+      const u = 2 * Math.sinh(Math.min(s, 600) / 2) * Math.sqrt(Math.max(variance, 1e-12));
+      return -0.5 * w * w - 0.5 * Math.log(2 * Math.PI) + Math.log(Math.max(mills(w) + 1 / u - 1 / w, 1e-300));
+    }
+
+    function pointsWhereWide(n, high) {
+      const { domain, single, carried } = tables.wide;
+      const ratio = single[n] ?? carried[0].map((slope, k) => n * slope + carried[1][k] + carried[2][k] / n);
+      const once = derivative(domain, ratio), twice = derivative(domain, once);
+      return Array.from(linspace(0.05, Math.asinh(high), tables.points), (v) => {
+        const t = Math.sinh(v), c = Math.cosh(v);
+        const f = chebyshev(domain, ratio, v), f1 = chebyshev(domain, once, v) / c;
+        const f2 = (chebyshev(domain, twice, v) - f1 * t) / c ** 2;
+        const k = t * t * f, first = 2 * t * f + t * t * f1, second = 2 * f + 4 * t * f1 + t * t * f2;
+        const ln_p = lugannaniRice(t * first - k, t / n ** 2, second * n ** 4);
+        return [n ** 2 * (sumOfSquares(n) - first) - 0.5, ln_p];
+      });
+    }
+
+    function narrow(s, n) {
+      const { domain, g: gExact, e: eExact, from, zeta } = tables.narrow;
+      const root = Math.sqrt(s);
+      const g = 0.5 * Math.log((2 * Math.PI) / s) - 1 + (zeta / (4 * Math.sqrt(Math.PI))) * root +
+        s / 96 + 1.012e-3 * s ** 1.5 + 8.4e-5 * s * s;
+      const e = -0.994624 / root - 0.25 * Math.log(s) + 0.56061 + 0.171038 * root - 0.017238 * s - 0.00015 * s ** 1.5;
+      const x = Math.min(Math.max((s - from) / 0.3, 0), 1), share = x ** 3 * (10 - 15 * x + 6 * x * x);
+      if (share === 0) return n * g + e;
+      const at = Math.log(Math.max(s, from));
+      return n * ((1 - share) * g + share * chebyshev(domain, gExact, at)) +
+        (1 - share) * e + share * chebyshev(domain, eExact, at);
+    }
+
+    function pointsWhereNarrow(n, high) {
+      const low = Math.log(high / n ** 2), top = Math.log(tables.narrow.narrowest), total = logFactorial(n);
+      const step = (top - low) / (tables.points - 1);
+      return Array.from(linspace(low, top, tables.points), (ln_s) => {
+        const s = Math.exp(ln_s);
+        const [back, before, k, after, ahead] = [-2, -1, 0, 1, 2].map((j) => narrow(Math.exp(ln_s + j * step), n));
+        const slope = (back - 8 * before + 8 * after - ahead) / (12 * step);
+        const bend = (-back + 16 * before - 30 * k + 16 * after - ahead) / (12 * step ** 2);
+        const first = slope / s, second = (bend - slope) / (s * s);
+        return [-first - 0.5, lugannaniRice(total - k + s * first, s, second)];
+      });
+    }
+
+    // ln P(D / 2 <= k) for k = 0 to 8: rows of r pieces, L ranks together, stand among n ranks in C(n - L + r, r) ways
+    function nearTheFloor(n) {
+      const counts = new Array(tables.nearest + 1).fill(0);
+      for (const [r, length, k, ways] of tables.near) {
+        if (length > n) continue;
+        let places = 1;
+        for (let i = 1; i <= r; i++) places = (places * (n - length + i)) / i;
+        counts[k] += ways * places;
+      }
+      const total = logFactorial(n);
+      let below = 0;
+      return counts.map((count) => Math.log((below += count)) - total);
+    }
+
+    const curves = new Map();
+    function curve(n) {
+      if (!curves.has(n)) {
+        const high = Math.min(tables.widest, 0.6 * n * n), middle = (n ** 3 - n) / 12, near = nearTheFloor(n);
+        const floor = near[tables.nearest];
+        const points = [...pointsWhereWide(n, high), ...pointsWhereNarrow(n, high)].filter(
+          ([half, ln_p]) => half > tables.nearest && half < middle - 0.5 && ln_p > floor);
+        points.push([middle - 0.5, Math.log(0.5)], [tables.nearest, floor]);
+        points.sort((one, other) => one[0] - other[0]);
+        let highest = -Infinity;
+        curves.set(n, { near, x: points.map(([half]) => Math.log1p(half / n)),
+          y: points.map(([, ln_p]) => (highest = Math.max(highest, ln_p))) });
+      }
+      return curves.get(n);
+    }
+
+    function lnLowerTail(half, n) {
+      const { near, x, y } = curve(n);
+      if (half <= tables.nearest) return near[half];
+      const at = Math.log1p(half / n);
+      let low = 0, high = x.length - 1;
+      if (at >= x[high]) return y[high];
+      while (high - low > 1) {
+        const between = (low + high) >> 1;
+        if (x[between] <= at) low = between; else high = between;
+      }
+      return y[low] + ((y[high] - y[low]) / (x[high] - x[low])) * (at - x[low]);
+    }
+
+    // log10 of P(D <= distance) for a uniform permutation of n ranks, and never below that of a perfect match
+    function log10Tail(distance, n) {
+      const floor = -logFactorial(n) / LN10;
+      if (tables.counted[n]) {
+        const below = tables.counted[n];
+        return Math.max(Math.log10(below[distance / 2] / below[below.length - 1]), floor);
+      }
+      const largest = (n ** 3 - n) / 3, upper = 2 * distance > largest;
+      const nearer = upper ? largest - distance - 2 : distance;
+      const ln_p = nearer < 0 ? -Infinity : lnLowerTail(nearer / 2, n);
+      return Math.max((upper ? Math.log1p(-Math.exp(Math.min(ln_p, -1e-16))) : ln_p) / LN10, floor);
+    }
+
+    function ranks(values) {
+      const order = Array.from(values, (_, i) => i).sort((i, j) => values[i] - values[j]);
+      const result = new Int32Array(values.length);
+      order.forEach((i, rank) => (result[i] = rank));
+      return result;
+    }
+
+    // Spearman's correlation of two vectors without repeated values, and its one-sided p-value
+    function spearman(a, b) {
+      const n = a.length, first = ranks(a), second = ranks(b);
+      let distance = 0;
+      for (let i = 0; i < n; i++) distance += (first[i] - second[i]) ** 2;
+      const rho = n > 1 ? 1 - (6 * distance) / (n * (n * n - 1)) : NaN;
+      return { rho, distance, n, log10_p: log10Tail(distance, n), floor: -logFactorial(n) / LN10 };
+    }
+
+    // How many of n units independent models may have in common: the 99% point of a beta-binomial law
+    function allowance(n) {
+      const [a, b] = tables.common;
+      let mass = 1, below = 0; // P(f + 1) / P(f) = (n - f) (a + f) / ((f + 1) (b + n - f - 1))
+      for (let i = 0; i < n; i++) mass *= (b + i) / (a + b + i);
+      for (let f = 0; f < n; f++) {
+        below += mass;
+        if (below >= 0.99) return Math.min(f, n - 1);
+        mass *= ((n - f) * (a + f)) / ((f + 1) * (b + n - f - 1));
+      }
+      return n - 1;
+    }
+
+    // Two matchings of the same units, where up to `common` may agree without evidence: these are left out at random,
+    // and so are `idle` units and units swapped in pairs; the partners of the others get random labels (provlab.inference.allowing says why).
+    function allowing(a, b, common, random, idle = []) {
+      const n = a.length, left = Array.from(a, (_, i) => !idle[i]), by = new Map(Array.from(b, (value, i) => [value, i]));
+      const agreeing = Array.from(a, (_, i) => i).filter((i) => left[i] && a[i] === b[i]);
+      Array.from(random.permutation(agreeing.length)).slice(0, common).forEach((at) => (left[agreeing[at]] = false));
+      const onto = Array.from(a, (value) => by.get(value) ?? -1);
+      const which = Array.from(a, (_, i) => i).filter(
+        (i) => left[i] && !(onto[i] >= 0 && onto[i] !== i && onto[onto[i]] === i));
+      if (which.length < 2) return { which, log10_p: 0, labels: [[], []] };
+      const partners = [...new Set(which.flatMap((i) => [a[i], b[i]]))];
+      const order = random.permutation(partners.length), label = new Map(partners.map((value, i) => [value, order[i]]));
+      const labels = [a, b].map((side) => which.map((i) => label.get(side[i])));
+      return { which, labels, log10_p: spearman(...labels).log10_p };
+    }
+
+    // The two tests -------------------------------------------------------------------------------------------------------
+
+    const rowsOf = ({ values, rows, columns }, order) => {
+      const moved = new Float64Array(values.length);
+      order.forEach((row, at) => moved.set(values.subarray(row * columns, (row + 1) * columns), at * columns));
+      return { values: moved, rows, columns };
+    };
+
+    const drawn = new Map(); // noise is drawn once: the slider only changes its share
+    function noiseFor(seed, length) {
+      const key = `${seed} ${length}`;
+      if (!drawn.has(key)) drawn.set(key, Float64Array.from({ length }, generator(seed).normal));
+      return drawn.get(key);
+    }
+
+    // Up and gate of B with a share of noise of their own size, and with their units in another order, if asked for
+    function disguised(b, { noise, shuffle, seed }) {
+      const order = generator(seed).permutation(b.up.rows);
+      const change = (matrix, role) => {
+        let { values } = matrix;
+        if (noise) {
+          let square = 0;
+          for (const value of values) square += value * value;
+          const size = noise * Math.sqrt(square / values.length), normal = noiseFor(seed + role, values.length);
+          values = values.map((value, k) => (1 - noise) * value + size * normal[k]);
+        }
+        return shuffle ? rowsOf({ ...matrix, values }, order) : { ...matrix, values };
+      };
+      return { up: change(b.up, 1), gate: b.gate && change(b.gate, 2) };
+    }
+
+    // Size of the cosine between each unit's own gate and up: where these are nearly one, so are its two matchings
+    function tied({ gate, up }) {
+      const A = unitRows(gate), B = unitRows(up), d = up.columns;
+      return Float64Array.from({ length: up.rows }, (_, i) => {
+        let sum = 0;
+        for (let k = i * d; k < (i + 1) * d; k++) sum += A[k] * B[k];
+        return Math.abs(sum);
+      });
+    }
+
+    function test(a, b, choices) {
+      const began = performance.now();
+      const other = disguised(b, choices), random = generator(choices.seed + 1);
+      const up = match(a.up, other.up, random);
+      const own = Int32Array.from(up.partners, (_, i) => i);
+      const result = { in_order: { ...spearman(up.partners, own), partners: up.partners, own, gap: up.gap,
+        agree: own.filter((i) => up.partners[i] === i).length } };
+      if (a.gate && other.gate) {
+        const gate = match(a.gate, other.gate, random), common = allowance(own.length);
+        result.any_order = { ...spearman(gate.partners, up.partners), partners: up.partners, own: gate.partners,
+          gap: gate.gap, common, floor: -logFactorial(own.length - common) / LN10, agree: own.filter((i) => up.partners[i] === gate.partners[i]).length };
+        const [small, large] = a.up.rows <= b.up.rows ? [tied(a), tied(other)] : [tied(other), tied(a)];
+        const idle = own.map((i) => up.partners[i] === gate.partners[i] &&
+          (small[i] > tables.tied || large[up.partners[i]] > tables.tied));
+        const alike = Math.max(...[small, large].map((values) => values.reduce((sum, value) => sum + value) / values.length));
+        if (alike > tables.most_tied) {
+          Object.assign(result.any_order, { log10_p: 0, withheld: "No p-value: the gate and up projections of a unit look alike." });
+        } else result.any_order.log10_p = allowing(gate.partners, up.partners, common, random, idle).log10_p;
+      }
+      result.seconds = (performance.now() - began) / 1000;
+      return result;
+    }
+
+    return { generator, cosines, assign, match, log10Tail, spearman, allowance, allowing, disguised, test };
+  }
+
+  // Safetensors ---------------------------------------------------------------------------------------------------------
+
+  // Each function refuses by throwing an Error whose message is one line for the reader.
+  function weights(tables) {
+    const HEADER = 100_000_000; // bytes, as the format's own reader allows
+    const half = (bits) => {
+      const exponent = (bits >> 10) & 31, fraction = bits & 1023, sign = bits >> 15 ? -1 : 1;
+      if (exponent === 31) return fraction ? NaN : sign * Infinity;
+      return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
+    };
+    const halves = () => (halves.all ??= Float64Array.from({ length: 65536 }, (_, bits) => half(bits)));
+    const DTYPES = {
+      F64: [8, (buffer) => new Float64Array(buffer)],
+      F32: [4, (buffer) => Float64Array.from(new Float32Array(buffer))],
+      F16: [2, (buffer) => { const table = halves(); return Float64Array.from(new Uint16Array(buffer), (bits) => table[bits]); }],
+      BF16: [2, (buffer) => Float64Array.from(new Float32Array(
+        Uint32Array.from(new Uint16Array(buffer), (bits) => bits << 16).buffer))],
+    };
+    const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    const names = tables.tensors.map((row) => ({
+      ...row, pattern: new RegExp(`^(.*\\.)?${escaped(row.name).replace("\\{block\\}", "(\\d+)")}$`) }));
+
+    // The blocks of a file that have an up projection: [{label, up, gate}] in the order of their numbers.
+    async function open(blob, called) {
+      const start = blob.size >= 8 ? new DataView(await blob.slice(0, 8).arrayBuffer()) : null;
+      const length = start ? Number(start.getBigUint64(0, true)) : 0;
+      if (!start || length < 2 || length > HEADER || 8 + length > blob.size) {
+        throw new Error(`${called} is no safetensors file: it does not begin with the length of a header.`);
+      }
+      let header;
+      try { header = JSON.parse(await blob.slice(8, 8 + length).text()); } catch { header = null; }
+      if (!header || typeof header !== "object" || Array.isArray(header)) {
+        throw new Error(`${called} is no safetensors file: its header is no list of tensors.`);
+      }
+      const blocks = new Map();
+      for (const [name, entry] of Object.entries(header)) {
+        for (const { pattern, roles, transposed } of names) {
+          const parts = pattern.exec(name);
+          if (!parts || !Array.isArray(entry?.shape) || entry.shape.length !== 2) continue;
+          const [units, width] = transposed ? [...entry.shape].reverse() : entry.shape;
+          const key = `${parts[1] ?? ""} ${parts[2]}`;
+          const block = blocks.get(key) ?? { prefix: parts[1] ?? "", number: Number(parts[2]) };
+          roles.forEach((role, at) => {
+            const tensor = { blob, called, name, entry, at, of: roles.length, transposed, start: 8 + length };
+            // a name that two families read differently: a block has more units than its width
+            if ((role === "up" || role === "gate") && (!block[role] || units / roles.length >= width)) block[role] = tensor;
+          });
+          blocks.set(key, block);
+        }
+      }
+      const list = [...blocks.values()].filter((block) => block.up);
+      if (!list.length) throw new Error(`${called} holds no up projection under a name that this page knows.`);
+      list.sort((one, other) => one.prefix.localeCompare(other.prefix) || one.number - other.number);
+      const several = new Set(list.map((block) => block.prefix)).size > 1;
+      return list.map((block) => ({ ...block, label: `block ${block.number + 1}${several ? ` of ${block.prefix}` : ""}` }));
+    }
+
+    // The first `most` units of one tensor: {values, rows, columns, all}, float64, units as rows.
+    async function read({ blob, called, name, entry, at, of, transposed, start }, most) {
+      const [bytes, decode] = DTYPES[entry.dtype] ?? [];
+      if (!decode) throw new Error(`${called}: ${name} is stored as ${entry.dtype}; this page reads F32, F16 and BF16.`);
+      const [height, width] = entry.shape, [from, to] = entry.data_offsets ?? [];
+      const sound = [height, width, from, to].every((value) => Number.isSafeInteger(value) && value >= 0);
+      if (!sound || !height || !width || to - from !== height * width * bytes || start + to > blob.size) {
+        throw new Error(`${called}: ${name} does not fill its place in the file, which is cut off or damaged.`);
+      }
+      const all = (transposed ? width : height) / of, columns = transposed ? height : width;
+      const rows = Math.min(all, most);
+      let values;
+      if (transposed) {
+        const whole = decode(await blob.slice(start + from, start + to).arrayBuffer());
+        values = new Float64Array(rows * columns);
+        for (let i = 0; i < rows; i++) {
+          for (let k = 0; k < columns; k++) values[i * columns + k] = whole[k * width + at * all + i];
+        }
+      } else {
+        const begin = start + from + at * all * width * bytes;
+        values = decode(await blob.slice(begin, begin + rows * width * bytes).arrayBuffer());
+      }
+      for (let i = 0; i < rows; i++) {
+        let largest = 0;
+        for (let k = 0; k < columns; k++) {
+          const size = Math.abs(values[i * columns + k]);
+          if (!(size < Infinity)) throw new Error(`${called}: ${name} holds a value that is not finite, in unit ${i + 1}.`);
+          if (size > largest) largest = size;
+        }
+        if (!largest) throw new Error(`${called}: unit ${i + 1} of ${name} is all zeros and has no direction.`);
+      }
+      return { values, rows, columns, all };
+    }
+
+    return { open, read };
+  }
+
+  // The page ------------------------------------------------------------------------------------------------------------
+
+  const MOST = 1024; // units of a block that are compared, the first of either side
+  const LEVEL = Math.log10(0.01 / 2); // two tests are read: Bonferroni at 0.01
+  const number = (value, digits) =>
+    value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+  // An element with its attributes and children, all as text: a name from a file is never read as HTML.
+  function make(tag, attributes = {}, ...children) {
+    const svg = ["svg", "path", "text"].includes(tag);
+    const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (typeof value === "function") element.addEventListener(name, value);
+      else if (value !== false) element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children);
+    return element;
+  }
+
+  class Tester {
+    constructor(root, tables, blocks) {
+      this.root = root;
+      this.weights = weights(tables);
+      this.worker = new Worker(URL.createObjectURL(new Blob([
+        `const { test } = (${arithmetic})(${JSON.stringify(tables)}), sides = {};
+         onmessage = ({ data }) => {
+           Object.assign(sides, data.sides);
+           try { postMessage({ result: test(sides.a, sides.b, data.choices) }); }
+           catch (error) { postMessage({ fault: "The test stopped: " + error.message }); }
+         };`,
+      ], { type: "text/javascript" })));
+      this.worker.onmessage = ({ data }) => this.finished(data);
+      this.sides = { a: {}, b: {} };
+      this.busy = this.again = false;
+      this.build(blocks);
+      this.ready = Promise.all(["a", "b"].map((side, at) => this.choose(side, blocks[Math.min(at, blocks.length - 1)])));
+    }
+
+    build(blocks) {
+      const side = (name, title, at) => {
+        const controls = this.sides[name];
+        controls.zoo = make("select", { change: () => this.choose(name, blocks[controls.zoo.value]) },
+          ...blocks.map((block, i) => make("option", { value: i, selected: i === at }, block.title)),
+          make("option", { value: "file", disabled: true }, "a file"));
+        controls.file = make("input", { type: "file", accept: ".safetensors",
+          change: () => controls.file.files[0] && this.choose(name, { blob: controls.file.files[0] }) });
+        controls.layer = make("select", { change: () => this.take(name, controls.blocks[controls.layer.value]) });
+        controls.layers = make("label", { hidden: true }, "Its block", controls.layer);
+        controls.what = make("p", { class: "what" });
+        return make("fieldset", {
+          dragover: (event) => event.preventDefault(),
+          drop: (event) => {
+            event.preventDefault();
+            if (event.dataTransfer.files[0]) this.choose(name, { blob: event.dataTransfer.files[0] });
+          } },
+          make("legend", {}, title), make("label", {}, "A block of the zoo", controls.zoo),
+          make("label", {}, "or a safetensors file, chosen or dropped here", controls.file), controls.layers, controls.what);
+      };
+      this.noise = make("input", { type: "range", min: 0, max: 100, step: 1, value: 0, input: () => this.start() });
+      this.share = make("output", {}, "0%");
+      this.shuffle = make("input", { type: "checkbox", change: () => this.start() });
+      this.fault = make("p", { class: "fault", role: "alert" });
+      this.verdict = make("p", { class: "verdict", role: "status" });
+      this.table = make("div", { class: "pst-scrollable-table-container" });
+      this.pictures = make("div", { class: "pictures" });
+      this.root.replaceChildren(
+        make("div", { class: "sides" }, side("a", "Model A", 0), side("b", "Model B", Math.min(1, blocks.length - 1))),
+        make("p", { class: "noise" }, make("label", {}, "Noise mixed into B", this.noise), this.share),
+        make("label", { class: "shuffle" }, this.shuffle, " Put B's hidden units into a random order (B answers as before)"),
+        this.fault, this.verdict, this.table, this.pictures);
+    }
+
+    refuse(message) {
+      this.refused = true; // a test that is still running is no answer any more
+      this.fault.textContent = message;
+      this.verdict.textContent = "";
+      this.table.replaceChildren();
+      this.pictures.replaceChildren();
+    }
+
+    // A block of the zoo, or a file whose blocks the reader may then choose from
+    async choose(name, { blob, title }) {
+      const side = this.sides[name], turn = (side.turn = (side.turn ?? 0) + 1);
+      try {
+        side.up = null;
+        const blocks = await this.weights.open(blob, title ?? blob.name ?? "The file");
+        if (turn !== side.turn) return; // the reader has chosen again
+        side.blocks = blocks;
+        side.zoo.value = title ? side.zoo.value : "file";
+        if (title) side.file.value = "";
+        side.layer.replaceChildren(...side.blocks.map((block, i) => make("option", { value: i }, block.label)));
+        side.layers.hidden = Boolean(title);
+        await this.take(name, side.blocks[0]);
+      } catch (error) {
+        if (turn !== side.turn) return;
+        side.what.textContent = "";
+        this.refuse(error.message);
+      }
+    }
+
+    async take(name, block) {
+      const side = this.sides[name], turn = (side.turn = (side.turn ?? 0) + 1);
+      try {
+        side.up = null;
+        const up = await this.weights.read(block.up, MOST);
+        const gate = block.gate ? await this.weights.read(block.gate, MOST) : null;
+        if (gate && (gate.rows !== up.rows || gate.columns !== up.columns)) {
+          throw new Error(`${block.up.called}: gate and up projection of ${block.label} differ in shape.`);
+        }
+        if (turn !== side.turn) return;
+        Object.assign(side, { up, gate, sent: false });
+        const some = up.all > up.rows ? `the first ${number(up.rows, 0)} of ${number(up.all, 0)}` : number(up.rows, 0);
+        side.what.textContent = `${block.label}: ${some} hidden units, width ${number(up.columns, 0)}` +
+          (gate ? "" : "; it has no gate, so that one test is run");
+        this.start();
+      } catch (error) {
+        if (turn !== side.turn) return;
+        side.what.textContent = "";
+        this.refuse(error.message);
+      }
+    }
+
+    start() {
+      this.share.textContent = `${this.noise.value}%`;
+      this.noise.setAttribute("aria-valuetext", `${this.noise.value}% noise`);
+      const { a, b } = this.sides;
+      if (!a.up || !b.up) return;
+      if (a.up.columns !== b.up.columns) {
+        this.refuse(`A has width ${a.up.columns} and B ${b.up.columns}: rows can be compared over the same inputs only.`);
+        return;
+      }
+      if (this.busy) { this.again = true; return; } // the latest choice is run when this one is done
+      this.busy = true;
+      this.refused = false;
+      this.root.setAttribute("aria-busy", "true");
+      const choices = { noise: this.noise.value / 100, shuffle: this.shuffle.checked, seed: 1 };
+      const fresh = Object.entries(this.sides).filter(([, side]) => !side.sent); // the worker keeps what it was given
+      fresh.forEach(([, side]) => (side.sent = true));
+      this.worker.postMessage({ sides: Object.fromEntries(fresh.map(([name, { up, gate }]) => [name, { up, gate }])), choices });
+    }
+
+    finished({ result, fault }) {
+      this.busy = false;
+      if (this.again) {
+        this.again = false;
+        this.start();
+        return;
+      }
+      this.root.removeAttribute("aria-busy");
+      if (fault) this.refuse(fault);
+      else if (!this.refused) this.show(result);
+    }
+
+    show(result) {
+      const tests = [
+        { name: "φ_U", asks: "Do the units stand in the same places?", along: "unit of the smaller model", up: "its partner", ...result.in_order },
+        result.any_order && { name: "gate against up", asks: "Do gates and up projections pick the same partners, in whatever order?",
+          along: "partner by gate", up: "partner by up projection", ...result.any_order },
+      ].filter(Boolean);
+      const rejecting = tests.filter((test) => test.log10_p <= LEVEL);
+      const p = (test) => `${test.name}: log10 p = ${number(test.log10_p, 1)}`;
+      this.fault.textContent = "";
+      this.verdict.textContent = rejecting.length
+        ? `Independent training is rejected at 0.01. ${rejecting.map(p).join("; ")}.`
+        : `Independent training is not rejected at 0.01. ${tests.map(p).join("; ")}.`;
+      const cells = (test) => [number(test.rho, 3), `${test.agree} of ${test.n}`, number(test.log10_p, 1), number(test.floor, 1)];
+      this.table.replaceChildren(make("table", {},
+        make("caption", {}, `The exact test, ${number(result.seconds, 2)} s in this browser`),
+        make("thead", {}, make("tr", {}, ...["test", "asks", "Spearman's ρ", "units that agree", "log10 p", "smallest possible"]
+          .map((text) => make("th", { scope: "col", class: text }, text)))),
+        make("tbody", {}, ...tests.map((test) => make("tr", {}, make("th", { scope: "row" }, test.name),
+          make("td", { class: "asks" }, test.withheld ?? test.asks), ...cells(test).map((text) => make("td", { class: "number" }, text)))))));
+      this.pictures.replaceChildren(...tests.map((test) => this.picture(test)));
+      this.result = result;
+      this.root.dispatchEvent(new CustomEvent("tested"));
+    }
+
+    // One dot a unit. Units that agree lie on the diagonal.
+    picture({ name, along, up, own, partners, agree, n }) {
+      const most = Math.max(...own, ...partners, 1);
+      const dots = Array.from(own, (x, i) => `M${(10 + (x / most) * 86).toFixed(2)},${(90 - (partners[i] / most) * 86).toFixed(2)}h0`);
+      const says = `${name}: ${agree} of ${n} dots lie on the diagonal, where both agree.`;
+      return make("figure", {},
+        make("svg", { viewBox: "0 0 100 100", role: "img", "aria-label": says },
+          make("path", { class: "axes", d: "M8,2V92H98" }), make("path", { class: "dots", d: dots.join("") }),
+          make("text", { x: 53, y: 98.5, "text-anchor": "middle" }, along),
+          make("text", { x: -47, y: 5.5, "text-anchor": "middle", transform: "rotate(-90)" }, up)),
+        make("figcaption", {}, says));
+    }
+  }
+
+  const fromBase64 = (text) => new Blob([Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0))]);
+
+  function begin() {
+    const root = document.getElementById("provlab-tester"), data = document.getElementById("provlab-tester-data");
+    if (!root || !data) return;
+    const blocks = [...document.querySelectorAll("script.provlab-block")].map(
+      (script) => ({ title: script.dataset.title, blob: fromBase64(script.textContent) }));
+    window.provlab.tester = new Tester(root, JSON.parse(data.textContent), blocks);
+  }
+
+  window.provlab = { arithmetic, weights, Tester };
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
+  else begin();
+})();
