@@ -1,24 +1,32 @@
 """How often independent models are rejected: rates at 0.05, 0.01 and 0.001 over synthetic pairs, case by case.
 
-``python benchmarks/sizes.py`` prints all cases, ``python benchmarks/sizes.py sorted common-5`` some, and ``--pairs``,
-``--units`` and ``--blocks`` set how many. A case makes both models of a pair out of random numbers; a statistic reads
-them without a checkpoint. Cases of common and swapped units say how far phi_MATCH's assumption reaches, and its size
-above them is no fault.
+``python benchmarks/sizes.py`` prints each statistic with the cases that bear on it (`MEANT`), ``python
+benchmarks/sizes.py sorted common-5`` some cases, and ``--pairs``, ``--units`` and ``--blocks`` set how many. ``--csv
+src/provlab/chapters/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them. A case makes both
+models of a pair out of random numbers; a statistic reads them without a checkpoint. Cases of common and swapped units
+say how far phi_MATCH's assumption reaches, and its size above them is no fault.
 """
 
 import argparse
+import csv
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.models.canonical import merged
+from provlab.errors import NotComparableError
+from provlab.models import anatomy
+from provlab.models.canonical import applied, merged, shares
 from provlab.statistics import get
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
+from provlab.statistics.phi_anchor import Parts
 from provlab.statistics.phi_h import HiddenActivations
+from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp
 from provlab.statistics.phi_u import correlation_with_identity
 
@@ -59,6 +67,24 @@ def by_size(rows: Array) -> NDArray[np.int64]:
 def by_mean(rows: Array) -> NDArray[np.int64]:
     """Order of units by the means of their up rows."""
     return np.argsort(rows[1].mean(axis=1))
+
+
+def by_length(rows: Array) -> NDArray[np.int64]:
+    """Order of units by the lengths of their up rows."""
+    return np.argsort(np.linalg.norm(rows[1], axis=1))
+
+
+def by_component(rows: Array) -> NDArray[np.int64]:
+    """Order of units by the first principal component of their up rows."""
+    unit = rows[1] / np.linalg.norm(rows[1], axis=1, keepdims=True)
+    return np.argsort(unit @ np.linalg.svd(unit, full_matrices=False)[2][0])
+
+
+def by_activity(rows: Array) -> NDArray[np.int64]:
+    """Order of units by their mean squared activation on inputs of the model's own."""
+    inputs = np.random.default_rng(0).normal(size=(rows.shape[2], TOKENS)) + 0.3
+    gate, up = rows[0] @ inputs, rows[1] @ inputs
+    return np.argsort(np.square(gate / (1 + np.exp(-gate)) * up).mean(axis=1))
 
 
 def of_other_means(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
@@ -108,6 +134,12 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
     "plain": two,
     "sorted": lambda shape, rng: tuple(model.ordered(by_size) for model in two(shape, rng)),  # type: ignore[dict-item,return-value]
     "sorted-mean": of_other_means,
+    **{
+        f"sorted-{rule.__name__.removeprefix('by_')}": lambda shape, rng, rule=rule: tuple(  # type: ignore[misc]
+            model.ordered(rule) for model in two(shape, rng)
+        )
+        for rule in (by_length, by_component, by_activity)
+    },
     "masked": masked,
     "repeated": repeated,
     **{f"tied-{c:g}": lambda shape, rng, c=c: tied(c, shape, rng) for c in (0.5, 0.7, 0.8, 0.9, 1.0)},  # type: ignore[misc]
@@ -119,8 +151,8 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
 }
 
 
-def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float:
-    """phi_MATCH and its unsigned form, on inputs that both models see."""
+def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
+    """phi_MATCH, its unsigned form and phi_ANCHOR, on inputs that both models see."""
     blocks, _, width = a.gate.shape
     inputs = rng.normal(size=(width, TOKENS)) + 0.3 * rng.normal(size=(width, 1))
 
@@ -129,20 +161,27 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
         for gate, up, down in zip(model.gate, model.up, model.down, strict=True):
             g, u = gate @ inputs, up @ inputs
             hidden = g / (1 + np.exp(-g)) * u
-            output = down.T @ hidden
-            written.append((hidden * (down @ (output / np.square(output).sum(axis=0)))).mean(axis=1))
             units.append(merged(gate, up, down, np.linalg.norm(hidden, axis=1)))
+            really = (applied(units[-1], rows, role) for role, rows in (("gate", g), ("up", u), ("down", down)))
+            written.append(shares(*really))
             gates.append(g.astype(np.float32))
             ups.append(u.astype(np.float32))
         return GateAndUp(gates, ups, np.zeros((1, TOKENS), np.int64), units, written)
 
     statistic, options = get(name), Options(seed=int(rng.integers(2**31)))
-    sides = features(a), features(b)
-    results = [statistic.compare_block(*(side.block(i) for side in sides), i, options) for i in range(blocks)]
-    return statistic.aggregate(results).log10_p or 0.0  # where it is withheld, nothing is rejected
+
+    def block(model: Mlps, side: GateAndUp, i: int) -> object:
+        views = side.block(i)
+        if name != "phi_anchor":
+            return views
+        return Parts(views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32))
+
+    sides = [(model, features(model)) for model in (a, b)]
+    results = [statistic.compare_block(*(block(*side, i) for side in sides), i, options) for i in range(blocks)]
+    return statistic.aggregate(results).log10_p
 
 
-def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float:
+def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
     """phi_U, and phi_H on inputs that both models see."""
     inputs = rng.normal(size=(a.gate.shape[2], TOKENS)) + 0.3 * rng.normal(size=(a.gate.shape[2], 1))
 
@@ -156,24 +195,98 @@ def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float:
 
     sides = zip(*([prepared(*rows) for rows in zip(m.gate, m.up, m.down, strict=True)] for m in (a, b)), strict=True)
     results = [correlation_with_identity(*rows, i, int(rng.integers(2**31))) for i, rows in enumerate(sides)]
-    return get(name).aggregate(results).log10_p or 0.0
+    return get(name).aggregate(results).log10_p
+
+
+class Llama:
+    """A model of these MLPs and random attention, as an anatomy sees a checkpoint."""
+
+    architecture, name = "LlamaForCausalLM", "drawn"
+
+    def __init__(self, model: Mlps, rng: np.random.Generator) -> None:
+        blocks, units, width = model.gate.shape
+        self.config = {
+            "hidden_size": width, "intermediate_size": units, "num_hidden_layers": blocks, "vocab_size": 8,
+            "num_attention_heads": 1, "num_key_value_heads": 1, "tie_word_embeddings": True,
+        }  # fmt: skip
+        self.tensors = {"model.embed_tokens.weight": np.zeros((8, width)), "model.norm.weight": np.ones(width)}
+        for i in range(blocks):
+            at = f"model.layers.{i}"
+            self.tensors |= {
+                f"{at}.self_attn.{k}_proj.weight": rng.normal(size=(width, width)) for k in ("q", "k", "v", "o")
+            }
+            self.tensors |= {f"{at}.{k}_layernorm.weight": np.ones(width) for k in ("input", "post_attention")}
+            mlp = {"gate": model.gate[i], "up": model.up[i], "down": model.down[i].T}
+            self.tensors |= {f"{at}.mlp.{k}_proj.weight": rows for k, rows in mlp.items()}
+        self.tensor_names = tuple(self.tensors)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of one tensor."""
+        return self.tensors[name].shape
+
+    def dtype(self, name: str) -> str:
+        """Return what all tensors are."""
+        return "float32"
+
+
+def by_weights(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
+    """phi_l2 of whole models."""
+    statistic, options, sides = get(name), Options(seed=int(rng.integers(2**31))), []
+    for model in (Llama(a, rng), Llama(b, rng)):
+        parts = anatomy.of(model)
+        held = [{n: t.astype(np.float32) for n, t in model.tensors.items() if f".{i}." in n} for i in range(len(a.up))]
+        sides.append([BlockWeights(parts, i, tensors) for i, tensors in enumerate(held)])
+    results = [statistic.compare_block(*pair, i, options) for i, pair in enumerate(zip(*sides, strict=True))]
+    return statistic.aggregate(results).log10_p
+
+
+def by_embeddings(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
+    """phi_UNSEEN: the units of all blocks are the tokens; the rows of a quarter stay short, the others learned."""
+    rows = [model.up.reshape(-1, model.up.shape[2]) for model in (a, b)]
+    unit = [
+        np.divide(r, n := np.linalg.norm(r, axis=1, keepdims=True), where=n > 0, out=np.zeros_like(r)) for r in rows
+    ]
+    words = len(unit[0]) * 3 // 4
+    meaning = rng.normal(size=(words, 4))
+    for side in unit:
+        side[:words] += 4 * meaning @ rng.normal(size=(4, side.shape[1])) + 2 * rng.normal(size=side[:words].shape)
+    tables = [(side.astype(np.float32), np.arange(len(side))) for side in unit]
+    try:
+        return get(name).compare_block(*tables, None, Options(seed=int(rng.integers(2**31)))).log10_p
+    except NotComparableError:  # no row looks untrained
+        return None
 
 
 #: statistic -> its log10 p of two models
-STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float]] = {
-    name: lambda a, b, rng, name=name: by_activations(name, a, b, rng)  # type: ignore[misc]
-    for name in ("phi_match", "phi_match_unsigned")
-} | {
-    name: lambda a, b, rng, name=name: by_order(name, a, b, rng)  # type: ignore[misc]
-    for name in ("phi_u", "phi_h")
+STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]] = {
+    name: lambda a, b, rng, name=name, way=way: way(name, a, b, rng)  # type: ignore[misc]
+    for way, names in (
+        (by_order, ("phi_u", "phi_h")),
+        (by_weights, ("phi_l2",)),
+        (by_activations, ("phi_match", "phi_match_unsigned", "phi_anchor")),
+        (by_embeddings, ("phi_unseen",)),
+    )
+    for name in names
+}
+_SORTS = tuple(case for case in CASES if case.startswith("sorted"))
+_TIES = ("tied-0.7", "tied-0.8", "common-5", "common-5.5", "common-7", "swapped-50")
+#: statistic -> cases that bear on it, beside "plain" and "masked"
+MEANT = {
+    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, "repeated")),
+    "phi_match": ("sorted", "repeated", *_TIES),
+    "phi_match_unsigned": ("tied-0.7", "common-5.5"),
+    "phi_anchor": ("common-5.5",),
+    "phi_unseen": (),
 }
 
 
 def rates(case: str, statistic: str, n_pairs: int, shape: tuple[int, int, int], seed: int = 0) -> list[float]:
-    """Share of pairs rejected at each of `LEVELS`."""
+    """Share of pairs rejected at each of `LEVELS`, and the share that got no p-value, by which nothing is rejected."""
     rng = np.random.default_rng(seed)
-    log10_p = np.array([STATISTICS[statistic](*CASES[case](shape, rng), rng) for _ in range(n_pairs)])
-    return [float((log10_p <= np.log10(level) + 1e-12).mean()) for level in LEVELS]
+    log10_p = [STATISTICS[statistic](*CASES[case](shape, rng), rng) for _ in range(n_pairs)]
+    bounds = np.array([0.0 if p is None else p for p in log10_p])
+    rejected = [float((bounds <= np.log10(level) + 1e-12).mean()) for level in LEVELS]
+    return [*rejected, sum(p is None for p in log10_p) / n_pairs]
 
 
 def main() -> None:
@@ -185,12 +298,29 @@ def main() -> None:
     parser.add_argument("--units", type=int, default=64)
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--blocks", type=int, default=4)
+    parser.add_argument("--csv", type=Path, help="where to keep the rows")
     arguments = parser.parse_args()
     shape = arguments.blocks, arguments.units, arguments.width
-    print(f"{arguments.pairs} pairs of {shape[0]} blocks of {shape[1]} units\n{'case':12} {'statistic':20}", *LEVELS)
-    for case in arguments.cases or CASES:
-        for statistic in arguments.statistic or STATISTICS:
-            print(f"{case:12} {statistic:20}", *rates(case, statistic, arguments.pairs, shape), flush=True)
+    header = [
+        "statistic",
+        "case",
+        *(f"at {level}" for level in LEVELS),
+        "withheld",
+        "pairs",
+        "blocks",
+        "units",
+        "width",
+    ]
+    rows = []
+    print(*header[:6], sep="\t")
+    for statistic in arguments.statistic or STATISTICS:
+        for case in arguments.cases or ("plain", "masked", *MEANT[statistic]):
+            measured = rates(case, statistic, arguments.pairs, shape)
+            print(statistic, case, *measured, sep="\t", flush=True)
+            rows.append([statistic, case, *measured, arguments.pairs, *shape, 0, date.today().isoformat()])
+    if arguments.csv:
+        with arguments.csv.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([[*header, "seed", "date"], *rows])
 
 
 if __name__ == "__main__":

@@ -34,7 +34,10 @@ EXCEPTIONS = {
     "chapters.robust_null.common_units": {"sf", "ndtr"},  # a normal law about a shifted mean
     "chapters.power.planted": {"ndtr", "stdtr"},  # laws of similarities
     "chapters.plagiarism.measure": {"cdf"},  # the share of a normal law beyond zero
-    "modeldiff.bootstrap": {"ndtr"},  # by how much percentiles of few chains are moved out
+    "modeldiff.bootstrap": {"ndtr", "betaincinv"},  # percentiles of few chains moved out; Clopper and Pearson's bounds
+    "modeldiff.excess": {"ndtr"},  # the share of a normal law beyond zero
+    "statistics.phi_views": {"ndtr"},  # how often a normal input makes a unit fire
+    "chapters.family_forest.predicates": {"sf", "binomtest"},  # binomial: counts of wrong joins and of right edges
     "chapters.power.blocks_needed": {"cdf"},  # a power, by the normal law
 }
 

@@ -15,7 +15,7 @@ import torch
 from scipy import optimize, spatial, stats
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from provlab import api
+from provlab import studying
 
 NAMES = ("base", "tuned", "sibling", "stranger", "other")
 PAIRS = list(combinations(NAMES, 2))
@@ -32,7 +32,7 @@ def networks(models):
 @pytest.fixture(scope="module")
 def report(models, text):
     """What provlab says of all ten pairs."""
-    return api.study(
+    return studying.study(
         [models[name] for name in NAMES],
         statistics=["phi_u", "phi_h", "phi_jsd", "phi_match"],
         text=text,

@@ -17,6 +17,7 @@ from provlab.inference.matching import tie_seed, unit_rows
 from provlab.inference.pvalues import fisher
 from provlab.statistics import experts as of_experts
 from provlab.statistics.base import Options
+from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_u import correlation_with_identity
 
 EXPERTS, UNITS, WIDTH = 4, 8, 10
@@ -28,7 +29,8 @@ def experts(weights):
 
 def best(a, b, block, seed):
     """As phi_U compares them."""
-    return of_experts.best(a, b, lambda x, y, *names: correlation_with_identity(x, y, block, tie_seed(seed, *names)))
+    pairs = of_experts.paired(a, b).items()
+    return of_experts.best({ij: correlation_with_identity(*rows, block, tie_seed(seed, *ij)) for ij, rows in pairs})
 
 
 def drawn(rng):
@@ -171,6 +173,8 @@ def test_experts_that_are_permuted_copies_are_found_in_any_order(tmp_path, text)
         copy, *others = (outcomes[name, *pair] for pair in combinations(sources, 2))
         assert copy.log10_p < -60
         assert copy.blocks[0].detail["experts"] == 1
+        # of the dense model all; the router's weights of two equal experts are one half each, or any that add up to 1
+        assert 0.3 < min(copy.blocks[0].detail["written"]) <= max(copy.blocks[0].detail["written"]) < 1.01
         assert all(other.log10_p > -2 for other in others)
         assert others[1].blocks[0].detail["experts"] == 2
     assert outcomes["phi_u", sources[0], sources[1]].log10_p > -3  # which reads the order
@@ -178,6 +182,48 @@ def test_experts_that_are_permuted_copies_are_found_in_any_order(tmp_path, text)
     (record,) = run_pairs(open_models([sources[1], str(itself)]), names[:1], options, progress=False, memory="8GB")
     assert record.outcome.log10_p < -60
     assert record.outcome.blocks[0].detail["n"] == 2 * 48
+
+
+def mixtral(seed, units=48, n_experts=2):
+    torch.manual_seed(seed)
+    return MixtralForCausalLM(
+        MixtralConfig(
+            vocab_size=300, hidden_size=32, intermediate_size=units, num_hidden_layers=2, num_local_experts=n_experts,
+            num_experts_per_tok=2, num_attention_heads=4, num_key_value_heads=2, initializer_range=0.15,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["faint units", "faint expert"])
+def test_experts_that_imitate_and_write_next_to_nothing_make_nobody_related(kind, tmp_path, text, monkeypatch):
+    """Copies of the units of an expert in each expert of an independent model, or as one more expert beside its own."""
+    victim, own = mixtral(0), mixtral(1)
+    framed = mixtral(2, 96) if kind == "faint units" else mixtral(2, n_experts=3)
+    framed.model.embed_tokens.load_state_dict(victim.model.embed_tokens.state_dict())
+    with torch.no_grad():
+        for theirs, layer, new in zip(victim.model.layers, own.model.layers, framed.model.layers, strict=True):
+            new.self_attn.load_state_dict(theirs.self_attn.state_dict())  # one language, so that copies do the same
+            parts, old, copied = new.mlp.experts, layer.mlp.experts, theirs.mlp.experts
+            rows, columns = copied.gate_up_proj[:1], 0.001 * copied.down_proj[:1]
+            if kind == "faint units":
+                both = [side.chunk(2, 1) for side in (old.gate_up_proj, rows.expand(2, -1, -1))]
+                parts.gate_up_proj.copy_(torch.cat([torch.cat(role, 1) for role in zip(*both, strict=True)], 1))
+                parts.down_proj.copy_(torch.cat([old.down_proj, columns.expand(2, -1, -1)], 2))
+            else:
+                parts.gate_up_proj.copy_(torch.cat([old.gate_up_proj, rows]))
+                parts.down_proj.copy_(torch.cat([old.down_proj, columns]))
+    sources = [str(tmp_path / name) for name in ("victim", "framed")]
+    for source, model in zip(sources, (victim, framed), strict=True):
+        model.save_pretrained(source)
+
+    def outcome():
+        options = Options(text=text, n_sequences=16, sequence_length=16)
+        return run_pairs(open_models(sources), ["phi_match"], options, progress=False)[0].outcome
+
+    assert outcome().log10_p > -3
+    assert max(block.detail["written"][1] for block in outcome().blocks) < 0.05
+    monkeypatch.setattr(PhiMatch, "WRITTEN", -np.inf)
+    assert outcome().log10_p < -30
 
 
 def test_the_verdict_says_that_the_language_part_was_compared(tmp_path):

@@ -17,7 +17,7 @@ from provlab.models.disguise import disguise
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_anchor import Parts, along
-from provlab.statistics.phi_match import Views
+from provlab.statistics.two_views import Views
 
 STATISTICS = ["phi_match_unsigned", "phi_anchor"]
 TOKENS = np.zeros((1, 8), np.int64)

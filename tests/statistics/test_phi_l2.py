@@ -6,6 +6,7 @@ permuted axis by axis after Table 4 of the paper (Appendix B).
 
 import json
 import shutil
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,11 @@ import pytest
 from safetensors.torch import load_file, save_file
 from scipy import stats
 
-from provlab import api
+from provlab import studying
 from provlab.errors import NotComparableError, ParameterError
-from provlab.models.anatomy import MissingRoleError
+from provlab.models.anatomy import MissingRoleError, of
+from provlab.planning.shapes import shape
+from provlab.planning.skeleton import Skeleton
 from provlab.statistics import phi_l2
 from provlab.statistics.base import BlockResult, Model, Options
 from provlab.statistics.phi_l2 import BlockWeights, PhiL2, PhiL2Blocks, block_distances, block_permtest
@@ -92,9 +95,13 @@ def drawn(monkeypatch):
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
-def test_whole_model_permtest_is_the_naive_one(a, b, models, tensors, drawn):
+@pytest.mark.parametrize("large", [False, True])
+def test_whole_model_permtest_is_the_naive_one(a, b, large, models, tensors, drawn, monkeypatch):
+    if large:  # too large for its copies to be kept, and compared a few rows at a time
+        monkeypatch.setattr(phi_l2, "COPIES_IN_MEMORY", 0)
+        monkeypatch.setattr(phi_l2, "IN_CACHE", 100)
     outcome = (
-        api.study(
+        studying.study(
             [models[a], models[b]],
             statistics=["phi_l2"],
             text="-",
@@ -140,6 +147,19 @@ def test_the_gram_matrix_gives_the_naive_distance(a, b, models, tensors, drawn):
         assert result.observed == pytest.approx(-distance(np.arange(HIDDEN)), rel=1e-6)
         np.testing.assert_allclose(result.permuted, [-distance(order) for order in orders], rtol=1e-6)
         assert result.p == (1 + (result.permuted >= result.observed).sum()) / 20
+
+
+def test_no_copy_of_a_large_block_is_ever_whole(monkeypatch):
+    """New arrays of a block's size cost more than the arithmetic."""
+    monkeypatch.setattr(phi_l2, "COPIES_IN_MEMORY", 0)
+    config = {"hidden_size": 256, "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8}
+    layout = of(Skeleton("one", shape("tiny", 1) | config))
+    block = {part.name: np.ones(part.shape, np.float32) for part in layout.parts if part.block == 0}
+    tracemalloc.start()
+    block_distances(BlockWeights(layout, 0, block), BlockWeights(layout, 0, block), OPTIONS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < sum(tensor.nbytes for tensor in block.values()) / 2
 
 
 def test_no_two_streams_are_one():
@@ -200,7 +220,7 @@ def test_tensors_are_held_against_each_other_by_what_they_are_for(prefix, models
     (bare / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaModel"]}))
     names = ["phi_l2", "phi_l2_blocks"]
     without, theirs, children = (
-        api.study(list(pair), statistics=names, text="-", progress=False, n_permutations=9).records
+        studying.study(list(pair), statistics=names, text="-", progress=False, n_permutations=9).records
         for pair in [(models["base"], str(bare)), (str(bare), models["tuned"]), (models["base"], models["tuned"])]
     )
     assert [record.error for record in without] == [None, None]
@@ -238,7 +258,7 @@ def test_the_blocks_as_a_statistic_of_their_own(models):
     """PERMTEST of each MLP on its own, aggregated by Fisher's method, goes below the smallest p of whole models."""
     sources = [models["base"], models["tuned"], models["other"]]
     names = ["phi_l2", "phi_l2_blocks"]
-    records = api.study(sources, statistics=names, text="-", progress=False).records
+    records = studying.study(sources, statistics=names, text="-", progress=False).records
     for whole, own in zip(records[:3], records[3:], strict=True):
         p = [10**block.log10_p for block in own.outcome.blocks]
         expected = np.log10(stats.combine_pvalues(p, method="fisher").pvalue)

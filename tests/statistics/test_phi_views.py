@@ -10,6 +10,7 @@ from provlab import api
 from provlab.errors import NotComparableError
 from provlab.statistics import USUAL, get
 from provlab.statistics.base import Model, Options
+from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_views import reads, writes
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
@@ -39,7 +40,7 @@ def ungated(tmp_path_factory, models, save_model):
 
 
 def outcome(a, b, statistic, text):
-    return api.compare(a, b, statistics=[statistic], text=text, **SIZES).records[0].outcome
+    return api.compare(str(a), str(b), statistics=[statistic], text=text, **SIZES).records[0].outcome
 
 
 def test_both_forms_find_a_child_and_no_stranger(ungated, text):
@@ -62,6 +63,30 @@ def test_what_hides_from_the_weights_does_not_hide_from_outside(ungated, text, k
 def test_gated_models_have_two_ends_as_well(models, text):
     assert outcome(models["base"], models["tuned"], "phi_views", text).log10_p < -5
     assert outcome(models["base"], models["stranger"], "phi_views", text).log10_p > -3
+
+
+@pytest.mark.parametrize("kind", ["quiet", "never firing"])
+def test_units_that_write_next_to_nothing_make_nobody_related(ungated, save_model, tmp_path, text, kind, monkeypatch):
+    """Copies of both ends of the base's units beside a stranger's own, written faintly or behind a bias."""
+    load = transformers.GPT2LMHeadModel.from_pretrained
+    base, stranger = load(ungated["base"]), load(ungated["stranger"])
+    framed = transformers.GPT2LMHeadModel(transformers.GPT2Config(**stranger.config.to_dict() | {"n_inner": 192}))
+    framed.load_state_dict({k: v for k, v in stranger.state_dict().items() if ".mlp." not in k}, strict=False)
+    with torch.no_grad():
+        for theirs, own, new in zip(base.transformer.h, stranger.transformer.h, framed.transformer.h, strict=True):
+            copies = theirs.mlp.c_fc.weight * (theirs.ln_2.weight / own.ln_2.weight)[:, None]
+            new.mlp.c_fc.weight.copy_(torch.cat([own.mlp.c_fc.weight, copies], 1))
+            silent = -4 * (copies * own.ln_2.weight[:, None]).norm(dim=0) * (kind != "quiet")
+            new.mlp.c_fc.bias.copy_(torch.cat([own.mlp.c_fc.bias, silent]))
+            written = theirs.mlp.c_proj.weight * (0.01 if kind == "quiet" else 1)
+            new.mlp.c_proj.weight.copy_(torch.cat([own.mlp.c_proj.weight, written]))
+            new.mlp.c_proj.bias.copy_(own.mlp.c_proj.bias)
+    folder = save_model(framed, tmp_path / "framed")
+    result = outcome(ungated["base"], folder, "phi_views", text)
+    assert result.log10_p > -3
+    assert max(block.detail["written"][1] for block in result.blocks) < PhiMatch.WRITTEN
+    monkeypatch.setattr(PhiMatch, "WRITTEN", -np.inf)
+    assert outcome(ungated["base"], folder, "phi_views", text).log10_p < -10
 
 
 def test_by_its_definition(ungated):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from provlab import api
+from provlab import api, studying
 from provlab.errors import ParameterError
 from provlab.models.attacks import exact
 from provlab.models.attacks.state import State
@@ -41,7 +41,7 @@ def test_units_whose_mirrored_parts_would_seem_to_write_nothing_are_found(models
 
 
 def test_extensions_and_baselines_run_only_when_named():
-    assert USUAL == ("phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match", "phi_match_unsigned")
+    assert USUAL == ("phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match", "phi_match_unsigned", "phi_unseen")
 
 
 def test_a_statistic_of_ones_own(models):
@@ -57,7 +57,7 @@ def test_a_statistic_of_ones_own(models):
         def aggregate(self, blocks):
             return Outcome(max(block.value for block in blocks), None, tuple(blocks))
 
-    report = api.study([models["base"], models["tuned"]], statistics=["test_gap"], progress=False)
+    report = studying.study([models["base"], models["tuned"]], statistics=["test_gap"], progress=False)
     assert report.records[0].outcome.value > 0
     assert style.symbol("test_gap of two") == r"$\Delta$ of two"
     del REGISTRY["test_gap"]

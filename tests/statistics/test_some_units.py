@@ -10,7 +10,7 @@ import pytest
 import spread_units
 import tiny_models
 
-from provlab import api
+from provlab import api, studying
 from provlab.engine.ledger import Finished
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
@@ -197,7 +197,7 @@ def test_units_that_are_zero_are_left_out(models, tmp_path):
 
 def test_a_study_takes_it_and_one_narrow_model_ends_nothing(models, new_model, save_model, tmp_path):
     narrow = str(save_model(new_model(7, intermediate_size=8), tmp_path / "narrow"))
-    result = api.study([models["base"], models["tuned"], narrow], units=K, progress=False)
+    result = studying.study([models["base"], models["tuned"], narrow], units=K, progress=False)
     assert isinstance(result, StudyReport)
     errors = result.to_frame().set_index(["a", "b"])["error"]
     assert errors[models["base"], models["tuned"]] is None

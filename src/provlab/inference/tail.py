@@ -28,6 +28,7 @@ import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.polynomial.chebyshev import Chebyshev, chebpts1
@@ -185,8 +186,7 @@ def _curve(n: int) -> Reals:
 
 def _points_where_wide(n: int, high: float) -> Reals:
     """(D / 2, ln P) for theta below `high`, shape (2, m)."""
-    # K / theta^2, whose relative error stays small where theta does
-    ratio = Chebyshev.fit(_V, _wide(n) / _THETA**2, len(_V) - 1)
+    ratio = _over_squares(_wide(n))
     v = np.linspace(0.05, math.asinh(high), _POINTS)
     t, c = np.sinh(v), np.cosh(v)
     f = ratio(v)
@@ -227,6 +227,36 @@ def _step(x: Reals) -> Reals:
     """From 0 to 1, with two continuous derivatives."""
     x = np.clip(x, 0.0, 1.0)
     return x**3 * (10.0 - 15.0 * x + 6.0 * x**2)
+
+
+def _over_squares(k: Reals) -> Chebyshev:
+    """K / theta^2, whose relative error stays small where theta does, of K at `_THETA`."""
+    return Chebyshev.fit(_V, k / _THETA**2, len(_V) - 1)
+
+
+def constants() -> dict[str, Any]:
+    """Constants of the law for any n, as JSON takes them: for another program (``book/_assets/tester.js``)."""
+    slope, constant, rest = _carried()
+    carried = [_over_squares(k).coef.tolist() for k in (slope, constant, rest + _beyond_the_determinant())]
+    single = {n: _over_squares(_wide(n)).coef.tolist() for n in range(COUNTED + 1, _CARRIED_FROM[0])}
+    g, e = _bands()
+    domains = [dict(zip(("low", "high"), map(float, curve.domain), strict=True)) for curve in (_over_squares(slope), g)]
+    return {
+        "points": _POINTS,
+        "widest": _WIDEST,
+        "nearest": _NEAREST,
+        "near": _rows_of_pieces(),
+        "counted": {n: np.cumsum(exact_law(n).count).tolist() for n in range(1, COUNTED + 1)},
+        "wide": {"domain": domains[0], "single": single, "carried": carried},
+        "narrow": {
+            "domain": domains[1],
+            "g": g.coef.tolist(),
+            "e": e.coef.tolist(),
+            "from": _EXACT_FROM,
+            "narrowest": _NARROWEST,
+            "zeta": float(special.zeta(1.5)),
+        },
+    }
 
 
 # A wide kernel --------------------------------------------------------------------------------------------------------
@@ -354,21 +384,25 @@ def _near_the_floor(n: int) -> Reals:
     all that matter are found among the permutations of nine ranks, and r of them, of length L together, can stand among
     n ranks in C(n - L + r, r) ways.
     """
-    pieces = _pieces()
-    # arrangements[r][(L, k)]: rows of r pieces
-    rows: dict[tuple[int, int, int], int] = {(0, 0, 0): 1}
-    for r in range(_NEAREST):
-        for (count, length, k), ways in [item for item in rows.items() if item[0][0] == r]:
-            for (piece, cost), number in pieces.items():
-                if k + cost <= _NEAREST:
-                    key = (count + 1, length + piece, k + cost)
-                    rows[key] = rows.get(key, 0) + ways * number
     counts = [0] * (_NEAREST + 1)
-    for (count, length, k), ways in rows.items():
+    for count, length, k, ways in _rows_of_pieces():
         if length <= n:
             counts[k] += ways * math.comb(n - length + count, count)
     below = [sum(counts[: k + 1]) for k in range(_NEAREST + 1)]
     return np.array([math.log(count) - math.lgamma(n + 1) for count in below])
+
+
+@cache
+def _rows_of_pieces() -> list[tuple[int, int, int, int]]:
+    """(r, L, k, ways): in how many ways r pieces of length L together have D / 2 = k."""
+    rows: dict[tuple[int, int, int], int] = {(0, 0, 0): 1}
+    for r in range(_NEAREST):
+        for (count, length, k), ways in [item for item in rows.items() if item[0][0] == r]:
+            for (piece, cost), number in _pieces().items():
+                if k + cost <= _NEAREST:
+                    key = (count + 1, length + piece, k + cost)
+                    rows[key] = rows.get(key, 0) + ways * number
+    return [(*key, ways) for key, ways in rows.items()]
 
 
 @cache

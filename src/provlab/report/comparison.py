@@ -106,7 +106,7 @@ class Comparison(views.Report):
         for row in self._rows():
             shown = [row["statistic"], *_numbers(row), registry.get(row["statistic"]).reads]
             if row["error"]:
-                shown[1], shown[-1] = "not run", row["error"]
+                shown[1] = "not run"  # the verdict says why, once for all statistics with one reason
             rows.append(shown)
         table = views.Table(HEADER, rows, right=range(1, len(HEADER) - 1))
         assumed: dict[str, list[str]] = {}  # statistics that share an assumption stand together

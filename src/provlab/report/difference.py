@@ -1,14 +1,18 @@
 """Where two models disagree: counts, shares, the picture of rho(D), examples; as text, in a notebook, as JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import Comparison, Summary
+from provlab.modeldiff.excess import Apart
+from provlab.modeldiff.pipeline import N_CHAINS
+from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction
 from provlab.plots.numbers import format_interval
 from provlab.report import views
 
@@ -18,9 +22,16 @@ if TYPE_CHECKING:
 
 _BINS = 40  # of a panel
 _ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
-_LEAST_EFFECTIVE = 30.0  # draws: with fewer, one heavy draw can move a count by a decade, beyond its interval
+_MARKED, _FULL = 1.0, 6.0  # nats of a token: from the first it is in brackets, divided by the second is its opacity
+# tokens less likely for B than for A, and more: a band below the letters, which leaves their contrast as it is
+_LESS, _MORE = (f"box-shadow:inset 0 -.25em rgba({color}," for color in ("213,94,0", "0,114,178"))
+_INPUT = views.Marked.of(
+    "input ([-less likely], [+more likely] for B)",
+    f"input (<span style='{_LESS}1)'>less</span>, <span style='{_MORE}1)'>more</span> likely for B)",
+)
+_LONGEST = 120  # characters of an example in text
+_BEYOND = "less likely for B than for it: of A's inputs"
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
-_ENDS = ("D lowest", "D highest")  # where examples are from
 
 
 @dataclass(frozen=True)
@@ -30,17 +41,45 @@ class Example:
     Attributes
     ----------
     end
-        At which end of D it lies: one of ``D lowest``, ``D highest``.
+        Where it is from: ``D lowest``, ``D highest``, or ``group``.
     difference, nll
-        D, and the loss under the model that it was drawn from (nats per token).
+        D, and the loss under the model whose input it is (nats per token).
     text
         The input.
+    tokens
+        What each token adds to the text, and D there in nats; None where nothing predicts the token.
     """
 
     end: str
     difference: float
     nll: float
     text: str
+    tokens: tuple[tuple[str, float | None], ...]
+
+    def marked(self) -> views.Marked:
+        """The input with the tokens that carry D: in brackets with the sign of D in text, coloured in HTML."""
+        plain, coloured = [], []
+        for piece, d in self.tokens:
+            if d is None:
+                plain.append(f"‹{piece}›")
+                coloured.append(f"<i title='given'>{escape(piece)}</i>")
+                continue
+            plain.append(f"[{'-' if d < 0 else '+'}{piece}]" if abs(d) >= _MARKED else piece)
+            color = f"{_LESS if d < 0 else _MORE}{min(1.0, abs(d) / _FULL):.2f})"
+            coloured.append(f"<span title='D = {d:+.2f}' style='{color}'>{escape(piece)}</span>")
+        text = "".join(plain)
+        short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        return views.Marked.of(short, f"<code>{''.join(coloured)}</code>")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Disputed inputs of one model whose difference lies at the same tokens, see `provlab.modeldiff.where.Group`."""
+
+    tokens: tuple[str, ...]
+    share: tuple[float, float, float]
+    log10_count: float
+    members: tuple[Example, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,29 +90,36 @@ class Difference(views.Report):
     ----------
     models
         The two models, see `provlab.report.views.describe`: A and B.
-    compared
-        The comparison, with all draws in Z.
+    z
+        The range of loss that makes an input one of a model's.
+    inputs
+        The inputs of A and those of B, with all draws in Z; None for a model that wrote too few there.
+    prices
+        What each model's law costs on what the other writes, see `provlab.modeldiff.excess.price`.
+    apart
+        How far B is from A where both read the same, beside references.
     parameters
         As run.
-    chosen
-        How Z was chosen, in words.
+    words
+        How Z was chosen, which tokens inputs are made of, and what stands before them.
     text_loss
-        Mean loss of the held-out text under A and under B; None if no text was read.
-    examples
-        Inputs of A and of B from both ends of D.
-    tokens
-        Which tokens the inputs are made of, in words.
+        Mean loss of the held-out text under A, under B, and B's less A's with its interval; None if no text was read.
+    examples, clusters
+        Inputs of A and of B from both ends of D, and groups of those that the other model finds least likely.
     exchange
         The same by replica exchange, or why that gives no number; None if it was not asked for.
     """
 
     models: tuple[dict[str, Any], dict[str, Any]]
-    compared: Comparison
+    z: tuple[float, float]
+    inputs: tuple[Direction | None, Direction | None]
+    prices: tuple[dict[str, Any], dict[str, Any]]
+    apart: Apart
     parameters: dict[str, Any]
-    chosen: str
-    text_loss: tuple[float, float] | None
+    words: dict[str, str]
+    text_loss: Sequence[Any] | None
     examples: tuple[tuple[Example, ...], tuple[Example, ...]]
-    tokens: str
+    clusters: tuple[tuple[Cluster, ...], tuple[Cluster, ...]]
     exchange: Summary | str | None = None
 
     @property
@@ -82,56 +128,98 @@ class Difference(views.Report):
         return int(self.parameters["seed"])
 
     @cached_property
-    def summary(self) -> Summary:
+    def compared(self) -> Comparison | None:
+        """Both sides; None where a model has too few inputs in Z."""
+        a, b = self.inputs
+        return Comparison(a, b, self.z, joint=self.parameters["mixed"]) if a and b else None
+
+    @cached_property
+    def summary(self) -> Summary | None:
         """The numbers of the comparison."""
-        return self.compared.summary(seed=self.seed)
+        return self.compared.summary(seed=self.seed) if self.compared else None
 
     @cached_property
     def sides(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Numbers of A's inputs and of B's: estimates as value, low, high of the 95% interval."""
-        sides = []
-        for k, draws in enumerate((self.compared.a, self.compared.b)):
-            numbers = draws.log10_numbers(np.random.default_rng(self.seed))
-            sides.append(
-                {
-                    "model": self.models[k]["name"],
-                    "text_loss": self.text_loss[k] if self.text_loss else None,
-                    "written": self.parameters["n"],
-                    "in_z": len(draws.difference),
-                    "effective": draws.effective,
-                    "log10_inputs": [float(numbers[0]), *map(float, percentiles(numbers[1:], draws.n_chains))],
-                    "common": list(draws.share(draws.common, seed=self.seed)),
-                    "disagreement": list(draws.share(draws.disagreement, seed=self.seed)),
-                    "agreement": list(draws.share(~draws.disagreement & (draws.difference != 0), seed=self.seed)),
-                    "quantiles": [float(value) for value in draws.quantile([0.05, 0.5, 0.95])],
-                }
-            )
-        return sides[0], sides[1]
+        first, second = (self._side(k) for k in range(2))
+        return first, second
 
-    def finding(self) -> str:
-        """How often each model finds the other's inputs less likely, and which has more inputs in Z."""
-        a, b = (_percent(side["disagreement"]) for side in self.sides)
-        more, low, high = self.compared.log10_more(seed=self.seed)
-        open_ = " (the interval includes equality)" if low <= 0 <= high else ""
-        return (
-            f"Of the inputs that A finds likely, B finds {a} less likely than A does; of those that B finds likely, A "
-            f"finds {b} less likely than B does. For one of A's inputs in Z, B has {_factor(more)} "
-            f"({_factor(low)} to {_factor(high)}){open_}."
+    def _side(self, k: int) -> dict[str, Any]:
+        inputs = self.inputs[k]
+        side = {
+            "model": self.models[k]["name"],
+            "text_loss": self.text_loss[k] if self.text_loss else None,
+            "written": self.parameters["n"],
+            **self.prices[k],
+        }
+        names = ("log10_inputs", "common", "disagreement", "agreement", "quantiles")
+        if inputs is None:
+            return side | {"in_z": 0, "effective": 0.0} | dict.fromkeys(names)
+        numbers = inputs.log10_numbers(np.random.default_rng(self.seed))
+        values = (
+            [float(numbers[0]), *map(float, percentiles(numbers[1:], inputs.n_chains))],
+            list(inputs.share(inputs.common, seed=self.seed)),
+            list(inputs.share(inputs.disagreement, seed=self.seed)),
+            list(inputs.share(~inputs.disagreement & (inputs.difference != 0), seed=self.seed)),
+            [float(value) for value in inputs.quantile([0.05, 0.5, 0.95])],
         )
+        return (
+            side
+            | {"in_z": len(inputs.difference), "effective": inputs.effective}
+            | dict(zip(names, values, strict=True))
+        )
+
+    def fails(self, above: float) -> bool:
+        """Whether the excess (`Apart.excess`) is above a number of nats per token, with its whole 95% interval."""
+        return self.apart.excess[1] > above
+
+    def excess_words(self) -> str:
+        """The excess in words."""
+        k = len(self.apart.references)
+        over = f"excess over A and the {'reference' if k == 1 else f'farthest of {k} references'}" if k else "distance"
+        return f"{over} is {_number(self.apart.excess)} nats per token"
+
+    def finding(self) -> list[str]:
+        """How far the two are apart, what of it is more than a second training, and which has more inputs in Z."""
+        costs = " and ".join(
+            f"what {of} writes costs {by} {_number(price['extra'])} nats per token more than {of}"
+            for of, by, price in zip("AB", "BA", self.prices, strict=True)
+        )
+        a, b = self.prices
+        sentences = [
+            f"{costs[0].upper()}{costs[1:]}. That B finds {a['less_likely'][0]:.1%} of what A writes less likely, and "
+            f"A {b['less_likely'][0]:.1%} of what B writes, says little more: two laws so far apart give about "
+            f"{a['by_gibbs']:.1%} and {b['by_gibbs']:.1%} (Gibbs' inequality)."
+        ]
+        if self.apart.references:
+            sentences.append(
+                f"A and B are {_number(self.apart.both)} nats per token apart on {self.apart.where} (mean of both "
+                f"divergences). The {self.excess_words()}. If B were one more training of this recipe, it would rank "
+                f"so far among them with chance {self.apart.rank_p:.2g}."
+            )
+        if self.compared:
+            more, low, high = self.compared.log10_more(seed=self.seed)
+            open_ = " (the interval includes equality)" if low <= 0 <= high else ""
+            sentences.append(
+                f"For one of A's inputs in Z, B has {_factor(more)} ({_factor(low)} to {_factor(high)}){open_}."
+            )
+        return sentences
 
     def remedies(self) -> list[str]:
         """What the draws do not carry, and what to change."""
         sentences = []
         for name, side in zip("AB", self.sides, strict=True):
-            if side["effective"] < _LEAST_EFFECTIVE:
+            if not side["in_z"]:
+                sentences.append(f"{name} has no number: {self.words[f'empty {name}']}.")
+            elif side["effective"] < LEAST_EFFECTIVE:
                 sentences.append(
                     f"{name}'s {side['in_z']} inputs in Z are worth {side['effective']:.1f} equally weighted draws "
-                    f"({_LEAST_EFFECTIVE:.0f} are needed): its numbers may be wrong beyond their intervals. Write more "
+                    f"({LEAST_EFFECTIVE:.0f} are needed): its numbers may be wrong beyond their intervals. Write more "
                     "sequences, or move Z to losses that both models write often."
                 )
-        if "error" in self.summary.by_r3:
+        if self.summary and "error" in self.summary.by_r3:
             sentences.append(f"No ratio by R3: {self.summary.by_r3['error']}. The ratio by counts needs no R3.")
-        if "error" in self.summary.by_count:
+        if self.summary and "error" in self.summary.by_count:
             sentences.append(f"No ratio by counts: {self.summary.by_count['error']}.")
         if isinstance(self.exchange, str):
             sentences.append(f"Replica exchange gives no number: {self.exchange}.")
@@ -139,45 +227,71 @@ class Difference(views.Report):
 
     def assumptions(self) -> list[str]:
         """What the numbers rest on."""
-        low, high = self.compared.z
-        return [
-            f"An input is a sequence of {self.parameters['length']} tokens. {self.tokens} There is no start token, and "
-            "the first token is not judged.",
-            f"Z is {low:.3f} to {high:.3f} nats per token, {self.chosen}. All numbers are of inputs in Z, each counted "
-            "once, and nearly all of these lie at its upper end; another Z gives others.",
+        low, high = self.z
+        sentences = [
+            f"An input is a sequence of {self.parameters['length']} tokens. {self.words['tokens']} "
+            f"{self.words['start']}",
+            f"Z is {low:.3f} to {high:.3f} nats per token, {self.words['z']}. Numbers of inputs are of those in Z, "
+            "each counted once, and nearly all of these lie at its upper end; another Z gives others.",
             "Each model wrote its inputs with known probability, so that weights are numbers of inputs and nothing has "
-            f"to converge; 95% intervals are by resampling {self.compared.a.n_chains} groups of draws.",
+            f"to converge; 95% intervals are by resampling {N_CHAINS} groups of draws."
+            + " Draws of both models are weighted as one sample of their mixture."
+            * self.parameters["mixed"],
             "D = NLL of A - NLL of B says what the two disagree about, and neither which of them is right nor where "
             "they come from.",
         ]
+        if self.apart.references:
+            sentences.append(
+                "A reference is a model of A's recipe with another seed. An interval of the excess is of the text or "
+                "draws that were read, for these models; how seeds differ is in the rank alone."
+            )
+        return sentences
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Name, A's and B's entry of each line of the table."""
 
-        def both(name: str, write: Any) -> tuple[str, str, str]:
-            return name, write(self.sides[0]), write(self.sides[1])
+        def both(name: str, write: Callable[[dict[str, Any]], str], needs: str = "in_z") -> tuple[str, str, str]:
+            a, b = (write(side) if side[needs] else "–" for side in self.sides)
+            return name, a, b
 
-        lines = [both("loss of the held-out text", lambda s: f"{s['text_loss']:.3f}")] if self.text_loss else []
+        losses = []
+        if self.text_loss:
+            losses.append(both("loss of the held-out text", lambda s: f"{s['text_loss']:.3f}", "text_loss"))
+            losses.append(("  B's less A's", "", _number(self.text_loss[2])))
         return [
-            *lines,
-            both("sequences written, and in Z", lambda s: f"{s['written']:,}, {s['in_z']:,}"),
-            both("worth equal draws", lambda s: f"{s['effective']:,.0f}"),
+            *losses,
+            both("what it writes costs the other (nats per token)", lambda s: _number(s["extra"]), "extra"),
+            both("  of it less likely for the other", lambda s: _percent(s["less_likely"]), "extra"),
+            both("  two laws so far apart give, if D is normal", lambda s: f"{s['by_gibbs']:.1%}", "extra"),
+            both("sequences written, and draws in Z", lambda s: f"{s['written']:,}, {s['in_z']:,}", "written"),
+            both("worth equal draws", lambda s: f"{s['effective']:,.0f}", "written"),
             both("log10 of its inputs in Z", lambda s: _interval(s["log10_inputs"])),
             both("of them in Z for the other too", lambda s: _percent(s["common"])),
             both("PD: the other finds them less likely", lambda s: _percent(s["disagreement"])),
-            both("PA: more likely", lambda s: _percent(s["agreement"])),
             both("D at 5%, 50%, 95%", lambda s: ", ".join(f"{value:+.3g}" for value in s["quantiles"])),
         ]
 
+    def distances(self) -> views.Table:
+        """Divergences where the models read the same, with those of references below them."""
+        rows = [("A and B", _number(self.apart.forth), _number(self.apart.back), "", "")]
+        for row in self.apart.references:
+            beyond = _percent(row.beyond) + f", 10^{row.log10_beyond:.1f}" if row.beyond and row.log10_beyond else "–"
+            rows.append((f"A and {row.model}", _number(row.forth), _number(row.back), _number(row.excess), beyond))
+        header = (f"nats per token, on {self.apart.where}", "KL(A || .)", "KL(. || A)", "A and B more by", _BEYOND)
+        return views.Table(
+            header if self.apart.references else header[:3], [r if self.apart.references else r[:3] for r in rows]
+        )
+
     def ratios(self) -> list[tuple[str, str]]:
         """The ratio of Equation 7 by each normalisation, and by replica exchange."""
-        ratios = [("by R3", self.summary.by_r3), ("by counts", self.summary.by_count)]
+        ratios = [("by R3", self.summary.by_r3), ("by counts", self.summary.by_count)] if self.summary else []
         if isinstance(self.exchange, Summary):
             ratios += [("by R3, exchange", self.exchange.by_r3), ("by counts, exchange", self.exchange.by_count)]
         return [(name, ratio_text(ratio)) for name, ratio in ratios]
 
     def picture(self) -> views.Table:
-        """Both histograms of D in text: bars of each side's share in some bins."""
+        """Both histograms of D in text: bars of each side's share in some bins; errors as of `figure`."""
+        assert self.compared is not None
         bars = panel("", self.compared, tail=0.01, seed=self.seed, bins=_ROWS)
         both = [side[0] / (side[0].sum() or 1.0) for side in (bars.a, bars.b)]  # each of its own inputs
         unit = max(side.max() for side in both) / _BAR or 1.0
@@ -196,90 +310,74 @@ class Difference(views.Report):
     def parts(self) -> list[str | views.Table | views.Listed]:
         """Tables, finding, examples, what is not to be relied on, assumptions."""
         inputs = [
-            (side, f"{example.difference:+.3f}", example.text)
+            (side, f"{example.difference:+.3f}", example.marked())
             for side, examples in zip("AB", self.examples, strict=True)
             for example in examples
         ]
+        disputed = [
+            (
+                side if k == 0 else "",
+                " | ".join(cluster.tokens) if k == 0 else "",
+                _percent(cluster.share) + f", 10^{cluster.log10_count:.1f}" if k == 0 else "",
+                example.marked(),
+            )
+            for side, clusters in zip("AB", self.clusters, strict=True)
+            for cluster in clusters
+            for k, example in enumerate(cluster.members)
+        ]
+        groups = ("inputs of", "most at the tokens", "of its inputs in Z, and number", _INPUT)
         return [
+            *self.finding(),
             views.Table(["", "A", "B"], self.rows()),
-            views.Table(["", _TERMS], self.ratios()),
-            self.finding(),
-            self.picture(),
-            views.Table(["inputs of", "D", "input, at both ends of D"], inputs, right=(1,)),
+            self.distances(),
+            *([views.Table(["", _TERMS], self.ratios()), self.picture()] if self.compared else []),
+            views.Table(["inputs of", "D, both ends", _INPUT], inputs, right=(1,)),
+            *[views.Table(groups, disputed)] * bool(disputed),
             *[views.Listed("Not to be relied on", self.remedies())] * bool(self.remedies()),
             views.Listed("Assumed", self.assumptions()),
         ]
 
-    def drawn(self) -> "Figure":
-        """Return the figure."""
-        return self.figure()
-
-    def figure(self) -> "Figure":
-        """Both histograms of D over the same bins."""
+    def drawn(self) -> "Figure | None":
+        """Both histograms of D over the same bins; None where one side has too few inputs."""
         from provlab.plots.modeldiff import differences
 
+        if self.compared is None:
+            return None
         return differences(
             [panel("", self.compared, tail=0.001, seed=self.seed)],
             labels=("A's inputs", "B's inputs"),
             xlabel="D = NLL of A - NLL of B (nats per token)",
             caption=f"{self.models[0]['name']} (A) and {self.models[1]['name']} (B): one unit is the number of A's "
-            f"inputs, bands are 95% intervals bin by bin. {self.finding()}",
+            f"inputs, bands are 95% intervals bin by bin. {self.finding()[-1]}",
         )
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines (see the README for the keys)."""
         from provlab import provenance
 
-        bars = panel("", self.compared, tail=0.001, seed=self.seed)
+        bars = self.compared and panel("", self.compared, tail=0.001, seed=self.seed)
+        rho = bars and {"edges": _finite(bars.edges), "a": list(map(_finite, bars.a)), "b": list(map(_finite, bars.b))}
         return {
             "schema": "provlab.diff/1",
             "models": list(self.models),
             "parameters": self.parameters,
             "seed": self.seed,
             "versions": provenance.versions(),
-            "z": list(self.compared.z),
-            "z_chosen": self.chosen,
+            "z": list(self.z),
+            "z_chosen": self.words["z"],
             "sides": list(self.sides),
-            "log10_more": _finite(self.compared.log10_more(seed=self.seed)),
-            "summary": asdict(self.summary),
+            "text_loss_apart": self.text_loss and self.text_loss[2],
+            "log10_more": self.compared and _finite(self.compared.log10_more(seed=self.seed)),
+            "apart": asdict(self.apart) | {"excess": self.apart.excess, "rank_p": self.apart.rank_p},
+            "summary": self.summary and asdict(self.summary),
             "exchange": asdict(self.exchange) if isinstance(self.exchange, Summary) else self.exchange,
-            "rho": {"edges": _finite(bars.edges), "a": list(map(_finite, bars.a)), "b": list(map(_finite, bars.b))},
+            "rho": rho,
             "examples": [[asdict(example) for example in examples] for examples in self.examples],
-            "finding": self.finding(),
+            "clusters": [[asdict(cluster) for cluster in clusters] for clusters in self.clusters],
+            "finding": " ".join(self.finding()),
             "remedies": self.remedies(),
             "assumptions": self.assumptions(),
         }
-
-
-def examples(compared: Comparison, side: str, texts: Any, *, n: int, tail: float, seed: int) -> tuple[Example, ...]:
-    """Inputs of one model from both ends of D, drawn by weight.
-
-    Parameters
-    ----------
-    compared, side
-        Whose inputs.
-    texts
-        Callable from tokens ``(n, length)`` to texts.
-    n, tail
-        How many of each end, and the share of the inputs that an end is.
-    seed
-        Of the choice.
-    """
-    from provlab.modeldiff.composition import composition
-
-    inputs = compared.a if side == "A" else compared.b
-    assert inputs.draws is not None  # only an enumeration has none
-    tokens = inputs.draws.tokens
-    edges = np.unique(inputs.quantile([0, tail, 1 - tail, 1]))
-    if len(edges) < 2:
-        return ()
-    names = [row.tobytes() for row in tokens]
-    bins = composition(inputs, edges, labels={}, distinct=names, n_examples=n, seed=seed)
-    chosen = []
-    for end, where in zip(_ENDS, (bins[0], bins[-1]), strict=True):
-        for row, text in zip(where.examples, texts(tokens[where.examples]), strict=True):
-            chosen.append(Example(end, float(inputs.difference[row]), float(inputs.draws.nll[row]), text))
-    return tuple(chosen)
 
 
 def panel(title: str, compared: Comparison, *, tail: float, seed: int, bins: int = _BINS) -> "Panel":
@@ -287,7 +385,7 @@ def panel(title: str, compared: Comparison, *, tail: float, seed: int, bins: int
     from provlab.plots.modeldiff import Panel
 
     ends = np.concatenate([side.quantile([tail, 1 - tail]) for side in (compared.a, compared.b)])
-    reach = 1.05 * np.abs(ends).max() or 1.0
+    reach = 1.05 * np.nanmax(np.abs(ends)) or 1.0  # a side without draws has no quantile
     edges = np.linspace(-reach, reach, bins + 1)
     return Panel(title, edges, *(compared.rho(side, edges, "count", seed=seed) for side in ("A", "B")))
 
@@ -308,6 +406,11 @@ def ratio_text(ratio: Mapping[str, Any]) -> str:
 def _percent(share: Sequence[float]) -> str:
     value, low, high = share
     return f"{value:.1%} ({low:.1%} to {high:.1%})"
+
+
+def _number(values: Sequence[float]) -> str:
+    value, low, high = values
+    return format_interval(value, low, high)
 
 
 def _factor(log10: float) -> str:

@@ -13,6 +13,7 @@ from provlab.engine.ledger import PairRecord
 from provlab.engine.lineage import Lineage, short_names
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
+from provlab.plots.numbers import format_log10_p
 from provlab.report import shown, views
 from provlab.report.family import LEVEL, Family
 from provlab.statistics.base import Options
@@ -187,11 +188,22 @@ class StudyReport(views.Report):
         return f"{len(self.sources)} models, judged by {self.family.words()}"
 
     def parts(self) -> list[str | views.Table | views.Listed]:
-        """The summary, what qualifies it, and the reasons of failures."""
+        """The summary, what qualifies it, the pairs that are rejected, and the reasons of failures."""
         summary = self.summary().astype(str)
         table = views.Table(list(summary.columns), summary.to_numpy().tolist(), right=(1, 2, 3, 4, 5))
         failures = [f"{r.statistic} {r.a} {r.b}: {r.error}" for r in self.records if r.error]
-        return [table, *self.family.remarks(), *[views.Listed("Not run", failures)] * bool(failures)]
+        listed = {"Rejected, with adjusted p": self._rejected(), "Not run": failures}
+        return [table, *self.family.remarks(), *[views.Listed(title, rows) for title, rows in listed.items() if rows]]
+
+    def _rejected(self) -> list[str]:
+        """Name each pair that a statistic rejects, and the statistics."""
+        pairs: dict[tuple[str, str], list[str]] = {}
+        for record, log10_p, rejected in zip(
+            self.records, self.family.adjusted_log10_p, self.family.rejected, strict=True
+        ):
+            if rejected:
+                pairs.setdefault((record.a, record.b), []).append(f"{record.statistic} 10^{format_log10_p(log10_p)}")
+        return [f"{a} and {b}: {', '.join(tests)}" for (a, b), tests in pairs.items()]
 
     def figure(self, statistic: str | None = None, *, corrected: bool = True) -> "plots.Figure":
         """Draw a heatmap of one statistic, by default of the first that yields p-values.

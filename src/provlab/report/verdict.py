@@ -7,6 +7,7 @@ import numpy as np
 
 from provlab import statistics as registry
 from provlab.engine.ledger import PairRecord
+from provlab.errors import one_line
 from provlab.plots.numbers import format_log10_p
 from provlab.report.family import LEVEL, Family
 from provlab.statistics import flaws
@@ -97,7 +98,11 @@ class Verdict:
         """Name what else may be the cause."""
         rejecting = {*self._rejecting, *self._small}
         by_order = rejecting <= flaws.ORDERED
-        framings = [flaw.what for flaw in flaws.FRAMINGS if rejecting <= flaw.fooled - flaws.ORDERED]
+        framings = [
+            f"{flaw.what} (at the cost of {flaw.cost})"
+            for flaw in flaws.FRAMINGS
+            if rejecting <= flaw.fooled and flaw.cost  # the one without a cost is `_ORDER`
+        ]
         causes = "; ".join([*_CAUSES, *[_ORDER] * by_order, *framings])
         sentences = [f"Possible causes: {causes}. The test does not say which, nor which model came first."]
         free = [name for name in self._order_free if name in self._p]
@@ -187,7 +192,9 @@ class Verdict:
     def _missing(self) -> list[str]:
         """Tests that were not run or give no p-value, and why; statistics of one reason together."""
         refused = _by_reason((r.statistic, r.error.removeprefix(f"{r.statistic} ")) for r in self._records if r.error)
-        withheld = _by_reason((n, o.detail["withheld"]) for n, o in self._outcomes.items() if o.detail.get("withheld"))
+        withheld = _by_reason(
+            (n, self._with_names(o.detail["withheld"])) for n, o in self._outcomes.items() if o.detail.get("withheld")
+        )
         in_part = _by_reason(
             (name, f"{len(silent)} of {len(self._outcomes[name].blocks)}: {silent[0]}")
             for name in self._p
@@ -198,6 +205,12 @@ class Verdict:
             *(f"No p-value: {_names(names)} ({reason})." for reason, names in withheld.items()),
             *(f"Not run: {_names(names)} ({reason})." for reason, names in refused.items()),
         ]
+
+    def _with_names(self, reason: str) -> str:
+        """Put the models' names into a reason that speaks of the first and the second."""
+        for which, model in zip(("the first by", "the second by"), self._models, strict=True):
+            reason = reason.replace(which, f"{model['name']} by")
+        return reason
 
     def _hiding(self) -> list[str]:
         """What would hide a common origin from the tests that ran, and which other test sees it nevertheless."""
@@ -229,12 +242,21 @@ def _of_models(models: Sequence[Mapping[str, Any]]) -> list[str]:
             f"Tensors of {' and '.join(names)} were fetched one by one, not compared with the SHA-256 of their files; "
             "run it again when the whole model is in the hub's cache (hf download)."
         )
+    if lent := [str(model["name"]) for model in models if model.get("lent_ids")]:
+        whose = "the ids of the other's tokens" if len(lent) < len(models) else "random ids"
+        sentences.append(f"No tokenizer comes with {' and '.join(lent)}: in place of the text it was given {whose}.")
     stored = {str(model["source"]): model.get("stored") or () for model in models}
     codes = {source: [code for code in codes if code != "LoRA"] for source, codes in stored.items()}
     if coded := [f"{source} ({', '.join(used)})" for source, used in codes.items() if used]:
         sentences.append(f"Weights that are stored as codes were de-quantised: those of {' and '.join(coded)}.")
     if merged := [source for source, codes in stored.items() if "LoRA" in codes]:
         sentences.append(f"A LoRA adapter was merged into its base, in float32: {' and '.join(merged)}.")
+    sentences += [
+        f"{model['name']} has the class {one_line(model['architecture'], 60)}, which the table of architectures lacks: "
+        f"it was read by its tensors, as {model['read_as']}, and its computation between them is not known."
+        for model in models
+        if model.get("read_as")
+    ]
     return sentences + [
         f"The language part of {model['name']} ({model['architecture']}) was compared, as {model['language_part']}."
         for model in models
@@ -254,7 +276,8 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _ignoring(names: Sequence[str]) -> str:
-    return f"{' and '.join(names)} {'ignore' if len(names) > 1 else 'ignores'}"
+    words = " and ".join([*[", ".join(names[:-1])] * (len(names) > 1), names[-1]])
+    return f"{words} {'ignore' if len(names) > 1 else 'ignores'}"
 
 
 def _power(log10_p: float) -> str:

@@ -17,6 +17,12 @@ from provlab.statistics.base import Outcome
 if TYPE_CHECKING:
     from provlab.plots import Figure
 
+_STYLE = (
+    "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}"
+    "table{border-collapse:collapse;margin:1em 0;display:block;overflow-x:auto}"
+    "th,td{text-align:left;vertical-align:top;padding:.2em .8em .2em 0;border-bottom:1px solid #ddd}"
+    ".number{text-align:right;white-space:nowrap}code{white-space:pre-wrap;overflow-wrap:anywhere}figure{margin:1em 0}"
+)
 WIDTH, LONGEST_RULE = 100, 60  # characters: of a line of text, and of the rule below a heading
 
 
@@ -38,6 +44,23 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
         "stored": checkpoint.stored,
         "language_part": within,
     }
+
+
+class Marked(str):
+    """A cell of a table with another form in HTML: marks are brackets in text, and colours there."""
+
+    html: str
+
+    @classmethod
+    def of(cls, text: str, html: str) -> "Marked":
+        """Take both forms."""
+        cell = cls(text)
+        cell.html = html
+        return cell
+
+
+def _html(cell: str) -> str:
+    return cell.html if isinstance(cell, Marked) else escape(cell)
 
 
 @dataclass(frozen=True)
@@ -63,9 +86,9 @@ class Table:
         """The same for a notebook."""
         if self.in_text_alone:
             return ""
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.header)
+        head = "".join(f"<th>{_html(name)}</th>" for name in self.header)
         kinds = [" class='number'" * (i in self.right) for i in range(len(self.header))]
-        cells = ["".join(f"<td{k}>{escape(c)}</td>" for k, c in zip(kinds, row, strict=True)) for row in self.rows]
+        cells = ["".join(f"<td{k}>{_html(c)}</td>" for k, c in zip(kinds, row, strict=True)) for row in self.rows]
         return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
@@ -113,6 +136,12 @@ class Report(ABC):
         figure = self.drawn()
         picture = figure.to_html() if figure else ""
         return f"<div class='comparison'><p><b>{escape(self.title())}</b></p>{''.join(parts)}{picture}</div>"
+
+    def to_page(self) -> str:
+        """Return the same as one HTML file that needs no other."""
+        head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><style>{_STYLE}</style>"
+        title = f"<title>{escape(self.title())}</title>"
+        return f"<!doctype html><html lang='en'><head>{head}{title}</head><body>{self._repr_html_()}</body></html>\n"
 
 
 def numbers(outcome: Outcome | None) -> dict[str, float]:

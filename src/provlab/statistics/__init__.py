@@ -69,7 +69,7 @@ REGISTRY = {
     "phi_anchor": Entry("phi_anchor", "PhiAnchor", r"$\phi_{ANCHOR}$"),
     "phi_e": Entry("phi_e", "PhiE", r"$\phi_E$"),
     "phi_axes": Entry("phi_e", "PhiAxes", r"$\phi_{AXES}$"),
-    "phi_unseen": Entry("phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$"),
+    "phi_unseen": Entry("phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$", usual=True),
     "stream_score": Entry("phi_e", "StreamScore", "stream score"),
     "phi_views": Entry("phi_views", "PhiViews", r"$\phi_{VIEWS}$"),
     "phi_views_outer": Entry("phi_views", "PhiViewsOuter", r"outer $\phi_{VIEWS}$"),

@@ -4,10 +4,13 @@ Experts are paired first, one to one, by the sums of their unit rows, which know
 given these, the order within each expert is as random as before, so the p-value of every pair remains what it is,
 whichever experts are paired. phi_MATCH gives all experts all positions of the text, whatever the router says: any
 inputs will do. Those of one block may depend on each other in any way (experts that began as copies of one MLP do),
-so the block's is the smallest times their number (Bonferroni). Units of experts are taken as they stand.
+so the block's is the smallest times their number (Bonferroni).
+
+An expert that no token is sent to costs nothing, and may imitate anything. So phi_MATCH asks what each expert writes of
+the block's own output (`carried`), and each unit's share of the output is a share of that.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +19,16 @@ from numpy.typing import NDArray
 
 from provlab.errors import InputError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
+from provlab.models.canonical import applied, merged, shares
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Array, BlockResult, Features, Model
 from provlab.statistics.order import OrderedRows, of_experts
+from provlab.statistics.two_views import viewed
 
 #: rows of the up projections of a block's experts that have any, by their names
 Experts = Mapping[str, UnitRows]
+_JUDGED = 128  # positions at which it is settled what each expert writes
+_ALIKE = 1e-6  # of the largest squared singular value: outputs of experts that are as much alike as that are one
 
 
 def up_rows(model: Model, block: int | None) -> dict[str, OrderedRows]:
@@ -42,29 +49,43 @@ def read(model: Model, role: str, block: int | None) -> dict[str, Array]:
     return matrices
 
 
-def gate_and_up(model: Model, block: int | None, inputs: Array) -> dict[str, list[Array]]:
-    """Gate and up activations ``(units, positions)`` of all MLPs of a block, by their names.
+def carried(own: Mapping[str, Array], output: Array) -> dict[str, float]:
+    """Say what share of a block's output each of its MLPs writes.
 
-    `inputs` is what they read, ``(width, positions)``.
+    At each position the output is the sum of what the MLPs would write, each times the router's weight for it there.
+    These weights follow by least squares, so that no router is read, of which there are many kinds.
+
+    Parameters
+    ----------
+    own
+        Name of the MLP -> what it would write, ``(width, positions)``.
+    output
+        What the block writes, ``(width, positions)``.
+
+    Returns
+    -------
+    dict
+        Name -> the mean over positions of <w y, total> / <total, total>, with the weight w of output y.
     """
-    views: dict[str, list[Array]] = {name: [] for name in model.anatomy.mlps(block)}
-    for role in ("gate", "up"):
-        biased = all(model.anatomy.has(f"{role}_bias.{name}" if name else f"{role}_bias") for name in views)
-        biases = read(model, f"{role}_bias", block) if biased else {}
-        for name, matrix in read(model, role, block).items():
-            views[name].append(matrix @ inputs + (biases[name][:, None] if biased else 0))
-    return views
+    written = np.stack(list(own.values()), axis=-1).swapaxes(0, 1).astype(np.float64)  # (positions, width, MLPs)
+    total = output.T[:, :, None].astype(np.float64)
+    along = written.mT @ total
+    weights = np.linalg.pinv(written.mT @ written, rcond=_ALIKE, hermitian=True) @ along
+    squares = np.maximum(np.square(total).sum(axis=1), np.finfo(float).tiny)
+    return dict(zip(own, ((weights * along)[..., 0] / squares).mean(axis=0).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
 class Inputs(Features):
-    """Inputs of the MLPs of each block of a model with experts: its weights make gate and up activations of these.
+    """What enters the MLPs of each block of a model with experts, and what they write together.
+
+    The model's weights make gate and up activations of the inputs.
 
     Attributes
     ----------
     model : Model
         Whose weights are read when a block is asked for.
-    inputs : list of array
+    inputs, outputs : list of array
         Per block ``(width, kept tokens)`` float32.
     tokens : array
         ``(n_sequences, sequence_length)``, as of `provlab.statistics.phi_match.GateAndUp`.
@@ -72,33 +93,47 @@ class Inputs(Features):
 
     model: Model
     inputs: list[Array]
+    outputs: list[Array]
     tokens: NDArray[np.int64]
 
     def block(self, block: int | None) -> Any:
         """Views of each MLP by its name, or of the one MLP, as phi_MATCH compares them."""
         assert block is not None
-        views = {
-            name: (*living_rows(*rows, name=f"the activations of expert {name}"), self.tokens)
-            for name, rows in gate_and_up(self.model, block, self.inputs[block]).items()
-        }
+        inputs, output = self.inputs[block], self.outputs[block]
+        inputs = np.vstack([inputs, np.ones_like(inputs[:1])])  # the last is for biases
+        some = np.linspace(0, output.shape[1] - 1, min(output.shape[1], _JUDGED)).astype(np.int64)
+        gates, ups = (with_biases(self.model, role, block) for role in ("gate", "up"))
+        made, own = {}, {}
+        for name, down in read(self.model, "down", block).items():
+            gate, up = (rows[name] @ inputs[: rows[name].shape[1]] for rows in (gates, ups))
+            hidden = gate / (1 + np.exp(-gate)) * up
+            units = merged(gates[name], ups[name], down.T, np.linalg.norm(hidden, axis=1))
+            kinds = {"gate": gate, "up": up, "down": down.T}
+            made[name] = gate, up, units, shares(*(applied(units, rows, role) for role, rows in kinds.items()))
+            own[name] = down @ hidden[:, some]
+        of_block, views = carried(own, output[:, some]), {}
+        for name in self.model.anatomy.mlps(block):
+            gate, up, units, within = made[name]
+            views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
         return views[""] if list(views) == [""] else views
 
 
-def best(
-    a: UnitRows | Mapping[str, Any],
-    b: UnitRows | Mapping[str, Any],
-    compare: Callable[[Any, Any, str, str], BlockResult],
-) -> BlockResult:
-    """Pair the experts of two blocks, and take the smallest p-value of all pairs times their number.
+def with_biases(model: Model, role: str, block: int | None) -> dict[str, Array]:
+    """Rows of all MLPs of a block by their names, with the biases as a last column where there are any."""
+    matrices, bias = read(model, role, block), f"{role}_bias"
+    if all(model.anatomy.has(f"{bias}.{name}" if name else bias) for name in matrices):
+        biases = read(model, bias, block)
+        return {name: np.column_stack([rows, biases[name]]) for name, rows in matrices.items()}
+    return matrices
 
-    A block with one MLP is a single expert. The value is the mean correlation, and units are counted over all pairs.
+
+def paired(a: UnitRows | Mapping[str, Any], b: UnitRows | Mapping[str, Any]) -> dict[tuple[str, str], tuple[Any, Any]]:
+    """Pair the experts of two blocks by the sums of their rows: names -> rows of either.
 
     Parameters
     ----------
     a, b
         Rows ``(h, m)`` of each expert, by its name, or of the one MLP; or several such, of which the first are summed.
-    compare
-        Gives the result of two experts, by their rows and names.
 
     Raises
     ------
@@ -116,17 +151,30 @@ def best(
     partners = assign(cosine_similarity(sums(of_a), sums(of_b))).indices.tolist()  # of the side with fewer experts
     numbers = enumerate(partners) if len(of_a) <= len(of_b) else zip(partners, range(len(of_b)), strict=True)
     pairs = [(list(of_a)[i], list(of_b)[j]) for i, j in numbers]
-    results = [compare(of_a[i], of_b[j], i, j) for i, j in pairs]
+    return {(i, j): (of_a[i], of_b[j]) for i, j in pairs}
+
+
+def best(results: Mapping[tuple[str, str], BlockResult]) -> BlockResult:
+    """Take the smallest p-value of all pairs of experts times their number, from the names of each pair -> its result.
+
+    A block with one MLP is a single expert. The value is the mean correlation; units, and what those that agree write
+    of the block's output, are counted over all pairs.
+    """
+    details = [result.detail for result in results.values()]
     tried = np.log10(len(results))
-    detail: dict[str, Any] = {name: sum(result.detail[name] for result in results) for name in ("n", "agree")}
+    detail: dict[str, Any] = {name: sum(each[name] for each in details) for name in ("n", "agree")}
     for name in ("floor", "paper_log10_p"):
-        detail[name] = min(0.0, float(min(result.detail[name] for result in results) + tried))
-    if "order" in results[0].detail:
-        detail["order"] = [of_experts([result.detail["order"][side] for result in results]) for side in (0, 1)]
-    log10_p = [result.log10_p or 0.0 for result in results]
-    best = int(np.argmin(log10_p))
-    detail |= {"experts": len(results), "pair": list(pairs[best])}
-    value = float(np.mean([result.value for result in results]))
-    return BlockResult(
-        results[best].block, value, min(0.0, float(log10_p[best] + tried)), detail, results[best].matching
-    )
+        detail[name] = min(0.0, float(min(each[name] for each in details) + tried))
+    if "order" in details[0]:
+        detail["order"] = [of_experts([each["order"][side] for each in details]) for side in (0, 1)]
+    for name, together in (("written", np.sum), ("tied", np.mean), ("dropped", np.sum)):
+        if known := [each[name] for each in details if name in each]:
+            detail[name] = together(known, axis=0).round(4).tolist()
+    if all("withheld" in each for each in details):
+        detail["withheld"] = details[0]["withheld"]
+    log10_p = {names: result.log10_p or 0.0 for names, result in results.items()}
+    pair = min(log10_p, key=log10_p.__getitem__)
+    detail |= {"experts": len(results), "pair": list(pair)}
+    value = float(np.mean([result.value for result in results.values()]))
+    smallest = min(0.0, float(log10_p[pair] + tried))
+    return BlockResult(results[pair].block, value, smallest, detail, results[pair].matching)

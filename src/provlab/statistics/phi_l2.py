@@ -6,6 +6,7 @@ model whose hidden units and embedding dimensions are permuted (Appendix B). `Ph
 each MLP on their own (footnote 3), which gives independent p-values for Fisher's method.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.inference import permtest
 from provlab.models.anatomy import Anatomy, TensorPart
+from provlab.models.architectures import Segment
 from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Permutation
 from provlab.statistics import order
 from provlab.statistics.base import (
@@ -34,7 +36,7 @@ from provlab.statistics.base import (
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS
 
 Weights = dict[str, Array]
-IN_CACHE = 2**18  # weights worked on at a time: with their float64 squares they stay in a processor's cache
+IN_CACHE = 2**16  # weights worked on at a time: with their float64 squares they stay in a processor's cache
 COPIES_IN_MEMORY = 2**26  # bytes of the permuted copies of one block
 MLP_ROLES = ("gate", "up", "down", "gate_bias", "up_bias")  # what moves with a block's hidden units
 EMBEDDING, UNITS, OWN = 1, 2, 3  # what a stream of random numbers is for
@@ -54,32 +56,32 @@ class BlockWeights:
         """All weights of the block in one row."""
         return _in_a_row(self._parts(), self.tensors)
 
-    def copies(self, options: Options) -> Iterator[Array]:
-        """T permuted copies as rows, some at a time; kept for the next pair if they are small.
+    def copies(self, options: Options) -> Array:
+        """T permuted copies as rows, kept for the next pair."""
+        key = (options.seed, options.n_permutations)
+        if key not in self._copies:
+            drawn = (_in_a_row(self._parts(), copy(self.tensors)) for copy in self.permutations(options))
+            self._copies[key] = np.stack(list(drawn))
+        return self._copies[key]
+
+    def permutations(self, options: Options) -> Iterator[Permutation]:
+        """Draw those of the T copies.
 
         The t-th copy permutes the embedding dimension and the block's hidden units; the permutation of the embedding
         is the same in every block, as the t-th copy is one model.
         """
-        key = (options.seed, options.n_permutations)
-        flat = self.flat()
-        if key not in self._copies and flat.nbytes * options.n_permutations <= COPIES_IN_MEMORY:
-            self._copies[key] = np.stack(list(self._drawn(options)))
-        if key in self._copies:
-            at_once = max(1, IN_CACHE // len(flat))
-            for first in range(0, options.n_permutations, at_once):
-                yield self._copies[key][first : first + at_once]
-        else:
-            yield from (copy[None] for copy in self._drawn(options))
-
-    def _drawn(self, options: Options) -> Iterator[Array]:
-        """The copies, one at a time."""
         embedding, units = EmbeddingPermutations(self.anatomy), MlpPermutations(self.anatomy, blocks=[self.block])
-        parts = self._parts()
         for t in range(options.n_permutations):
             # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
             shared = embedding.sample(stream(options, t, 0, EMBEDDING))
             own = units.sample(stream(options, t, self.block, UNITS))
-            yield _in_a_row(parts, Permutation(parts, {**shared.orders, **own.orders})(self.tensors))
+            yield Permutation(self._parts(), {**shared.orders, **own.orders})
+
+    @cached_property
+    def pieces(self) -> list[tuple[TensorPart, Segment, Array]]:
+        """Each role with its tensor's part and its matrix, output units first; in one order for all models."""
+        split = [(part, part.split(self.tensors[part.name])) for part in self._parts()]
+        return [(part, segment, pieces[segment.role]) for part, pieces in split for segment in part.segments]
 
     def _parts(self) -> tuple[TensorPart, ...]:
         held = (part for part in self.anatomy.parts if part.name in self.tensors)
@@ -156,9 +158,27 @@ def roles_of(part: TensorPart) -> tuple[str, ...]:
 
 def block_distances(a: BlockWeights, b: BlockWeights, options: Options) -> list[float]:
     """Euclidean distance of one block and, behind it, of T permuted copies of `a`; summed in float64."""
-    other = b.flat()
-    rows = chain([a.flat()[None]], a.copies(options))
+    if sum(tensor.nbytes for tensor in a.tensors.values()) * options.n_permutations > COPIES_IN_MEMORY:
+        permutations = chain([Permutation(a._parts(), {})], a.permutations(options))
+        return [_distance(a, b, permutation) for permutation in permutations]
+    flat, other, copies = a.flat(), b.flat(), a.copies(options)
+    at_once = max(1, IN_CACHE // len(flat))
+    rows = chain([flat[None]], (copies[first : first + at_once] for first in range(0, len(copies), at_once)))
     return [float(d) for some in rows for d in np.sqrt(np.square((some - other).astype(np.float64)).sum(axis=1))]
+
+
+def _distance(a: BlockWeights, b: BlockWeights, permutation: Permutation) -> float:
+    """Euclidean distance of a permuted copy of `a` from `b`, of which no more is made at a time than a cache holds."""
+    total = 0.0
+    for (part, segment, mine), (_, _, theirs) in zip(a.pieces, b.pieces, strict=True):
+        rows, *columns = (permutation.order(axis, part) for axis in segment.axes)
+        step = max(1, IN_CACHE // max(mine[0].size, 1))
+        for first in range(0, len(mine), step):
+            some = mine[first : first + step] if rows is None else mine[rows[first : first + step]]
+            for places in columns:
+                some = some if places is None else some.take(places, axis=1)
+            total += float(np.square(some - theirs[first : first + step], dtype=np.float64).sum())
+    return math.sqrt(total)
 
 
 def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Options) -> permtest.PermTest:
@@ -185,8 +205,8 @@ class PhiL2(Statistic):
 
     name = "phi_l2"
     # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name; 5 tested each MLP;
-    # 6 took any order
-    version = 7
+    # 6 took any order; 7 summed large blocks whole
+    version = 8
     reads = "all weights of the blocks"
     theorem = True
     assumptions = (
@@ -256,7 +276,7 @@ class PhiL2Blocks(PhiL2):
     """
 
     name = "phi_l2_blocks"
-    version = 3  # 1 summed in the order of names; 2 took any order
+    version = 4  # 1 summed in the order of names; 2 took any order; 3 summed large blocks whole
     reads = "MLP weights of the blocks"
     independent_blocks = True  # each permutes the hidden units of its own MLP, and no stream
     assumptions = PERMUTATION_ASSUMPTIONS

@@ -16,9 +16,11 @@ counts. Few tokens cost power and not size.
 Two models agree on units that only imitate: a model may be given least-squares copies of another's gate and up rows, as
 units that write next to nothing (`provlab disguise --with faint`). So agreement counts only where the units that agree
 write a share of the MLP's output in both models, `WRITTEN`: they write 40% and more where one model comes from the
-other, and 0.2% at most where they were put there at no cost. An adversary who lets them write more than that pays with
-the model's quality. And where gate and up of a unit are nearly one, its two matchings are one: such units never count,
-and a model whose units are so in the mean gets no p-value.
+other, and 0.2% at most where they were put there at no cost. That bar does not shut out an adversary who lets them
+write more (`provlab disguise --with posing`): on one pair of the zoo a share of 7% cost 0.0003 nats and one of 30% cost
+0.009, so no bar below what related models write makes it dear. Such a model does hold copies of the other's units; but
+its own training owes nothing to them, and the verdict names this cause. And where gate and up of a unit are nearly one,
+its two matchings are one: such units never count, and a model whose units are so in the mean gets no p-value.
 
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
 cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
@@ -34,12 +36,10 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.files import digest
-from provlab.inference import pvalues
-from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
-from provlab.models.canonical import applied
+from provlab.inference import allowing, pvalues
+from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.models.room import keep
 from provlab.statistics import experts
-from provlab.statistics.alive import living_rows
 from provlab.statistics.base import (
     Array,
     BlockResult,
@@ -54,28 +54,27 @@ from provlab.statistics.base import (
 )
 from provlab.statistics.phi_u import has_experts
 from provlab.statistics.text import one_pass
+from provlab.statistics.two_views import AS_THEY_ARE, Views, viewed
 
 
-class Views(NamedTuple):
-    """A block's units, twice.
+class Matched(NamedTuple):
+    """Two matchings of a block's units, before it is settled whether the units that agree count.
 
     Attributes
     ----------
-    gate, up
-        Activations, or other rows by which units are matched.
-    tokens
-        At which both were seen.
+    by_gate, by_up
+        ``(n,)``: partners in the larger side.
+    evidence
+        ``(n,)``: units that agree and are not tied.
     written
-        ``(units,)``: what share of the MLP's output each writes; None where that is unknown, and asked of none.
-    tied
-        ``(units,)``: the size of the cosine between each unit's own gate and up; None where these are no such pair.
+        What share of the block's output these write, of either model; empty where that is unknown.
     """
 
-    gate: UnitRows
-    up: UnitRows
-    tokens: NDArray[np.int64]
-    written: NDArray[np.float64] | None = None
-    tied: NDArray[np.float64] | None = None
+    by_gate: NDArray[np.int64]
+    by_up: NDArray[np.int64]
+    evidence: NDArray[np.bool_]
+    written: list[float]
+    detail: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -109,16 +108,9 @@ class GateAndUp(Features):
     def block(self, block: int | None) -> Views:
         """Both activations of one block, normalised once for all its pairs."""
         assert block is not None
-        activations = {"gate": self.gate[block], "up": self.up[block]}
-        views = (applied(self.units[block], rows, role) if self.units else rows for role, rows in activations.items())
-        gate, up = living_rows(*views, name="the activations of one side")
-        written = self.written[block][gate.places] if self.written else None
-        return Views(gate, up, self.tokens, written, tied(gate, up))
-
-
-def tied(gate: UnitRows, up: UnitRows) -> NDArray[np.float64]:
-    """Size of the cosine between each unit's gate and up, ``(h,)``."""
-    return np.asarray(np.abs(np.einsum("ij,ij->i", gate.unit, up.unit)), np.float64)
+        units = self.units[block] if self.units else AS_THEY_ARE
+        written = self.written[block] if self.written else None
+        return viewed(self.gate[block], self.up[block], self.tokens, units, written)
 
 
 def keep_views(views: Any, limit: int) -> Any:
@@ -134,9 +126,7 @@ class PhiMatch(Statistic):
 
     name = "phi_match"
     reads = "gate and up activations on text"
-    version = (
-        9  # 1, 2 ties; 3 two-sided tail; 4 no allowance; 5 idle units; 6 opposite gates; 7 fixed allowance; 8 shares
-    )
+    version = 10  # 1, 2: ties; 3: two-sided; 4: no allowance; 5: idle; 6: opposite gates; 7: 5%; 8: shares; 9: experts
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
@@ -167,28 +157,30 @@ class PhiMatch(Statistic):
     def prepare(self, model: Model, options: Options) -> GateAndUp:
         """Run the model once over the text."""
         if any(has_experts(model, block) for block in range(model.anatomy.n_blocks)):
-            kept, places = one_pass(self, model, options, ("input",))
-            return experts.Inputs(model, kept["input"], places)  # type: ignore[return-value]  # its blocks are alike
+            kept, places = one_pass(self, model, options, ("input", "output"))
+            return experts.Inputs(model, kept["input"], kept["output"], places)  # type: ignore[return-value]
         kept, places = one_pass(self, model, options, ("gate", "up", "units", "written"))
         return GateAndUp(kept["gate"], kept["up"], places, kept["units"], kept["written"])
 
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
-        """Correlate the matching of gates with that of ups; `provlab.inference.pvalues.allowance` says what is allowed.
+        """Correlate the matching of gates with that of ups; `provlab.inference.allowing` says what is allowed.
 
-        Agreement is evidence where the units that agree carry the block's output: together they must write `WRITTEN` of
-        it in both models, or none of them counts. Tied units never do. Both rules only take agreement away, so that the
-        p-value is never smaller for them. The detail says under ``written`` what share these units write in either
-        model, under ``tied`` the mean size of the cosine between a unit's gate and up, and under ``withheld`` why there
-        is no p-value.
+        Agreement is evidence where the units that agree carry the block's output: all of them, of all its experts, must
+        together write `WRITTEN` of it in both models, or none of them counts. Tied units never do. Both rules only take
+        agreement away, so that the p-value is never smaller for them. The detail says under ``written`` what share
+        these units write in either model, under ``tied`` the mean size of the cosine between a unit's gate and up, and
+        under ``withheld`` why there is no p-value.
         """
-        if isinstance(a, dict) or isinstance(b, dict):
-            return experts.best(
-                a,
-                b,
-                lambda x, y, *names: self.compare_block(
-                    x, y, block, replace(options, seed=tie_seed(options.seed, *names))
-                ),
-            )
+        if not (isinstance(a, dict) or isinstance(b, dict)):
+            matched = self._matched(a, b, block, options)
+            return self._judged(matched, self._carried([matched]), block, options)
+        seeds = {names: replace(options, seed=tie_seed(options.seed, *names)) for names in experts.paired(a, b)}
+        pairs = {names: self._matched(x, y, block, seeds[names]) for names, (x, y) in experts.paired(a, b).items()}
+        carried = self._carried(list(pairs.values()))
+        return experts.best({names: self._judged(pair, carried, block, seeds[names]) for names, pair in pairs.items()})
+
+    def _matched(self, a: Any, b: Any, block: int | None, options: Options) -> Matched:
+        """Match the units of two MLPs by gate and by up."""
         if not np.array_equal(a[2], b[2]):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
@@ -199,29 +191,38 @@ class PhiMatch(Statistic):
         )
         sides, own = (Views(*a), Views(*b)), np.arange(len(by_gate))
         units = (own, by_gate) if len(a[0]) <= len(b[0]) else (by_gate, own)  # of either model, pair by pair
-        detail: dict[str, Any] = {}
-        agree = evidence = by_gate == by_up
+        detail: dict[str, Any] = left_out(a[0], b[0])
+        evidence = by_gate == by_up
         if len(alike := [side.tied for side in sides if side.tied is not None]) == 2:
             detail["tied"] = [round(float(cosines.mean()), 4) for cosines in alike]
-            apart = [cosines[n] <= self.TIED for cosines, n in zip(alike, units, strict=True)]
-            evidence = agree & apart[0] & apart[1]
-        if len(written := [side.written for side in sides if side.written is not None]) == 2:
-            shares = [float(share[n[evidence]].sum()) for share, n in zip(written, units, strict=True)]
-            detail["written"] = [round(share, 4) for share in shares]
-            evidence = evidence & (min(shares) >= self.WRITTEN)
+            for cosines, n in zip(alike, units, strict=True):
+                evidence &= cosines[n] <= self.TIED
+        shares = [side.written for side in sides if side.written is not None]
+        written = [float(s[n[evidence]].sum()) for s, n in zip(shares, units, strict=True)] if len(shares) == 2 else []
+        if written:
+            detail["written"] = [round(share, 4) for share in written]
         larger = max(sides[::-1], key=lambda side: len(side.gate)).gate.places  # units that are alive there, by number
-        by_gate, by_up = larger[by_gate], larger[by_up]
-        result, idle = pvalues.spearman(by_gate, by_up), agree & ~evidence
-        common = pvalues.allowance(result.n)
-        detail |= of_matching(result, by_gate, by_up, min(common + int(idle.sum()), result.n - 1))
-        detail |= left_out(a[0], b[0])
+        return Matched(larger[by_gate], larger[by_up], evidence, written, detail)
+
+    def _carried(self, pairs: Sequence[Matched]) -> bool:
+        """Whether units that agree write enough of the block's output in both models, all its MLPs together."""
+        known = [pair.written for pair in pairs if pair.written]
+        return not known or min(np.sum(known, axis=0)) >= self.WRITTEN
+
+    def _judged(self, matched: Matched, carried: bool, block: int | None, options: Options) -> BlockResult:
+        """Give two matchings their p-value; no unit counts as evidence unless `carried`."""
+        by_gate, by_up, evidence = matched[:3]
+        result, idle = pvalues.spearman(by_gate, by_up), (by_gate == by_up) & ~(evidence & carried)
+        common = allowing.allowance(result.n)
+        allowed = min(common + int(idle.sum()), result.n - 1)
+        detail = matched.detail | of_matching(result, by_gate, by_up, allowed)
         matching = np.stack([by_gate, by_up])
         if max(detail.get("tied", (0.0,))) > self.MOST_TIED:
             detail |= {"floor": 0.0, "withheld": "the gate and up projections of a unit look alike"}
             return BlockResult(block, result.rho, 0.0, detail, matching)
         # labels that depend on the matchings: no order of units can be chosen to fit them
         drawn = np.random.default_rng(tie_seed(options.seed, self.name, block, digest(matching.tolist())))
-        log10_p = pvalues.log10_p_allowing(by_gate, by_up, common, rng=drawn, idle=idle)
+        log10_p = allowing.log10_p_allowing(by_gate, by_up, common, rng=drawn, idle=idle)
         return BlockResult(block, result.rho, log10_p, detail, matching)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:

@@ -167,8 +167,9 @@ class PhiU(Statistic):
         if isinstance(a, dict) or isinstance(b, dict):
             from provlab.statistics import experts
 
+            pairs = experts.paired(a, b).items()
             return experts.best(
-                a, b, lambda x, y, *names: correlation_with_identity(x, y, block, tie_seed(seed, *names))
+                {names: correlation_with_identity(*rows, block, tie_seed(seed, *names)) for names, rows in pairs}
             )
         whole = [side.model.anatomy.mlp_width for side in (a, b) if isinstance(side, UpRows)]
         if options.units is None and isinstance(a, UpRows) and isinstance(b, UpRows) and whole[0] != whole[1]:

@@ -42,6 +42,7 @@ class PhiUnseen(PhiE):
     name = "phi_unseen"
     version = 1
     theorem = True
+    reads = "embeddings of untrained tokens"
     assumptions = (
         "at least one of the two models drew the rows of its embedding independently of each other and of the other "
         "model, and the tokens that are taken as unseen have all their meaning from that draw: no text that it was "

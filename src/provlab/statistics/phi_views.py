@@ -2,8 +2,10 @@
 
 phi_MATCH asks two views of a hidden unit, its gate and its up projection. An MLP without gates has two views as well:
 the row that it reads the residual stream with, and the column that it writes with. Match the units of two models by
-each, and correlate the two matchings, as phi_MATCH does and with its
-allowance. Permuting hidden units moves both ends alike.
+each, and correlate the two matchings, as phi_MATCH does and with its allowance. Permuting hidden units moves both ends
+alike. As there, units that agree count only if they write a share of the MLP's output. No text is read: what a unit
+writes is estimated from its weights and biases, as if the normalised stream were normal numbers, so units that fire on
+these and never on text may still imitate another model's.
 
 The price is that rows and columns must be written in the same basis: a permutation or rotation of the residual stream
 hides a model from `PhiViews`. `PhiViewsOuter` looks at both ends from outside, the row through its pre-activations on
@@ -19,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from provlab.errors import NotComparableError
 from provlab.models.architectures import described
@@ -32,17 +35,18 @@ from provlab.statistics.base import (
     Options,
     Statistic,
 )
-from provlab.statistics.phi_match import PhiMatch, Views
+from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.text import one_pass
+from provlab.statistics.two_views import Views
 
 _MATCH = PhiMatch()  # two views of a unit are compared as its two are
 Matrix = NDArray[np.float64]
 _NO_TOKENS = np.zeros((0, 0), dtype=np.int64)
 
 
-def reads(model: Model, block: int | None) -> Matrix:
+def reads(model: Model, block: int | None, up: Array | None = None) -> Matrix:
     """Rows that read the stream, ``(h, width)`` float64, with the norm before them multiplied in."""
-    return _centred(model, through_norm(model, "up", block))
+    return _centred(model, through_norm(model, "up", block, up))
 
 
 def writes(model: Model, block: int | None) -> Matrix:
@@ -50,13 +54,13 @@ def writes(model: Model, block: int | None) -> Matrix:
     return _centred(model, model.anatomy.read(model.checkpoint, "down", block).astype(np.float64).T)
 
 
-def through_norm(model: Model, role: str, block: int | None) -> Matrix:
+def through_norm(model: Model, role: str, block: int | None, read: Array | None = None) -> Matrix:
     """Rows ``(units, width)`` of a matrix that reads the stream through a norm, as they act on the normalised stream.
 
-    That is W diag(g), with what the norm multiplies by: its weights, plus 1 in Gemma.
+    That is W diag(g), with what the norm multiplies by: its weights, plus 1 in Gemma. `read` is W, if it is at hand.
     """
     anatomy, checkpoint = model.anatomy, model.checkpoint
-    rows = anatomy.read(checkpoint, role, block).astype(np.float64)
+    rows = (anatomy.read(checkpoint, role, block) if read is None else read).astype(np.float64)
     if (norm := anatomy.norm_before("head" if role == "embedding" else role)) is not None:
         weights = anatomy.read(checkpoint, norm, None if norm == "final_norm" else block).astype(np.float64)
         rows *= weights + described(anatomy.architecture).norm_offset
@@ -77,18 +81,49 @@ class Ends(Features):
 
     def block(self, block: int | None) -> Views:
         """Rows and columns of one block."""
-        ends = reads(self.model, block), writes(self.model, block)
-        units = by_weights(self.model.checkpoint, self.model.anatomy, block, *ends)
-        ends = applied(units, ends[0], "up"), applied(units, ends[1], "down")
-        inner, outer = living_rows(*(end.astype(np.float32) for end in ends), name=f"an MLP of {self.model.name}")
-        return Views(inner, outer, _NO_TOKENS)
+        anatomy, checkpoint = self.model.anatomy, self.model.checkpoint
+        gated = anatomy.has("gate")
+        read = [anatomy.read(checkpoint, role, block) for role in ("up", "gate")[: 1 + gated]]
+        rows = reads(self.model, block, np.concatenate(read))  # both read the stream through one norm
+        h = len(read[0])
+        ends = rows[:h], writes(self.model, block)
+        units = by_weights(checkpoint, anatomy, block, *ends, gate=read[-1] if gated else None)
+        up, down = applied(units, ends[0], "up"), applied(units, ends[1], "down")
+        name = f"an MLP of {self.model.name}"
+        inner, outer = living_rows(up.astype(np.float32), down.astype(np.float32), name=name)
+        fires = _firing(self.model, block, rows[-h:], read[-1], units)
+        squares = fires * np.square(down).sum(axis=1) * (np.square(up).sum(axis=1) if gated else 1)
+        written = squares / max(squares.sum(), np.finfo(float).tiny)
+        return Views(inner, outer, _NO_TOKENS, written[inner.places])
+
+
+def _firing(model: Model, block: int | None, rows: Matrix, read: Array, units: Matrix) -> Matrix:
+    """Mean square of each unit's activation, ``(h,)``, as ReLU has it, on a normalised stream of normal numbers.
+
+    `rows` are those of the gate, or of the up projection where there is none, as `reads` gives them; `read` are they in
+    the file, and `units` those that there really are.
+    """
+    anatomy, checkpoint = model.anatomy, model.checkpoint
+    role = "gate" if anatomy.has("gate") else "up"
+    bias = np.zeros(len(rows))
+    if anatomy.has(f"{role}_bias"):
+        bias += anatomy.read(checkpoint, f"{role}_bias", block)
+    if anatomy.has(shift := f"{anatomy.norm_before(role)}_bias"):
+        bias += read @ anatomy.read(checkpoint, shift, block)
+    rows = applied(units, np.column_stack([rows, bias]), role)
+    spread, mean = np.maximum(np.linalg.norm(rows[:, :-1], axis=1), np.finfo(float).tiny), rows[:, -1]
+    z = mean / spread
+    density = np.exp(-np.square(z) / 2) / np.sqrt(2 * np.pi)
+    return np.asarray((spread**2 + mean**2) * special.ndtr(z) + mean * spread * density)
 
 
 class PhiViews(Statistic):
     """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
 
     name = "phi_views"
-    version = 7  # 1 ties; 2 two-sided t tail; 3 no allowance; 4 idle units; 5 opposite gates; 6 allowed a fixed share
+    version = (
+        8  # 1, 2 tails; 3 no allowance; 4 idle units; 5 opposite gates; 6 a fixed share; 7 units that write nothing
+    )
     reads = "up and down projections of the MLPs"
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "

@@ -264,7 +264,7 @@ def test_the_error_bound_holds():
 
 @pytest.fixture
 def tried(monkeypatch):
-    monkeypatch.setattr(dependent, "WORTH_TRYING", 0)
+    monkeypatch.setattr("provlab.inference.matching.exact.WORTH_TRYING", 0)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.5, 1.0])

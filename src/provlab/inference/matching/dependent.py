@@ -17,7 +17,6 @@ from provlab.inference.matching.compiled import Floats, Longs, Reals, kernel, ov
 from provlab.inference.matching.cosine import UnitRows, blocks
 from provlab.inference.matching.polish import error_bound, plain
 
-WORTH_TRYING = 2**32  # multiplications of the whole product, below which there is little to save
 PROBED = 48  # rows looked at first
 PARTS = 32  # the columns are taken by such parts,
 MOST = 12  # at most so many of them
@@ -44,7 +43,7 @@ def distinct_best(
     """
     n, columns = first.shape
     m = len(second)
-    if n * m * columns < WORTH_TRYING or n < 2 * PROBED:
+    if n < 2 * PROBED:
         return None
     few = _columns_worth_taking(first, second, unsigned)
     if few is None:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from provlab.inference.matching import assignment, certificate
 from provlab.inference.matching.cosine import Assignment, UnitRows, cosines, cosines_float64, unit_rows
-from provlab.inference.matching.dependent import distinct_best
 from provlab.inference.matching.polish import polish
+
+WORTH_TRYING = 2**32  # multiplications of the whole product, below which there is little to save
 
 
 def best(similarity: NDArray[np.floating]) -> Assignment:
@@ -40,9 +41,12 @@ def best_by_cosine(
     unsigned
         For the absolute values of the cosines.
     """
-    if (distinct := distinct_best(first, second, order=order, unsigned=unsigned)) is not None:
-        indices, values = distinct
-        return Assignment(indices, float(values.sum()), 0.0, True)
+    if len(first) * len(second) * first.shape[1] >= WORTH_TRYING:
+        from provlab.inference.matching.dependent import distinct_best  # for matrices of language models alone
+
+        if (distinct := distinct_best(first, second, order=order, unsigned=unsigned)) is not None:
+            indices, values = distinct
+            return Assignment(indices, float(values.sum()), 0.0, True)
     similarity = cosines(first, second, order=order, unsigned=unsigned)
     solution = assignment.solve(similarity)
     polished = polish(similarity, solution, first, second, order=order, unsigned=unsigned)
