@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import provlab
-from provlab import api, zoo
+from provlab import api, studying, zoo
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError, InputError, NotComparableError, ParameterError
 from provlab.statistics import USUAL
@@ -85,7 +85,7 @@ def test_a_statistic_that_does_not_apply_is_a_row_and_not_an_end(models, new_mod
     deep = str(save_model(new_model(8, num_hidden_layers=2), tmp_path / "deep"))
     comparison = provlab.compare(models["base"], deep, text=text, progress=False, **SMALL)
     ran = {r.statistic for r in comparison.records if r.error is None}
-    assert ran == {"phi_jsd", "phi_match", "phi_match_unsigned"}
+    assert ran == {"phi_jsd", "phi_match", "phi_match_unsigned", "phi_unseen"}
     with pytest.raises(NotComparableError, match="base has 3 and deep 2 blocks"):
         provlab.compare(models["base"], deep, statistics=["phi_h"], progress=False)
 
@@ -154,8 +154,8 @@ def test_a_study_outlives_a_model_of_an_unknown_edition(models, no_corpus):
 def test_expand_puts_the_zoo_in_the_order_of_its_tree():
     names = [f"zoo:{name}" for name in zoo.collection("tree", zoo.families("default"))]
     assert len(names) == 21
-    assert sorted(api.expand(["zoo:*"])) == sorted(names)
-    smoke = api.expand(["/a", "zoo:*@smoke", "org/b"])
+    assert sorted(studying.expand(["zoo:*"])) == sorted(names)
+    smoke = studying.expand(["/a", "zoo:*@smoke", "org/b"])
     assert smoke[0] == "/a"
     assert smoke[-1] == "org/b"
     assert sorted(smoke[1:-1]) == sorted(f"{name}@smoke" for name in names)
@@ -173,17 +173,17 @@ def test_every_documented_option_is_one():
     """
     alone = ("until_settled", "all_blocks")
     more = ("models", "pairs", "memory", "workers", "executor")
-    compare, study = (inspect.signature(function).parameters for function in (api.compare, api.study))
+    compare, study = (inspect.signature(function).parameters for function in (api.compare, studying.study))
     assert [name for name in list(compare)[2:] if name not in alone] == [name for name in study if name not in more]
     for name in more[1:]:
-        assert f"`{name}`" in (api.study.__doc__ or "")
+        assert f"`{name}`" in (studying.study.__doc__ or "")
     for name in compare:
         assert name in (api.compare.__doc__ or "")
 
 
 def test_a_study_of_some_pairs(models):
     sources = [models[name] for name in ("base", "tuned", "stranger")]
-    report = api.study(sources, statistics=["phi_u"], pairs=[(sources[0], sources[2])])
+    report = studying.study(sources, statistics=["phi_u"], pairs=[(sources[0], sources[2])])
     assert [(record.a, record.b) for record in report.records] == [(sources[0], sources[2])]
     with pytest.raises(InputError, match=r"pairs name /else, which is not among the models"):
-        api.study(sources, statistics=["phi_u"], pairs=[(sources[0], "/else")])
+        studying.study(sources, statistics=["phi_u"], pairs=[(sources[0], "/else")])

@@ -14,6 +14,7 @@ import provlab
 from provlab import zoo
 from provlab.errors import InputError
 from provlab.modeldiff import generation, pipeline
+from provlab.modeldiff.tokens import opening
 
 FEW = {"n": 400, "length": 8, "z": (3.0, 9.0), "progress": False}
 
@@ -38,8 +39,9 @@ def page(tmp_path, text):
 
 def test_the_numbers_are_of_both_sides_and_agree(pair):
     """Weighed, they are those of all inputs: as among sequences drawn uniformly, without either model."""
-    uniform = np.random.default_rng(5).integers(0, 256, (4000, 8))
-    a, b = (model.nll(uniform) for model in pipeline.open_models(list(pair), progress=False).values())
+    opened = list(pipeline.open_models(list(pair), opening=opening, progress=False).values())
+    uniform = np.random.default_rng(5).integers(0, opened[0].nll.vocabulary, (4000, 8))
+    a, b = (model.nll(uniform) for model in opened)
     result = provlab.diff(*pair, **FEW)
     assert result.remedies() == [] or "worth" in result.remedies()[0]
     low, high = FEW["z"]
@@ -81,7 +83,7 @@ def test_a_disguised_pair_of_equal_functions_has_no_difference(models, tmp_path)
     result = provlab.diff(models["base"], copy, **FEW)
     assert (result.compared.a.difference == 0).all()
     assert any("answer alike" in text for text in result.remedies())
-    assert result.figure()
+    assert result.drawn()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -121,15 +123,44 @@ def test_the_picture_in_text_is_of_both_sides(pair):
     assert min(longest) > 3
 
 
-def test_a_notebook_sees_a_table_and_a_picture(pair):
-    html = provlab.diff(*pair, **FEW)._repr_html_()
-    assert "<table>" in html
-    assert "data:image/png" in html
+def test_a_prompt_is_followed_and_references_show_what_a_second_training_changes(run, models, tmp_path):
+    """With a nearer sibling as reference the excess is positive; the other way round it is negative."""
+    (tmp_path / "prompt").write_text("the model reads\n")
+    few = ["--prompt", tmp_path / "prompt", "--length", 8, "--sequences", 200, "--fail-above", 0.01]
+    html = tmp_path / "x.html"
+    status, out, error = run(
+        "diff", models["base"], models["stranger"], "--reference", models["tuned"], *few, "--html", html
+    )
+    assert status == 1
+    assert re.match(
+        r"provlab: fails: the excess over A and the reference is [\d. to()]+ nats per token, above 0.01", error
+    )
+    assert "It follows the prompt 'the model reads' of 15 characters." in " ".join(out.split())
+    assert "[-" in out
+    page = html.read_text()
+    assert page.startswith("<!doctype html>")
+    assert "data:image/png" in page
+    assert not re.search(r"(src|href)=['\"]?(http|/)", page)
+    assert "rgba(213,94,0" in page
+    target = tmp_path / "x.json"
+    both = models["base"], models["tuned"], "--reference", models["stranger"], "--reference", models["sibling"]
+    status, out, error = run("diff", *both, *few, "--json", target)
+    assert (status, error) == (0, "")
+    apart = json.loads(target.read_text())["apart"]
+    assert apart["excess"][2] < 0
+    assert apart["rank_p"] in (2 / 3, 1)
 
 
-def test_replica_exchange_that_does_not_converge_is_a_sentence(pair):
-    result = provlab.diff(*pair, **FEW, exchange_steps=10)
-    assert any(text.startswith("Replica exchange gives no number: not converged") for text in result.remedies())
+def test_one_side_without_inputs_leaves_the_other(models, new_model, save_model, tmp_path):
+    """The base's flat law has no input of the low losses that a sharp one writes at."""
+    sharp = save_model(new_model(6, initializer_range=0.8), tmp_path / "sharp")
+    result = provlab.diff(models["base"], sharp, **FEW | {"z": (0.01, 2.0)})
+    assert [side["in_z"] > 0 for side in result.sides] == [False, True]
+    assert result.sides[1]["disagreement"][0] == 1
+    assert result.remedies()[0].startswith("A has no number: base has 0 of 800 sequences")
+    assert "–" in str(result)
+    assert result.drawn() is None
+    assert json.dumps(result.to_json())
 
 
 def nan_weights(folder):
@@ -152,10 +183,10 @@ def no_tokenizer(folder):
     [
         (None, ["--text", "{empty}"], "the text is empty; give"),
         (None, ["--text", "/no/such"], "--text /no/such cannot be read"),
-        (None, ["--length", "900"], "length 900 exceeds the context of base: 64; give less"),
+        (None, ["--length", "900"], "length 900 exceeds the context of base: 63; give less"),
         (None, ["--length", "1"], "length must be a whole number of at least 2, not 1"),
         (None, ["--sequences", "3"], "n must be a whole number of at least 40, not 3"),
-        (None, ["--range", "0.001:0.002"], "wrote 0 of 400 sequences .* too few; most have .*: move Z there"),
+        (None, ["--range", "0.001:0.002"], "has 0 of 800 sequences .* too few; most have .*: move Z there"),
         (None, ["--range", "4:3"], r"Z = \[4, 3\] is empty"),
         (None, ["--range", "low"], "--range is two numbers such as 0.5:1, not 'low'"),
         (None, ["--from-text", "0.5:0.1"], "shares must rise"),
@@ -166,19 +197,27 @@ def no_tokenizer(folder):
         (another_tokenizer, [], r"base and spoilt have different tokenizers: they share \d+ of \d+ tokens"),
         (None, ["--text", "{short}"], r"the text has \d+ tokens?, too few for pieces of 8"),
         (None, ["--tempers", "1.5,2"], "the least of them at most 1"),
+        (None, ["--tempers", "nan"], "tempers must be positive numbers"),
+        (None, ["--range", "1:inf"], "both finite"),
+        (None, ["--prompt", "{short}", "--text", "{short}"], "a prompt goes with neither"),
+        (None, ["--fail-above", "nan"], "--fail-above is a number of nats"),
+        (None, ["--html", "/no/such/x"], "--html: /no/such is no folder"),
+        (None, ["--reference", "{base}"], "are identical"),
+        (None, ["--text", "{unknown}"], "100% of its tokens are unknown words"),
         (None, ["--device", "tpu"], "device"),
     ],
 )
 def test_bad_input_gets_one_line(run, models, spoilt, tmp_path, spoil, settings, message):
-    (tmp_path / "empty").write_text(" \n")
-    (tmp_path / "short").write_text("read")
+    files = {name: tmp_path / name for name in ("empty", "short", "unknown")}
+    for path, words in zip(files.values(), (" \n", "read", "<|end|>" * 99), strict=True):
+        path.write_text(words)
     if spoil:
         spoil(spoilt)
     second = spoilt if spoil else models["tuned"]
     if not any(flag in settings for flag in ("--length", "--sequences")):
         settings = [*settings, "--length", "8", "--sequences", "400"]
     target = tmp_path / "x.json"
-    settings = [item.format(empty=tmp_path / "empty", short=tmp_path / "short") for item in settings]
+    settings = [item.format(base=models["base"], **files) for item in settings]
     status, out, error = run("diff", models["base"], second, *settings, "--json", target)
     assert (status, out) == (2, "")
     assert len(error.splitlines()) == 1

@@ -1,70 +1,24 @@
-"""The two questions as two functions: `compare` two models, `study` all pairs of many."""
+"""The first question as a function: `compare` says whether two models were trained independently."""
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
-from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provlab import statistics as registry
 from provlab.engine.ledger import Bench
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
-from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
+from provlab.errors import NotComparableError, ParameterError
+from provlab.models.checkpoint import identical
 from provlab.report.comparison import Comparison
 from provlab.report.family import LEVEL, check_primary
 from provlab.report.views import describe
-from provlab.statistics.base import Options, devices_elsewhere
+from provlab.statistics.base import Options
 from provlab.statistics.flaws import ORDER_FREE
 
-if TYPE_CHECKING:
-    from provlab.report.study_report import StudyReport
 
-
-def expand(models: Sequence[str | Path]) -> list[str]:
-    """Replace ``zoo:*`` or ``zoo:*@edition`` by the zoo's Llama tree, in the order of the tree.
-
-    Raises
-    ------
-    InputError
-        If the models are one string instead of a list.
-    """
-    if isinstance(models, str):
-        raise InputError(f"models must be a list of sources, not the text {models!r}")
-    expanded: list[str] = []
-    for source in map(str, models):
-        if source == "zoo:*" or source.startswith("zoo:*@"):
-            from provlab import zoo
-            from provlab.engine.lineage import tree_order
-
-            edition = source.partition("@")[2]
-            suffix = f"@{edition}" if edition else ""
-            recipes = zoo.families(edition or zoo.default_edition())
-            parents = zoo.parents(zoo.collection(zoo.TREE, recipes))
-            expanded += [f"zoo:{name}{suffix}" for name in tree_order(parents)]
-        else:
-            expanded.append(source)
-    return expanded
-
-
-def _train_missing(models: Sequence[str]) -> None:
-    """Train the zoo models among these that are not there yet, on all cores; opened one by one they would use one."""
-    embedded = [source.removeprefix("zoo:").partition("@") for source in models if source.startswith("zoo:")]
-    if not embedded:
-        return
-    from provlab import zoo
-
-    by_edition: dict[str, list[str]] = {}
-    for name, _, edition in embedded:
-        by_edition.setdefault(edition or zoo.default_edition(), []).append(name)
-    for edition, names in by_edition.items():
-        with suppress(ProvlabError):  # what cannot be made becomes a record with its reason when it is opened
-            known = zoo.families(edition)
-            zoo.build([name for name in names if name in known], edition=edition)
-
-
-def _with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
+def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
     """Options with the text, or the zoo's held-out prose if none is given and a statistic reads text.
 
     Called once all else is checked: the first use of the zoo's text makes its corpus, which takes a while.
@@ -77,11 +31,12 @@ def _with_text(options: Options, names: Sequence[str], text: str | None) -> Opti
     return replace(options, text=text or "")
 
 
-def _described(bench: Bench) -> tuple[dict[str, Any], ...]:
+def described(bench: Bench) -> tuple[dict[str, Any], ...]:
     """What a report says of each model, and what decides which statistics could read it."""
     return tuple(
         describe(source, model.checkpoint)
         | {
+            "read_as": model.anatomy.architecture if model.anatomy.named else None,
             "blocks": model.anatomy.n_blocks,
             "gated": model.anatomy.has("gate") or model.anatomy.has("gate.0"),
             "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
@@ -103,7 +58,7 @@ def compare(
     text: str | None = None,
     store: Store | None = None,
     allow_pickle: bool = False,
-    progress: bool = True,
+    progress: float = True,
     **settings: object,
 ) -> Comparison:
     """Test whether two models were trained independently.
@@ -134,8 +89,8 @@ def compare(
         Where finished units are kept and found again.
     allow_pickle : bool
         Also open ``.bin`` weights, with ``weights_only=True``.
-    progress : bool
-        Show a bar on stderr.
+    progress : float
+        Show a bar on stderr, at most once in so many seconds; 0 or False shows none.
     **settings
         Fields of `provlab.statistics.base.Options`: seed, units, device, dtype, n_permutations, ...
 
@@ -155,7 +110,7 @@ def compare(
         raise ParameterError("all blocks are compared with all; leave out blocks and until_settled, or all_blocks")
     a, b = str(a), str(b)
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True)
-    options = with_common_vocabulary(_with_text(options, names, text), bench.models, names)
+    options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
     if until_settled:
         from provlab.engine.sequential import until_settled as read_until_settled
 
@@ -174,74 +129,14 @@ def compare(
         records.sort(key=lambda record: names.index(record.statistic))
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
-    if len({model.checkpoint.digest for model in bench.models.values()}) < len(bench.models):
-        for model in bench.models.values():
-            model.checkpoint.read_again()
+    identical(model.checkpoint for model in bench.models.values())  # refuses a remembered hash that is wrong
     seeing = [record for record in records if record.statistic in ORDER_FREE]
     if statistics is None and seeing and not any(r.outcome and r.outcome.log10_p is not None for r in seeing):
         # no test here could see a disguised copy; a figure that is no test, where both models have embeddings
         scored = run_pairs(bench, ["stream_score"], options, store=store, progress=progress)
         records += [record for record in scored if record.outcome]
-    return Comparison(_described(bench), tuple(records), options, primary, fdr)
-
-
-def study(
-    models: Sequence[str | Path],
-    *,
-    statistics: Sequence[str] | None = None,
-    blocks: Sequence[int] | None = None,
-    pairs: Sequence[tuple[str, str]] | None = None,
-    primary: str | None = None,
-    fdr: bool = False,
-    text: str | None = None,
-    store: Store | None = None,
-    allow_pickle: bool = False,
-    progress: bool = True,
-    memory: int | str | None = None,
-    workers: int = 1,
-    executor: Executor | None = None,
-    **settings: object,
-) -> "StudyReport":
-    """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
-
-    With `pairs`, only these are tested; each names two of the models.
-
-    A pair that fails becomes a record with its reason and the rest goes on. With a store, finished units are never
-    computed again, so a study that was stopped goes on where it was.
-
-    Each tensor is read once per statistic, whatever the number of pairs, as long as the features of all models on one
-    block fit into `memory` (``8GB``; by default most of what is free); beyond that models are taken in groups. With
-    `workers` that many processes of this machine share the work, with `executor` any backend with the interface of
-    `concurrent.futures`, such as a Dask cluster's `Client(address).get_executor(pure=False)`; records are the same. A
-    script that asks for workers must stand under ``if __name__ == "__main__":``.
-    """
-    from provlab.engine.lineage import Lineage
-    from provlab.report.study_report import StudyReport  # tables and pictures of many pairs: pandas
-
-    with devices_elsewhere() if executor is not None else nullcontext():
-        options = Options(**settings)  # type: ignore[arg-type]
-        names = registry.checked_names(statistics, units=options.units)
-        check_primary(primary, names)
-        models = expand(models)
-        for pair in pairs or ():
-            if unknown := set(pair) - set(models):
-                raise InputError(f"pairs name {min(unknown)}, which is not among the models")
-        _train_missing(models)
-        bench = open_models(models, allow_pickle=allow_pickle)
-        options = with_common_vocabulary(_with_text(options, names, text), bench.models, names)
-        records = run_pairs(
-            bench,
-            names,
-            options,
-            store=store,
-            blocks=blocks,
-            pairs=pairs,
-            progress=progress,
-            memory=memory,
-            workers=workers,
-            executor=executor,
-        )
-        lineage = Lineage.of(models)
-        return StudyReport(
-            tuple(models), tuple(names), _described(bench), tuple(records), options, lineage, primary, fdr
-        )
+    models = described(bench)
+    if options.shared is not None:  # the text's tokens were brought together
+        for entry, model in zip(models, bench.models.values(), strict=True):
+            entry["lent_ids"] = model.checkpoint.tokenizer_digest is None
+    return Comparison(models, tuple(records), options, primary, fdr)

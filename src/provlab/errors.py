@@ -6,8 +6,12 @@ exits with 2; a study turns it into a record with its reason and goes on with th
 
 
 def one_line(error: object, longest: int = 240) -> str:
-    """Bring a text to one line of so many characters, the middle left out; an error without a text gives its type."""
+    """Bring a text to one line of so many characters, the middle left out; an error without a text gives its type.
+
+    Texts of files reach a terminal: a character that it would obey and not print becomes ``?``.
+    """
     text = " ".join(str(error).split()) or type(error).__name__
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
     return text if len(text) <= longest else f"{text[: longest // 2 - 2]}...{text[2 - longest // 2 :]}"
 
 

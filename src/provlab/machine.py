@@ -1,10 +1,8 @@
 """What this machine offers."""
 
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from provlab.errors import ParameterError, one_line
 
@@ -15,21 +13,6 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def described() -> str:
-    """Processor, its widest vectors and the cores: what decides the order of sums, and with it the last digits."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0].splitlines()
-    except OSError:
-        lines = []
-    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    flags = fields.get("flags", "").split()
-    vectors = [word for word, flag in (("AVX-512", "avx512f"), ("AVX2", "avx2")) if flag in flags][:1]
-    numbers = [f"{word} {fields[key]}" for word, key in (("family", "cpu family"), ("model", "model")) if key in fields]
-    inside = ", ".join(numbers + vectors)
-    name = fields.get("model name") or platform.processor() or platform.machine()
-    return f"{name}{f' ({inside})' if inside else ''}, {cores()} {'core' if cores() == 1 else 'cores'}"
 
 
 def threads() -> int:

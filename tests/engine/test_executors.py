@@ -3,6 +3,7 @@ the records and the stored units of the serial one, bit by bit.
 """
 
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -10,19 +11,19 @@ import subprocess
 import sys
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 
-from provlab import api, machine
+from provlab import machine, studying
 from provlab.cli import cluster as dask
 from provlab.cli.cluster import cluster, parse_resources
 from provlab.engine import tasks, workers
 from provlab.engine.memory import Budget
 from provlab.engine.pairs import open_models, run_pairs
+from provlab.engine.passes import PassTask, Shelf
 from provlab.engine.store import Store
-from provlab.engine.tasks import Shelf
-from provlab.engine.workers import Processes, Workers, completed
+from provlab.engine.workers import completed
 from provlab.errors import InputError, ParameterError, WorkerError
 from provlab.models.counting import counting
 from provlab.statistics.base import Options
@@ -61,10 +62,10 @@ def after_first(monkeypatch):
     def plant(happens):
         recorded = []
 
-        def watched(pieces, crew):
-            for task, done in completed(pieces, crew):
+        def watched(pieces, **how):
+            for task, done in completed(pieces, **how):
                 if not recorded:
-                    happens(crew)
+                    happens()
                 recorded.append((task, done))
                 yield task, done
 
@@ -78,20 +79,17 @@ def after_first(monkeypatch):
 
 
 @pytest.mark.slow
-def test_processes_of_which_one_is_killed_make_the_same_records(models, options, serial, after_first, tmp_path):
-    renewed = []
-
-    def kill(crew):
-        real = crew.renew
-        crew.renew = lambda: renewed.append(True) or real()
-        os.kill(next(iter(crew.executor._processes)), signal.SIGKILL)
-
-    recorded = after_first(kill)
+def test_processes_of_which_one_is_killed_make_the_same_records(
+    models, options, serial, after_first, tmp_path, monkeypatch
+):
+    pools, made = [], workers.processes
+    monkeypatch.setattr(workers, "processes", lambda n: pools.append(n) or made(n))
+    recorded = after_first(lambda: multiprocessing.active_children()[0].kill())
     store = Store(tmp_path)
     few = ["phi_u", "phi_h"]
     with counting() as count:
         records = run(models.values(), options, store, few, workers=2)
-    assert renewed  # the pool broke, and was made again
+    assert pools == [2, 2]  # the pool broke, and was made again
     assert records == [record for record in serial[0] if record.statistic in few]
     assert files(store).items() < serial[1].items()
     assert len(files(store)) == 2 * sum(len(record.keys) for record in records)
@@ -99,64 +97,51 @@ def test_processes_of_which_one_is_killed_make_the_same_records(models, options,
     assert count.tensors == sum(done.count.tensors for _, done in recorded) > 0
 
 
-class Doomed(Workers):
-    """Every piece kills its worker."""
+def task(block=0):
+    return tasks.UnitTask("phi_u", block, (("a", "b"),), {}, {}, None, Options(), FREE)
 
-    def __init__(self):
-        self.renewed = self.stopped = 0
 
-    def submit(self, task):
+class Frail(Executor):
+    """Breaks at each piece but every so many, whichever pool it is."""
+
+    def __init__(self, every):
+        self.every, self.tries, self.pools = every, 0, 0
+
+    def submit(self, function, /, *arguments, **settings):
+        self.tries += 1
+        if self.tries % self.every:
+            raise BrokenExecutor("died")
         future = Future()
-        future.set_exception(BrokenExecutor("died"))
+        future.set_result(tasks.Done((), tasks.Count(), "me"))
         return future
 
-    def renew(self):
-        self.renewed += 1
-        return True
-
-    def stop(self):
-        self.stopped += 1
+    @contextmanager
+    def processes(self, workers):
+        self.pools += 1
+        yield self
 
 
-def task(block=0):
-    return tasks.UnitTask("phi_u", block, (("a", "b"),), {}, {}, Shelf(Path(), 0), Options(), FREE)
-
-
-def test_workers_that_die_again_and_again_end_in_one_line():
-    doomed = Doomed()
-    with pytest.raises(WorkerError, match=r"died 4 times in a row, the last at phi_u on block 0, .* is kept") as error:
-        list(completed([task(0), task(1)], doomed))
-    assert "\n" not in str(error.value)
-    assert doomed.renewed == workers.BREAKDOWNS
-    assert doomed.stopped == 1
-
-
-def test_breakdowns_are_counted_anew_after_each_piece_that_is_finished():
-    """Many breakdowns, with a piece finished now and then, are no reason to give up."""
-
-    class Frail(Doomed):
-        tries = 0
-
-        def submit(self, task):
-            self.tries += 1
-            if self.tries % workers.BREAKDOWNS:
-                return super().submit(task)
-            future = Future()
-            future.set_result(tasks.Done((), tasks.Count(), "me"))
-            return future
-
-    frail = Frail()
-    assert len(list(completed([task(i) for i in range(4)], frail))) == 4
-    assert frail.renewed > workers.BREAKDOWNS
+@pytest.mark.parametrize(("every", "pools"), [(10**6, workers.BREAKDOWNS + 1), (workers.BREAKDOWNS, 8)])
+def test_breakdowns_are_counted_anew_after_each_piece_that_is_finished(every, pools, monkeypatch):
+    """Workers that die again and again end in one line; with a piece finished now and then, they are made again."""
+    frail = Frail(every)
+    monkeypatch.setattr(workers, "processes", frail.processes)
+    pieces = completed([task(i) for i in range(4)], workers=2)
+    if every == workers.BREAKDOWNS:
+        assert len(list(pieces)) == 4
+        assert frail.pools >= pools
+    else:
+        with pytest.raises(
+            WorkerError, match=r"died 4 times in a row, the last at phi_u on block 0, .* is kept"
+        ) as why:
+            list(pieces)
+        assert "\n" not in str(why.value)
+        assert frail.pools == pools
 
 
 def test_an_executor_that_breaks_is_not_ours_to_mend(models, options):
-    class Broken(Executor):
-        def submit(self, function, /, *arguments, **settings):
-            raise BrokenExecutor
-
     with pytest.raises(WorkerError, match="died 1 times in a row"):
-        run(models.values(), options, statistics=["phi_u"], executor=Broken())
+        run(models.values(), options, statistics=["phi_u"], executor=Frail(10**6))
 
 
 def test_any_executor_will_do(models, options, serial, tmp_path):
@@ -179,7 +164,7 @@ def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial
 
     with Counting(1) as threads, pytest.raises(KeyboardInterrupt):
         run(models.values(), options, store, executor=threads)
-    passed = [task for task in handed[:7] if isinstance(task, tasks.PassTask)]
+    passed = [task for task in handed[:7] if isinstance(task, PassTask)]
     assert len(passed) == len(models)
     handed[:7], left = [], list((tmp_path / "features").iterdir())
     assert left
@@ -187,7 +172,7 @@ def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial
     handed += [None] * 8
     with Counting(1) as threads:
         assert run(models.values(), options, store, executor=threads) == serial[0]
-    again = [task for task in handed[8:] if isinstance(task, tasks.PassTask)]
+    again = [task for task in handed[8:] if isinstance(task, PassTask)]
     assert sum(len(task.features) for task in again) == 2 * len(models) - len(left)
     assert not (tmp_path / "features").exists()
     assert files(store) == serial[1]
@@ -219,7 +204,7 @@ def test_a_worker_with_other_weights_says_so(models, options):
         ((models["base"], models["other"]),),
         {models["base"]: reference, models["other"]: tasks.Reference(models["other"], "0" * 64)},
         {},
-        Shelf(Path(), 0),
+        None,
         options,
         FREE,
     )
@@ -268,16 +253,16 @@ def test_what_travels_is_small(models, options, monkeypatch):
     with Weighing(1) as threads:
         run(models.values(), options, executor=threads)
     for piece, size in sent:
-        reads_text = isinstance(piece, tasks.PassTask) or piece.statistic == "phi_match"
+        reads_text = isinstance(piece, PassTask) or piece.statistic == "phi_match"
         assert size < 8000 + (len(options.text) if reads_text else 0)
 
 
 def test_a_device_that_only_the_workers_have(models):
     with ThreadPoolExecutor(1) as threads:
-        report = api.study(list(models.values())[:2], statistics=["phi_u"], executor=threads, device="cuda:99")
+        report = studying.study(list(models.values())[:2], statistics=["phi_u"], executor=threads, device="cuda:99")
     assert report.to_json()["parameters"]["device"] == "cuda:99"
     with pytest.raises(ParameterError, match="device 'cuda:99' cannot be used on this machine"):
-        api.study(list(models.values())[:2], statistics=["phi_u"], device="cuda:99")
+        studying.study(list(models.values())[:2], statistics=["phi_u"], device="cuda:99")
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True, "2"])
@@ -290,11 +275,9 @@ def test_threads_are_divided_among_processes(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("MKL_NUM_THREADS", "3")
-    recorded = []
-    monkeypatch.setattr(Workers, "submit", lambda self, task: recorded.append(dict(os.environ)))
-    Processes(3).submit(None)
-    assert recorded[0]["OMP_NUM_THREADS"] == "2"
-    assert recorded[0]["MKL_NUM_THREADS"] == "3"  # as the user has set it
+    with workers.processes(3):
+        assert os.environ["OMP_NUM_THREADS"] == "2"
+        assert os.environ["MKL_NUM_THREADS"] == "3"  # as the user has set it
     assert "OMP_NUM_THREADS" not in os.environ
 
 
@@ -348,7 +331,7 @@ def test_a_dask_worker_killed_in_the_middle_costs_nothing_but_its_unit(
     monkeypatch.setattr(dask, "CONNECT", PATIENCE)
     with distributed.Client(address, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=PATIENCE)
-    recorded = after_first(lambda _: doomed.kill())  # SIGKILL: it says no goodbye
+    recorded = after_first(doomed.kill)  # SIGKILL: it says no goodbye
     store = Store(tmp_path)
     with cluster(address, {"GPU": 1}) as executor:
         records = run(models.values(), options, store, executor=executor)

@@ -33,7 +33,7 @@ def test_the_zoo_is_the_published_tree():
 
 
 def test_the_counts_of_the_paper(lineage):
-    """Section 4.1: 21 models, 210 pairs, 69 of them dependent; Figure 2: 7 roots."""
+    """Section 4.1: 21 models, 210 pairs, 69 of them dependent; by their cards: 7 roots."""
     truth = Counter(lineage.dependent(a, b) for a, b in combinations(SOURCES, 2))
     assert len(SOURCES) == 21
     assert len(set(lineage.families().values())) == 7

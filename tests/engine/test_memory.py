@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provlab.engine import memory
+from provlab.engine import rounds
 from provlab.engine.memory import LIBRARIES
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux says it so")
@@ -91,7 +91,7 @@ def test_no_thread_but_the_main_one_traces():
     peaks = []
 
     def work():
-        with memory.traced() as peak:
+        with rounds.traced() as peak:
             assert not tracemalloc.is_tracing()
             np.ones(1000)
         peaks.append(peak[0])
@@ -99,7 +99,7 @@ def test_no_thread_but_the_main_one_traces():
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    with memory.traced() as peak:
+    with rounds.traced() as peak:
         np.ones(1000)
     assert peaks == [0]
     assert peak[0] >= 8000

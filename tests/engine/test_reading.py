@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provlab.engine import memory
+from provlab.engine import memory, rounds
 from provlab.engine.memory import Budget, budget_for, parse
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import NotComparableError, ParameterError
@@ -162,7 +162,7 @@ def test_each_pair_is_compared_once_and_models_are_read_for_a_pair(sizes, room, 
     def fits(held):
         return sum(models[source] for source in held) <= room
 
-    done = list(memory.in_rounds(pairs, load, lambda pair, a, b: (a, b), fits))
+    done = list(rounds.in_rounds(pairs, load, lambda pair, a, b: (a, b), fits))
     assert sorted(pair for pair, _ in done) == sorted(pairs)
     assert all(pair == features for pair, features in done)
     assert loads.keys() == {source for pair in pairs for source in pair}
@@ -177,7 +177,7 @@ def test_arrays_in_memory_are_counted_and_those_in_files_are_not(tmp_path):
     assert memory.nbytes({"a": array, "b": [array[:2], (array,)]}) == 1200
     assert memory.nbytes(unit_rows(np.ones((10, 10), np.float32))) == 800 + 160
     assert memory.nbytes(np.load(tmp_path / "a.npy", mmap_mode="r")) == 0
-    with memory.traced() as peak:
+    with rounds.traced() as peak:
         np.zeros(10**6)
     assert 8 * 10**6 <= peak[0] < 9 * 10**6
 

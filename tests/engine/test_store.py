@@ -8,6 +8,7 @@ import pytest
 from provlab import files
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
+from provlab.publishing.results import Results
 
 KEY = Store.key(statistic="phi_u", block=0)
 UNIT = {"value": 0.5, "log10_p": -3.0, "detail": {"n": 4}}
@@ -15,7 +16,7 @@ UNIT = {"value": 0.5, "log10_p": -3.0, "detail": {"n": 4}}
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "results")
+    return Results(tmp_path / "results")
 
 
 def everything_below(folder):

@@ -1,8 +1,7 @@
 """The commands of ``provlab``, one module each, in the order of `COMMANDS`.
 
 A module offers ``add(parser)``, which says what the command takes and names the function that runs it; only the module
-of the command that is given is imported. Exit status 0 when a command ran, 2 with one line on stderr when it could not,
-130 when it was stopped.
+of the command that is given is imported. `STATUSES` says what the exit status means.
 """
 
 import argparse
@@ -11,7 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from importlib import import_module, metadata
 
 from provlab.cli.arguments import Parser
 from provlab.errors import ProvlabError, one_line
@@ -20,6 +19,7 @@ from provlab.errors import ProvlabError, one_line
 COMMANDS = {
     "compare": "test a pair of models",
     "study": "test all pairs of many models",
+    "tree": "find the families of many models, and which descends from which",
     "disguise": "write a model as an adversary would show it, outputs proved or the loss told",
     "diff": "say over which inputs two models disagree",
     "run": "run a notebook with your own parameters",
@@ -29,12 +29,20 @@ COMMANDS = {
     "plan": "estimate tensors, bytes, memory and hours of a study before it starts",
 }
 
+STATUSES = (
+    "exit status: 0 the command ran, 1 it ran and --fail-on holds, 2 it could not run (one line on stderr says why), "
+    "130 it was stopped"
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     parser = Parser(
-        prog="provlab", description="Were two language models trained independently, and where do they disagree?"
+        prog="provlab",
+        description="Were two language models trained independently, and where do they disagree?",
+        epilog=STATUSES,
     )
+    parser.add_argument("--version", action="version", version=f"provlab {metadata.version('provlab')}")
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
     words = sys.argv[1:] if arguments is None else list(arguments)
     for name, what in COMMANDS.items():
@@ -47,10 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command: Callable[[argparse.Namespace], int] = parsed.command
         return command(parsed)
     except KeyboardInterrupt:
-        return _stopped()
+        return _stopped(parsed)
     except Exception as error:
         if _from_an_interrupt(error):
-            return _stopped()
+            return _stopped(parsed)
         if os.environ.get("PROVLAB_DEBUG") and not isinstance(error, ProvlabError | OSError):
             raise
         return _failed(error)
@@ -63,8 +71,10 @@ def _from_an_interrupt(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _stopped() -> int:
-    print("provlab: stopped; what was finished is kept, the same command goes on from there", file=sys.stderr)
+def _stopped(parsed: argparse.Namespace) -> int:
+    """Say so; commands that keep what is finished set `goes_on`."""
+    kept = "; what was finished is kept, the same command goes on from there"
+    print(f"provlab: stopped{kept if getattr(parsed, 'goes_on', False) else ''}", file=sys.stderr)
     return 130
 
 

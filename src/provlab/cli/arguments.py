@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NoReturn
 
 from provlab.errors import InputError
@@ -31,15 +32,37 @@ SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Says what is wrong in one line; `more` gives what the help ends with, found only when it is asked for."""
+
+    more: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        """Return the help, and what `more` adds."""
+        return super().format_help() + ("\n" + fill(self.more(), 100) + "\n" if self.more else "")
 
     def error(self, message: str) -> NoReturn:
         """Print one line and leave with 2."""
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
+def _known() -> str:
+    """Name the statistics, and the formats of weights that are read."""
+    from provlab import statistics as registry
+    from provlab.models.formats.methods import METHODS
+
+    usual = ", ".join(registry.USUAL)
+    others = ", ".join(name for name in registry.REGISTRY if name not in registry.USUAL)
+    codes = ", ".join(dict.fromkeys(method.name for method in METHODS))
+    return (
+        f"Statistics: {usual}; only when named: {others}. Weights are read from safetensors, GGUF and, with "
+        f"--allow-pickle, .bin; stored as they are or as codes ({codes}); BASE+ADAPTER merges a LoRA adapter."
+    )
+
+
 def add_statistics(parser: argparse.ArgumentParser) -> None:
     """Add which statistics to compute, on which blocks, and how."""
+    if isinstance(parser, Parser):
+        parser.more = _known
     parser.add_argument(
         "--statistic",
         action="append",
@@ -66,6 +89,18 @@ def add_family(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="control the false discovery rate (Benjamini-Yekutieli) instead of the chance of any false rejection",
     )
+
+
+def add_status(parser: argparse.ArgumentParser) -> None:
+    """Add what makes the exit status 1, for scripts."""
+    parser.add_argument(
+        "--fail-on", choices=["rejected"], help="exit with 1 if independence is rejected, or models are identical"
+    )
+
+
+def seconds_between_bars() -> float:
+    """Return how often a terminal is shown how far the work is, and a file into which stderr goes."""
+    return 1.0 if sys.stderr.isatty() else 60.0
 
 
 def family(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -111,7 +146,7 @@ def parse_blocks(text: str | None) -> list[int] | None:
     return list(dict.fromkeys(blocks))
 
 
-def check_json(target: str | None) -> None:
+def check_json(target: str | None, flag: str = "--json") -> None:
     """Refuse a file that cannot be written, before any work is done for it.
 
     Raises
@@ -123,9 +158,9 @@ def check_json(target: str | None) -> None:
         return
     path = Path(target)
     if not path.parent.is_dir():
-        raise InputError(f"--json: {path.parent} is no folder, so {path.name} cannot be written there; make it first")
+        raise InputError(f"{flag}: {path.parent} is no folder, so {path.name} cannot be written there; make it first")
     if path.is_dir():
-        raise InputError(f"--json: {path} is a folder; give a file name, or - for standard output")
+        raise InputError(f"{flag}: {path} is a folder; give a file name, or - for standard output")
 
 
 def deliver(target: str | None, content: Callable[[], Any], text: Callable[[], object]) -> None:

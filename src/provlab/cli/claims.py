@@ -13,18 +13,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--results", metavar="FOLDER", help="folder of results (default: that of the last reproduction)"
     )
+    parser.add_argument("-v", "--verbose", action="store_true", help="print all that is known of each claim")
     parser.set_defaults(command=_claims)
 
 
 def _claims(arguments: argparse.Namespace) -> int:
     from provlab import provenance
-    from provlab.engine.store import Store
     from provlab.publishing import claims
+    from provlab.publishing.results import Results
 
     common.check_json(arguments.json)
     if arguments.results and not Path(arguments.results).is_dir():
         raise InputError(f"--results {arguments.results} is no folder of results; give that of a profile")
-    store = Store(Path(arguments.results)) if arguments.results else Store(provenance.results_root()).current()
+    store = Results(Path(arguments.results)) if arguments.results else Results(provenance.results_root()).current()
     rows = claims.evaluate(store)
-    common.deliver(arguments.json, lambda: rows, lambda: claims.as_text(rows))
+    common.deliver(arguments.json, lambda: rows, lambda: claims.as_text(rows, verbose=arguments.verbose))
     return 0

@@ -1,7 +1,6 @@
 """``provlab compare``: test a pair of models."""
 
 import argparse
-import sys
 
 from provlab.cli import arguments as common
 
@@ -12,6 +11,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", help="the other model")
     common.add_statistics(parser)
     common.add_family(parser)
+    common.add_status(parser)
     parser.add_argument(
         "--until-settled",
         action="store_true",
@@ -32,6 +32,6 @@ def _compare(arguments: argparse.Namespace) -> int:
     common.check_json(arguments.json)
     settings = common.statistics(arguments) | common.family(arguments)
     settings |= {"until_settled": arguments.until_settled, "all_blocks": arguments.all_blocks}
-    comparison = compare(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
+    comparison = compare(arguments.a, arguments.b, progress=common.seconds_between_bars(), **settings)
     common.deliver(arguments.json, comparison.to_json, lambda: comparison)
-    return 0
+    return int(arguments.fail_on is not None and comparison.outcome in ("rejected", "identical"))

@@ -45,10 +45,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.diff:
         return _plan_diff(arguments)
     from provlab import statistics as registry
-    from provlab.api import expand
     from provlab.engine.memory import budget_for
     from provlab.planning.study import estimate
     from provlab.statistics.base import Options
+    from provlab.studying import expand
 
     settings = common.statistics(arguments)
     names, blocks, allow_pickle = (settings.pop(name) for name in ("statistics", "blocks", "allow_pickle"))

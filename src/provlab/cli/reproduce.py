@@ -25,13 +25,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--between", metavar="COMMAND", help="what the shell is to run after each stage, beside the next"
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before models are fetched")
-    parser.set_defaults(command=_reproduce)
+    parser.set_defaults(command=_reproduce, goes_on=True)
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from provlab import provenance
-    from provlab.engine.store import Store
     from provlab.publishing import plan as plans
+    from provlab.publishing.results import Results
 
     plan = plans.Plan.read(Path(arguments.plan))
     consent = "yes" if arguments.yes else os.environ.get(CONSENT, "")
@@ -56,7 +56,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     say = partial(print, flush=True)
     with _beside(arguments.between) if arguments.between else nullcontext() as between:
         ran = plans.run_plan(plan, Path(arguments.output), force=arguments.force, say=say, between=between)
-    Store(provenance.results_root()).mark_current(plan.profile)
+    Results(provenance.results_root()).mark_current(plan.profile)
     print(
         f"{ran} of {len(plan.experiments)} notebooks ran"
         + (", the others were up to date" if ran < len(plan.experiments) else "")

@@ -1,7 +1,6 @@
 """``provlab study``: test all pairs of many models, here or on a cluster, and go on after a stop."""
 
 import argparse
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,6 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     common.add_statistics(parser)
     common.add_family(parser)
+    common.add_status(parser)
     parser.add_argument(
         "--pairs", action="append", metavar="A,B", help="compare only this pair; may be repeated (default: all pairs)"
     )
@@ -35,14 +35,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="folder of finished units of work (default: below _results/); with --scheduler, one that all workers see",
     )
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
-    parser.set_defaults(command=_study)
+    parser.set_defaults(command=_study, goes_on=True)
 
 
 def _study(arguments: argparse.Namespace) -> int:
     from provlab import provenance
-    from provlab.api import study
     from provlab.cli.cluster import cluster, parse_resources
     from provlab.engine.store import Store
+    from provlab.studying import study
 
     common.check_json(arguments.json)
     if arguments.resources and not arguments.scheduler:
@@ -62,7 +62,7 @@ def _study(arguments: argparse.Namespace) -> int:
             arguments.models,
             pairs=pairs,
             store=Store(root),
-            progress=sys.stderr.isatty(),
+            progress=common.seconds_between_bars(),
             memory=arguments.memory,
             workers=arguments.workers,
             executor=executor,
@@ -70,7 +70,7 @@ def _study(arguments: argparse.Namespace) -> int:
             **common.family(arguments),
         )
     common.deliver(arguments.json, report.to_json, lambda: report)
-    return 0
+    return int(arguments.fail_on is not None and bool(report.family.rejected.any()))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
             "--edition", default=None, help="default or smoke (default: $PROVLAB_ZOO_EDITION or default)"
         )
     listing.set_defaults(command=_list)
-    building.set_defaults(command=_build)
+    building.set_defaults(command=_build, goes_on=True)
 
 
 def _list(arguments: argparse.Namespace) -> int:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from provlab.engine.memory import Pair
+from provlab.engine.reference import Result
 from provlab.engine.store import Store
-from provlab.engine.tasks import Place, Result
+from provlab.engine.tasks import Place
 from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
 

@@ -12,12 +12,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from provlab.engine.ledger import Bench, Finished, PairRecord
-from provlab.engine.pairs import BAR
+from provlab.engine.pairs import bar_of
+from provlab.engine.reference import named
 from provlab.engine.store import Store
-from provlab.engine.tasks import named, place
+from provlab.engine.tasks import place
 from provlab.errors import PAIR_FAILURES, NotComparableError, ParameterError, reason
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
@@ -33,7 +33,7 @@ _SHOWN = 12  # pairs of blocks that a verdict names
 
 
 def all_with_all(
-    bench: Bench, names: Sequence[str], options: Options, *, explicit: bool, store: Store | None, progress: bool
+    bench: Bench, names: Sequence[str], options: Options, *, explicit: bool, store: Store | None, progress: float
 ) -> list[PairRecord]:
     """Compare all blocks of two models with all, by those of these statistics that can: the best for the pair.
 
@@ -53,7 +53,7 @@ def all_with_all(
 
 
 def compared_everywhere(
-    statistic: Statistic, a: Model, b: Model, options: Options, *, store: Store | None = None, progress: bool = True
+    statistic: Statistic, a: Model, b: Model, options: Options, *, store: Store | None = None, progress: float = True
 ) -> PairRecord:
     """Compare every block of `a` with every block of `b` and bring it to one p-value, for models of any depth.
 
@@ -113,7 +113,7 @@ def compared_everywhere(
 
 
 def every_pair_of_blocks(
-    statistic: Statistic, a: Model, b: Model, finished: Finished, *, progress: bool
+    statistic: Statistic, a: Model, b: Model, finished: Finished, *, progress: float
 ) -> dict[tuple[int, int], BlockResult | None]:
     """Results of all pairs of blocks; None where two blocks cannot be compared, as where one has a row of zeros.
 
@@ -135,7 +135,8 @@ def every_pair_of_blocks(
     first = functools.lru_cache(maxsize=1)(of_a.block)
     second = functools.cache(lambda j: _kept(of_b.block(j), room.IN_MEMORY // shape[1]))
     refused: list[NotComparableError] = []
-    with tqdm(total=len(left), disable=not progress, leave=False, bar_format=BAR, desc="blocks") as bar:
+    with bar_of(len(left), progress) as bar:
+        bar.set_description("blocks", refresh=False)
         for i, j in left:
             try:
                 with named(place(statistic.name, (i, j)), a.name, b.name):

@@ -1,13 +1,10 @@
-"""How much memory a study may take, and how models are held within it: measured as they are read, not foretold."""
+"""How much memory a study may take, and how much features of models take."""
 
 import re
-import threading
-import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import psutil
@@ -27,7 +24,6 @@ _UNITS = {"": 1, "b": 1, **{p + u: 10 ** (3 * i) for i, p in enumerate("kmgt", 1
 _UNITS |= {p + "ib": 2 ** (10 * i) for i, p in enumerate("kmgt", 1)}
 
 Pair = tuple[str, str]
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -120,48 +116,6 @@ def free() -> int:
     return max(available, 0)
 
 
-def in_rounds(
-    pairs: Sequence[Pair],
-    load: Callable[[str], Any],
-    compare: Callable[[Pair, Any, Any], Result],
-    fits: Callable[[Sequence[Any]], bool],
-) -> Iterator[tuple[Pair, Result]]:
-    """Compare each pair once, holding as many models as fit.
-
-    A round loads one model after the other and compares it with those that are held. It is then held too, as long as
-    models fit; once they do not, the later ones are compared and dropped, and a next round loads them again. So each
-    model is loaded once where all fit.
-
-    Parameters
-    ----------
-    load
-        Features of a model, by its source.
-    compare
-        A pair, and the features of both.
-    fits
-        Whether these features may be held together while another model is read and compared with them.
-    """
-    left = dict.fromkeys(pairs)
-    while left:
-        held: dict[str, Any] = {}
-        full = False
-        for source in dict.fromkeys(source for pair in left for source in pair):
-            mine = [pair for pair in left if source in pair and not held.keys().isdisjoint(pair)]
-            if full and not mine:
-                continue
-            features = load(source)
-            for pair in mine:
-                del left[pair]
-                yield pair, compare(pair, *(features if side == source else held[side] for side in pair))
-            needed = {side for pair in left for side in pair}
-            held = {side: held[side] for side in held if side in needed}
-            if source in needed and (not held or (not full and fits([*held.values(), features]))):
-                held[source] = features
-            elif source in needed:
-                full = True
-            del features
-
-
 def nbytes(features: Any) -> int:
     """Bytes of the arrays in memory that features of one model hold; files that are mapped take none."""
     if isinstance(features, np.ndarray):
@@ -175,27 +129,3 @@ def nbytes(features: Any) -> int:
     if is_dataclass(features) and not isinstance(features, Model | Anatomy):
         return sum(map(nbytes, vars(features).values()))
     return 0
-
-
-@contextmanager
-def traced() -> Iterator[list[int]]:
-    """Peak of the bytes that numpy's arrays take within, beyond those that are there before: the one entry of a list.
-
-    0 in any thread but the main one: `tracemalloc.stop` may end the process while another thread allocates without
-    Python's lock, as compiled kernels do.
-    """
-    peak = [0]
-    if threading.current_thread() is not threading.main_thread():
-        yield peak
-        return
-    already = tracemalloc.is_tracing()
-    if not already:
-        tracemalloc.start()
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    try:
-        yield peak
-    finally:
-        peak[0] = tracemalloc.get_traced_memory()[1] - before
-        if not already:
-            tracemalloc.stop()

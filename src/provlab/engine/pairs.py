@@ -14,21 +14,34 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 from provlab.engine.ledger import Bench, Finished, Ledger, PairRecord
 from provlab.engine.memory import Budget, Pair, budget_for
+from provlab.engine.reference import Reference
 from provlab.engine.store import Store
-from provlab.engine.tasks import PassTask, Reference, Shelf, Task, UnitTask, in_place
+from provlab.engine.tasks import Task, UnitTask, in_place
 from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options, withheld
 
-__all__ = ["BAR", "Bench", "PairRecord", "open_models", "run_pairs", "with_common_vocabulary"]
+if TYPE_CHECKING:
+    from provlab.engine.passes import Shelf
 
-BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
+__all__ = ["Bench", "PairRecord", "bar_of", "open_models", "run_pairs", "with_common_vocabulary"]
+
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
+
+
+def bar_of(total: int, progress: float) -> "tqdm[Any]":
+    """Make a bar that is shown at most once in `progress` seconds, and never for work that is done before that."""
+    delay = max(progress - 1.0, 0.0)
+    return tqdm(
+        total=total, disable=not progress, leave=False, bar_format=_BAR, mininterval=float(progress), delay=delay
+    )
 
 
 def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: bool = False) -> Bench:
@@ -92,7 +105,7 @@ def run_pairs(
     store: Store | None = None,
     blocks: Sequence[int] | None = None,
     pairs: Sequence[Pair] | None = None,
-    progress: bool = True,
+    progress: float = True,
     memory: int | str | None = None,
     workers: int = 1,
     executor: Executor | None = None,
@@ -113,8 +126,8 @@ def run_pairs(
         Restrict the per-block statistics to these blocks (counted from 0), each once and in ascending order.
     pairs : sequence of (a, b), optional
         Which pairs of sources; all by default, in the order of the sources.
-    progress : bool
-        Show a bar with an estimate on stderr.
+    progress : float
+        Show a bar with an estimate on stderr, at most once in so many seconds; 0 or False shows none.
     memory : int or str, optional
         Bytes, or text such as ``8GB``, that the study may take with its libraries; by default most of what is free. A
         pair that no order of work fits into a given limit becomes a record with the reason.
@@ -150,41 +163,37 @@ def run_pairs(
     todo = {name: ledger.missing() for name, ledger in ledgers.items()}
     here = executor is None and workers == 1
     with ExitStack() as stack:
-        root = store.root if store else Path(stack.enter_context(TemporaryDirectory(prefix="provlab-")))
-        shelf = Shelf(root.resolve() / "features", budget.process // 2 if here else 0)
+        shelf = None
+        if any(get_statistic(name).recorded for name, places in todo.items() if places):
+            from provlab.engine.passes import Shelf
+
+            root = store.root if store else Path(stack.enter_context(TemporaryDirectory(prefix="provlab-")))
+            shelf = Shelf(root.resolve() / "features", budget.process // 2 if here else 0)
         tasks = _tasks(todo, bench, options, shelf, budget)
         if here:
             done_tasks = in_place(tasks, bench.models, {name: ledger.errors for name, ledger in ledgers.items()})
         else:
-            from provlab.engine.workers import Processes, Workers, completed  # most studies have none
+            from provlab.engine.workers import completed  # most studies have none
 
-            done_tasks = completed(tasks, Processes(workers) if executor is None else Workers(executor))
-        bar = stack.enter_context(
-            tqdm(
-                total=sum(1 if isinstance(task, PassTask) else len(task.pairs) for task in tasks),
-                unit="pair",
-                disable=not progress,
-                leave=False,
-                mininterval=1.0,
-                bar_format=BAR,
-            )
-        )
+            done_tasks = completed(tasks, workers=workers, executor=executor)
+        total = sum(len(task.pairs) if isinstance(task, UnitTask) else 1 for task in tasks)
+        bar = stack.enter_context(bar_of(total, progress))
         # closed at once, also if we are stopped between two results
         for task, done in stack.enter_context(closing(done_tasks)):
             counting.add(done.count)
-            if isinstance(task, PassTask):
-                bar.set_description(f"pass of {bench.models[task.model.source].name}")
+            bar.set_description(task.place, refresh=False)
+            if isinstance(task, UnitTask):
+                for pair, result in done.results:
+                    ledgers[task.statistic].take(pair, task.block, result)
+                    bar.update()
+            else:
                 for name, failure in done.results:
                     for pair in {pair for together in todo[name].values() for pair in together}:
                         if task.model.source in pair:
                             ledgers[name].take(pair, None, failure)
                 bar.update()
-            else:
-                bar.set_description(task.statistic)
-                for pair, result in done.results:
-                    ledgers[task.statistic].take(pair, task.block, result)
-                    bar.update()
-        shelf.clear(key for task in tasks for key in task.features.values())
+        if shelf:
+            shelf.clear(key for task in tasks for key in task.features.values())
     return _agreed([record for ledger in ledgers.values() for record in ledger.records()])
 
 
@@ -208,7 +217,9 @@ def _agreed(records: list[PairRecord]) -> list[PairRecord]:
 Todo = dict[int | None, list[Pair]]  # block -> pairs to compare there
 
 
-def _tasks(todo: Mapping[str, Todo], bench: Bench, options: Options, shelf: Shelf, budget: Budget) -> list[Task]:
+def _tasks(
+    todo: Mapping[str, Todo], bench: Bench, options: Options, shelf: "Shelf | None", budget: Budget
+) -> list[Task]:
     """Describe all pieces: a pass for each model that must be run, then a unit for each statistic and block."""
 
     @cache
@@ -247,6 +258,10 @@ def _tasks(todo: Mapping[str, Todo], bench: Bench, options: Options, shelf: Shel
                         budget,
                     )
                 )
+    if shelf is None:
+        return units
+    from provlab.engine.passes import PassTask
+
     passes: list[Task] = []
     for source in bench.models:
         missing = {name: key for name, key in features.get(source, {}).items() if key not in shelf}

@@ -24,7 +24,7 @@ def until_settled(
     level: float,
     store: Store | None,
     blocks: Sequence[int] | None,
-    progress: bool,
+    progress: float,
 ) -> PairRecord:
     """Read blocks in a seeded order until the product of their e-values reaches 1 / level, or all are read.
 

@@ -1,12 +1,10 @@
 """Finished results on disk, written whole or not at all and found again by key.
 
-Two kinds live under one root. A *unit* is one statistic on one block of one pair; its key is the hash of all that its
-numbers depend on, so a finished unit is never computed again. An *experiment* is what one notebook run left: its
-parameters, provenance, the units it used and its measurements; claims are judged from these files alone.
+A *unit* is one statistic on one block of one pair; its key is the hash of all that its numbers depend on, so a finished
+unit is never computed again.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from numpy.typing import NDArray
 from provlab.files import atomic_file, digest, reading, write_json
 
 UNIT = ("value", "log10_p", "detail")
-EXPERIMENT = ("name", "profile", "pairs", "measurements")
 
 
 def read_json(path: Path, keys: tuple[str, ...] = ()) -> Any:
@@ -69,28 +66,3 @@ class Store:
             return None
         with reading(path):
             return np.load(path).astype(np.int64)
-
-    def put_experiment(self, name: str, experiment: dict[str, Any]) -> Path:
-        """Keep what a notebook run left, under the notebook's name."""
-        path = self.root / "experiments" / f"{name}.json"
-        write_json(path, experiment)
-        return path
-
-    def experiment(self, name: str) -> dict[str, Any] | None:
-        """Return what the last run of a notebook left, or None."""
-        path = self.root / "experiments" / f"{name}.json"
-        return read_json(path, EXPERIMENT) if path.exists() else None
-
-    def experiments(self) -> Iterator[dict[str, Any]]:
-        """All experiments, by name."""
-        for path in sorted((self.root / "experiments").glob("*.json")):
-            yield read_json(path, EXPERIMENT)
-
-    def mark_current(self, profile: str) -> None:
-        """Remember which profile below this root was reproduced last."""
-        write_json(self.root / "current.json", profile)
-
-    def current(self) -> "Store":
-        """Return the store of the profile reproduced last; one that is empty if there is none."""
-        marker = self.root / "current.json"
-        return Store(self.root / (str(read_json(marker)) if marker.exists() else "default"))

@@ -8,80 +8,38 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from provlab import machine
-from provlab.engine.tasks import Done, PassTask, Task, do
+from provlab.engine.tasks import Done, Task, UnitTask, do
 from provlab.errors import WorkerError
 
 BREAKDOWNS = 3  # in a row, with no piece finished in between: then the next try would end the same way
 
 
-class Workers:
-    """An executor that the caller made: it is used as it is, and neither mended nor shut down.
+@contextmanager
+def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes on this machine, spawned (never forked: torch and forks do not go together), which share its cores.
 
-    Parameters
-    ----------
-    executor
-        Its workers must be able to import provlab and to open the models.
+    They are ended in the middle of their pieces where an error leaves the context.
     """
-
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
-
-    def submit(self, task: Task) -> "Future[Done]":
-        """Hand out one piece."""
-        return self.executor.submit(do, task)
-
-    def renew(self) -> bool:
-        """Replace workers that broke down, if this object started them."""
-        return False
-
-    def finish(self) -> None:
-        """Let go when all is done."""
-
-    def stop(self) -> None:
-        """End in the middle of a study; pieces that are not begun are cancelled by the caller."""
-
-
-class Processes(Workers):
-    """Processes on this machine, spawned (never forked: torch and forks do not go together).
-
-    The machine's cores are divided among them. A breakdown of one is a breakdown of the standard library's whole pool,
-    which is then made again.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._threads = str(max(1, machine.cores() // workers))
-        super().__init__(self._pool())
-
-    def _pool(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self._workers, mp_context=context, initializer=_begin)
-
-    def submit(self, task: Task) -> "Future[Done]":
-        """Hand out one piece; processes start with the first pieces, and with few threads each."""
-        with _environment(dict.fromkeys(machine.THREADS, self._threads)):
-            return super().submit(task)
-
-    def renew(self) -> bool:
-        """Make the pool again."""
-        self.executor.shutdown(wait=False, cancel_futures=True)
-        self.executor = self._pool()
-        return True
-
-    def finish(self) -> None:
-        """End the processes, which have nothing left to do."""
-        self.executor.shutdown()
-
-    def stop(self) -> None:
-        """End the processes in the middle of their pieces."""
-        for process in list((getattr(self.executor, "_processes", None) or {}).values()):  # public from Python 3.14 on
+    threads = str(max(1, machine.cores() // workers))
+    added = {name: threads for name in machine.THREADS if name not in os.environ}  # what the user set himself stays
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
+    os.environ.update(added)
+    try:
+        yield pool
+        pool.shutdown()
+    except BaseException:
+        for process in list((getattr(pool, "_processes", None) or {}).values()):  # public from Python 3.14 on
             process.terminate()
-        self.executor.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _begin() -> None:
@@ -97,64 +55,69 @@ def _begin() -> None:
         threading.Thread(target=follow, daemon=True).start()
 
 
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment of processes that start within; what the user set himself stays."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
-
-
-def completed(tasks: Sequence[Task], workers: Workers) -> Generator[tuple[Task, Done], None, None]:
+def completed(
+    tasks: Sequence[Task], *, workers: int = 1, executor: Executor | None = None
+) -> Generator[tuple[Task, Done], None, None]:
     """Hand out all passes and then all units, and yield each with its results as it comes.
+
+    A breakdown of one of our processes is a breakdown of the standard library's whole pool, so that another one takes
+    over what is left. An executor that the caller made is used as it is, and neither mended nor shut down.
 
     Raises
     ------
     WorkerError
         If workers die again and again; what came before is not lost.
     """
-    passes = [task for task in tasks if isinstance(task, PassTask)]
-    futures: dict[Future[Done], int] = {}
+    left = dict(enumerate(tasks))
     breakdowns = 0
-    try:
-        for wave in (passes, [task for task in tasks if not isinstance(task, PassTask)]):
-            left: dict[int, Task] = dict(enumerate(wave))
-            while left:
-                futures.clear()
-                broken = False
-                try:
-                    for i, task in left.items():
-                        futures[workers.submit(task)] = i
-                except BrokenExecutor:
-                    broken = True
-                for future in as_completed(list(futures)):
-                    i = futures[future]
-                    try:
-                        done = future.result()
-                    except BrokenExecutor:  # a broken pool fails all that it had, at once
-                        broken = True
-                    except (Exception, CancelledError) as error:
-                        raise _explained(error, left[i]) from error
-                    else:
-                        breakdowns = 0
+    while left:
+        known = len(left)
+        try:
+            with processes(workers) if executor is None else nullcontext(executor) as pool:
+                for units in (False, True):
+                    wave = {i: task for i, task in left.items() if isinstance(task, UnitTask) is units}
+                    for i, done in _handed_out(pool, wave):
                         yield left.pop(i), done
-                breakdowns += broken
-                if broken and (breakdowns > BREAKDOWNS or not workers.renew()):
-                    raise WorkerError(
-                        f"worker processes died {breakdowns} times in a row, the last at {left[min(left)].place}, and "
-                        "said nothing; most often the machine has too little memory (lower memory or workers), or a "
-                        'script that starts workers lacks if __name__ == "__main__"; what was finished is kept'
-                    )
-    except BaseException:
+        except BrokenExecutor:
+            breakdowns = 1 if len(left) < known else breakdowns + 1
+            if executor is not None or breakdowns > BREAKDOWNS:
+                raise WorkerError(
+                    f"worker processes died {breakdowns} times in a row, the last at {left[min(left)].place}, and "
+                    "said nothing; most often the machine has too little memory (lower memory or workers), or a "
+                    'script that starts workers lacks if __name__ == "__main__"; what was finished is kept'
+                ) from None
+
+
+def _handed_out(pool: Executor, tasks: dict[int, Task]) -> Iterator[tuple[int, Done]]:
+    """Yield what becomes of each task; a broken pool fails all that it had at once, and raises when these are through.
+
+    Raises
+    ------
+    BrokenExecutor
+        The pool broke.
+    """
+    futures: dict[Future[Done], int] = {}
+    broken = None
+    try:
+        try:
+            for i, task in tasks.items():
+                futures[pool.submit(do, task)] = i
+        except BrokenExecutor as error:
+            broken = error
+        for future in as_completed(futures):
+            try:
+                done = future.result()
+            except BrokenExecutor as error:
+                broken = error
+            except (Exception, CancelledError) as error:
+                raise _explained(error, tasks[futures[future]]) from error
+            else:
+                yield futures[future], done
+    finally:
         for future in futures:
             future.cancel()
-        workers.stop()
-        raise
-    workers.finish()
+    if broken is not None:
+        raise broken
 
 
 def _explained(error: BaseException, task: Task) -> BaseException:

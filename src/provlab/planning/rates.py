@@ -156,7 +156,7 @@ def _permuted(rng: np.random.Generator) -> float:
         for _ in range(2)
     )
     numbers = sum(map(math.prod, sizes.values())) * (options.n_permutations + 1)
-    return numbers / cpu_seconds(lambda: statistic.compare_block(a, b, 0, options), 1)
+    return numbers / cpu_seconds(lambda: statistic.compare_block(a, b, 0, options), 2)
 
 
 def _divergence(rng: np.random.Generator) -> float:

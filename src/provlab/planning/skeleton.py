@@ -64,7 +64,8 @@ class Skeleton:
             The config does not say how long an axis is.
         """
         name, config = language_part(self.architecture, self.config)
-        architecture, sizes = described(name), axis_sizes(self.name, config)
+        architecture = described(name)
+        sizes = axis_sizes(self.name, config, architecture.keys)
         if sizes["blocks"] * sizes.get("experts", 1) > _MOST_EXPERTS:
             raise InvalidWeightsError(
                 f"{self.name}: no model has {sizes['blocks']} blocks of {sizes['experts']} experts, as its config says"

@@ -1,0 +1,121 @@
+"""Passes: one model is run over the inputs of several statistics, and leaves their features on a shelf.
+
+A forward pass gives the features of all blocks: a unit that ran the models itself would run each once a block.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from provlab.engine.memory import Budget, nbytes
+from provlab.engine.reference import Reference, Result, named, too_large
+from provlab.errors import PAIR_FAILURES, NotComparableError, ProvlabError
+from provlab.models.formats.dtypes import itemsize
+from provlab.models.room import load, save
+from provlab.statistics import get as get_statistic
+from provlab.statistics.base import Features, Model, Options, numel
+
+
+class Shelf:
+    """Where passes leave features until their units are done: in memory, or in files (`provlab.models.room`).
+
+    Files of a study with a store lie beside it and stay until the study is done: stopped in between, it need not run
+    its models again.
+
+    Parameters
+    ----------
+    root
+        Folder for features that do not stay in memory.
+    room
+        Bytes that may stay in memory: 0 where other processes must find them.
+    """
+
+    def __init__(self, root: Path, room: int) -> None:
+        self.root, self.room = root, room
+        self.held: dict[str, Features] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.held or (self.root / key).is_dir()
+
+    def put(self, key: str, features: Features) -> None:
+        """Keep the features of one model."""
+        if self.room and self.nbytes + nbytes(features) <= self.room:
+            self.held[key] = features
+        else:
+            save(self.root / key, features.as_arrays())
+
+    def get(self, key: str, kind: type[Features], model: Model) -> Features:
+        """Return the features of one model; their arrays are mapped if they lie in files.
+
+        Raises
+        ------
+        ProvlabError
+            If they are not there: another machine may not see the folder.
+        """
+        if key in self.held:
+            return self.held[key]
+        if key not in self:
+            raise ProvlabError(
+                f"the features of {model.name} are not in {self.root / key}; let all workers see that folder"
+            )
+        return kind.of_arrays(load(self.root / key), model)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return sum(map(nbytes, self.held.values()))
+
+    def clear(self, keys: Iterable[str]) -> None:
+        """Remove the features of a study that is done."""
+        for key in keys:
+            shutil.rmtree(self.root / key, ignore_errors=True)
+        if self.root.is_dir() and not any(self.root.iterdir()):
+            self.root.rmdir()
+
+
+@dataclass(frozen=True)
+class PassTask:
+    """Run one model, and leave the features of some statistics on the shelf.
+
+    Attributes
+    ----------
+    features : mapping
+        Statistic -> key on the shelf.
+    """
+
+    model: Reference
+    features: Mapping[str, str]
+    shelf: Shelf
+    options: Options
+    budget: Budget
+
+    @property
+    def place(self) -> str:
+        """Name for a reader."""
+        return f"a pass of {self.model.source}"
+
+    def results(
+        self, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features]
+    ) -> Iterator[tuple[str, Result]]:
+        """Load the model once, and run it for each statistic; yield (statistic, error) where that left no features."""
+        try:
+            model = opened(self.model)
+            if self.budget.given and (needed := loaded_bytes(model, self.options)) > self.budget.process:
+                raise NotComparableError(too_large(next(iter(self.features)), model.name, needed, self.budget))
+        except PAIR_FAILURES as error:
+            yield from ((name, error) for name in self.features)
+            return
+        with model.checkpoint.loaded_once():
+            for name, key in self.features.items():
+                try:
+                    with named(f"{name} of {model.name}"):
+                        if key not in self.shelf:  # else a statistic that records the same was run already
+                            self.shelf.put(key, get_statistic(name).prepare(model, self.options))
+                except PAIR_FAILURES as error:
+                    yield name, error
+
+
+def loaded_bytes(model: Model, options: Options) -> int:
+    """Bytes of a model that is loaded to be run."""
+    return itemsize(options.dtype) * sum(numel(model, part.name) for part in model.anatomy.parts)

@@ -1,0 +1,45 @@
+"""Descriptions that passes and units share, and how their errors name models."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from provlab.engine.memory import Budget, gigabytes
+from provlab.errors import InputError, NotComparableError
+from provlab.statistics.base import BlockResult
+
+Result = BlockResult | BaseException
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Serialisable model reference: how to open it, and the digest that it must have."""
+
+    source: str
+    digest: str
+    allow_pickle: bool = False
+
+
+def too_large(statistic: str, models: str, needed: int, budget: Budget) -> str:
+    """Say that the memory given is too small, and which limit would do."""
+    return (
+        f"{statistic} of {models} needs about {gigabytes(needed)} beside the libraries, and "
+        f"{gigabytes(budget.process)} of the memory given are left for it in each process; raise the limit to "
+        f"{gigabytes(budget.limit_for(needed))}"
+    )
+
+
+@contextmanager
+def named(what: str, *pair: str) -> Iterator[None]:
+    """Name the models in errors about arrays: inference calls those of a pair W1 and W2.
+
+    Raises
+    ------
+    NotComparableError
+        In place of an `InputError`.
+    """
+    try:
+        yield
+    except InputError as error:
+        models = " of {} (W1) and {} (W2)".format(*pair) if pair else ""
+        raise NotComparableError(f"{what}{models}: {error}") from error

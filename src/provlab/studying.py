@@ -1,0 +1,113 @@
+"""The first question of many models: `study` tests all pairs of a list."""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+from provlab import statistics as registry
+from provlab import zoo
+from provlab.api import described, with_text
+from provlab.engine.lineage import Lineage, tree_order
+from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.store import Store
+from provlab.errors import InputError, ProvlabError
+from provlab.report.family import check_primary
+from provlab.report.study_report import StudyReport
+from provlab.statistics.base import Options, devices_elsewhere
+
+
+def expand(models: Sequence[str | Path]) -> list[str]:
+    """Replace ``zoo:*`` or ``zoo:*@edition`` by the zoo's Llama tree, in the order of the tree.
+
+    Raises
+    ------
+    InputError
+        If the models are one string instead of a list.
+    """
+    if isinstance(models, str):
+        raise InputError(f"models must be a list of sources, not the text {models!r}")
+    expanded: list[str] = []
+    for source in map(str, models):
+        if source == "zoo:*" or source.startswith("zoo:*@"):
+            edition = source.partition("@")[2]
+            suffix = f"@{edition}" if edition else ""
+            recipes = zoo.families(edition or zoo.default_edition())
+            parents = zoo.parents(zoo.collection(zoo.TREE, recipes))
+            expanded += [f"zoo:{name}{suffix}" for name in tree_order(parents)]
+        else:
+            expanded.append(source)
+    return expanded
+
+
+def train_missing(models: Sequence[str]) -> None:
+    """Train the zoo models among these that are not there yet, on all cores; opened one by one they would use one."""
+    embedded = [source.removeprefix("zoo:").partition("@") for source in models if source.startswith("zoo:")]
+    if not embedded:
+        return
+    by_edition: dict[str, list[str]] = {}
+    for name, _, edition in embedded:
+        by_edition.setdefault(edition or zoo.default_edition(), []).append(name)
+    for edition, names in by_edition.items():
+        with suppress(ProvlabError):  # what cannot be made becomes a record with its reason when it is opened
+            known = zoo.families(edition)
+            zoo.build([name for name in names if name in known], edition=edition)
+
+
+def study(
+    models: Sequence[str | Path],
+    *,
+    statistics: Sequence[str] | None = None,
+    blocks: Sequence[int] | None = None,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    primary: str | None = None,
+    fdr: bool = False,
+    text: str | None = None,
+    store: Store | None = None,
+    allow_pickle: bool = False,
+    progress: float = True,
+    memory: int | str | None = None,
+    workers: int = 1,
+    executor: Executor | None = None,
+    **settings: object,
+) -> StudyReport:
+    """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
+
+    With `pairs`, only these are tested; each names two of the models.
+
+    A pair that fails becomes a record with its reason and the rest goes on. With a store, finished units are never
+    computed again, so a study that was stopped goes on where it was.
+
+    Each tensor is read once per statistic, whatever the number of pairs, as long as the features of all models on one
+    block fit into `memory` (``8GB``; by default most of what is free); beyond that models are taken in groups. With
+    `workers` that many processes of this machine share the work, with `executor` any backend with the interface of
+    `concurrent.futures`, such as a Dask cluster's `Client(address).get_executor(pure=False)`; records are the same. A
+    script that asks for workers must stand under ``if __name__ == "__main__":``.
+    """
+    with devices_elsewhere() if executor is not None else nullcontext():
+        options = Options(**settings)  # type: ignore[arg-type]
+        names = registry.checked_names(statistics, units=options.units)
+        check_primary(primary, names)
+        models = expand(models)
+        for pair in pairs or ():
+            if unknown := set(pair) - set(models):
+                raise InputError(f"pairs name {min(unknown)}, which is not among the models")
+        train_missing(models)
+        bench = open_models(models, allow_pickle=allow_pickle)
+        options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
+        records = run_pairs(
+            bench,
+            names,
+            options,
+            store=store,
+            blocks=blocks,
+            pairs=pairs,
+            progress=progress,
+            memory=memory,
+            workers=workers,
+            executor=executor,
+        )
+        lineage = Lineage.of(models)
+        return StudyReport(
+            tuple(models), tuple(names), described(bench), tuple(records), options, lineage, primary, fdr
+        )
