@@ -68,11 +68,11 @@ def test_spots_follow_a_scatter_of_points():
 
 
 def test_densities_say_every_model_of_a_bin():
-    rows = {"x": [1.0, 2.0], "y": [3.0, 9.0], "low": [-np.inf, 8.5], "high": [3.5, 9.5]}
-    other = {**rows, "y": [np.nan, 8.0]}
+    rows = {"x": [1.0, 2.0], "y": [3.0, 9.0], "low": [2.5, 8.5], "high": [3.5, 9.5], "seen": [2.0, 2.0]}
+    other = {**rows, "y": [np.nan, 8.0], "seen": [1.0, 2.0]}
     figure = densities({"oak": pd.DataFrame(rows), "elm": pd.DataFrame(other)}, xlabel="NLL", caption="Two models.")
     assert [spot.text for spot in figure.spots] == [
-        "NLL 1.00: oak 10^3.0 (up to 10^3.5)",
+        "NLL 1.00: oak 10^3.0 (10^2.5 to 10^3.5); elm at least the 10 that were drawn",
         "NLL 2.00: oak 10^9.0 (10^8.5 to 10^9.5); elm 10^8.0 (10^8.5 to 10^9.5)",
     ]
 
@@ -97,7 +97,7 @@ def test_a_cell_of_the_attack_table_says_what_it_counts():
         "merge, φ_H: the statistic refuses; 0 of 7 strangers accused; the attack: 1.00 times the parameters, "
         "+0.250 nats a token",
     ]
-    assert pixels[spots[0][1][0]] == pytest.approx(np.asarray(to_rgb("#f0a877")), abs=0.05)
+    assert pixels[spots[0][1][0]] == pytest.approx(np.asarray(to_rgb("#f8dcc8")), abs=0.05)
 
 
 def test_print_takes_the_still_picture():

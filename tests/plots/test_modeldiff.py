@@ -31,11 +31,13 @@ def test_an_unbounded_band_is_still_drawn():
 
 
 def test_densities_name_their_ends():
-    frame = pd.DataFrame(
-        {"x": [1.0, 2.0, 3.0], "y": [-np.inf, 10.0, 20.0], "low": [-np.inf] * 2 + [19.0], "high": [0.0, 11, 21]}
-    )
+    known = {"y": [np.nan, 10.0, 20.0], "low": [np.nan, 9.0, 19.0], "high": [np.nan, 11, 21]}
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], **known, "seen": [1.0, 2.0, 2.0]})
     figure = densities({"small": frame}, xlabel="NLL", caption="Counts.", ranges={"Z": (1.5, 2.5)})
     assert "small from 10^10 at 2.00 to 10^20" in figure.alt
+    assert [spot.text for spot in figure.spots][:1] == ["NLL 1.00: small at least the 10 that were drawn"]
+    nothing = densities({"none": frame.assign(y=np.nan)}, xlabel="NLL", caption="Counts.")
+    assert "none: no bin holds draws enough" in nothing.alt
 
 
 def test_both_evidence_tells_every_row():

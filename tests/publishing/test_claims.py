@@ -5,15 +5,16 @@ import json
 from datetime import date
 from itertools import combinations
 from pathlib import Path
+from shutil import get_terminal_size
 
 import numpy as np
 import pytest
 
-from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.publishing import claims
 from provlab.publishing.evidence import Evidence
+from provlab.publishing.results import Results
 from provlab.publishing.scoreboard import scoreboard_table
 from provlab.statistics import order
 
@@ -30,14 +31,14 @@ ORDER = order.described({"norm": np.random.default_rng(0).normal(size=32)}, np.a
 
 
 def test_ids_are_unique_and_all_claims_are_there():
-    expected = [f"I{i}" for i in range(1, 26)] + [f"D{i}" for i in range(1, 14)]
+    expected = [f"I{i}" for i in range(1, 26)] + [f"D{i}" for i in range(1, 14)] + [f"O{i}" for i in range(1, 4)]
     assert expected == IDS
 
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_every_row_is_whole(row):
     claims.check_row(row)
-    assert row["paper"] in ("independence", "model-diff")
+    assert row["paper"] in ("independence", "model-diff", "ours")
     assert row["statement"]
     assert row["source"]
     assert set(row["profiles"]) <= {"smoke", "default", "paper"}
@@ -100,18 +101,18 @@ def test_values_that_stand_in_the_paper():
 
 
 def test_of_an_empty_store_nothing_was_run(tmp_path):
-    rows = claims.evaluate(Store(tmp_path))
+    rows = claims.evaluate(Results(tmp_path))
     assert [row["id"] for row in rows] == IDS
     assert {row["status"] for row in rows} == {"not run"}
     assert all(row["why"] and row["ours"] == "" and row["profile"] is None for row in rows)
     assert rows[3]["why"] == "run it: provlab run llama_tree"
     json.dumps(rows, allow_nan=False)
     text = claims.as_text(rows)
-    assert text.startswith("38 claims: 0 hold, 0 hold post hoc, 0 within their spread, 0 fail, 38 not run")
+    assert text.startswith("41 claims: 0 hold, 0 hold post hoc, 0 within their spread, 0 fail, 41 not run")
 
 
 def test_a_claim_is_not_judged_in_another_profile(tmp_path):
-    store = Store(tmp_path)
+    store = Results(tmp_path)
     store.put_experiment("llama_tree", {"name": "llama_tree", "profile": "own", "pairs": [], "measurements": {}})
     row = next(row for row in claims.evaluate(store) if row["id"] == "I4")
     assert (row["status"], row["why"]) == ("not run", "cannot be judged in the profile own")
@@ -124,7 +125,7 @@ class Planted:
     """An experiment with good records, to be spoilt in one place."""
 
     def __init__(self, root):
-        self.store = Store(root)
+        self.store = Results(root)
         self.rng = np.random.default_rng(5)
         self.measurements = {}
         self.units = {}  # (statistic, a, b) -> list of unit dicts
@@ -173,7 +174,7 @@ class Planted:
         pairs = []
         for (statistic, a, b), units in self.units.items():
             error = self.errors.get((statistic, a, b))
-            keys = [Store.key(statistic=statistic, a=a, b=b, block=unit["block"]) for unit in units]
+            keys = [Results.key(statistic=statistic, a=a, b=b, block=unit["block"]) for unit in units]
             for key, unit in zip(keys, units, strict=True):
                 self.store.put(key, unit)
             pairs.append(
@@ -449,7 +450,10 @@ def test_the_scoreboard_counts(planted):
     assert [statuses[f"I{i}"] for i in range(4, 10)] == ["holds"] * 6
     assert statuses["I1"] == "not run"
     text = claims.as_text(rows)
-    assert text.startswith("38 claims: 6 hold, 0 hold post hoc, 0 within their spread, 0 fail, 32 not run")
+    assert text.startswith("41 claims: 6 hold, 0 hold post hoc, 0 within their spread, 0 fail, 35 not run")
+    assert max(map(len, text.splitlines())) <= get_terminal_size().columns
+    assert len(text.splitlines()) == 2 + len(claims.load_claims())
+    text = claims.as_text(rows, verbose=True)
     assert "published  " in text
     assert "ours         6 of 6 below -30" in text
     json.dumps(rows, allow_nan=False)
@@ -467,7 +471,7 @@ def test_a_rule_settled_after_a_look_is_told(planted, monkeypatch):
     assert judged["I4"]["same_records"] == ["I8", "I9"]
     assert judged["I1"]["status"] == "not run"  # only what holds can hold post hoc
     assert (judged["I5"]["status"], judged["I5"]["rule"], judged["I5"]["date"]) == ("holds", None, None)
-    text = claims.as_text(list(judged.values()))
+    text = claims.as_text(list(judged.values()), verbose=True)
     assert "I4  holds post hoc" in text
     assert "records      rests on the same records as I8, I9" in text
 
@@ -497,6 +501,6 @@ def test_records_of_another_version_are_not_judged(tmp_path):
     """Fields that the chapter no longer measures: the claim says what to run, and the command goes on."""
     row = next(row for row in claims.load_claims() if row["id"] == "D5")
     experiment = {"name": "model_diff", "profile": "default", "pairs": [], "measurements": {"sizes": {"old": 1}}}
-    verdict = claims._verdict(row, Evidence(experiment, Store(tmp_path)))
+    verdict = claims._verdict(row, Evidence(experiment, Results(tmp_path)))
     assert verdict.status == "not run"
     assert verdict.why == "its records are those of another version: provlab run model_diff"

@@ -9,11 +9,11 @@ import pytest
 
 import provlab
 from provlab import machine, provenance
-from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError
 from provlab.publishing import experiment
 from provlab.publishing.evidence import Evidence, OldRecordsError
 from provlab.publishing.experiment import INJECTED, Footer, begin
+from provlab.publishing.results import Results
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
 VALUES = {"profile": "own", "models": ["a", "b"], "seed": 3, "scale": 1.0, "quick": False}
@@ -41,7 +41,7 @@ def test_begin_takes_the_declared_parameters(results, capsys):
     run = begin("tree", namespace(other=5))
     assert run.parameters == VALUES
     assert run.seed == 3
-    assert run.store == Store(results / "own")
+    assert run.store == Results(results / "own")
     assert capsys.readouterr().out == "tree: seed 3, profile own\n"
     assert not results.exists()  # nothing is written before there is something to write
 
@@ -49,7 +49,7 @@ def test_begin_takes_the_declared_parameters(results, capsys):
 def test_begin_without_parameters_takes_the_defaults(results):
     run = begin("tree", {})
     assert run.seed == 0
-    assert run.store == Store(results / "default")
+    assert run.store == Results(results / "default")
 
 
 def test_begin_refuses_what_was_injected_and_is_not_declared():
@@ -125,7 +125,7 @@ def test_finish_writes_the_experiment(finished, results, models):
     assert kept["measurements"] == {"share": {"n": 1}, "chain_of_trees": []}
     assert kept["versions"]["torch"] == metadata.version("torch")
     assert kept["commit"] == provenance.commit()
-    assert kept["machine"] == machine.described()
+    assert kept["machine"] == provenance.processor()
     assert f"{machine.cores()} core" in kept["machine"]
     assert kept["seconds"] >= 0
     assert [model["source"] for model in kept["models"]] == [models[n] for n in ("base", "tuned", "other")]

@@ -3,13 +3,16 @@
 from copy import deepcopy
 
 import nbformat
+import numpy as np
 import pytest
 from myst_nb.ext.glue import extract_glue_data_cell
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from small_notebooks import write
 
 from provlab.publishing import runner
-from provlab.publishing.page import WIDGET, arrange
+from provlab.publishing.experiment import Run
+from provlab.publishing.page import MARKS, WIDGET, arrange
+from provlab.publishing.results import Results
 
 TITLE = "# A tree\n\nEvery pair is\nfound.\n\n**What the paper claims.** Much.\n\n## Parameters"
 FIGURE = '<figure class="provlab-figure"><img alt="x"/><figcaption>What to see.</figcaption></figure>'
@@ -140,3 +143,17 @@ def test_a_solution_in_cells_is_one_box_of_the_page():
         "```python\n1 + 1 + 1  # 3\n```\n````",
         "run.finish()",
     ]
+
+
+@pytest.mark.parametrize(("holds", "mark"), MARKS.items())
+def test_a_lead_and_a_sentence_that_the_records_contradict_are_marked(holds, mark, tmp_path):
+    sentence = Run("tree", {}, Results(tmp_path)).summary(np.bool_(holds) if holds else holds, (holds, "All agree."))
+    data, metadata = sentence._repr_mimebundle_()
+    page = notebook(shown(FIGURE), new_output("display_data", data=data, metadata=metadata))
+    arrange(page)
+    nbformat.validate(page)
+    assert page.cells[0].source == f"# A tree\n\n{mark}Every pair is\nfound."
+    assert f"- {mark}All agree." in [cell.source for cell in page.cells]
+    assert not any(
+        "text/markdown" in output.get("data", {}) for cell in page.cells for output in cell.get("outputs", [])
+    )

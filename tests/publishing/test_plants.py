@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from provlab.chapters.evasion import measure
-from provlab.engine.store import Store
 from provlab.publishing import claims
 from provlab.publishing.evidence import Evidence
+from provlab.publishing.results import Results
 
 ROWS = {row["id"]: row for row in claims.load_claims()}
 TREE = {"oak": 12, "elm": 2, "fir": 2, "yew": 2, "ash": 1, "bay": 1, "fig": 1}  # models of each tree: 21
@@ -177,8 +177,9 @@ CAPABILITY = {
     "held_out": [3.2, 2.8],
     "apart": [-0.4, -0.42, -0.38],
     "log10_more": [0.2, 0.1, 0.3],
+    "effective": [300.0, 200.0],
 }
-REPETITION = {"model": "s", "nll": 0.4, "lowest": 0.8, "in_z": 0.1, "text": 0.05}
+REPETITION = {"model": "s", "nll": 0.4, "lowest": 0.8, "counted": 0.8, "counted_nll": 0.5, "in_z": 0.1, "text": 0.05}
 DOMAINS = {"code_side": 0.9, "prose_side": 0.1, "gap": [0.8, 0.7, 0.9], "accuracy": 0.85}
 DOMAINS |= {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.1, 0.05, 0.15]}
 
@@ -272,7 +273,7 @@ PLANTS = [
     (
         "D9",
         ".51 where typical inputs have .505",
-        put("repetition", 0, value={**REPETITION, "lowest": 0.51, "in_z": 0.505}),
+        put("repetition", 0, value={**REPETITION, "lowest": 0.51, "counted": 0.51, "in_z": 0.505}),
         "fails",
     ),
     ("D10", "disputed inputs less of their own kind", put("domains", "prose_rise", value=[-0.05, -0.2, 0.1]), "fails"),
@@ -287,7 +288,7 @@ PLANTS = [
 def judged(claim, folder, change=lambda record: None):
     record = {"measurements": json.loads(json.dumps(GOOD[claim]())), "pairs": tree_of_pairs(PAPERS.get(claim, ()))}
     change(record)
-    store = Store(folder)
+    store = Results(folder)
     store.put("unit", {"value": 0.0, "log10_p": 0.0, "detail": {}, "parameters": {"n_permutations": T}})
     evidence = Evidence({"name": "x", "profile": "default", "pairs": [], **record}, store)
     evidence.__dict__["pairs"] = record["pairs"]  # in place of what it aggregates from units

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from provlab.plots.figure import Figure
     from provlab.plots.pairs import pair_heatmap
     from provlab.plots.tables import table
+    from provlab.plots.trees import forest
 
-__all__ = ["Figure", "block_bars", "pair_heatmap", "table"]
+__all__ = ["Figure", "block_bars", "forest", "pair_heatmap", "table"]
 __all__ += ["format_count", "format_duration", "format_interval", "format_log10_p", "format_ratio"]
 
-_HOMES = {"Figure": "figure", "block_bars": "blocks", "pair_heatmap": "pairs", "table": "tables"}
+_HOMES = {"Figure": "figure", "block_bars": "blocks", "forest": "trees", "pair_heatmap": "pairs", "table": "tables"}
 __getattr__ = lazily(__name__, {name: f"provlab.plots.{home}" for name, home in _HOMES.items()})

@@ -95,7 +95,8 @@ def densities(
     Parameters
     ----------
     series
-        Frames with the columns x (bin's middle), y, low and high (log10 of a number).
+        Frames with the columns x (bin's middle), y, low and high (log10 of a number; NaN where it is not known), and
+        seen: log10 of the inputs that were drawn. Where the number is not known a triangle marks these as the least.
     ranges
         Ranges of loss to shade, by their names.
     """
@@ -107,11 +108,13 @@ def densities(
         axes.text((low + high) / 2, 0.03, name, ha="center", fontsize=style.SMALL, transform=axes.get_xaxis_transform())
     words = []
     for i, (name, frame) in enumerate(series.items()):
-        require({"x", "y", "low", "high"} <= set(frame.columns), f"{name}: needs the columns x, y, low and high")
+        columns = {"x", "y", "low", "high", "seen"}
+        require(columns <= set(frame.columns), f"{name}: needs the columns x, y, low, high and seen")
         data = frame[np.isfinite(frame["y"])].sort_values("x")
         color = MODELS[i % len(MODELS)]
-        low = data["low"].where(np.isfinite(data["low"]), data["y"])
-        axes.fill_between(data["x"], low, data["high"], color=color, alpha=0.25, linewidth=0)
+        axes.fill_between(data["x"], data["low"], data["high"], color=color, alpha=0.25, linewidth=0)
+        least = frame[np.isnan(frame["y"]) & np.isfinite(frame["seen"])]
+        axes.plot(least["x"], least["seen"], "^", color=color, markersize=3, fillstyle="none")
         axes.plot(
             data["x"],
             data["y"],
@@ -121,9 +124,11 @@ def densities(
             linewidth=1.1,
             label=name,
         )
-        words.append(
+        words += [
             f"{name} from 10^{data['y'].iloc[0]:.0f} at {data['x'].iloc[0]:.2f} to 10^{data['y'].iloc[-1]:.0f}"
-        )
+            if len(data)
+            else f"{name}: no bin holds draws enough to count its inputs"
+        ]
     axes.set(xlabel=xlabel, ylabel=r"$\log_{10}$ of the number of inputs")
     axes.legend(loc="lower right")
     style.value_grid(axes)
@@ -139,9 +144,11 @@ def _columns(axes: Axes, series: Mapping[str, pd.DataFrame], xlabel: str) -> tup
     spots = []
     for x in at:
         words = [
-            f"{name} 10^{row.y:.1f} ({f'10^{row.low:.1f} to' if np.isfinite(row.low) else 'up to'} 10^{row.high:.1f})"
+            f"{name} 10^{row.y:.1f} (10^{row.low:.1f} to 10^{row.high:.1f})"
+            if np.isfinite(row.y)
+            else f"{name} at least the {10**row.seen:,.0f} that were drawn"
             for name, frame in series.items()
-            for row in frame[(frame["x"] == x) & np.isfinite(frame["y"])].itertuples()
+            for row in frame[(frame["x"] == x) & np.isfinite(frame["seen"])].itertuples()
         ]
         text = f"{xlabel} {x:.2f}: {'; '.join(words) or 'no draw'}"
         spots.append(Spot(axes, ((x - half, x + half, bottom, top),), text))

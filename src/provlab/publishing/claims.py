@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date
 from importlib import import_module, resources
+from shutil import get_terminal_size
 from typing import Any, cast
 
 import yaml
 
-from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.publishing.evidence import (
     FAILS,
@@ -27,6 +27,7 @@ from provlab.publishing.evidence import (
     Verdict,
 )
 from provlab.publishing.published import published_table
+from provlab.publishing.results import Results
 from provlab.schema import check_keys
 
 _PLAIN = {"id": str, "paper": str, "statement": str, "source": str, "published": dict}
@@ -94,7 +95,7 @@ def _cell(claim_id: str, lookup: Mapping[str, Any]) -> str:
     return cells[0]
 
 
-def evaluate(store: Store, experiment: str | None = None) -> list[dict[str, Any]]:
+def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, Any]]:
     """Judge the claims of one experiment, or of all, from what one results folder holds.
 
     Returns
@@ -161,11 +162,15 @@ def same_records(claim: Mapping[str, Any]) -> str:
     return f"rests on the same records as {', '.join(others)}" if others else ""
 
 
-def as_text(rows: list[dict[str, Any]]) -> str:
-    """The scoreboard for a terminal: counts, then every claim."""
+def as_text(rows: list[dict[str, Any]], *, verbose: bool = False) -> str:
+    """The scoreboard for a terminal: counts, then every claim, in one line each unless `verbose`."""
     lines = [f"{len(rows)} claims: {counted(rows)}", ""]
     for row in rows:
         lines.append(f"{row['id']:<4}{words(row['status']):<18} {row['statement']}")
+        if not verbose:
+            width = get_terminal_size().columns
+            lines[-1] = lines[-1] if len(lines[-1]) <= width else f"{lines[-1][: width - 4]} ..."
+            continue
         details = {"published": row["published"], "ours": row["ours"]} if row["ours"] else {}
         details |= {"margin": row["margin"], "replicates": row["replicates"], "trained once": row["trained_once"]}
         details |= {"why": "" if row["status"] == HOLDS else row["why"], "records": same_records(row)}

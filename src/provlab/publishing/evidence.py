@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from provlab.engine.store import Store
 from provlab.errors import ParameterError
+from provlab.publishing.results import Results
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import BlockResult
 
@@ -146,7 +146,7 @@ class Evidence:
     """What one notebook run left in the store."""
 
     experiment: dict[str, Any]
-    store: Store
+    store: Results
 
     @property
     def profile(self) -> str:

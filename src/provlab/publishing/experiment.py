@@ -16,10 +16,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from provlab import api, machine, provenance, schema
-from provlab.engine.store import Store
+from provlab import provenance, schema, studying
 from provlab.errors import InputError, ParameterError
 from provlab.publishing import claims
+from provlab.publishing.page import MARKS
+from provlab.publishing.results import Results
 from provlab.publishing.scoreboard import scoreboard_table
 from provlab.report.study_report import StudyReport
 
@@ -35,7 +36,7 @@ def checked_profile(profile: str) -> str:
 
 def is_stored(name: str, profile: str) -> bool:
     """Whether the store of a profile holds what the experiment `name` left."""
-    return Store(provenance.results_root() / checked_profile(profile)).experiment(name) is not None
+    return Results(provenance.results_root() / checked_profile(profile)).experiment(name) is not None
 
 
 def _unknown_injected(namespace: Mapping[str, Any], known: Sequence[str]) -> list[str]:
@@ -74,7 +75,7 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     for key, value in parameters.items():
         schema.check(f"parameter {key}", value, annotations[key])
     profile = checked_profile(parameters.get("profile", "default"))
-    store = Store(provenance.results_root() / profile)
+    store = Results(provenance.results_root() / profile)
     run = Run(name, parameters, store)
     print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
     return run
@@ -90,13 +91,13 @@ class Run:
         Of the notebook.
     parameters : dict
         As run.
-    store : Store
+    store : Results
         Of the run's profile.
     """
 
     name: str
     parameters: dict[str, Any]
-    store: Store
+    store: Results
     started: float = field(default_factory=time.time)
     measurements: dict[str, Any] = field(default_factory=dict)
     studies: dict[str, StudyReport] = field(default_factory=dict)
@@ -109,7 +110,7 @@ class Run:
     def study(self, models: Sequence[str], statistics: Sequence[str], **options: Any) -> StudyReport:
         """Run `provlab.study` with this run's seed and store, and bind its records to the run."""
         options = {"seed": self.seed, "store": self.store, **options}
-        study = api.study(models, statistics=statistics, **options)
+        study = studying.study(models, statistics=statistics, **options)
         self.pairs(study)
         return study
 
@@ -131,6 +132,13 @@ class Run:
         except (ValueError, TypeError) as error:
             raise InputError(f"measurement {name!r} cannot be kept: {error}") from error
 
+    def summary(self, lead: bool | None, *findings: tuple[bool | None, str]) -> "Summary":
+        """Show what the page found: sentences in Markdown, each behind whether this run's records say so.
+
+        None stands where the records cannot say. `lead` judges the sentences under the page's title.
+        """
+        return Summary(_verdict(lead), tuple((_verdict(holds), sentence) for holds, sentence in findings))
+
     def finish(self) -> "Footer":
         """Write the experiment to the store and show its provenance."""
         models = {m["source"]: m for study in self.studies.values() for m in study.models}
@@ -141,7 +149,7 @@ class Run:
             "seed": self.seed,
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(time.time() - self.started, 1),
-            "machine": machine.described(),
+            "machine": provenance.processor(),
             "versions": provenance.versions(),
             "commit": provenance.commit(),
             "models": list(models.values()),
@@ -172,6 +180,34 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be kept as JSON")
+
+
+def _verdict(holds: Any) -> bool | None:
+    """Truth of a Python or numpy value; None stays None."""
+    return None if holds is None else bool(holds)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a page found, each sentence held by the records of its run; `publishing.page` marks the lead by it.
+
+    Attributes
+    ----------
+    lead : bool or None
+        Whether the sentences under the title hold in this run; None if its records cannot say.
+    findings : tuple
+        The same and the sentence, for each sentence of the summary.
+    """
+
+    lead: bool | None
+    findings: tuple[tuple[bool | None, str], ...]
+
+    def __repr__(self) -> str:
+        """Markdown, which reads as plain text."""
+        return "\n".join(f"- {MARKS[holds]}{sentence}" for holds, sentence in self.findings)
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        return {"text/markdown": repr(self), "text/plain": repr(self)}, {"lead": self.lead}
 
 
 @dataclass(frozen=True)

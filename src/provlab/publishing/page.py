@@ -11,6 +11,8 @@ from nbformat import NotebookNode
 
 OPENING = "opening"  # the tag of the cell whose picture opens the page, and the name under which other pages show it
 PICTURE = "provlab-figure"  # the class of a picture's HTML
+# before a sentence, by whether the records of the run say so, contradict it, or cannot decide it
+MARKS = {True: "", False: "**Not so in this run:** ", None: "**Not tried in this run:** "}
 WIDGET = "application/vnd.jupyter.widget-view+json"  # of progress bars; a page would fetch scripts to show them
 RECORD = "application/papermill.record/"  # what myst_nb keeps under a name and does not show
 # what folded cells offer, by tag or, for the one that begins the experiment, by what it calls
@@ -49,6 +51,7 @@ def fenced(cell: NotebookNode) -> str:
 def arrange(notebook: NotebookNode) -> None:
     """Move the opening picture under the finding, box solutions, fold parameters and set-up, drop widgets, in place."""
     notebook.metadata.pop("widgets", None)
+    _summarise(notebook)
     notebook.cells = boxed(notebook.cells)
     for cell in notebook.cells:
         _fold(cell)
@@ -79,6 +82,19 @@ def arrange(notebook: NotebookNode) -> None:
     first.source = "\n\n".join(parts[:2]) if parts else first.source
     rest = [nbformat.v4.new_markdown_cell(text, id="behind-opening") for text in parts[2:]]
     notebook.cells[len(parts[:1]) : len(parts[:1])] = [opening, *rest]
+
+
+def _summarise(notebook: NotebookNode) -> None:
+    """Turn the summary of a run into words of the page, and mark a lead that its records contradict or leave open."""
+    for i, cell in enumerate(notebook.cells):
+        outputs = [output for output in cell.get("outputs", []) if "lead" in output.get("metadata", {})]
+        if outputs:
+            (summary,) = outputs
+            cell.outputs.remove(summary)
+            notebook.cells.insert(i + 1, nbformat.v4.new_markdown_cell(summary.data["text/markdown"], id="summary"))
+            title, lead, *rest = notebook.cells[0].source.split("\n\n")
+            notebook.cells[0].source = "\n\n".join([title, MARKS[summary.metadata.lead] + lead, *rest])
+            return
 
 
 def _is_picture(output: NotebookNode) -> bool:

@@ -21,7 +21,7 @@ from provlab.statistics import ENTRY_POINTS
 from provlab.zoo.codehash import source_digest
 
 ROOT = Path(provlab.__file__).parent
-BY_NAME = ("models", "plots", "report", "statistics", "zoo")
+BY_NAME = ("models", "plots", "statistics", "zoo")
 DATA = (".yml", ".toml", ".csv")
 
 

@@ -1,0 +1,44 @@
+"""Results of notebooks: an *experiment* is a run's parameters, provenance, the units that it used and its measurements.
+
+It lies beside the units, and claims are judged from these files alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provlab.engine.store import Store, read_json
+from provlab.files import write_json
+
+EXPERIMENT = ("name", "profile", "pairs", "measurements")
+
+
+@dataclass(frozen=True)
+class Results(Store):
+    """Finished units and experiments below one folder."""
+
+    def put_experiment(self, name: str, experiment: dict[str, Any]) -> Path:
+        """Keep what a notebook run left, under the notebook's name."""
+        path = self.root / "experiments" / f"{name}.json"
+        write_json(path, experiment)
+        return path
+
+    def experiment(self, name: str) -> dict[str, Any] | None:
+        """Return what the last run of a notebook left, or None."""
+        path = self.root / "experiments" / f"{name}.json"
+        return read_json(path, EXPERIMENT) if path.exists() else None
+
+    def experiments(self) -> Iterator[dict[str, Any]]:
+        """All experiments, by name."""
+        for path in sorted((self.root / "experiments").glob("*.json")):
+            yield read_json(path, EXPERIMENT)
+
+    def mark_current(self, profile: str) -> None:
+        """Remember which profile below this root was reproduced last."""
+        write_json(self.root / "current.json", profile)
+
+    def current(self) -> "Results":
+        """Return the store of the profile reproduced last; one that is empty if there is none."""
+        marker = self.root / "current.json"
+        return Results(self.root / (str(read_json(marker)) if marker.exists() else "default"))
