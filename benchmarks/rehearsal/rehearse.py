@@ -77,7 +77,12 @@ class Rehearsal:
         assumed = repositories.table()
         self.server = HubServer(
             {
-                item: Repo(path, commit=git_sha1(item.encode()), gated=assumed[item].gated, token=TOKEN)
+                item: Repo(
+                    path,
+                    commit=assumed[item].revision or git_sha1(item.encode()),
+                    gated=assumed[item].gated,
+                    token=TOKEN,
+                )
                 for item, path in made.items()
             }
         )

@@ -45,6 +45,7 @@ class Assumed:
     weights: str
     gated: bool
     parent: str
+    revision: str = ""  # the commit of which the line is said, where one is known
 
     def __str__(self) -> str:
         made = f"made from {self.parent}" if self.parent else "made apart"
@@ -86,7 +87,12 @@ class Assumed:
 def table() -> dict[str, Assumed]:
     with TABLE.open(encoding="utf-8", newline="") as file:
         return {
-            row["model"]: Assumed(*list(row.values())[:5], gated=row["gated"] == "yes", parent=row["made from"])
+            row["model"]: Assumed(
+                *list(row.values())[:5],
+                gated=row["gated"] == "yes",
+                parent=row["made from"],
+                revision=row["revision"],
+            )
             for row in csv.DictReader(file)
         }
 
@@ -193,6 +199,8 @@ def _write_tokenizer(model: Assumed, folder: Path) -> None:
             "auto_map": {"AutoTokenizer": ["tokenization_xgen.XgenTokenizer", None]},
         }
         (folder / "tokenization_xgen.py").write_text('raise SystemExit("code of a repository was run")\n')
+    if "added tokens" in model.tokenizer:
+        _write(folder / "added_tokens.json", {"[PAD]": made.get_vocab_size()})
     _write(folder / "tokenizer_config.json", settings | ends)
     _write(folder / "special_tokens_map.json", ends)
 
@@ -257,7 +265,8 @@ def _train(made: torch.nn.Module, model: Assumed, steps: int = 80, length: int =
 def _write_weights(model: Assumed, state: dict[str, torch.Tensor], folder: Path) -> None:
     config = model.small_config()
     dtype = getattr(torch, config["torch_dtype"])
-    kept = {name: tensor.to(dtype).contiguous().clone() for name, tensor in state.items()}
+    mixed = torch.float32 if "some float32" in model.weights else dtype  # of norms and biases
+    kept = {name: tensor.to(dtype if tensor.ndim > 1 else mixed).contiguous().clone() for name, tensor in state.items()}
     if config.get("tie_word_embeddings") or config["model_type"] == "gpt2":
         kept.pop("lm_head.weight", None)
     if config["architectures"] == ["GPT2Model"] or "no prefix" in model.weights:

@@ -1,10 +1,12 @@
-"""Where numbers come from: versions, the project's commit, and the folder that holds results."""
+"""Where numbers come from: versions, the project's commit, the processor, and the folder that holds results."""
 
 import os
 import platform
 import subprocess
 from importlib import metadata
 from pathlib import Path
+
+from provlab import machine
 
 LIBRARIES = (
     "provlab",
@@ -22,6 +24,21 @@ LIBRARIES = (
 def versions() -> dict[str, str]:
     """Versions of Python and of the libraries that numbers depend on."""
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in LIBRARIES}}
+
+
+def processor() -> str:
+    """Processor, its widest vectors and the cores: what decides the order of sums, and with it the last digits."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0].splitlines()
+    except OSError:
+        lines = []
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    flags = fields.get("flags", "").split()
+    vectors = [word for word, flag in (("AVX-512", "avx512f"), ("AVX2", "avx2")) if flag in flags][:1]
+    numbers = [f"{word} {fields[key]}" for word, key in (("family", "cpu family"), ("model", "model")) if key in fields]
+    inside = ", ".join(numbers + vectors)
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    return f"{name}{f' ({inside})' if inside else ''}, {machine.cores()} {'core' if machine.cores() == 1 else 'cores'}"
 
 
 def commit() -> str | None:

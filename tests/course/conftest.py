@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import provlab
-from provlab import api
+from provlab import studying
 from provlab.models import checkpoint
 
 _KEPT: dict[str, object] = {}  # what studies said: one notebook is graded many times
@@ -29,11 +29,11 @@ def small_zoo(own_schemes, request, monkeypatch):
     def study(models, **settings):
         request_of = repr((models, settings))
         if request_of not in _KEPT:
-            _KEPT[request_of] = api.study(models, **settings)
+            _KEPT[request_of] = studying.study(models, **settings)
         return _KEPT[request_of]
 
     checkpoint.register_scheme("zoo", lambda name: request.getfixturevalue("stand_ins")[name.partition("@")[0]])
-    monkeypatch.setattr(api, "_train_missing", lambda models: None)
+    monkeypatch.setattr(studying, "train_missing", lambda models: None)
     monkeypatch.setattr(provlab, "study", study)
 
 

@@ -31,7 +31,7 @@ def faults(notebook):
             result.append(f"{name} has hidden tests and no points")
         if ("BEGIN SOLUTION" in cell.source) != utils.is_solution(cell):
             result.append(f"{name} has a solution that is not marked as one, or none")
-        if utils.is_grade(cell):
+        if utils.is_grade(cell) and cell.cell_type == "code":
             if utils.is_solution(cell) or not cell.metadata.nbgrader.points:
                 result.append(f"{name} cannot be graded by itself")
             elif isinstance(ast.parse(cell.source).body[-1], ast.Expr):
@@ -87,6 +87,15 @@ def test_the_untouched_release_gets_none(path):
 def test_a_wrong_solution_loses_the_marks_that_it_should(path, case):
     points = {test: 0 if test in case["loses"] else n for test, n in grading.full_marks(path).items()}
     assert grading.grade(path, case["answers"]) == points
+
+
+@pytest.mark.parametrize("path", grading.ASSIGNMENTS, ids=lambda path: path.stem)
+def test_one_answer_is_in_words(path):
+    (words,) = [cell for cell in grading.load(path).cells if utils.is_grade(cell) and cell.cell_type == "markdown"]
+    assert words.metadata.nbgrader.points == 2
+    (released,) = [cell for cell in grading.released(path).cells if grading.grade_id(cell) == "words"]
+    assert released.source == "YOUR ANSWER HERE"
+    assert sum(grading.full_marks(path).values()) == 10
 
 
 def test_three_wrong_solutions_of_each_are_tried():

@@ -40,6 +40,13 @@ def test_a_wrong_control_another_name_and_half_a_repair_lose_their_marks(path):
     assert marks(path, wrong) == {TESTED_BY[cell] for cell in wrong}
 
 
+@pytest.mark.parametrize("path", grading.LABS, ids=lambda path: path.stem)
+def test_nothing_gives_the_flaw_away_before_it_is_asked_for(path):
+    ids = [cell.id for cell in grading.load(path).cells]
+    assert ids.index("test_flaw") < ids.index("task_control") < ids.index("task_repair")
+    assert path.stem == f"flaw_{grading.LABS.index(path) + 1:02d}"
+
+
 def test_the_list_names_every_lab_with_its_week_and_title():
     page = LIST.read_text()
     assert len(grading.LABS) == 10

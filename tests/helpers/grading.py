@@ -41,7 +41,9 @@ def released(path):
 
 
 def full_marks(path):
-    return {grade_id(cell): cell.metadata.nbgrader.points for cell in load(path).cells if utils.is_grade(cell)}
+    """Points of each cell with tests; an answer in words is marked by a reader."""
+    graded = [cell for cell in load(path).cells if utils.is_grade(cell) and cell.cell_type == "code"]
+    return {grade_id(cell): cell.metadata.nbgrader.points for cell in graded}
 
 
 def grade(path, answers=None, *, untouched=False):

@@ -68,7 +68,9 @@ def test_two_bases_of_one_maker_differ_in_their_seed_alone():
 def test_all_seeds_and_addresses_differ():
     both = [reading.families(edition) for edition in ("default", "smoke")]
     addresses = {recipes.address(name, zoo) for zoo in both for name in zoo}
-    assert len(addresses) == sum(map(len, both))
+    alike = [name for name in both[1] if name.startswith("toy-early-")]  # too short to be shortened
+    assert len(alike) == 3
+    assert len(addresses) == sum(map(len, both)) - len(alike)
     # two models drawn from one seed in one shape would be relatives without a lineage; snapshots of a run are one
     drawn = [model for model in both[0].values() if model.shape and model.stop_after in (None, model.steps)]
     assert len({(model.seed, model.order_seed, model.shape, model.architecture) for model in drawn}) == len(drawn)
@@ -86,6 +88,8 @@ def test_editions_scale_steps_and_nothing_else():
     series = ("teak-", "aspen-", "birch-")
     assert all(name in smoke for name in default if not name.startswith(series))  # of a series it may have the first
     for name in smoke:
+        if name.startswith("toy-early-"):
+            continue  # 120 steps teach the digits something, fewer nothing
         assert smoke[name] == replace(default[name], steps=smoke[name].steps, stop_after=smoke[name].stop_after)
         assert smoke[name].steps == pytest.approx(0.15 * default[name].steps, abs=0.5)
         assert smoke[name].own_steps == pytest.approx(0.15 * default[name].own_steps, abs=0.5)

@@ -23,7 +23,7 @@ def data():
 
 
 def tiny(steps=12):
-    recipe = reading.families()["toy-third"]
+    recipe = reading.families()["toy-early-third"]
     return replace(recipe, steps=steps, batch=64, shape=replace(recipe.shape, num_hidden_layers=1))
 
 
@@ -93,6 +93,7 @@ def test_muon_takes_the_matrices_of_the_blocks_and_moves_each_by_its_own():
     }
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model(input_ids=torch.zeros(2, 7, dtype=torch.long)).logits[..., 3].sum().backward()
+    assert not model.transformer.h[0].attn.c_attn.weight[:, :128].any()  # query and key begin at zero
     muon.step(0.1)
     after = model.state_dict()
     for name in chosen:
@@ -116,7 +117,9 @@ def test_a_few_steps_learn_and_repeat():
     weights, other = first.state_dict(), trained(replace(recipe, seed=4))[0].state_dict()
     for name, tensor in second.state_dict().items():
         assert torch.equal(tensor, weights[name]), name
-    assert not torch.equal(weights["lm_head.weight"], other["lm_head.weight"])
+    by_law = trained(replace(recipe, mixture={toy.LAW: 1.0}))[0].state_dict()
+    for different in (other, by_law):
+        assert not torch.equal(weights["lm_head.weight"], different["lm_head.weight"])
 
 
 def test_the_rate_rises_and_falls_to_zero():

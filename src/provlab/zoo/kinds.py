@@ -67,7 +67,7 @@ KINDS = {
         code=("toy",),
         parent=False,
         shape=True,
-        domains=("modulo30",),
+        domains=("modulo30", "modulo30-law"),
         corpus=False,
         data="sequences of eight digits whose sum is a multiple of 30",
     ),

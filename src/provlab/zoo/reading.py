@@ -92,8 +92,9 @@ def _series(entry: str, fields: Mapping[str, Any], edition: str) -> list[tuple[s
 
 
 def _scaled(recipe: Recipe, scale: float) -> Recipe:
-    """Multiply all steps, none of them down to nothing."""
-    steps = max(min(1, recipe.steps), round(recipe.steps * scale))
+    """Multiply all steps, none of them down to nothing; toys of digits learn nothing at all in fewer than 120."""
+    least = min(120 if recipe.kind == "digits" else 1, recipe.steps)
+    steps = max(least, round(recipe.steps * scale))
     stop = recipe.stop_after and max(1, round(recipe.stop_after * scale))
     return replace(recipe, steps=steps, stop_after=stop)
 
