@@ -208,6 +208,15 @@ def test_a_kernel_that_is_done_says_nothing_when_it_ends(project, capfd):
     assert "KeyboardInterrupt" not in "".join(capfd.readouterr())
 
 
+def test_kernels_that_start_together_compete_for_no_port(project):
+    """Free ports are looked for one notebook at a time; two that run beside each other were given the same one."""
+    connection = "import json\nfrom ipykernel.connect import get_connection_info as connected"
+    path = write(project / "notebooks" / "tree.ipynb", f"{connection}\nprint(json.loads(connected())['transport'])")
+    output = project / "book" / "tree.ipynb"
+    runner.run(path, {}, output, progress=False)
+    assert nbformat.read(output, as_version=4).cells[-1].outputs[0].text == "ipc\n"
+
+
 def test_nothing_runs_before_everything_is_checked(project, executed):
     path, output = runner.find_notebook("tree"), project / "book" / "tree.ipynb"
     for settings in ({"sede": 1}, {"seed": "one"}):

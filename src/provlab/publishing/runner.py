@@ -7,6 +7,7 @@ notebook can reach are the same, the page is up to date.
 """
 
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from importlib import resources
@@ -18,6 +19,7 @@ import papermill
 import yaml
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
+from traitlets.config import Config
 
 from provlab import provenance, schema
 from provlab.errors import ParameterError, ProvlabError, one_line
@@ -175,7 +177,8 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
                 progress_bar=progress,
                 log_output=False,
                 extra_arguments=["--log-level=ERROR"],  # of the kernel, which else warns on the user's terminal
-                **_without_a_last_interrupt(),
+                start_timeout=600,  # seconds; a machine that is busy or that compiles modules first takes long
+                **_kernels(),
             )
         except papermill.PapermillExecutionError as error:
             os.replace(temporary, failed)
@@ -194,11 +197,12 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
         nbformat.write(notebook, temporary)
 
 
-def _without_a_last_interrupt() -> dict[str, Any]:
-    """Settings of nbclient with which a kernel is interrupted at the end only if one of its cells is running.
+def _kernels() -> dict[str, Any]:
+    """Settings of nbclient: kernels that listen at files, and that are interrupted at the end only while a cell runs.
 
-    jupyter_client interrupts every kernel before it asks it to end. One that has run all its cells may still be busy
-    with its last message, and reports the interrupt as an error on the user's terminal.
+    Two notebooks that start at once can be given one TCP port, and the later kernel then dies: sockets in files have
+    names of their own. jupyter_client interrupts every kernel before it asks it to end; one that has run all its cells
+    may still be busy with its last message, and reports the interrupt as an error on the user's terminal.
     """
     running = threading.Event()
 
@@ -209,6 +213,7 @@ def _without_a_last_interrupt() -> dict[str, Any]:
 
     return {
         "kernel_manager_class": Manager,
+        "config": Config(KernelManager={"transport": "tcp" if sys.platform == "win32" else "ipc"}),
         "on_cell_execute": lambda **_: running.set(),
         "on_cell_executed": lambda **_: running.clear(),
     }
