@@ -94,6 +94,34 @@ function mend() {
   column?.setAttribute("aria-label", "The book");
 }
 
+// Below "For the record" stands what a first reading does without: its sections fold, until a link or a printer asks.
+function fold(record) {
+  const inside = document.createElement("details");
+  inside.className = "provlab-record";
+  const words = document.createElement("summary");
+  let section = record.nextElementSibling;
+  const titles = [];
+  while (section && !["exercises", "summary", "references"].includes(section.id)) {
+    const next = section.nextElementSibling;
+    titles.push(section.querySelector("h2")?.firstChild.textContent.trim());
+    inside.append(section);
+    section = next;
+  }
+  words.textContent = titles.filter(Boolean).join(" · ");
+  inside.prepend(words);
+  record.append(inside);
+  const open = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (target && inside.contains(target)) {
+      inside.open = true;
+      target.scrollIntoView();
+    }
+  };
+  addEventListener("hashchange", open);
+  addEventListener("beforeprint", () => (inside.open = true));
+  open();
+}
+
 // What scrolls in its own box can be reached by keys; the theme sees to code and outputs, not to the rest.
 function reachable() {
   document.querySelectorAll(".pst-scrollable-table-container, div.math, .provlab-figure label").forEach((box) => {
@@ -106,6 +134,7 @@ document.addEventListener("DOMContentLoaded", () => {
   mend();
   document.querySelectorAll("figure.provlab-figure:has(.provlab-spots)").forEach(explore);
   document.querySelectorAll(".provlab-question").forEach(ask);
+  document.querySelectorAll("section#for-the-record").forEach(fold);
   reachable();
   new ResizeObserver(reachable).observe(document.body);
 });
