@@ -1,7 +1,7 @@
 """Every attack of the catalogue on tiny models: exact ones leave the logits, lossy ones say so, the others are refused.
 
 Which architecture lacks which attack is written down here by hand, from the mathematics in the docstrings of
-`provlab.models.attacks.exact`.
+`provlab.models.attacks.exact` and `provlab.models.attacks.bases`.
 """
 
 import json
@@ -21,7 +21,7 @@ from provlab.errors import InputError, NoSuchSymmetryError
 from provlab.models import disguise as door
 from provlab.models.attacks import catalogue, exact, tokens
 from provlab.models.attacks.catalogue import CATALOGUE, Step
-from provlab.models.attacks.state import State
+from provlab.models.attacks.state import Aim, State
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 
@@ -73,6 +73,13 @@ def test_each_architecture_has_all_exact_attacks_in_turn_or_refuses_by_name(labe
         assert result.difference <= door.EXACT
         assert result.difference_saved < 1e-2 * result.scale  # some ten attacks, each rounded to float32 once
         assert result.growth > 2
+    usual = disguise(model, tmp_path / "usual", seed=3)  # T1 to T6, as far as there are
+    assert set(usual.refused) == REFUSED.get(label, set()) & {*door.ALL}
+    assert set(usual.applied) == {*door.ALL} - REFUSED.get(label, set())
+    # some hundreds of roundings of 6e-8, relative to the logits
+    assert usual.difference < usual.difference_saved < 1e-3 * usual.scale
+    new = Checkpoint.open(str(usual.folder))
+    assert {new.dtype(name) for name in new.tensor_names} == {model.dtype(name) for name in model.tensor_names}
     for name in REFUSED.get(label, ()):
         with pytest.raises(NoSuchSymmetryError) as refused:
             disguise(model, tmp_path / "refused", seed=3, kinds=[name], others=others)
@@ -111,7 +118,7 @@ def test_lossy_attacks_change_the_outputs(label, name, models, tmp_path):
 
 def attacked(model, kind, others=()):
     step = Step.read(kind)
-    aim = exact.Aim(np.random.default_rng(0), step.value, tuple(map(State.read, others)))
+    aim = Aim(np.random.default_rng(0), step.value, tuple(map(State.read, others)))
     return State.read(model), step.attack.apply(State.read(model), aim)
 
 
@@ -293,8 +300,7 @@ def test_bad_combinations_are_refused_in_one_line_and_nothing_is_written(
     assert [path.name for path in tmp_path.glob(".new*")] == []
 
 
-def test_names_with_numbers_stand_behind_the_scheme_and_others_do_not(tiny):
-    assert door.parse("T1+split=2:zoo:oak@smoke") == (("T1", "split=2"), "zoo:oak@smoke")
+def test_attacks_that_take_from_another_model_do_not_stand_behind_the_scheme():
     with pytest.raises(InputError, match=r"average=0\.5 takes from another model; use provlab disguise"):
         door.parse("average=0.5:zoo:oak")
     with pytest.raises(InputError, match="disguised:T1:: a model is disguised by"):

@@ -1,4 +1,5 @@
-"""Bad checkpoints: each is refused with the right error, in one line that names the thing at fault."""
+"""Bad checkpoints, and files that are no weights: each is refused with the right error, in one line that names the
+thing at fault, and the remedy."""
 
 import json
 import pickle
@@ -16,7 +17,8 @@ from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 
 NAME = "model.layers.1.mlp.up_proj.weight"
-INDEX = "model.safetensors.index.json"
+UP = "model.layers.0.mlp.up_proj.weight"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 class Evil:
@@ -46,12 +48,13 @@ def _spoil(*positions_and_values):
     return _tensors(change)
 
 
-def _index(change):
+def _shard_of_name(choose):
+    """Let the index place a tensor elsewhere."""
+
+    def change(index):
+        index["weight_map"][NAME] = choose(index) if callable(choose) else choose
+
     return lambda folder: tiny_models.edit_json(folder / INDEX, change)
-
-
-def _weight_map(**entries):
-    return _index(lambda index: index["weight_map"].update({NAME: entries["shard"]}))
 
 
 def _shard(folder):
@@ -95,21 +98,59 @@ def _link_out(file):
     return change
 
 
-def _add_to_shard(folder):
-    shard = _shard(folder)
-    save_file({**load_file(shard), "stray": torch.zeros(2)}, shard)
+def _in_shard(change):
+    def spoil(folder):
+        tensors = load_file(_shard(folder))
+        change(tensors)
+        save_file(tensors, _shard(folder))
+
+    return spoil
 
 
-def _rename_in_shard(folder):
-    shard = _shard(folder)
-    tensors = load_file(shard)
-    first = min(tensors)
-    tensors["renamed"] = tensors.pop(first)
-    save_file(tensors, shard)
+def _alone(**contents):
+    """Leave these files alone in the folder."""
+
+    def make(folder):
+        for path in folder.iterdir():
+            path.unlink()
+        for name, content in contents.items():
+            (folder / name.replace("__", ".")).write_bytes(content)
+
+    return make
+
+
+def _codes(change, **config):
+    return lambda folder: (_tensors(change)(folder), _config(**config)(folder))
+
+
+def _as(dtype, beside=None):
+    """Turn a weight into another dtype, and put a tensor beside it that a way of quantising writes."""
+
+    def change(tensors):
+        tensors[UP] = (100 * tensors[UP]).to(torch.int32).to(dtype)
+        if beside:
+            tensors[UP.replace("weight", beside)] = torch.ones(4)
+
+    return change
+
+
+def _stored(shape, dtype, *beside):
+    """Store a weight in a layout of its own, with scales beside it."""
+
+    def change(tensors):
+        tensors[UP] = torch.zeros(shape(*tensors[UP].shape), dtype=dtype)
+        tensors |= {UP.removesuffix("weight") + name: torch.ones(1) for name in beside}
+
+    return change
+
+
+def _packed(beside):
+    """Put codes under another name in place of a weight."""
+    return lambda tensors: tensors.update({UP.replace("weight", beside): tensors.pop(UP).to(torch.int32)})
 
 
 def _model(folder):
-    return folder / "model.safetensors"
+    return folder / WEIGHTS
 
 
 def read_all(folder, *, allow_pickle=False):
@@ -119,20 +160,10 @@ def read_all(folder, *, allow_pickle=False):
         checkpoint.tensor(name)
 
 
-def load(folder):
-    Checkpoint.open(folder).load_model()
-
-
-def tokenizer(folder):
-    Checkpoint.open(folder).tokenizer()
-
-
-def read_pickle(folder):
-    read_all(folder, allow_pickle=True)
-
-
-def read_absent(folder):
-    Checkpoint.open(folder).tensor("no.such.tensor")
+load = lambda folder: Checkpoint.open(folder).load_model()  # noqa: E731
+tokenizer = lambda folder: Checkpoint.open(folder).tokenizer()  # noqa: E731
+read_pickle = lambda folder: read_all(folder, allow_pickle=True)  # noqa: E731
+read_absent = lambda folder: Checkpoint.open(folder).tensor("no.such.tensor")  # noqa: E731
 
 
 class Case(NamedTuple):
@@ -208,31 +239,98 @@ SINGLE = {
     "loading with a wrong shape": Case(_config(intermediate_size=48), ["mlp."], act=load, error=InvalidWeightsError),
     "no tokenizer": Case(lambda f: None, ["has no tokenizer; put its files"], act=tokenizer),
 }
+QUANTISED, UNREAD = "codes of a quantised copy (", " in a layout that is not read"
+#: what people give in place of weights
+GIVEN = {
+    "an adapter": (
+        _alone(adapter_config__json=b'{"base_model_name_or_path": "org/base"}', adapter_model__safetensors=b"x"),
+        ["is an adapter, ", " added to org/base; name both, as BASE+ADAPTER"],
+    ),
+    "an adapter that says nothing": (_alone(adapter_config__json=b"["), ["is an adapter", "added to its base model"]),
+    "ONNX": (_alone(config__json=b"{}", model__onnx=b"x"), ["but model.onnx: a graph for inference; give the check"]),
+    "Meta's layout": (
+        _alone(params__json=b"{}", consolidated__00__pth=b"x"),
+        ["but consolidated.00.pth: ", "often named -hf"],
+    ),
+    "TensorFlow": (_alone(config__json=b"{}", tf_model__h5=b"x"), ["but tf_model.h5: TensorFlow"]),
+    "another name": (_alone(config__json=b"{}", other__safetensors=b"x"), ["has other.safetensors but no model.saf"]),
+    "a pointer": (_write(WEIGHTS, b"version https://git-lfs.github.com/spec/v1"), ["Git LFS", ": run git lfs pull"]),
+    "a page": (_write(WEIGHTS, b"<!DOCTYPE html>"), ["it is a web page, ", ": download it again"]),
+    "a page in place of the config": (
+        _write("config.json", b"<html>Sign in</html>"),
+        ["config.json is no valid JSON; it is a web page"],
+    ),
+    "a pickle": (_write(WEIGHTS, b"PK\x03\x04" + bytes(99)), ["it is a pickle under another name: convert"]),
+    "GGUF under another name": (_write(WEIGHTS, b"GGUF" + bytes(99)), ["GGUF under another name: name it model.gguf"]),
+    "GPTQ": (
+        _codes(_packed("qweight"), quantization_config={"quant_method": "gptq"}),
+        [QUANTISED + "gptq; ", UNREAD + "; give the checkpoint that it was made from"],
+    ),
+    "AWQ that does not say so": (_codes(_packed("qweight")), [QUANTISED + "GPTQ or AWQ"]),
+    "compressed tensors": (_codes(_packed("weight_packed")), [QUANTISED + "compressed-tensors"]),
+    "MLX": (_codes(_as(torch.uint32, "scales"), quantization={"bits": 4}), [QUANTISED + "MLX"]),
+    "bitsandbytes": (_codes(_as(torch.int8, "SCB")), [f"scales of {UP} (bitsandbytes int8) do not fit together"]),
+    "4 bits": (_codes(_as(torch.uint8, "weight.absmax")), [QUANTISED + "bitsandbytes, 4 bits"]),
+    "fp8": (
+        _codes(_as(torch.float8_e4m3fn, "weight_scale_inv")),
+        [f"codes and scales of {UP} (8 bits with scales) do not fit together"],
+    ),
+    "int8": (_codes(_as(torch.int8)), [f"{QUANTISED}integers; {UP}"]),
+    "a quantised head alone": (
+        _tensors(lambda tensors: tensors.update({"lm_head.weight": tensors["lm_head.weight"].to(torch.int8)})),
+        [QUANTISED],
+    ),
+    "BitNet": (
+        _codes(
+            _stored(lambda outputs, inputs: (outputs // 4, inputs), torch.uint8, "weight_scale"),
+            quantization_config={"quant_method": "bitnet"},
+        ),
+        [QUANTISED + "bitnet; ", UNREAD],
+    ),
+    "NVFP4": (
+        _codes(
+            _stored(lambda outputs, inputs: (outputs, inputs // 2), torch.uint8, "weight_scale", "weight_scale_2"),
+            quantization_config={"quant_method": "modelopt"},
+        ),
+        [QUANTISED + "modelopt; ", UNREAD],
+    ),
+    "EETQ": (
+        _codes(_stored(lambda outputs, inputs: (inputs, outputs), torch.int8, "weight_scales")),
+        [QUANTISED + "integers; ", UNREAD],
+    ),
+    "Meta's names": (
+        _tensors(lambda tensors: tensors.update({"layers.0.feed_forward.w3.weight": tensors.pop(UP)})),
+        [f"lacks the tensor {UP}, ", " its files are whole: give ", ", as transformers saves them"],
+    ),
+}
 SHARDED = {
     "shard missing": Case(lambda f: _shard(f).unlink(), ["model-00001", INDEX]),
     "shard truncated": Case(_truncate(_shard, -1), ["model-00001"]),
-    "shard lacks a tensor": Case(_rename_in_shard, ["model-00001", "lacks"]),
-    "shard has a tensor too many": Case(_add_to_shard, ["model-00001", "stray"]),
+    "shard lacks a tensor": Case(_in_shard(lambda t: t.update(renamed=t.pop(min(t)))), ["model-00001", "lacks"]),
+    "shard has a tensor too many": Case(_in_shard(lambda t: t.update(stray=torch.zeros(2))), ["model-00001", "stray"]),
     "index missing": Case(lambda f: (f / INDEX).unlink(), [INDEX, "copy the index"]),
     "index is no JSON": Case(_write(INDEX, b"{]"), [INDEX, "JSON"]),
     "index has no map": Case(_write(INDEX, b"{}"), [INDEX, "weight_map"]),
-    "index maps to a number": Case(_weight_map(shard=3), [INDEX, NAME]),
-    "index climbs out": Case(_weight_map(shard="../a.safetensors"), ["'../a.safetensors'"]),
-    "index is absolute": Case(_weight_map(shard="/etc/passwd"), ["'/etc/passwd'"]),
-    "index climbs out of Windows": Case(_weight_map(shard="..\\a"), ["outside the folder"]),
-    "index names a folder": Case(_weight_map(shard=".."), ["'..'"]),
+    "index maps to a number": Case(_shard_of_name(3), [INDEX, NAME]),
+    "index climbs out": Case(_shard_of_name("../a.safetensors"), ["'../a.safetensors'"]),
+    "index is absolute": Case(_shard_of_name("/etc/passwd"), ["'/etc/passwd'"]),
+    "index climbs out of Windows": Case(_shard_of_name("..\\a"), ["outside the folder"]),
+    "index names a folder": Case(_shard_of_name(".."), ["'..'"]),
     "shard leads outside": Case(lambda f: _link_out(_shard(f).name)(f), ["outside the folder"]),
-    "index places a tensor elsewhere": Case(
-        _index(lambda index: index["weight_map"].update({NAME: min(index["weight_map"].values())})), [NAME]
-    ),
+    "index places a tensor elsewhere": Case(_shard_of_name(lambda index: min(index["weight_map"].values())), [NAME]),
 }
 
 
 @pytest.mark.parametrize(
-    ("kind", "label"), [("llama", label) for label in SINGLE] + [("sharded", label) for label in SHARDED]
+    ("kind", "case"),
+    [
+        pytest.param(kind, case, id=label)
+        for kind, table in (("llama", SINGLE), ("sharded", SHARDED))
+        for label, case in table.items()
+    ],
 )
-def test_refused(kind, label, request, capfd):
-    folder, case = request.getfixturevalue(kind), {**SINGLE, **SHARDED}[label]
+def test_refused(kind, case, request, capfd):
+    folder = request.getfixturevalue(kind)
     if case.act not in (read_pickle, read_absent, tokenizer):
         case.act(folder)  # so that the refusal is due to the fault
     case.spoil(folder)
@@ -246,6 +344,15 @@ def test_refused(kind, label, request, capfd):
     assert len(text) < (400 if case.error is not UnknownArchitectureError else 2000) + len(str(folder))
     assert all(word in text for word in case.words)
     assert "never be printed" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("spoil", "words"), GIVEN.values(), ids=GIVEN)
+def test_what_is_given_in_place_of_weights_is_named(spoil, words, llama):
+    spoil(llama)
+    with pytest.raises(CheckpointError) as refusal:
+        read_all(llama)
+    assert "\n" not in str(refusal.value)
+    assert all(word in str(refusal.value) for word in words), refusal.value
 
 
 @pytest.mark.parametrize(

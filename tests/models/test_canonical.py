@@ -14,6 +14,7 @@ from spread_units import dead, decoys, duplicates, up_split
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
 from provlab.models.attacks import exact, lossy
+from provlab.models.attacks.state import Aim
 from provlab.models.canonical import NEGLIGIBLE, applied, merged, shares
 from provlab.statistics.phi_u import correlation_with_identity
 
@@ -26,7 +27,7 @@ def attack(name, value=0.0):
     def change(gate, up, down, rng):
         units = {role: rows.double() for role, rows in (("gate", gate), ("up", up), ("down", down.T))}
         state = SimpleNamespace(with_units=lambda made, gated=False: made(units))
-        aim = exact.Aim(np.random.default_rng(int(torch.randint(1000, (), generator=rng))), value)
+        aim = Aim(np.random.default_rng(int(torch.randint(1000, (), generator=rng))), value)
         attacked = (getattr(exact, name, None) or getattr(lossy, name))(state, aim)
         return *(attacked[role].float() for role in ("gate", "up")), attacked["down"].T.float()
 

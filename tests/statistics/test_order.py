@@ -12,8 +12,7 @@ import provlab
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
 from provlab.models.attacks.catalogue import Step
-from provlab.models.attacks.exact import Aim
-from provlab.models.attacks.state import State
+from provlab.models.attacks.state import Aim, State
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics import get, order
 from provlab.statistics.base import BlockResult, Options, aggregated

@@ -21,8 +21,7 @@ from provlab.errors import CheckpointError, InputError, MissingRoleError, NoSuch
 from provlab.files import cache_dir, digest
 from provlab.models.activations import next_token_log_probs, random_tokens
 from provlab.models.attacks.catalogue import CATALOGUE, Step
-from provlab.models.attacks.exact import Aim
-from provlab.models.attacks.state import State
+from provlab.models.attacks.state import Aim, State
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.precision import Float64
 

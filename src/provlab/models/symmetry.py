@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,20 +29,6 @@ if TYPE_CHECKING:
 OWN_HEAD = "lm_head.weight"
 #: tensor name -> tensor, as in the checkpoint's files
 Weights = Mapping[str, "torch.Tensor"]
-
-
-class Transformation(Protocol):
-    """Something that turns a model's weights into other weights with the same outputs."""
-
-    def __call__(self, weights: Weights) -> "dict[str, torch.Tensor]":
-        """Return the transformed weights; the given ones stay as they are."""
-
-
-class Transformations(Protocol):
-    """A class Pi of transformations, as `provlab.inference.permtest` draws from it."""
-
-    def sample(self, rng: np.random.Generator) -> Transformation:
-        """Draw one transformation uniformly."""
 
 
 @dataclass(frozen=True)

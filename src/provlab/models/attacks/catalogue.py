@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from provlab.errors import InputError
-from provlab.models.attacks import exact, framing
+from provlab.models.attacks import bases, exact, framing
 from provlab.models.attacks import lossy as lossy_attacks
-from provlab.models.attacks.exact import Aim
-from provlab.models.attacks.state import State
-from provlab.models.evasion import EmbeddingRotations, QueryKeyRotations, ReplacedNorms
-from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Transformations
+from provlab.models.attacks.state import Aim, State
 
 
 @dataclass(frozen=True)
@@ -78,27 +75,12 @@ class Attack:
     others: tuple[str, ...] = ()
 
 
-_TRANSFORMATIONS: Mapping[str, Callable[[State], Transformations]] = {
-    "T1": lambda state: EmbeddingPermutations(state.anatomy),
-    "T2": lambda state: MlpPermutations(state.anatomy),
-    "T3": lambda state: EmbeddingRotations(state.anatomy),
-    "T4": QueryKeyRotations,
-    "T5": lambda state: ReplacedNorms(state.anatomy),
-    "fold": lambda state: ReplacedNorms(state.anatomy, folded=True),
-}
-
-
 def _attack(name: str, does: str, *, lossy: bool = False, number: dict[str, Any] | None = None, **rest: Any) -> Attack:
     """Read one row of the table."""
-
-    def drawn(state: State, aim: Aim) -> State:
-        return state.having(_TRANSFORMATIONS[name](state).sample(aim.rng)(state.weights))
-
-    function = rest.pop("function", name)
-    module = framing if hasattr(framing, function) else lossy_attacks if lossy else exact
-    apply = drawn if name in _TRANSFORMATIONS else getattr(module, function)
-    rest["others"] = tuple(rest.get("others", ()))
-    return Attack(does, apply, exact=not lossy, number=Number(**number) if number else None, **rest)
+    module, _, function = rest.pop("function", name).rpartition(".")
+    modules = {"bases": bases, "framing": framing, "": lossy_attacks if lossy else exact}
+    rest |= {"others": tuple(rest.get("others", ())), "number": Number(**number) if number else None}
+    return Attack(does, getattr(modules[module], function), exact=not lossy, **rest)
 
 
 #: name -> attack, in the order of the table

@@ -4,7 +4,7 @@ Each takes the model as it stands and an `Aim` (random numbers, the attack's num
 model with the same outputs. h hidden units, d coordinates of the residual stream.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,37 +13,8 @@ from numpy.typing import NDArray
 from provlab.errors import InputError, NoSuchSymmetryError
 from provlab.inference.matching import match
 from provlab.models.architectures import Segment, described
-from provlab.models.attacks.state import State, Units
-from provlab.models.evasion import EmbeddingRotations, gains, orthogonal
-from provlab.models.symmetry import Permutation
-
-
-@dataclass(frozen=True)
-class Aim:
-    """Random numbers, a number and other models: the input of an attack apart from the model.
-
-    Attributes
-    ----------
-    rng
-        Of all its random choices.
-    value
-        Its number, such as how many units it adds for each that is there; 0 where it takes none.
-    others
-        The other models that it takes from.
-    """
-
-    rng: np.random.Generator
-    value: float = 0.0
-    others: tuple[State, ...] = field(default=(), repr=False)
-
-    def normal(self, *shape: int) -> torch.Tensor:
-        """Draw independent standard normal numbers."""
-        return torch.from_numpy(self.rng.standard_normal(shape))
-
-    def uniform(self, low: float, high: float, *shape: int) -> torch.Tensor:
-        """Draw independent uniform numbers."""
-        return torch.from_numpy(self.rng.uniform(low, high, shape))
-
+from provlab.models.attacks.bases import check_rotates, gains, orthogonal
+from provlab.models.attacks.state import Aim, State, Units
 
 # Hidden units ---------------------------------------------------------------------------------------------
 
@@ -250,7 +221,7 @@ def align(state: State, aim: Aim) -> State:
         if rows[0].shape != rows[1].shape:
             raise InputError(f"{other.name} has not the blocks and widths of {state.name}, so units cannot be aligned")
         orders["mlp", block] = match(*rows).indices
-    return state.having(Permutation(parts.parts, orders)(state.weights))
+    return state.reordered(orders)
 
 
 # Heads ----------------------------------------------------------------------------------------------------
@@ -272,7 +243,7 @@ def heads(state: State, aim: Aim) -> State:
         queries = np.concatenate([group * key + aim.rng.permutation(group) for key in keys])
         for axis, order in (("key", keys), ("query", queries)):
             orders[axis, block] = (head * order[:, None] + np.arange(head)).ravel()
-    return state.having(Permutation(state.anatomy.parts, orders)(state.weights))
+    return state.reordered(orders)
 
 
 def values(state: State, aim: Aim) -> State:
@@ -311,8 +282,7 @@ def pad(state: State, aim: Aim) -> State:
     """
     parts, (_, n_keys, group) = state.anatomy, _heads(state)
     more = int(aim.value) + -(state.anatomy.width + int(aim.value)) % (n_keys * group)
-    aim = replace(aim, value=more)
-    EmbeddingRotations(parts)  # refuses where a norm writes to the stream
+    check_rotates(parts)
     epsilons = [key for key in _EPSILONS if key in state.config]
     for holds, why in (
         (not parts.architecture.startswith("Gemma"), "multiplies its embedding by the root of the width"),
@@ -323,38 +293,28 @@ def pad(state: State, aim: Aim) -> State:
         if not holds:
             raise NoSuchSymmetryError(f"{parts.architecture} {why}")
     centred, shrink = described(parts.architecture).centred, (parts.width / (parts.width + more)) ** 0.5
-    weights = dict(state.weights)
-    for part in parts.parts:
-        pieces = part.split(weights[part.name])
-        if any("model" in segment.axes for segment in part.segments):
-            new = {s.role: _padded(state, s, part.block, pieces[s.role], aim, centred, shrink) for s in part.segments}
-            weights[part.name] = part.join(new)
+
+    def padded(segment: Segment, block: int | None, piece: torch.Tensor) -> torch.Tensor | None:
+        role, axes = segment.role, segment.axes
+        if "model" not in axes:
+            return None
+        if role.endswith("norm"):
+            own = gains(state, role, block)
+            gain, offset = own * shrink, piece[0] - own[0]  # what the norm adds of its own
+            return torch.cat([gain, gain[torch.from_numpy(aim.rng.integers(len(gain), size=more))]]) + offset
+        if role.endswith("norm_bias"):
+            return torch.cat([piece, piece.new_zeros(more)])
+        axis = axes.index("model")
+        if axis == 0 or role.endswith("embedding"):  # it writes: the mean over the coordinates, or nothing
+            extra = (piece.mean(axis, keepdim=True) * centred).repeat_interleave(more, axis)
+        else:
+            extra = aim.normal(len(piece), more) * piece.std()
+            if parts.norm_before(role) is None:
+                piece = piece * shrink
+        return torch.cat([piece, extra], axis)
+
     config = {"head_dim": parts.part("query", 0).head_size, **state.sized("model", parts.width + more)}
-    return state.having(weights, config | {key: state.config[key] * shrink**2 for key in epsilons})
-
-
-def _padded(
-    state: State, segment: Segment, block: int | None, piece: torch.Tensor, aim: Aim, centred: bool, shrink: float
-) -> torch.Tensor:
-    """Return a role's tensor with more coordinates along its axis of the stream."""
-    role, axes, more = segment.role, segment.axes, int(aim.value)
-    if "model" not in axes:
-        return piece
-    if role.endswith("norm"):
-        gain = gains(state.anatomy, role, block, state.weights) * shrink
-        offset = piece[0] - gains(state.anatomy, role, block, state.weights)[0]  # what the norm adds of its own
-        return torch.cat([gain, gain[torch.from_numpy(aim.rng.integers(len(gain), size=more))]]) + offset
-    if role.endswith("norm_bias"):
-        return torch.cat([piece, piece.new_zeros(more)])
-    writes = axes[0] == "model" or role.endswith("embedding")
-    axis = axes.index("model")
-    if writes:  # the mean over the coordinates, or nothing
-        extra = (piece.mean(axis, keepdim=True) * centred).repeat_interleave(more, axis)
-    else:
-        extra = aim.normal(len(piece), more) * piece.std()
-        if state.anatomy.norm_before(role) is None:
-            piece = piece * shrink
-    return torch.cat([piece, extra], axis)
+    return state.edited(padded, config | {key: state.config[key] * shrink**2 for key in epsilons})
 
 
 def identity(state: State, aim: Aim) -> State:
@@ -398,8 +358,7 @@ def _renamed(name: str, old: int, new: int) -> str:
 def vocabulary(state: State, aim: Aim) -> State:
     """Number the tokens otherwise, in the weights and in the files of the tokenizer: text in and out stays."""
     order = aim.rng.permutation(state.anatomy.vocab_size)
-    weights = Permutation(state.anatomy.parts, {("vocab", None): order})(state.weights)
-    return replace(state.having(weights), ids=np.argsort(order)[state.ids])
+    return replace(state.reordered({("vocab", None): order}), ids=np.argsort(order)[state.ids])
 
 
 def extend(state: State, aim: Aim) -> State:

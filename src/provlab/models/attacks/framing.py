@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from provlab.errors import InputError, NoSuchSymmetryError
-from provlab.models.attacks.exact import Aim, with_more
-from provlab.models.attacks.state import State, Units
+from provlab.models.attacks.exact import with_more
+from provlab.models.attacks.state import Aim, State, Units
 from provlab.models.checkpoint import Checkpoint
 
 _SEQUENCES, _LENGTH = 128, 32  # of random tokens, on which copies are fitted

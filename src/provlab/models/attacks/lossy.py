@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from provlab.errors import InputError
-from provlab.models.attacks.exact import Aim, impostors, split_units, with_more
-from provlab.models.attacks.state import State, Units
+from provlab.models.attacks.exact import impostors, split_units, with_more
+from provlab.models.attacks.state import Aim, State, Units
 from provlab.models.symmetry import Weights
 
 # Merging --------------------------------------------------------------------------------------------------
@@ -61,11 +61,7 @@ def ties(state: State, aim: Aim) -> State:
 def lora(state: State, aim: Aim) -> State:
     """Add to every matrix what another model has beyond this one, as far as an adapter of this rank holds it."""
     other = _alike(state, aim.others[0])
-    new = {
-        name: state.weights[name] + _of_rank(other[name] - state.weights[name], int(aim.value))
-        for name in state.matrices
-    }
-    return state.having({**state.weights, **new})
+    return state.with_matrices(lambda name, matrix: matrix + _of_rank(other[name] - matrix, int(aim.value)))
 
 
 def embedding(state: State, aim: Aim) -> State:
@@ -81,11 +77,7 @@ def embedding(state: State, aim: Aim) -> State:
 
 def noise(state: State, aim: Aim) -> State:
     """Add normal noise to every matrix of the blocks, measured in its standard deviations."""
-    new = {
-        name: state.weights[name] + aim.value * state.weights[name].std() * aim.normal(*state.shape(name))
-        for name in state.matrices
-    }
-    return state.having({**state.weights, **new})
+    return state.with_matrices(lambda _, matrix: matrix + aim.value * matrix.std() * aim.normal(*matrix.shape))
 
 
 def _of_rank(matrix: torch.Tensor, rank: int) -> torch.Tensor:
@@ -95,30 +87,28 @@ def _of_rank(matrix: torch.Tensor, rank: int) -> torch.Tensor:
 
 def rank(state: State, aim: Aim) -> State:
     """Keep the largest singular values of every matrix of the blocks, so many."""
-    return state.having(
-        {**state.weights, **{name: _of_rank(state.weights[name], int(aim.value)) for name in state.matrices}}
-    )
+    return state.with_matrices(lambda _, matrix: _of_rank(matrix, int(aim.value)))
 
 
 def bits(state: State, aim: Aim) -> State:
     """Round every matrix of the blocks to 2^bits - 1 levels for each row."""
     levels = 2 ** (int(aim.value) - 1) - 1
 
-    def rounded(matrix: torch.Tensor) -> torch.Tensor:
+    def rounded(_: str, matrix: torch.Tensor) -> torch.Tensor:
         step = matrix.abs().amax(1, keepdim=True).clamp(min=1e-300) / levels
         return (matrix / step).round() * step
 
-    return state.having({**state.weights, **{name: rounded(state.weights[name]) for name in state.matrices}})
+    return state.with_matrices(rounded)
 
 
 def prune(state: State, aim: Aim) -> State:
     """Set a share of every matrix of the blocks to zero, its smallest numbers."""
 
-    def pruned(matrix: torch.Tensor) -> torch.Tensor:
+    def pruned(_: str, matrix: torch.Tensor) -> torch.Tensor:
         dropped = round(aim.value * matrix.numel())
         return matrix * (matrix.abs() > matrix.abs().flatten().kthvalue(dropped).values) if dropped else matrix
 
-    return state.having({**state.weights, **{name: pruned(state.weights[name]) for name in state.matrices}})
+    return state.with_matrices(pruned)
 
 
 # Units and blocks -----------------------------------------------------------------------------------------

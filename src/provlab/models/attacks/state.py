@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from provlab.errors import NoSuchSymmetryError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy
-from provlab.models.architectures import KEYS
+from provlab.models.architectures import KEYS, Segment
 from provlab.models.attacks import tokens
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.symmetry import OWN_HEAD, Weights, write
+from provlab.models.symmetry import OWN_HEAD, Permutation, Weights, write
 
 #: the units of one MLP: role -> ``(units, inputs)``, ``(units, outputs)`` for down, ``(units,)`` for biases
 Units = dict[str, torch.Tensor]
@@ -97,11 +97,6 @@ class State:
         part = self.anatomy.part(role, block)
         return part.split(self.weights[part.name])["embedding" if role == "head" and self.anatomy.tied else role]
 
-    @property
-    def matrices(self) -> list[str]:
-        """Names of the tensors of the blocks that are matrices."""
-        return [part.name for part in self.anatomy.parts if part.block is not None and len(part.shape) == 2]
-
     def having(self, weights: Weights, config: Mapping[str, Any] | None = None) -> "State":
         """Return the same model with these weights, and these entries of its config."""
         untied = {"tie_word_embeddings": False} if OWN_HEAD in weights and OWN_HEAD not in self.weights else {}
@@ -113,16 +108,44 @@ class State:
         there = [key for key in keys if self.config.get(key) is not None] or [key for key in keys if key in self.config]
         return dict.fromkeys(there or keys[:1], length)
 
+    def edited(
+        self,
+        change: Callable[[Segment, int | None, torch.Tensor], torch.Tensor | None],
+        config: Mapping[str, Any] | None = None,
+        *,
+        unties: bool = False,
+    ) -> "State":
+        """Change what plays each role by a function of its segment, block and tensor; where that gives None, it stays.
+
+        New tensors may have other shapes. A head that is the embedding becomes a tensor of its own if `unties`.
+        """
+        weights = dict(self.weights)
+        for part in self.anatomy.parts:
+            pieces = part.split(weights[part.name])
+            changed = {segment.role: change(segment, part.block, pieces[segment.role]) for segment in part.segments}
+            new = {role: tensor for role, tensor in changed.items() if tensor is not None}
+            if new:
+                weights[part.name] = part.join({**pieces, **new})
+        if unties and self.anatomy.tied:
+            embedding = self.part("embedding")
+            head = change(Segment("head", ("vocab", "model")), None, embedding)
+            weights[OWN_HEAD] = embedding.clone() if head is None else head
+        return self.having(weights, config)
+
     def with_parts(
         self, new: Mapping[tuple[str, int | None], torch.Tensor], config: Mapping[str, Any] | None = None
     ) -> "State":
-        """Return the model with other tensors, by role and block, which may have other shapes."""
-        weights = dict(self.weights)
-        for part in self.anatomy.parts:
-            if any((segment.role, part.block) in new for segment in part.segments):
-                pieces = part.split(weights[part.name])
-                weights[part.name] = part.join({role: new.get((role, part.block), pieces[role]) for role in pieces})
-        return self.having(weights, config)
+        """Return the model with other tensors, by role and block."""
+        return self.edited(lambda segment, block, _: new.get((segment.role, block)), config)
+
+    def with_matrices(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> "State":
+        """Change every matrix of the blocks by a function of its name and content."""
+        names = [part.name for part in self.anatomy.parts if part.block is not None and len(part.shape) == 2]
+        return self.having({**self.weights, **{name: change(name, self.weights[name]) for name in names}})
+
+    def reordered(self, orders: Mapping[tuple[str, int | None], NDArray[np.int64]]) -> "State":
+        """Put units in another order: for ``(axis, block)`` the old place of each new one, see `Permutation`."""
+        return self.having(Permutation(self.anatomy.parts, orders)(self.weights))
 
     def with_units(self, change: Callable[[Units], Units], *, gated: bool = False) -> "State":
         """Change the hidden units of every MLP, and their number if `change` gives others than it gets.
@@ -167,3 +190,30 @@ class State:
             others = [path.name for path in files if path.suffix != ".json"]
             side = tokens.renumbered(texts, others, self.ids, n_tokens, name=self.name)
         return write(weights, self.origin, folder, side)
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Random numbers, a number and other models: the input of an attack apart from the model.
+
+    Attributes
+    ----------
+    rng
+        Of all its random choices.
+    value
+        Its number, such as how many units it adds for each that is there; 0 where it takes none.
+    others
+        The other models that it takes from.
+    """
+
+    rng: np.random.Generator
+    value: float = 0.0
+    others: tuple[State, ...] = field(default=(), repr=False)
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Draw independent standard normal numbers."""
+        return torch.from_numpy(self.rng.standard_normal(shape))
+
+    def uniform(self, low: float, high: float, *shape: int) -> torch.Tensor:
+        """Draw independent uniform numbers."""
+        return torch.from_numpy(self.rng.uniform(low, high, shape))

@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
 from provlab.models import sources
-from provlab.models.formats.container import FORMATS, Container, TensorInfo
+from provlab.models.formats.container import FORMATS, TensorInfo
 from provlab.models.formats.dtypes import values
 from provlab.models.formats.source import Files
 from provlab.models.weights import WeightFiles, read_json
@@ -78,100 +77,13 @@ class Both:
             name for files in (self.base, self.adapter) for name in files.names() if self._of(name) is files
         )
 
-    def path(self, name: str) -> Path:
-        """Path of a file here, fetched first if need be."""
-        return self._of(name).path(name)
-
-    def read(self, name: str, start: int, nbytes: int) -> NDArray[np.uint8]:
-        """Some bytes of a file, fetched first if need be: fewer if it ends before."""
-        return self._of(name).read(name, start, nbytes)
-
-    def with_header(self, name: str) -> AbstractContextManager[Path]:
-        """Yield the path of a safetensors file whose header, at least, is here."""
-        return self._of(name).with_header(name)
-
-    def size(self, name: str) -> int:
-        """Bytes of a file."""
-        return self._of(name).size(name)
-
-    def here(self, name: str) -> bool:
-        """Whether a file is on this machine already."""
-        return self._of(name).here(name)
-
-    def in_part(self, name: str) -> bool:
-        """Whether `read` takes no more of a file than it is asked for, which cannot be verified."""
-        return self._of(name).in_part(name)
-
-    def sha256(self, name: str) -> str:
-        """Hex SHA-256 of a file."""
-        return self._of(name).sha256(name)
-
-    def hash_known(self, name: str) -> bool:
-        """Whether `sha256` reads no file."""
-        return self._of(name).hash_known(name)
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        """Any other method of `Files`, whose first argument is the name of a file: that of the place that has it."""
+        return lambda name, *arguments: getattr(self._of(name), method)(name, *arguments)
 
     def whole(self, weight_files: Iterable[str]) -> Path:
         """Folder with all files of the base, these weight files among them: its tokenizer is that of both."""
         return self.base.whole([name for name in weight_files if self._of(name) is self.base])
-
-
-class AdaptedWeights(WeightFiles):
-    """The tensors of a base, with what an adapter makes of them, in float32."""
-
-    def __init__(self, source: Both, base: WeightFiles, *, allow_pickle: bool = False) -> None:
-        """Compare the adapter with the base.
-
-        Raises
-        ------
-        CheckpointError
-            It is none, of a kind that is not merged here, or does not fit the base.
-        """
-        if isinstance(base, AdaptedWeights):
-            raise CheckpointError(f"{source.label}: one adapter is merged, not two; merge one with peft, and save it")
-        self._source, self._base, label = source, base, source.adapter.label
-        names = source.adapter.names()
-        weights = WEIGHTS if WEIGHTS in names else PICKLED
-        for name in (CONFIG, weights):
-            if name not in names:
-                raise CheckpointError(f"{label} is no adapter, as it has no {name}; give the folder that peft saved")
-        if weights == PICKLED and not allow_pickle:
-            raise CheckpointError(
-                f"{label} has its adapter only as pickle ({PICKLED}); pass --allow-pickle (allow_pickle=True) if you "
-                "trust the source"
-            )
-        self.files, self.index, self.config = (*base.files, CONFIG, weights), base.index, base.config
-        self.format = next(kind for kind in FORMATS if kind.pickled == (weights == PICKLED))
-        container = self.format.opened(source.adapter, weights)
-        self._adapter = Adapter(label, read_json(source.adapter, CONFIG), container, base)
-
-    @property
-    def tensor_names(self) -> tuple[str, ...]:
-        """Names of all tensors, sorted: those of the base."""
-        return self._base.tensor_names
-
-    @property
-    def plain(self) -> bool:
-        """Whether transformers reads the files as they are read here: it would read the base alone."""
-        return False
-
-    @property
-    def stored(self) -> list[str]:
-        """As what codes the base is stored, and that an adapter was merged into it."""
-        return [*self._base.stored, MERGED]
-
-    def info(self, name: str) -> TensorInfo:
-        """Shape and dtype of one tensor."""
-        info = self._base.info(name)
-        return TensorInfo(info.shape, "float32") if name in self._adapter.changes else info
-
-    def _content(self, name: str, rows: range | None) -> NDArray[np.uint8]:
-        """Read the bytes of one tensor, or of some rows of it, of the merged model."""
-        content = self._base._content(name, rows)
-        if name not in self._adapter.changes:
-            return content
-        info = self._base.info(name)
-        base = values(content, info.dtype).reshape(-1, *info.shape[1:])
-        return np.ascontiguousarray(self._adapter.merged(name, base, rows)).reshape(-1).view(np.uint8)
 
 
 class Change(NamedTuple):
@@ -196,88 +108,139 @@ class Change(NamedTuple):
     transposed: bool = False
 
 
-class Adapter:
-    """What an adapter's files do to the tensors of a base.
+class AdaptedWeights(WeightFiles):
+    """The tensors of a base, with what an adapter makes of them, in float32."""
 
-    Parameters
-    ----------
-    label
-        For messages.
-    config
-        Content of ``adapter_config.json``.
-    container
-        Its tensors.
-    base
-        The tensors that they change.
-    """
+    def __init__(self, source: Both, base: WeightFiles, *, allow_pickle: bool = False) -> None:
+        """Compare the adapter with the base.
 
-    def __init__(self, label: str, config: Mapping[str, Any], container: Container, base: WeightFiles) -> None:
-        self._label, self._config, self._container, self._base = label, config, container, base
-        self.changes: dict[str, Change] = {}
-        kind, begun = config.get("peft_type"), config.get("init_lora_weights")
-        unlike = [what for key, what in _NOT_MERGED.items() if config.get(key)]
+        Raises
+        ------
+        CheckpointError
+            It is none, of a kind that is not merged here, or does not fit the base.
+        """
+        if isinstance(base, AdaptedWeights):
+            raise CheckpointError(f"{source.label}: one adapter is merged, not two; merge one with peft, and save it")
+        self._source, self._base, self._label = source, base, source.adapter.label
+        names = source.adapter.names()
+        weights = WEIGHTS if WEIGHTS in names else PICKLED
+        for name in (CONFIG, weights):
+            if name not in names:
+                raise CheckpointError(
+                    f"{self._label} is no adapter, as it has no {name}; give the folder that peft saved"
+                )
+        if weights == PICKLED and not allow_pickle:
+            raise CheckpointError(
+                f"{self._label} has its adapter only as pickle ({PICKLED}); pass --allow-pickle (allow_pickle=True) if "
+                "you trust the source"
+            )
+        self.files, self.index, self.config = (*base.files, CONFIG, weights), base.index, base.config
+        self.format = next(kind for kind in FORMATS if kind.pickled == (weights == PICKLED))
+        self._settings = read_json(source.adapter, CONFIG)
+        self._refuse_other_kinds()
+        self._adapter = self.format.opened(source.adapter, weights)
+        self._changes = self._compared()
+
+    @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """Names of all tensors, sorted: those of the base."""
+        return self._base.tensor_names
+
+    @property
+    def plain(self) -> bool:
+        """Whether transformers reads the files as they are read here: it would read the base alone."""
+        return False
+
+    @property
+    def stored(self) -> list[str]:
+        """As what codes the base is stored, and that an adapter was merged into it."""
+        return [*self._base.stored, MERGED]
+
+    def info(self, name: str) -> TensorInfo:
+        """Shape and dtype of one tensor."""
+        info = self._base.info(name)
+        return TensorInfo(info.shape, "float32") if name in self._changes else info
+
+    def _content(self, name: str, rows: range | None) -> NDArray[np.uint8]:
+        """Read the bytes of one tensor, or of some rows of it, of the merged model."""
+        content = self._base._content(name, rows)
+        if name not in self._changes:
+            return content
+        change, info = self._changes[name], self._base.info(name)
+        merged = values(content, info.dtype).reshape(-1, *info.shape[1:])
+        part = slice(None) if rows is None else slice(rows.start, rows.stop)
+        if change.whole:
+            merged = self._array(change.whole)[part]
+        if change.first:
+            left, right = self._array(change.second), self._array(change.first)
+            if change.transposed:
+                left, right = right.T, left.T
+            with np.errstate(over="ignore", invalid="ignore"):  # the caller looks for NaN and Inf
+                merged = merged + np.float32(change.scale) * (left[part] @ right)
+        return np.ascontiguousarray(merged, np.float32).reshape(-1).view(np.uint8)
+
+    def _array(self, name: str) -> NDArray[np.float32]:
+        """Read a tensor of the adapter."""
+        info = self._adapter.header[name]
+        return values(self._adapter.read(name, None), info.dtype).astype(np.float32, copy=False).reshape(info.shape)
+
+    def _refuse_other_kinds(self) -> None:
+        kind, begun = self._settings.get("peft_type"), self._settings.get("init_lora_weights")
+        unlike = [what for key, what in _NOT_MERGED.items() if self._settings.get(key)]
         unlike += [str(begun)] if begun not in _BEGUN else []
         if kind != "LORA" or unlike:
             raise CheckpointError(
-                f"{label} is an adapter of a kind that is not merged here ({(unlike or [str(kind)])[0][:40]}); merge "
-                "it (peft: merge_and_unload, then save_pretrained) and give that folder"
+                f"{self._label} is an adapter of a kind that is not merged here ({(unlike or [str(kind)])[0][:40]}); "
+                "merge it (peft: merge_and_unload, then save_pretrained) and give that folder"
             )
+
+    def _compared(self) -> dict[str, Change]:
+        """Return what changes each tensor of the base, after comparing names and shapes."""
+        changes: dict[str, Change] = {}
         pairs: dict[tuple[str, bool], dict[str, str]] = {}
-        for name in container.header:
+        for name, info in self._adapter.header.items():
             inner = name.removeprefix("base_model.model.")
             if match := _PAIR.fullmatch(inner):
                 pairs.setdefault((match["module"], bool(match["embedding"])), {})[match["side"]] = name
             elif "lora_" in inner:
-                raise CheckpointError(f"{label}: {one_line(name)[:100]} is no part of an adapter that is merged here")
+                raise CheckpointError(
+                    f"{self._label}: {one_line(name)[:100]} is no part of an adapter that is merged here"
+                )
             else:
                 target = self._found(_WHOLE.sub("", inner))
-                if container.header[name].shape != base.info(target).shape:
+                if info.shape != self._base.info(target).shape:
                     raise self._unfit(target)
-                self.changes[target] = Change(name)
+                changes[target] = Change(name)
         for (module, embedding), sides in pairs.items():
             if sides.keys() != {"A", "B"}:
-                raise CheckpointError(f"{label}: {one_line(module)[:100]} lacks lora_A or lora_B; copy it again")
+                raise CheckpointError(f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; copy it again")
             target = self._found(f"{module}.weight")
-            product = self._product(module, sides, base.info(target).shape, embedding)
-            self.changes[target] = product._replace(whole=self.changes.get(target, product).whole)
-
-    def merged(self, name: str, base: NDArray[Any], rows: range | None) -> NDArray[np.float32]:
-        """One tensor of the merged model, or some rows of it, from the same of the base."""
-        change = self.changes[name]
-        part = slice(None) if rows is None else slice(rows.start, rows.stop)
-        if change.whole:
-            base = self._array(change.whole)[part]
-        if not change.first:
-            return base
-        left, right = self._array(change.second), self._array(change.first)
-        if change.transposed:
-            left, right = right.T, left.T
-        with np.errstate(over="ignore", invalid="ignore"):  # the caller looks for NaN and Inf
-            merged: NDArray[np.float32] = base + np.float32(change.scale) * (left[part] @ right)
-        return merged
+            product = self._product(module, sides, self._base.info(target).shape, embedding)
+            changes[target] = product._replace(whole=changes.get(target, product).whole)
+        return changes
 
     def _product(self, module: str, sides: Mapping[str, str], shape: tuple[int, ...], embedding: bool) -> Change:
         """Compare A and B, of shapes (rank, inputs) and (outputs, rank), with the tensor that they change."""
-        a, b = (self._container.header[sides[side]].shape for side in "AB")
-        transposed = embedding or self._config.get("fan_in_fan_out") is True
+        a, b = (self._adapter.header[sides[side]].shape for side in "AB")
+        transposed = embedding or self._settings.get("fan_in_fan_out") is True
         if len(a) != 2 or len(b) != 2 or a[0] != b[1] or not a[0] or (b[0], a[1]) != shape[:: -1 if transposed else 1]:
             raise self._unfit(f"{module}.weight")
         alpha = self._alpha(module)
         if not isinstance(alpha, int | float) or not abs(alpha) < 1e30:
             raise CheckpointError(f"{self._label}: {CONFIG} has no number as its lora_alpha; copy it again")
-        rank = math.sqrt(a[0]) if self._config.get("use_rslora") else a[0]
+        rank = math.sqrt(a[0]) if self._settings.get("use_rslora") else a[0]
         return Change(first=sides["A"], second=sides["B"], scale=alpha / rank, transposed=transposed)
 
     def _alpha(self, module: str) -> Any:
         """Return the alpha of a module: of a pattern that its name ends in (or is, after ``^``), else that of all."""
-        patterns = self._config.get("alpha_pattern") or {}
+        patterns = self._settings.get("alpha_pattern") or {}
         for pattern, alpha in (patterns if isinstance(patterns, dict) else {str(patterns): None}).items():
             if not re.fullmatch(r"\^?(\\\.|[\w.-])+", pattern):
                 shown = one_line(pattern)[:60]
                 raise CheckpointError(f"{self._label}: {CONFIG} has a pattern that is not read here: {shown}")
             if re.match(rf"(.*\.)?({pattern})$", module):
                 return alpha
-        return self._config.get("lora_alpha")
+        return self._settings.get("lora_alpha")
 
     def _found(self, name: str) -> str:
         """Return the base's own name of a tensor: it may lack, or have, what stands before a model with a head."""
@@ -294,7 +257,3 @@ class Adapter:
         return CheckpointError(
             f"{self._label}: {one_line(name)[:100]} does not fit the base; give the base it was made for"
         )
-
-    def _array(self, name: str) -> NDArray[np.float32]:
-        info = self._container.header[name]
-        return values(self._container.read(name, None), info.dtype).astype(np.float32, copy=False).reshape(info.shape)
