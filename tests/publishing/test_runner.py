@@ -1,6 +1,8 @@
 """Notebooks by name: inspected before they run, moved into place on success, skipped while up to date."""
 
+import multiprocessing
 import re
+from concurrent.futures import ProcessPoolExecutor
 
 import nbformat
 import pytest
@@ -208,13 +210,21 @@ def test_a_kernel_that_is_done_says_nothing_when_it_ends(project, capfd):
     assert "KeyboardInterrupt" not in "".join(capfd.readouterr())
 
 
-def test_kernels_that_start_together_compete_for_no_port(project):
-    """Free ports are looked for one notebook at a time; two that run beside each other were given the same one."""
+def test_kernels_that_run_together_share_no_address(project):
+    """Two notebooks that started at once were given one TCP port, and one file of the folder that both run in."""
     connection = "import json\nfrom ipykernel.connect import get_connection_info as connected"
-    path = write(project / "notebooks" / "tree.ipynb", f"{connection}\nprint(json.loads(connected())['transport'])")
-    output = project / "book" / "tree.ipynb"
-    runner.run(path, {}, output, progress=False)
-    assert nbformat.read(output, as_version=4).cells[-1].outputs[0].text == "ipc\n"
+    wait = "import pathlib, time\npathlib.Path(here).touch()\nwhile not pathlib.Path(there).exists(): time.sleep(0.05)"
+    paths = []
+    for here, there in ("ab", "ba"):
+        code = f"here, there = {here!r}, {there!r}\n{wait}\n{connection}\nprint(json.loads(connected())['ip'])"
+        paths.append(write(project / "notebooks" / f"{here}.ipynb", code))
+    outputs = [project / "book" / path.name for path in paths]
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        runs = [pool.submit(runner.run, *pair, progress=False) for pair in zip(paths, [{}, {}], outputs, strict=True)]
+        assert [run.result(60) for run in runs] == [None, None]
+    addresses = [nbformat.read(output, as_version=4).cells[-1].outputs[0].text for output in outputs]
+    assert len(set(addresses)) == 2
+    assert not list(project.glob("kernel-ipc*"))
 
 
 def test_nothing_runs_before_everything_is_checked(project, executed):

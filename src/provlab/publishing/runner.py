@@ -8,6 +8,7 @@ notebook can reach are the same, the page is up to date.
 
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from importlib import resources
@@ -166,7 +167,7 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
     made_from = stamp(path, parameters, inputs)
     failed = output.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    with atomic_file(output) as temporary:
+    with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as sockets:
         try:
             papermill.execute_notebook(
                 str(path),
@@ -178,7 +179,7 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
                 log_output=False,
                 extra_arguments=["--log-level=ERROR"],  # of the kernel, which else warns on the user's terminal
                 start_timeout=600,  # seconds; a machine that is busy or that compiles modules first takes long
-                **_kernels(),
+                **_kernels(sockets),
             )
         except papermill.PapermillExecutionError as error:
             os.replace(temporary, failed)
@@ -197,12 +198,12 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
         nbformat.write(notebook, temporary)
 
 
-def _kernels() -> dict[str, Any]:
-    """Settings of nbclient: kernels that listen at files, and that are interrupted at the end only while a cell runs.
+def _kernels(sockets: str) -> dict[str, Any]:
+    """Settings of nbclient: kernels that listen in the folder `sockets`, interrupted at the end only while a cell runs.
 
-    Two notebooks that start at once can be given one TCP port, and the later kernel then dies: sockets in files have
-    names of their own. jupyter_client interrupts every kernel before it asks it to end; one that has run all its cells
-    may still be busy with its last message, and reports the interrupt as an error on the user's terminal.
+    Two notebooks that start at once can be given one TCP port, and the later kernel then dies; files in a folder of
+    their own cannot be given twice. jupyter_client interrupts every kernel before it asks it to end; one that has run
+    all its cells may still be busy with its last message, and reports the interrupt as an error on the user's terminal.
     """
     running = threading.Event()
 
@@ -213,7 +214,9 @@ def _kernels() -> dict[str, Any]:
 
     return {
         "kernel_manager_class": Manager,
-        "config": Config(KernelManager={"transport": "tcp" if sys.platform == "win32" else "ipc"}),
+        "config": Config(
+            {} if sys.platform == "win32" else {"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}
+        ),
         "on_cell_execute": lambda **_: running.set(),
         "on_cell_executed": lambda **_: running.clear(),
     }
