@@ -28,9 +28,9 @@ def places(address: str, branch: str, name: str) -> list[tuple[str, str, str]]:
     ValueError
         In one line, if the address is none of a repository on GitHub, from where Binder and Colab read.
     """
-    if (found := ADDRESS.fullmatch(address)) is None:
+    if (match := ADDRESS.fullmatch(address)) is None:
         raise ValueError(f"repository_address in _config.yml is {address!r}, no https://github.com/OWNER/NAME")
-    repository, path = found["repository"], f"notebooks/{name}.ipynb"
+    repository, path = match["repository"], f"notebooks/{name}.ipynb"
     binder = f"{BINDER}/{repository}/{quote(branch, safe='')}?urlpath="
     return [
         ("JupyterLab", "Open in JupyterLab, on mybinder.org", binder + quote(f"lab/tree/{path}", safe="")),

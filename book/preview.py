@@ -1,6 +1,6 @@
 """Build the book as far as it has come: ``make preview``. Chapters that are still to be computed say so in one line.
 
-What is not there yet is referred to all the same, so warnings are no errors here; they are in ``make book``.
+Pages refer to chapters that are not there yet, so warnings are no errors here; they are in ``make book``.
 """
 
 import os

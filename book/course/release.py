@@ -42,14 +42,14 @@ class Exercise:
 
 def exercises(weeks: tuple[int, ...] = WEEKS) -> list[Exercise]:
     """Find the notebooks of these weeks, in the order in which they come."""
-    found = []
+    exercises = []
     for path in sorted((COURSE / "assignments").glob("*.ipynb")) + sorted((COURSE / "flaws").glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         if (week := notebook.metadata["course"]["week"]) in weeks:
             title = notebook.cells[0].source.splitlines()[0].removeprefix("# ")
             points = sum(cell.metadata.get("nbgrader", {}).get("points", 0) for cell in notebook.cells)
-            found.append(Exercise(path, week, title, points))
-    return sorted(found, key=lambda exercise: exercise.week)
+            exercises.append(Exercise(path, week, title, points))
+    return sorted(exercises, key=lambda exercise: exercise.week)
 
 
 def instructor(chosen: list[Exercise], folder: Path) -> None:
@@ -91,7 +91,7 @@ def readme(name: str, chosen: list[Exercise], folder: Path) -> None:
 
 
 def build(weeks: tuple[int, ...], folder: Path) -> list[Path]:
-    """Write both versions, each with the slides, and their zips into `folder`, which is made anew; return the zips."""
+    """Write both versions, each with the slides, and their zips into `folder`, which is emptied first; return the zips."""
     shutil.rmtree(folder, ignore_errors=True)
     chosen = exercises(weeks)
     instructor(chosen, folder / "instructor")

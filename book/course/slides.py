@@ -1,6 +1,6 @@
 """Turn the session pages of the course into slides: one HTML file a session, which needs no network and no other file.
 
-What is shown: the title with the paragraph below it, and every ``###`` section, each a slide. What stands right below
+Slides show the title with the paragraph below it, and every ``###`` section, each a slide. Text right below
 a ``##``, or in a ``{seealso}``, is for the book's page alone. A dropdown becomes a speaker note (key S). The comment
 
     % figure: llama_tree all-pairs
@@ -144,8 +144,8 @@ def deck_of(session: Path) -> str:
 def executed(name: str) -> Path | None:
     """The page of a chapter that was run: in ``$PROFILE`` if that is set, else in the default or the smoke profile."""
     profiles = [os.environ["PROFILE"]] if os.environ.get("PROFILE") else ["default", "smoke"]
-    found = [BUILD / profile / "book" / "experiments" / f"{name}.ipynb" for profile in profiles]
-    return next((page for page in found if page.is_file()), None)
+    pages = [BUILD / profile / "book" / "experiments" / f"{name}.ipynb" for profile in profiles]
+    return next((page for page in pages if page.is_file()), None)
 
 
 def _read(*names: str) -> str:
@@ -171,7 +171,7 @@ class Slides:
         shown_by |= dict.fromkeys(("link_open", "link_close"), self.link)
         for kind, show in shown_by.items():
             # a rule is made a method of the renderer, which is then its first argument
-            self.parser.add_render_rule(kind, lambda _, *given, show=show: show(*given))
+            self.parser.add_render_rule(kind, lambda _, *tokens, show=show: show(*tokens))
 
     def parts(self) -> list[list[Token]]:
         """Tokens of the title slide, and of each ``###`` section."""
@@ -222,18 +222,18 @@ class Slides:
         return re.search(r"^# (.*)$", first, re.MULTILINE)[1]
 
     def comment(self, tokens: Sequence[Token], at: int, *_: object) -> str:
-        found = [_FIGURE.match(line.strip()) for line in tokens[at].content.splitlines()]
-        return "".join(self.figure(*figure.groups()) for figure in found if figure)
+        figures = [_FIGURE.match(line.strip()) for line in tokens[at].content.splitlines()]
+        return "".join(self.figure(*figure.groups()) for figure in figures if figure)
 
     def figure(self, name: str, cell: str, number: str | None) -> str:
         """The figure that a cell of an executed page shows, or the command that makes it."""
         if page := executed(name):
             cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
-            named = [found for found in cells if found.get("id") == cell]
-            if any("opening" in found.get("metadata", {}).get("tags", ()) for found in named):
+            named = [other for other in cells if other.get("id") == cell]
+            if any("opening" in other.get("metadata", {}).get("tags", ()) for other in named):
                 # the picture that opens its page stands under the finding there
-                named = [found for found in cells if found.get("id") == "opening-picture"] + named
-            outputs = [output for found in named for output in found.get("outputs", ())]
+                named = [other for other in cells if other.get("id") == "opening-picture"] + named
+            outputs = [output for other in named for output in other.get("outputs", ())]
             drawn = [output for output in outputs if "image/png" in output.get("data", {})]
             if drawn:
                 shown = drawn[int(number or 1) - 1]

@@ -1,9 +1,9 @@
-"""What students get back says which tests they passed, and nothing of what hidden tests are.
+"""Feedback for students: it says which tests they passed, and nothing of the hidden tests.
 
 nbgrader puts hidden tests into the notebooks that it grades and leaves them there: its feedback shows their source, and
 tracebacks and outputs quote it (jupyter/nbgrader, issues 917 and 1363). A student's own function can print or raise what a
 hidden test calls it with, and any later cell can print what ran before. So no output of the grading run is handed back,
-whoever wrote the cell: of a graded cell one bit is, whether it passed.
+not even of cells that students did not write: a graded cell gives one bit, whether it passed.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 
 
 class HideTests(NbGraderPreprocessor):
-    """Of a graded notebook, leave source without hidden tests, and of each test whether it passed.
+    """Leave, in a graded notebook, the source without hidden tests, and for each test whether it passed.
 
     It stands in ``GenerateFeedback.preprocessors`` behind ``GetGrades``, which reads the points.
     """
@@ -35,8 +35,8 @@ class HideTests(NbGraderPreprocessor):
             # only cells that grading has restored from the source: a student may write the markers anywhere
             cell, resources = ClearHiddenTests(parent=self).preprocess_cell(cell, resources, cell_index)
             hidden_too = " Hidden tests are part of it." if cell.source != hidden else ""
-            told = f"Not passed: run this cell in your own notebook to see more.{hidden_too}" if failed else "Passed."
-            cell.outputs.append(new_output("stream", name="stdout", text=f"{told}\n"))
+            message = f"Not passed: run this cell in your own notebook to see more.{hidden_too}" if failed else "Passed."
+            cell.outputs.append(new_output("stream", name="stdout", text=f"{message}\n"))
         return cell, resources
 
 

@@ -6,6 +6,7 @@ A line that quotes somebody else's words ends with ``plain: quoted``.
 
 import ast
 import io
+import json
 import re
 import sys
 import tokenize
@@ -14,7 +15,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 #: what is read unless paths are given
-PLACES = ("src", "tests", "benchmarks", "README.md", "DESIGN.md", "CONTRIBUTING.md", "Makefile")
+PLACES = (
+    "src",
+    "tests",
+    "benchmarks",
+    "book",
+    "notebooks/course",
+    "README.md",
+    "DESIGN.md",
+    "CONTRIBUTING.md",
+    "Makefile",
+)
+#: files in folders; lines of a notebook are those of its words, cell after cell
+READ = (".py", ".md", ".ipynb")
 #: planted examples stand here
 EXCEPT = ("tests/language",)
 START = r"(?:^|[.!?:;]\s+|\(|[-*]\s+)"
@@ -55,6 +68,10 @@ NAMES = frozenset({"one", "found", "told", "said", "asked", "seen", "wanted", "b
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Comments and strings of a Python file, or the paragraphs of any other, each with its first line."""
     source = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        cells = json.loads(source)["cells"]
+        yield 1, "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        return
     if path.suffix != ".py":
         yield 1, source
         return
@@ -115,7 +132,8 @@ def faults(path: Path) -> list[str]:
 def files(places: list[Path]) -> Iterator[Path]:
     """Files that are read, below each place."""
     for place in places:
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        inside = [path for path in sorted(place.rglob("*")) if path.suffix in READ] if place.is_dir() else [place]
+        for path in inside:
             if not path.resolve().is_relative_to(ROOT) or not str(path.resolve().relative_to(ROOT)).startswith(EXCEPT):
                 yield path
 
