@@ -91,7 +91,7 @@ def readme(name: str, chosen: list[Exercise], folder: Path) -> None:
 
 
 def build(weeks: tuple[int, ...], folder: Path) -> list[Path]:
-    """Write both versions, each with the slides, and their zips into `folder`, which is emptied first; return the zips."""
+    """Write both versions, with the slides, and their zips into `folder`, which is emptied first; return the zips."""
     shutil.rmtree(folder, ignore_errors=True)
     chosen = exercises(weeks)
     instructor(chosen, folder / "instructor")
