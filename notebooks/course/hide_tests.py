@@ -35,7 +35,9 @@ class HideTests(NbGraderPreprocessor):
             # only cells that grading has restored from the source: a student may write the markers anywhere
             cell, resources = ClearHiddenTests(parent=self).preprocess_cell(cell, resources, cell_index)
             hidden_too = " Hidden tests are part of it." if cell.source != hidden else ""
-            message = f"Not passed: run this cell in your own notebook to see more.{hidden_too}" if failed else "Passed."
+            message = (
+                f"Not passed: run this cell in your own notebook to see more.{hidden_too}" if failed else "Passed."
+            )
             cell.outputs.append(new_output("stream", name="stdout", text=f"{message}\n"))
         return cell, resources
 
