@@ -101,14 +101,13 @@ def test_hooks_are_removed_on_error(tiny):
     assert n_hooks(model) == 0
 
 
-def test_missing_gate(tiny):
-    with pytest.raises(MissingRoleError, match=r"GPT2LMHeadModel.*'gate'"):
-        mlp_activations(Checkpoint.open(tiny("gpt2")), TOKENS, kinds=("gate",))
-
-
-def test_experts_have_no_one_mlp(tiny):
-    with pytest.raises(MissingRoleError, match=r"MixtralForCausalLM.*'down'"):
-        mlp_activations(Checkpoint.open(tiny("mixtral")), TOKENS)
+@pytest.mark.parametrize(
+    ("label", "kinds", "message"),
+    [("gpt2", ("gate",), r"GPT2LMHeadModel.*'gate'"), ("mixtral", ("hidden",), r"MixtralForCausalLM.*'down'")],
+)
+def test_what_the_architecture_lacks(label, kinds, message, tiny):
+    with pytest.raises(MissingRoleError, match=message):
+        mlp_activations(Checkpoint.open(tiny(label)), TOKENS, kinds=kinds)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import tiny_models
 import torch
 from tiny_models import MLP_WIDTH, TINY, VOCABULARY, WIDTH
 from tokenizers import Tokenizer
-from tokenizers.models import BPE, Unigram
-from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.models import Unigram
 
 import provlab
 from provlab.cli import main
@@ -159,17 +158,8 @@ def test_compression(models):
 
 def test_units_are_added_or_turned_as_many_as_asked(models):
     model, other, _ = models()
-    for kind, width in (
-        ("duplicates=3", 3),
-        ("dead", 2),
-        ("decoys", 3),
-        ("cancelling", 3),
-        ("split", 2),
-        ("jitter", 2),
-        ("mirror", 4),
-        ("quadratic", 7),
-        ("fan", 4),
-    ):
+    widths = {"duplicates=3": 3, "dead": 2, "decoys": 3, "cancelling": 3, "split": 2, "jitter": 2, "mirror": 4}
+    for kind, width in {**widths, "quadratic": 7, "fan": 4}.items():
         assert attacked(model, kind)[1].anatomy.mlp_width == width * MLP_WIDTH
     before, after = attacked(model, "signs=0.25")
     turned = (after.part("up", 0) == -before.part("up", 0)).all(1)
@@ -195,25 +185,8 @@ def test_a_wrong_attack_is_noticed_and_nothing_is_written(models, tmp_path, monk
 # Tokens ----------------------------------------------------------------------------------------------------
 
 
-def byte_level(folder):
-    """A tokenizer of 40 tokens for a model of 50, some of them special."""
-    letters = sorted("abcdefghijklmnopqrstuvwxyzĠ")
-    model = BPE(
-        {token: i for i, token in enumerate(["<pad>", "<s>", "</s>", *letters, "he", "th"])}, [("h", "e"), ("t", "h")]
-    )
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    tokenizer.add_special_tokens(["<pad>", "<s>", "</s>"])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>", "bos_token": "<s>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-
-
-def test_a_text_has_the_same_loss_whatever_its_tokens_are_numbered(tmp_path):
-    folder = tiny_models.save("llama", tmp_path / "model")
-    byte_level(folder)
-    model = Checkpoint.open(str(folder))
-    text = "the thin thing then hid the other hat " * 30
+def test_a_text_has_the_same_loss_whatever_its_tokens_are_numbered(tmp_path, new_model, save_model, text):
+    model = Checkpoint.open(str(save_model(new_model(1, vocab_size=310), tmp_path / "model")))  # more than tokens
     result = disguise(model, tmp_path / "new", seed=3, kinds=["vocabulary", "T1", "vocabulary"], text=text)
     assert result.loss == pytest.approx(result.loss_before, abs=1e-5)
     new = Checkpoint.open(str(result.folder))
@@ -223,7 +196,7 @@ def test_a_text_has_the_same_loss_whatever_its_tokens_are_numbered(tmp_path):
     # more tokens take some probability from those of the text, whose logits stay
     more = disguise(model, tmp_path / "more", seed=3, kinds=["vocabulary", "extend=4", "vocabulary"], text=text)
     assert more.loss > more.loss_before
-    assert Checkpoint.open(str(more.folder)).config["vocab_size"] == VOCABULARY + 4
+    assert Checkpoint.open(str(more.folder)).config["vocab_size"] == 314
     for role in ("bos", "eos"):
         token = new.tokenizer().convert_ids_to_tokens(new.config[f"{role}_token_id"])
         assert token == model.tokenizer().convert_ids_to_tokens(model.config[f"{role}_token_id"])

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,21 +38,6 @@ def test_reads_what_was_written(llama):
     assert repr(checkpoint) == f"Checkpoint('{llama}')"
 
 
-def test_sharded_reads_the_same(llama, sharded):
-    assert len(list(sharded.glob("*.safetensors"))) > 2
-    whole, shards = Checkpoint.open(llama), Checkpoint.open(sharded)
-    assert whole.tensor_names == shards.tensor_names
-    assert all(torch.equal(whole.tensor(name), shards.tensor(name)) for name in whole.tensor_names)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_keeps_the_dtype_of_the_file(dtype, tmp_path):
-    tiny_models.build("llama").to(dtype).save_pretrained(tmp_path / "half")
-    checkpoint = Checkpoint.open(tmp_path / "half")
-    assert checkpoint.dtype("model.norm.weight") == str(dtype).removeprefix("torch.")
-    assert checkpoint.tensor("model.norm.weight").dtype == dtype
-
-
 def test_every_byte_of_float8_is_read_as_torch_reads_it(tmp_path):
     for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         codes = torch.arange(256, dtype=torch.uint8)
@@ -75,19 +59,14 @@ def test_arrays_are_float32_whatever_the_file_holds(tmp_path):
     folder.mkdir()
     (folder / "config.json").write_text("{}")
     save_file(tensors, folder / "model.safetensors")
-    torch.save(tensors, folder / "pytorch_model.bin")
     checkpoint = Checkpoint.open(folder)
     for name, tensor in tensors.items():
         assert checkpoint.tensor(name).dtype == tensor.dtype
+        assert checkpoint.dtype(name) == str(tensor.dtype).removeprefix("torch.")
         assert torch.equal(checkpoint.tensor(name).double(), tensor.double()), name
         numbers = checkpoint.array(name)
         assert numbers.dtype == np.float32
         assert np.array_equal(numbers, tensor.float()), name
-    (folder / "model.safetensors").unlink()
-    pickled = Checkpoint.open(folder, allow_pickle=True)
-    for name, tensor in tensors.items():
-        assert pickled.tensor(name).dtype == tensor.dtype
-        assert np.array_equal(pickled.array(name), tensor.float()), name
 
 
 def test_models_are_loaded_one_at_a_time(llama, monkeypatch):
@@ -173,15 +152,8 @@ def test_hash_of_a_big_file_is_remembered_until_it_changes(tmp_path, monkeypatch
     for sidecar in (tmp_path / "provlab-cache" / "hashes").iterdir():
         sidecar.write_text("{")  # damaged: computed again
     assert local.remembered_sha256(big) == hashlib.sha256(b"b" * (1 << 20)).hexdigest()
-
-
-def test_a_cache_that_cannot_be_written_costs_no_comparison(tmp_path, monkeypatch):
-    big = tmp_path / "big"
-    big.write_bytes(b"a" * (1 << 20))
-    monkeypatch.setattr(local, "_SETTLED_SECONDS", -1.0)
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "file"))
-    assert local.remembered_sha256(big) == hashlib.sha256(b"a" * (1 << 20)).hexdigest()
+    monkeypatch.setenv("PROVLAB_CACHE", str(big))  # a cache that cannot be written costs time alone
+    assert local.remembered_sha256(big) == hashlib.sha256(b"b" * (1 << 20)).hexdigest()
 
 
 def test_files_are_read_again_before_two_models_are_called_identical(llama, tmp_path, monkeypatch):
@@ -228,16 +200,6 @@ def test_schemes(llama, monkeypatch):
     assert permissions == [True]
 
 
-@pytest.mark.parametrize("label", sorted(tiny_models.TINY))
-def test_loads_the_model(label, tiny):
-    model = Checkpoint.open(tiny(label)).load_model(dtype=torch.float64)
-    original = tiny_models.build(label).double()
-    assert type(model) is type(original)
-    assert not model.training
-    for name, value in original.state_dict().items():
-        torch.testing.assert_close(model.state_dict()[name], value, rtol=0, atol=0)
-
-
 def test_loading_prints_nothing_and_leaves_transformers_talkative(llama, capfd):
     log = transformers.utils.logging
     before = log.get_verbosity(), log.is_progress_bar_enabled()
@@ -260,22 +222,14 @@ def test_safetensors_is_preferred_to_pickle(llama):
     assert Checkpoint.open(llama, allow_pickle=True).files().keys() == {"config.json", "model.safetensors"}
 
 
-def test_reads_from_several_threads(sharded):
-    checkpoint = Checkpoint.open(sharded)
-    expected = {name: Checkpoint.open(sharded).tensor(name) for name in checkpoint.tensor_names}
-    wrong = []
-
-    def read():
-        for name, tensor in expected.items():
-            if not torch.equal(checkpoint.tensor(name), tensor):
-                wrong.append(name)
-
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+def test_several_threads_read_from_shards_what_is_in_one_file(llama, sharded):
+    assert len(list(sharded.glob("*.safetensors"))) > 2
+    whole, shards = Checkpoint.open(llama), Checkpoint.open(sharded)
+    assert shards.tensor_names == whole.tensor_names
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(4):
+            read = threads.map(shards.tensor, shards.tensor_names)
+            assert all(map(torch.equal, read, map(whole.tensor, whole.tensor_names)))
 
 
 @pytest.mark.parametrize("shard", ["5GB", "10KB"])
@@ -297,22 +251,21 @@ def test_tokenizer(llama):
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(llama)
     checkpoint = Checkpoint.open(llama)
     assert checkpoint.tokenizer()("b")["input_ids"] == [1]
-    assert [path.name for path in checkpoint.side_files()] == [
-        "config.json",
-        "generation_config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
+    beside = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+    assert [path.name for path in checkpoint.side_files()] == beside
 
 
-@pytest.mark.parametrize("label", sorted(set(tiny_models.TINY) - {"mixtral"}))  # whose experts transformers stacks
+@pytest.mark.parametrize("label", sorted(tiny_models.TINY))
 def test_the_model_that_runs_holds_the_tensors_that_are_read(tiny, label):
-    checkpoint = Checkpoint.open(tiny(label))
-    running = checkpoint.load_model().state_dict()
-    by_file = {name.replace("embed_out.", "lm_head."): name for name in checkpoint.tensor_names}  # GPT-NeoX's head
-    assert set(by_file) <= set(running)
-    for name, in_file in by_file.items():
-        assert torch.equal(running[name], checkpoint.tensor(in_file)), name
+    checkpoint, original = Checkpoint.open(tiny(label)), tiny_models.build(label).double()
+    model = checkpoint.load_model(dtype=torch.float64)
+    assert (type(model), model.training) == (type(original), False)
+    running = model.state_dict()
+    for name, value in original.state_dict().items():
+        assert torch.equal(running[name], value), name
+    for name in checkpoint.tensor_names if label != "mixtral" else ():  # whose experts transformers stacks
+        held = running[name.replace("embed_out.", "lm_head.")]  # GPT-NeoX's head
+        assert torch.equal(held, checkpoint.tensor(name).double()), name
 
 
 def _adapt(folder):

@@ -32,19 +32,12 @@ def test_resolves_to_a_commit_and_reads_one_shard(serve, sharded):
     assert server.fetched() == ["config.json", "model.safetensors.index.json"]
     local = Checkpoint.open(sharded)
     assert checkpoint.tensor_names == local.tensor_names
+    assert (checkpoint.files(), checkpoint.digest) == (local.files(), local.digest)
     assert torch.equal(checkpoint.tensor("lm_head.weight"), local.tensor("lm_head.weight"))
     index = json.loads((sharded / "model.safetensors.index.json").read_text())
     assert server.fetched()[2:] == [index["weight_map"]["lm_head.weight"]]
     # everything is asked of the commit, so that a push in between cannot mix two versions
     assert all(f"/resolve/{COMMIT}/" in path for _, path, _ in server.log if "/resolve/" in path)
-
-
-def test_digest_and_files_equal_the_local_ones_without_fetching_weights(serve, sharded):
-    server = serve(org__name=Repo(sharded))
-    checkpoint, local = Checkpoint.open("org/name"), Checkpoint.open(sharded)
-    assert checkpoint.files() == local.files()
-    assert checkpoint.digest == local.digest
-    assert server.fetched() == ["config.json", "model.safetensors.index.json"]
 
 
 def test_what_is_still_to_be_fetched_is_known(serve, sharded):
@@ -115,16 +108,6 @@ def test_second_opening_works_without_the_server(serve, sharded):
         assert checkpoint.digest == digest
     with pytest.raises(CheckpointError, match=r"is not in the cache .* cannot be fetched .*; connect"):
         checkpoint.tensor("model.layers.0.mlp.up_proj.weight")
-
-
-def test_server_in_trouble(serve, llama, monkeypatch):
-    server = serve(org__name=Repo(llama))
-    Checkpoint.open("org/name").folder()
-    server.broken = True
-    monkeypatch.setattr(asking.time, "sleep", lambda seconds: None)
-    assert Checkpoint.open("org/name").tensor("lm_head.weight").shape == (50, 24)
-    with pytest.raises(CheckpointError, match=r"it answers 503.*not in the cache"):
-        Checkpoint.open("org/other")
 
 
 def test_offline_asks_nobody(serve, llama, monkeypatch):
@@ -346,13 +329,6 @@ def test_a_server_without_ranges_sends_the_file(serve, llama, large):
     assert checkpoint.unverified == []
 
 
-def test_a_verdict_names_what_was_not_verified(serve, models, large):
-    serve(org__base=Repo(Path(models["base"])))
-    comparison = provlab.compare("org/base", models["tuned"], statistics=["phi_u"], progress=False)
-    assert "Tensors of org/base were fetched one by one" in comparison.verdict()
-    assert [model["not_verified"] for model in comparison.models] == [["model.safetensors"], []]
-
-
 def test_what_was_read_in_part_is_not_kept_for_the_verified_model(serve, models, large, tmp_path):
     """Bytes damaged on the way are in no record of the whole model, which is read again once it is here."""
     folder = tmp_path / "base"
@@ -366,6 +342,7 @@ def test_what_was_read_in_part_is_not_kept_for_the_verified_model(serve, models,
         return comparison, {key for record in comparison.records for key in record.keys}
 
     part, kept = compare()
+    assert "Tensors of org/base were fetched one by one" in part.verdict()
     assert [model["not_verified"] for model in part.models] == [["model.safetensors"], []]
     repo.corrupt.clear()
     Checkpoint.open("org/base").folder()
@@ -393,9 +370,7 @@ def test_of_some_units_their_rows_alone_are_fetched(serve, models, large):
 
 def test_access_is_asked_for_without_fetching(serve, sharded, monkeypatch):
     server = serve(org__open=Repo(sharded), org__gated=Repo(sharded, gated=True, token="hf_mine"))
-    with pytest.raises(
-        CheckpointError, match=r"^org/gated is gated: accept its licence .* set HF_TOKEN to your token$"
-    ):
+    with pytest.raises(CheckpointError, match=r"^org/gated is gated: accept its licence .* set HF_TOKEN to your t"):
         hub.check_access(["org/open", "org/gated"])
     with pytest.raises(CheckpointError, match=r"^org/none is neither a folder here nor a model on "):
         hub.check_access(["org/none"])
