@@ -1,5 +1,6 @@
 """Models written as GGUF, as llama.cpp's converter writes them from a checkpoint of transformers."""
 
+import re
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Any
 import gguf
 import numpy as np
 import tiny_models
+import torch
 from transformers import PreTrainedModel
+
+from provlab.models.checkpoint import Checkpoint
 
 # transformers' names of modules -> llama.cpp's
 NAMES = {
@@ -18,6 +22,14 @@ NAMES = {
     "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
 }  # fmt: skip
+EXPERTS = {
+    f"{at}.{ours}": f"ffn_{theirs}"
+    for at, ways in (
+        ("block_sparse_moe", {"experts.w1": "gate_exps", "experts.w2": "down_exps", "experts.w3": "up_exps"}),
+        ("mlp", {f"experts.{kind}_proj": f"{kind}_exps" for kind in ("gate", "down", "up")}),
+    )
+    for ours, theirs in (ways | {"gate": "gate_inp"}).items()
+}
 FOUR_NORMS = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
@@ -78,10 +90,24 @@ def content(
     return header + b"\0" * (-len(header) % aligned) + data
 
 
-def converted(model: PreTrainedModel, kind: str = "F32") -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, str]]]:
-    """A model's metadata and tensors in the file: matrices in one type of codes, vectors as they are."""
+def _stacked(folder: Checkpoint) -> dict[str, torch.Tensor]:
+    """Tensors of a checkpoint, those of a block's experts together."""
+    together: dict[str, list[torch.Tensor]] = {}
+    for name in folder.tensor_names:
+        together.setdefault(re.sub(r"\.experts\.\d+\.", ".experts.", name), []).append(folder.tensor(name))
+    return {name: torch.stack(some) if len(some) > 1 else some[0] for name, some in together.items()}
+
+
+def converted(
+    model: PreTrainedModel, kind: str = "F32", of_experts: Checkpoint | None = None
+) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, str]]]:
+    """A model's metadata and tensors in the file: matrices in one type of codes, vectors as they are.
+
+    The tensors of a model with experts are taken from its checkpoint.
+    """
     config = model.config
-    arch = {"mistral": "llama", "gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
+    arch = {"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen3_moe": "qwen3moe"}
+    arch = arch.get(config.model_type, config.model_type)
     sizes = {
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
@@ -96,12 +122,15 @@ def converted(model: PreTrainedModel, kind: str = "F32") -> tuple[dict[str, Any]
         sizes["rope.freq_base"] = float(rotary.get("full_attention", rotary)["rope_theta"])
     if arch in ("gemma2", "gemma3"):
         sizes |= {"attention.key_length": config.head_dim, "attention.sliding_window": config.sliding_window}
+    if of_experts:
+        sizes |= {"expert_count": config.num_local_experts, "expert_used_count": config.num_experts_per_tok}
+        sizes |= {"expert_feed_forward_length": config.moe_intermediate_size} if arch == "qwen3moe" else {}
     metadata = {"general.architecture": arch} | {f"{arch}.{key}": value for key, value in sizes.items()}
     metadata["tokenizer.ggml.tokens"] = [f"t{i}" for i in range(config.vocab_size)]
-    names = NAMES | FOUR_NORMS if arch in ("gemma2", "gemma3", "olmo2") else NAMES
+    names = NAMES | EXPERTS | (FOUR_NORMS if arch in ("gemma2", "gemma3", "olmo2") else {})
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     tensors = {}
-    for name, parameter in model.state_dict().items():
+    for name, parameter in (_stacked(of_experts) if of_experts else model.state_dict()).items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         weight = parameter.float().numpy().copy()

@@ -15,21 +15,20 @@ def inferred(config: Mapping[str, Any], names: Collection[str]) -> str | None:
     str or None
         A known family's class if its head is there or tied, else the base model; None for an unknown family.
     """
-    family = _of_type(config.get("model_type"))
-    if family is None:
+    name = class_of(config.get("model_type"))
+    if name is None:
         return None
-    name = families()[family]
     head = [part for part in described(name).parts if part.outside]
     needed = {part.name for part in head if not part.optional}
     present = config.get("tie_word_embeddings", True) or any(part.name in names for part in head)
-    return name if present and needed <= set(names) else f"{family}Model"
+    return name if present and needed <= set(names) else next(f"{f}Model" for f, c in families().items() if c == name)
 
 
-def _of_type(model_type: object) -> str | None:
-    """Return the family that a ``model_type`` names."""
+def class_of(model_type: object) -> str | None:
+    """Return the first class of the family that a ``model_type`` names; None for an unknown one."""
     kind = _plain(str(model_type))
     kinds = (kind, kind.removesuffix("model").removesuffix("text"))
-    return next((family for family in families() if _plain(family) in kinds), None)
+    return next((name for family, name in families().items() if _plain(family) in kinds), None)
 
 
 def _plain(name: str) -> str:
@@ -44,8 +43,7 @@ def language_part(name: str, config: Mapping[str, Any]) -> tuple[str, Mapping[st
     text = config.get("text_config")
     if not isinstance(text, dict):
         return name, config
-    if family := _of_type(text.get("model_type")):
-        name = families()[family]
+    name = class_of(text.get("model_type")) or name
     if "num_hidden_layers" not in text:
         from transformers import CONFIG_MAPPING  # slow to import, and few configs leave this out
 

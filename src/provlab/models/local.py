@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir, digest, sha256_file, write_json
 from provlab.models.counting import count_bytes
+from provlab.models.formats.container import parts_of
 
 # Hashing smaller files is quicker than looking the hash up.
 _BIG = 1 << 20
@@ -71,10 +72,11 @@ class LocalFiles:
             gguf = folder.name.endswith(".gguf") and folder.is_file()
             if not gguf and not folder.is_dir():
                 raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
-            entries = [folder] if gguf else [entry for entry in folder.iterdir() if not entry.is_dir()]
+            entries = [entry for entry in (folder.parent if gguf else folder).iterdir() if not entry.is_dir()]
         except OSError as error:
             raise CheckpointError(f"{str(folder)[:200]} cannot be read: {error.strerror}") from error
-        self._names = frozenset(entry.name for entry in entries)
+        names = [entry.name for entry in entries]
+        self._names = frozenset(parts_of(folder.name, names) if gguf else names)
         self.root = folder.parent.resolve() if gguf else folder.resolve()
         self.label = str(self.root / folder.name if gguf else self.root)
         # In a snapshot of the hub's cache every file is a link into the blobs of the same repository.

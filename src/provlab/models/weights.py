@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models.counting import count_bytes
-from provlab.models.formats.container import FORMATS, Container, TensorInfo, format_of
+from provlab.models.formats.container import FORMATS, Container, TensorInfo, format_of, parts_of
 from provlab.models.formats.dtypes import itemsize, values
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class WeightFiles:
         # transformers, too, prefers the single file where both exist
         self._map: dict[str, str] | None = None if alone else _weight_map(source, kind.table)
         self.index = () if self._map is None else (kind.table,)
-        self.files = tuple(sorted(set(alone if self._map is None else self._map.values())))
+        self.files = tuple(parts_of(alone[0], names) if self._map is None else sorted({*self._map.values()}))
         for name in self.files:
             if name not in names:
                 raise CheckpointError(f"{source.label}: {kind.table} needs {name}, which is missing; copy it again")
@@ -209,6 +209,7 @@ class WeightFiles:
     def _container(self, file: str) -> Container:
         """Open a file, and compare its tensors with the index."""
         with self._lock:
+            file = self.files[0] if self._map is None else file  # of a file that was split, the first knows all parts
             if file not in self._opened:
                 container = self.format.opened(self._source, file)
                 label, header = f"{self._source.label}: {file}", container.header

@@ -125,6 +125,42 @@ def test_one_of_several_files_is_given_by_its_path(tmp_path):
     assert Checkpoint.open(first.source).digest == first.digest
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_file_that_was_split_is_one_model(alone, tmp_path):
+    """As llama.cpp's gguf-split does it: the first part alone describes the model."""
+    model = tiny_models.build("llama")
+    metadata, tensors = gguf_files.converted(model)
+    names = [sorted(tensors)[:5], sorted(tensors)[5:]]
+    for n, (some, beside) in enumerate(zip(names, (metadata, {"split.no": 1}), strict=True), 1):
+        part = gguf_files.content(beside | {"split.count": 2}, {name: tensors[name] for name in some})
+        (tmp_path / f"a-0000{n}-of-00002.gguf").write_bytes(part)
+    checkpoint = Checkpoint.open(str(tmp_path / "a-00001-of-00002.gguf") if alone else tmp_path)
+    assert set(checkpoint.files()) == {"a-00001-of-00002.gguf", "a-00002-of-00002.gguf"}
+    assert set(checkpoint.tensor_names) == set(model.state_dict())
+    assert all(np.allclose(checkpoint.array(name), value, atol=1e-6) for name, value in model.state_dict().items())
+    (tmp_path / "a-00002-of-00002.gguf").unlink()
+    with pytest.raises(CheckpointError, match="is one of 2 parts, and 1 of them are here; copy all"):
+        Checkpoint.open(tmp_path)
+
+
+@pytest.mark.parametrize("label", ["mixtral", "qwen3_moe"])
+def test_experts_come_back_one_by_one(label, tmp_path):
+    more = {"num_experts": 3, "moe_intermediate_size": 40, "norm_topk_prob": True, "head_dim": 6}
+    model = tiny_models.build("mixtral")
+    if label == "qwen3_moe":
+        config = transformers.Qwen3MoeConfig(**dict(tiny_models.TINY["mixtral"][1]) | more)
+        model = transformers.Qwen3MoeForCausalLM(config).eval()
+    model.save_pretrained(tmp_path / "full")
+    full = Checkpoint.open(tmp_path / "full")
+    path = tmp_path / "model.gguf"
+    path.write_bytes(gguf_files.content(*gguf_files.converted(model, of_experts=full)))
+    checkpoint = Checkpoint.open(path)
+    assert set(checkpoint.tensor_names) == set(full.tensor_names)
+    assert all(np.allclose(checkpoint.array(name), full.array(name), atol=1e-6) for name in full.tensor_names)
+    assert anatomy.of(checkpoint).mlps(1) == ("0", "1", "2")
+    assert torch.allclose(logits(checkpoint.load_model()), logits(model), atol=1e-5)
+
+
 def _told(**changes):
     def change(metadata, tensors):
         metadata.update({key.replace("__", "."): value for key, value in changes.items()})
@@ -179,8 +215,9 @@ SPOILT = {
     "heads that do not divide": (_told(llama__attention__head_count=5), "24 rows for 5 heads"),
     "another architecture": (_told(general__architecture="mamba"), "'mamba', which is not read from GGUF .read are"),
     "an endless array": (_endless_array, "promises an array of 1152921504606846976 entries"),
-    "experts": (_told(llama__expert_count=8), "mixture of experts"),
-    "parts": (_told(split__count=3), "one of several parts"),
+    "experts": (_told(llama__expert_count=8), "has not the 8 experts that it promises"),
+    "endless blocks": (_told(llama__block_count=2**31), "promises more blocks than it has tensors"),
+    "parts": (_told(split__count=3), "is one of 3 parts, and 1 of them are here; copy all"),
 }
 
 

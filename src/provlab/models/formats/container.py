@@ -4,6 +4,7 @@ A further format is one module here with one class, a `Container`, and its line 
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -91,8 +92,17 @@ class Format(NamedTuple):
         return container
 
     def alone(self, names: Iterable[str]) -> list[str]:
-        """Those among the files that can hold all weights of a checkpoint, sorted."""
-        return sorted(name for name in names if fnmatchcase(name, self.single))
+        """Those among the files that can hold all weights of a checkpoint, or are the first part of such, sorted."""
+        return sorted(name for name in names if fnmatchcase(name, self.single) and not _LATER_PART.search(name))
+
+
+_PART = re.compile(r"-\d{5}(-of-\d{5}\.gguf)$")
+_LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
+
+
+def parts_of(file: str, names: Iterable[str]) -> list[str]:
+    """Return a file and, of a GGUF file that was split, the other parts among the files, sorted."""
+    return sorted(name for name in names if _PART.sub(r"\1", name) == _PART.sub(r"\1", file))
 
 
 _SAFETENSORS, _PICKLED = "provlab.models.formats.safetensors", "provlab.models.formats.pickled"

@@ -8,6 +8,7 @@ to norms of Gemmas: both are undone here. The format is described in ggml's ``do
 import math
 import re
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError
 from provlab.models.architectures import described, instances
-from provlab.models.formats.container import TensorInfo, damaged
+from provlab.models.formats.container import TensorInfo, damaged, parts_of
 from provlab.models.formats.dtypes import values
+from provlab.models.language import class_of
 
 if TYPE_CHECKING:
     import gguf
@@ -31,16 +33,9 @@ _UNKNOWN_KIND = re.compile(r"(\d+)\)? is not a valid GGMLQuantizationType")  # i
 # raised by the package, which takes most numbers of a file on trust, and here
 _DAMAGE = (ValueError, KeyError, IndexError, TypeError, OverflowError, EOFError, OSError, struct.error)
 
-#: architecture in the file -> class of transformers, and its ``model_type``; Mistral's models are llama here
-_CLASSES = {
-    "llama": ("LlamaForCausalLM", "llama"),
-    "qwen2": ("Qwen2ForCausalLM", "qwen2"),
-    "qwen3": ("Qwen3ForCausalLM", "qwen3"),
-    "gemma": ("GemmaForCausalLM", "gemma"),
-    "gemma2": ("Gemma2ForCausalLM", "gemma2"),
-    "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
-    "olmo2": ("Olmo2ForCausalLM", "olmo2"),
-}
+#: architecture in the file -> ``model_type`` of transformers; Mistral's models are llama here, and Mixtral with experts
+_TYPES = {kind: kind for kind in ("llama", "qwen2", "qwen3", "gemma", "gemma2", "olmo2")}
+_TYPES |= {"gemma3": "gemma3_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
 _MUST = {
     "block_count": "num_hidden_layers",
     "embedding_length": "hidden_size",
@@ -54,10 +49,15 @@ _MAY = {
     "rope.freq_base": "rope_theta",
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
 }
 #: projections whose rows are re-ordered in Llamas -> the key of how many heads they have
 _HEADS = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
 _ROTATIONS = "rope_freqs.weight"  # divisors of the frequencies of rotary positions: no weight
+#: what chooses experts, which the table of architectures mostly leaves out
+_ROUTERS = ("mlp.gate.weight", "mlp.shared_expert_gate.weight")
 
 
 class _Place(NamedTuple):
@@ -65,6 +65,8 @@ class _Place(NamedTuple):
 
     Attributes
     ----------
+    file
+        That has it: one of several where a file was split.
     start, nbytes
         Its bytes in the file.
     kind
@@ -75,6 +77,7 @@ class _Place(NamedTuple):
         To each of its numbers.
     """
 
+    file: str
     start: int
     nbytes: int
     kind: str
@@ -83,13 +86,13 @@ class _Place(NamedTuple):
 
 
 class GgufFile:
-    """One file, see `provlab.models.formats.container.Container`."""
+    """One file and the others that it was split into, see `provlab.models.formats.container.Container`."""
 
     def __init__(self, source: "Files", file: str) -> None:
         """Read the header, and compare the places of all tensors with the file's length."""
-        self._source, self._file, self._label = source, file, f"{source.label}: {file}"
+        self._source, self._label = source, f"{source.label}: {file}"
         try:
-            self._read_header(source.path(file))
+            self._read_header(parts_of(file, source.names()))
         except ImportError as error:
             raise CheckpointError(f"{self._label} is read by the package gguf; pip install 'provlab[gguf]'") from error
         except _DAMAGE as error:
@@ -100,46 +103,49 @@ class GgufFile:
                 ) from error
             raise damaged(source, file, error) from error
 
-    def _read_header(self, path: Path) -> None:
-        with path.open("rb") as stream:
+    def _read_header(self, files: list[str]) -> None:
+        with self._source.path(files[0]).open("rb") as stream:
             if stream.read(8).startswith(b"GGUF\0\0"):  # the version, which is small
                 raise CheckpointError(f"{self._label} is big-endian GGUF, which is not read; convert the model again")
-        reader = _opened(path)
+        readers = {file: _opened(self._source.path(file)) for file in files}
+        reader = readers[files[0]]
         kind = _value(reader, "general.architecture")
-        if not isinstance(kind, str) or kind not in _CLASSES:
+        if not isinstance(kind, str) or kind not in _TYPES:
             raise CheckpointError(
                 f"{self._label} holds a model of the architecture {kind!r}, which is not read from GGUF (read are "
-                f"{', '.join(_CLASSES)}); give the checkpoint that it was made from"
+                f"{', '.join(_TYPES)}); give the checkpoint that it was made from"
             )
-        for key, what in ((f"{kind}.expert_count", "a mixture of experts"), ("split.count", "one of several parts")):
-            if (_number(reader, key) or 0) > 1:
-                raise CheckpointError(
-                    f"{self._label} is {what}, which is not read from GGUF; give the checkpoint that it was made from"
-                )
-        tensors = {tensor.name: tensor for tensor in reader.tensors}
-        self.config = _config(reader, kind, {name: _shape(tensor) for name, tensor in tensors.items()})
+        if (count := _number(reader, "split.count", int) or 1) != len(files):
+            raise CheckpointError(f"{self._label} is one of {count} parts, and {len(files)} of them are here; copy all")
+        tensors = {tensor.name: (file, tensor) for file, part in readers.items() for tensor in part.tensors}
+        self.config = _config(reader, kind, {name: _shape(tensor) for name, (_, tensor) in tensors.items()})
         if _ROTATIONS in tensors:
-            self.config["rope_scaling"] = _rotations(self.config, tensors.pop(_ROTATIONS).data)
-        names = _names(kind, self.config["num_hidden_layers"])
+            self.config["rope_scaling"] = _rotations(self.config, tensors.pop(_ROTATIONS)[1].data)
+        names = _names(kind, self.config)
         self.header: dict[str, TensorInfo] = {}
         self._places: dict[str, _Place] = {}
-        end = 0
-        for tensor in sorted(tensors.values(), key=lambda tensor: tensor.data_offset):
-            if tensor.data_offset < end:
+        end = dict.fromkeys(files, 0)
+        for file, tensor in sorted(tensors.values(), key=lambda entry: entry[1].data_offset):
+            if tensor.data_offset < end[file]:
                 raise ValueError(f"{tensor.name[:80]} stands where another tensor does")
-            end = tensor.data_offset + tensor.n_bytes
-            self._add(tensor, kind, names.get(tensor.name, tensor.name))
+            end[file] = tensor.data_offset + tensor.n_bytes
+            shape, ours = _shape(tensor), names.get(tensor.name, [tensor.name])
+            if len(ours) > 1 and shape[0] != len(ours):
+                raise ValueError(f"{tensor.name[:80]} is of {shape[0]} experts, not {len(ours)}")
+            for n, name in enumerate(ours):  # one, or the experts
+                size = tensor.n_bytes // len(ours)
+                place = _Place(file, tensor.data_offset + n * size, size, tensor.tensor_type.name)
+                self._add(name, kind, shape[len(ours) > 1 :], place)
 
-    def _add(self, tensor: "gguf.ReaderTensor", kind: str, name: str) -> None:
+    def _add(self, name: str, kind: str, shape: tuple[int, ...], place: _Place) -> None:
         """Enter a tensor by its name in transformers."""
-        coded = tensor.tensor_type.name
-        info = TensorInfo(_shape(tensor), _PLAIN.get(coded, "float32"), stored="" if coded in _PLAIN else coded)
-        place = _Place(tensor.data_offset, tensor.n_bytes, coded)
+        coded = place.kind
+        info = TensorInfo(shape, _PLAIN.get(coded, "float32"), stored="" if coded in _PLAIN else coded)
         projection = name.split(".")[-2:][0]
         if kind == "llama" and projection in _HEADS:
             place = place._replace(heads=self.config[_HEADS[projection]])
             if info.shape[0] % (2 * place.heads):
-                raise ValueError(f"{tensor.name[:80]} has {info.shape[0]} rows for {place.heads} heads")
+                raise ValueError(f"{name[:80]} has {info.shape[0]} rows for {place.heads} heads")
         if kind.startswith("gemma") and name.endswith("norm.weight"):
             info, place = info._replace(dtype="float32"), place._replace(added=1)
         self.header[name], self._places[name] = info, place
@@ -154,11 +160,11 @@ class GgufFile:
             return np.empty(0, np.uint8)
         width = place.nbytes // lines
         try:
-            content = self._source.read(self._file, place.start + first * width, (last - first) * width)
+            content = self._source.read(place.file, place.start + first * width, (last - first) * width)
         except OSError as error:
-            raise damaged(self._source, self._file, error) from error
+            raise damaged(self._source, place.file, error) from error
         if content.nbytes < (last - first) * width:  # cut off since its header was read
-            raise damaged(self._source, self._file, EOFError(f"{name} is not all there"))
+            raise damaged(self._source, place.file, EOFError(f"{name} is not all there"))
         numbers = self._numbers(content.reshape(last - first, -1), place)
         numbers = numbers.reshape(last - first if lines > 1 else info.shape[0], -1)
         if place.heads:  # (heads, n, halves, columns) -> (heads, halves, n, columns): the halves were interleaved
@@ -226,17 +232,21 @@ def _shape(tensor: "gguf.ReaderTensor") -> tuple[int, ...]:
     return tuple(tensor.shape.tolist()[::-1])
 
 
-def _names(kind: str, n_blocks: int) -> dict[str, str]:
-    """Return the name in transformers of each tensor, by llama.cpp's name."""
+def _names(kind: str, config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the name in transformers of each tensor, by llama.cpp's name; of the experts in a tensor, their names."""
     import gguf
 
     arch = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
-    architecture, theirs = described(_CLASSES[kind][0]), gguf.get_tensor_name_map(arch, n_blocks)
-    names: dict[str, str] = {}
-    for part, block, _ in instances(architecture, {"blocks": n_blocks}):
-        name = ("" if part.outside else architecture.prefix) + part.name.format(block=block)
-        if usual := theirs.get_name(name, try_suffixes=(".weight", ".bias")):
-            names[usual] = name
+    n_blocks, n_experts = config["num_hidden_layers"], config.get("num_experts", 0)
+    architecture, theirs = described(config["architectures"][0]), gguf.get_tensor_name_map(arch, n_blocks)
+    names: dict[str, list[str]] = {}
+    for part, block, expert in instances(architecture, {"blocks": n_blocks, "experts": n_experts}):
+        name = ("" if part.outside else architecture.prefix) + part.name.format(block=block, expert=expert)
+        of_all = re.sub(r"\.experts\.\d+\.", ".experts.", name)
+        if usual := theirs.get_name(of_all, try_suffixes=(".weight", ".bias")):
+            names.setdefault(usual, []).append(name)
+    for name in (f"model.layers.{n}.{router}" for n in range(n_blocks if n_experts else 0) for router in _ROUTERS):
+        names.setdefault(str(theirs.get_name(name, try_suffixes=(".weight",))), [name])
     return names
 
 
@@ -262,14 +272,21 @@ def _number(reader: "gguf.GGUFReader", key: str, *kinds: type) -> Any:
 
 def _config(reader: "gguf.GGUFReader", kind: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     """Write ``config.json`` from the file's description; transformers' defaults fill the rest."""
-    class_name, model_type = _CLASSES[kind]
-    config: dict[str, Any] = {"architectures": [class_name], "model_type": model_type}
+    experts = _number(reader, f"{kind}.expert_count", int)
+    model_type = "mixtral" if kind == "llama" and experts else _TYPES[kind]
+    config: dict[str, Any] = {"architectures": [class_of(model_type)], "model_type": model_type}
+    if experts:  # of which llama.cpp itself divides what Qwen 3's routers give by its sum
+        config |= {"num_experts": experts, "num_local_experts": experts, "norm_topk_prob": kind == "qwen3moe"}
     for key, name in (_MUST | _MAY).items():
         value = _number(reader, f"{kind}.{key}", *[int] * (key in _MUST))
         if key in _MUST and not value:
             raise ValueError(f"it gives no {kind}.{key}")
         if value is not None:
             config[name] = value
+    if config["num_hidden_layers"] > len(shapes):
+        raise ValueError("it promises more blocks than it has tensors")
+    if experts and shapes.get("blk.0.ffn_up_exps.weight", (0,))[0] != experts:
+        raise ValueError(f"it has not the {experts} experts that it promises")
     if len(vocabulary := shapes.get("token_embd.weight", ())) != 2:
         raise ValueError("it has no token_embd.weight")
     heads = config["num_attention_heads"]
