@@ -85,8 +85,8 @@ def extend(
     """
     children = tokens.shape[1]
     # a child sees its ancestors and itself
-    seen = torch.cat([torch.ones(children, depth), torch.eye(children)], dim=1) > 0
-    mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+    visible = torch.cat([torch.ones(children, depth), torch.eye(children)], dim=1) > 0
+    mask = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
     logits, cache = model.read(
         tokens,
         past_key_values=DynamicCache(state),
