@@ -70,6 +70,10 @@ class NotComparableError(ProvlabError):
     """A statistic does not apply to this pair of models; the message says why."""
 
 
+class EvidenceError(ProvlabError):
+    """A folder of evidence does not agree with itself or with the models; the message says what differs."""
+
+
 class WorkerError(ProvlabError):
     """Workers of a study cannot be reached, do not fit, or die again and again."""
 

@@ -59,7 +59,6 @@ def tree(
     if withheld := {(r.a, r.b): None for r in records if r.outcome and "withheld" in r.outcome.detail}:
         records = [r for r in records if (r.a, r.b) not in withheld] + tested("phi_match", list(withheld))
         names.append("phi_match")
-        statistic += ", phi_match where both models are sorted"
     log10_p = {(r.a, r.b): r.outcome.log10_p for r in records if r.outcome and r.outcome.log10_p is not None}
     if not log10_p:
         raise NotComparableError(str(records[0].error or f"{statistic} gives no p-value; name another statistic"))
@@ -73,8 +72,7 @@ def tree(
     return Forest(
         described(bench),
         tuple(grown),
-        statistic,
-        all(registry.get(name).theorem for name in names),
+        tuple(names),
         tuple(joins),
         log10_bar(len(models), LEVEL),
         tuple(f"{r.a} {r.b}: {r.error}" for r in records if r.error),

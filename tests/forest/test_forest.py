@@ -287,7 +287,7 @@ def test_pairs_without_a_p_value_since_both_are_sorted_are_tested_by_phi_match(f
     result = provlab.tree(inner(family, "a", "b"), text=text, progress=False, n_sequences=4, sequence_length=16)
     assert calls[1] == (["phi_match"], [tuple(inner(family, "a", "b"))])
     assert len(result.families) == 1
-    assert "phi_match where both models are sorted" in str(result)
+    assert "phi_match where both are sorted" in str(result)
     assert "exact: family-wise" not in str(result)  # phi_match rests on no theorem
 
 

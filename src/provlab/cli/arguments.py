@@ -22,12 +22,7 @@ SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
     "--permutations": ("n_permutations", int, "T", "permutations of PERMTEST for phi_l2 (default: 99)"),
     "--sequences": ("n_sequences", int, "N", "input sequences for activations (default: 32)"),
     "--sequence-length": ("sequence_length", int, "N", "tokens in each sequence (default: 64)"),
-    "--activation-tokens": (
-        "activation_tokens",
-        int,
-        "N",
-        "token positions kept, a fixed sample if the inputs have more (default: 16384)",
-    ),
+    "--activation-tokens": ("activation_tokens", int, "N", "token positions kept, a fixed sample (default: 16384)"),
 }
 
 
@@ -63,12 +58,8 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
     """Add which statistics to compute, on which blocks, and how."""
     if isinstance(parser, Parser):
         parser.more = _known
-    parser.add_argument(
-        "--statistic",
-        action="append",
-        metavar="NAME[,NAME]",
-        help="statistics to compute (default: all that apply)",
-    )
+    named = "statistics to compute (default: all that apply)"
+    parser.add_argument("--statistic", action="append", metavar="NAME[,NAME]", help=named)
     parser.add_argument(
         "--blocks", metavar="0,1,4-7", help="transformer blocks to compare, counted from 0 (default: all)"
     )
@@ -79,16 +70,10 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
 
 def add_family(parser: argparse.ArgumentParser) -> None:
     """Add which tests are judged together, and by which error."""
-    parser.add_argument(
-        "--primary",
-        metavar="NAME",
-        help="judge by this statistic alone, the others are description (default: all tests are one family)",
-    )
-    parser.add_argument(
-        "--fdr",
-        action="store_true",
-        help="control the false discovery rate (Benjamini-Yekutieli) instead of the chance of any false rejection",
-    )
+    alone = "judge by this statistic alone, the others are description (default: all tests are one family)"
+    parser.add_argument("--primary", metavar="NAME", help=alone)
+    error = "control the false discovery rate (Benjamini-Yekutieli) instead of the chance of any false rejection"
+    parser.add_argument("--fdr", action="store_true", help=error)
 
 
 def add_status(parser: argparse.ArgumentParser) -> None:
@@ -96,6 +81,26 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on", choices=["rejected"], help="exit with 1 if independence is rejected, or models are identical"
     )
+
+
+def add_report(parser: argparse.ArgumentParser) -> None:
+    """Add where a report goes that others can recompute."""
+
+    def new_folder(name: str) -> Path:
+        if Path(name).exists():
+            raise argparse.ArgumentTypeError(f"{name} exists; give a new folder")
+        return Path(name)
+
+    what = "write a folder that provlab verify recomputes: page, JSON, in-toto statement, CycloneDX pedigree"
+    parser.add_argument("-o", "--report", metavar="FOLDER", type=new_folder, help=what)
+
+
+def report(folder: Path | None, question: str, settings: dict[str, Any], result: Any) -> None:
+    """Write a result, with the settings that it was asked with, as a folder where that was asked."""
+    if folder is not None:
+        from provlab.attest.folder import write
+
+        write(folder, question, settings, result)
 
 
 def seconds_between_bars() -> float:

@@ -22,6 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare every block with every block, by phi_match or phi_u (done unasked where depths differ)",
     )
+    common.add_report(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_compare)
 
@@ -33,5 +34,6 @@ def _compare(arguments: argparse.Namespace) -> int:
     settings = common.statistics(arguments) | common.family(arguments)
     settings |= {"until_settled": arguments.until_settled, "all_blocks": arguments.all_blocks}
     comparison = compare(arguments.a, arguments.b, progress=common.seconds_between_bars(), **settings)
+    common.report(arguments.report, "compare", settings, comparison)
     common.deliver(arguments.json, comparison.to_json, lambda: comparison)
     return int(arguments.fail_on is not None and comparison.outcome in ("rejected", "identical"))

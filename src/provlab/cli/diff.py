@@ -51,6 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "(without one: than X), with the whole 95%% interval",
     )
     parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file that needs no other")
+    common.add_report(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_diff)
 
@@ -69,7 +70,7 @@ def _diff(arguments: argparse.Namespace) -> int:
         "tempers": _numbers("--tempers", arguments.tempers, ","),
         **{
             name: getattr(arguments, name)
-            for name in ("length", "n", "exchange_steps", "seed", "device", "dtype", "allow_pickle", "results")
+            for name in ("length", "n", "exchange_steps", "seed", "device", "dtype", "allow_pickle")
         },
     }
     if arguments.results and Path(arguments.results).is_file():
@@ -77,7 +78,9 @@ def _diff(arguments: argparse.Namespace) -> int:
     from provlab.diffing import diff
 
     settings = {name: value for name, value in values.items() if value is not None}
-    difference = diff(arguments.a, arguments.b, progress=sys.stderr.isatty(), **settings)
+    progress = sys.stderr.isatty()
+    difference = diff(arguments.a, arguments.b, progress=progress, results=arguments.results, **settings)
+    common.report(arguments.report, "diff", settings, difference)
     if arguments.html:
         with atomic_file(Path(arguments.html)) as temporary:
             temporary.write_text(difference.to_page(), encoding="utf-8")

@@ -24,6 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--results", metavar="FOLDER", help="folder of finished units of work (default: below _results/)"
     )
+    common.add_report(parser)
     parser.add_argument("--picture", metavar="FILE", help="draw the forest as PNG")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
@@ -38,16 +39,16 @@ def _tree(arguments: argparse.Namespace) -> int:
     from provlab.growing import tree
 
     common.check_json(arguments.json)
+    settings = {name: getattr(arguments, name) for name in ("outgroup", "statistic", "seed")}
     result = tree(
         arguments.models,
-        outgroup=arguments.outgroup,
-        statistic=arguments.statistic,
-        seed=arguments.seed,
         memory=arguments.memory,
         allow_pickle=arguments.allow_pickle,
         store=Store(Path(arguments.results) if arguments.results else provenance.results_root() / "own"),
         progress=sys.stderr.isatty(),
+        **settings,
     )
+    common.report(arguments.report, "tree", settings, result)
     if arguments.picture:
         result.drawn().save(arguments.picture)
     text = result.to_mermaid() if arguments.mermaid else result.to_dot() if arguments.dot else result

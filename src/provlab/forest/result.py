@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from provlab import provenance
+from provlab import statistics as registry
 from provlab.engine.lineage import short_names
 from provlab.forest.families import LEVEL
 from provlab.report import views
@@ -97,10 +98,8 @@ class Forest(views.Report):
     ----------
     models : tuple of dict
         See `provlab.report.views.describe`.
-    statistic : str
-        By which families were joined.
-    exact : bool
-        Whether the p-values of all tests rest on a theorem.
+    statistics : tuple of str
+        By which families were joined; a second one where both models of a pair are sorted.
     joins : tuple
         Each two groups of models and log10 of their mean e-value.
     bar : float
@@ -111,8 +110,7 @@ class Forest(views.Report):
 
     models: tuple[dict[str, Any], ...]
     families: tuple[Family, ...]
-    statistic: str
-    exact: bool
+    statistics: tuple[str, ...]
     joins: tuple[tuple[tuple[str, ...], tuple[str, ...], float], ...]
     bar: float
     not_compared: tuple[str, ...]
@@ -132,15 +130,17 @@ class Forest(views.Report):
     def title(self) -> str:
         """How many models and families, and how sure that is."""
         alone = sum(len(family.models) == 1 for family in self.families)
+        tests = ", ".join([self.statistics[0], *(f"{name} where both are sorted" for name in self.statistics[1:])])
         return (
             f"{len(self.sources)} models: {_number(len(self.families) - alone, 'family', 'families')} of related "
-            f"models, {alone} alone ({self.statistic}, {self.levels[FAMILIES]})"
+            f"models, {alone} alone ({tests}, {self.levels[FAMILIES]})"
         )
 
     @property
     def levels(self) -> dict[str, str]:
         """How sure each level is; a bound on families is exact only where the tests rest on a theorem."""
-        return LEVELS if self.exact else LEVELS | {FAMILIES: CALIBRATED}
+        exact = all(registry.get(name).theorem for name in self.statistics)
+        return LEVELS if exact else LEVELS | {FAMILIES: CALIBRATED}
 
     def parts(self) -> list[str | views.Table | views.Listed]:
         """A table of edges for each family, what qualifies it, and what cannot be known."""
@@ -177,13 +177,14 @@ class Forest(views.Report):
             "schema": "provlab.tree/1",
             "sources": list(self.sources),
             "models": list(self.models),
-            "statistic": self.statistic,
+            "statistics": list(self.statistics),
             "level": LEVEL,
             "log10_e_needed": self.bar,
             "joins": [{"a": list(a), "b": list(b), "log10_e": value} for a, b, value in self.joins],
             "families": json.loads(json.dumps([asdict(family) for family in self.families])),
             "outgroup": self.outgroup,
             "levels": self.levels,
+            "assumptions": {name: registry.get(name).assumptions for name in self.statistics},
             "cannot_know": list(CANNOT_KNOW),
             "not_compared": list(self.not_compared),
             "parameters": self.options.as_record(),

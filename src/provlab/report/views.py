@@ -137,11 +137,12 @@ class Report(ABC):
         picture = figure.to_html() if figure else ""
         return f"<div class='comparison'><p><b>{escape(self.title())}</b></p>{''.join(parts)}{picture}</div>"
 
-    def to_page(self) -> str:
-        """Return the same as one HTML file that needs no other."""
+    def to_page(self, below: Sequence[Table | Listed] = ()) -> str:
+        """Return the same, and more parts below it, as one HTML file that needs no other; nothing in it is folded."""
         head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><style>{_STYLE}</style>"
         title = f"<title>{escape(self.title())}</title>"
-        return f"<!doctype html><html lang='en'><head>{head}{title}</head><body>{self._repr_html_()}</body></html>\n"
+        body = (self._repr_html_() + "".join(part.html() for part in below)).replace("<details>", "<details open>")
+        return f"<!doctype html><html lang='en'><head>{head}{title}</head><body>{body}</body></html>\n"
 
 
 def numbers(outcome: Outcome | None) -> dict[str, float]:

@@ -1,0 +1,224 @@
+"""A report as a folder: written with an answer, checked against itself, and recomputed from the models' bytes.
+
+``index.html`` is the page, ``result.json`` the call and its result, ``statement.json`` the in-toto statement, and
+``pedigree.cdx.json`` the CycloneDX document where its library is installed.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from provlab import machine, provenance
+from provlab.api import compare
+from provlab.attest.statement import COMMANDS, PREDICATE, TOLERANCE, Json, as_text, pedigree, predicate, statement
+from provlab.diffing import diff
+from provlab.errors import EvidenceError, one_line
+from provlab.files import atomic_folder
+from provlab.forest.result import Forest
+from provlab.growing import tree
+from provlab.models.checkpoint import Checkpoint, identical
+from provlab.report import views
+from provlab.report.comparison import Comparison
+from provlab.report.difference import Difference
+
+Answer = Comparison | Forest | Difference
+SCHEMA = "provlab.evidence/1"
+PAGE, RESULT, STATEMENT, PEDIGREE = "index.html", "result.json", "statement.json", "pedigree.cdx.json"
+#: keys of a result that say where models lay and what computed them, and not what they are
+ELSEWHERE = {"versions", "source", "name", "commit", "not_verified"}
+_WRITTEN = {"serialNumber", "metadata.timestamp"}  # of a pedigree: drawn when it is written
+_NUMBER = re.compile(r"\d[\d.,]*(?:e[+-]?\d+)?|nan|inf")
+_PICTURE = re.compile(r"<figure.*?</figure>", re.DOTALL)
+
+
+def write(folder: Path, question: str, arguments: Mapping[str, Any], result: Answer) -> None:
+    """Write an answer as a folder, whole or not at all.
+
+    Parameters
+    ----------
+    folder
+        One that was there is replaced.
+    question
+        "compare", "tree" or "diff".
+    arguments
+        Its keyword arguments, JSON-able; `allow_pickle` is left to those who recompute it.
+    result
+        Of this call.
+    """
+    kept = {name: value for name, value in arguments.items() if name != "allow_pickle"}
+    content = {"schema": SCHEMA, "question": question, "arguments": kept, "machine": _machine()}
+    content = json.loads(json.dumps({**content, "result": result.to_json()}))
+    files = {RESULT: as_text(content), PAGE: _page(result, content)}
+    if find_spec("cyclonedx"):
+        files[PEDIGREE] = pedigree(content)
+    hashes = {name: _sha256(text.encode()) for name, text in files.items()}
+    with atomic_folder(folder) as temporary:
+        for name, text in {**files, STATEMENT: as_text(statement(content, hashes))}.items():
+            (temporary / name).write_text(text, encoding="utf-8")
+
+
+def _machine() -> Json:
+    return {"processor": provenance.processor(), "threads": machine.threads()}
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _page(result: Answer, content: Json) -> str:
+    """The result as a page, and below it what it was made from and how to recompute it."""
+    about, models = predicate(content), content["result"]["models"]
+    files = [(m["source"], name, file["sha256"]) for m in models for name, file in m["files"].items()]
+    read = [f"{name}: {tensors}" for name, tensors in about["read"].items()]
+    made = {**content["machine"], **content["result"]["versions"]}
+    below: list[views.Table | views.Listed] = [
+        views.Table(("model", "file", "SHA-256"), files),
+        views.Listed("Read", [*read, f"rows: {about['rows_read']}", f"seed: {content['result']['seed']}"]),
+        views.Listed("Computed by", [f"{name} {value}" for name, value in made.items()]),
+        views.Listed("Recompute this folder from the models, and sign it", COMMANDS),
+    ]
+    return result.to_page(below)
+
+
+def read(folder: Path) -> Json:
+    """Return the content of ``result.json``, once the folder agrees with itself.
+
+    Raises
+    ------
+    EvidenceError
+        A file is missing, damaged, changed or one too many, or the folder is of another version.
+    """
+    try:
+        kept = json.loads((folder / STATEMENT).read_bytes())
+        if kept["predicateType"] != PREDICATE:
+            raise EvidenceError(f"{STATEMENT} is not of type {PREDICATE}: another version of provlab wrote it")
+        hashes = dict(kept["predicate"]["folder"])
+        present = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+        for name in sorted(present ^ {*hashes, STATEMENT, RESULT, PAGE}):
+            raise EvidenceError(f"{name} is {'not part of the report' if name in present else 'missing'}")
+        for name, sha256 in hashes.items():
+            if (ours := _sha256((folder / name).read_bytes())) != sha256:
+                raise EvidenceError(f"{name} has SHA-256 {ours[:12]}, and the statement says {str(sha256)[:12]}")
+        content: Json = json.loads((folder / RESULT).read_bytes())
+        if content["schema"] != SCHEMA:
+            raise EvidenceError(f"{RESULT} is {content['schema']}, not {SCHEMA}: another version of provlab wrote it")
+        again = {STATEMENT: statement(content, hashes)}
+        if PEDIGREE in hashes and find_spec("cyclonedx"):
+            again[PEDIGREE] = json.loads(pedigree(content))
+        for name, right in again.items():
+            for at, *_ in differences(json.loads((folder / name).read_bytes()), right):
+                if name == STATEMENT or at not in _WRITTEN:
+                    raise EvidenceError(f"{name} says another thing than {RESULT}: {at}")
+        if (folder / STATEMENT).read_bytes() != as_text(again[STATEMENT]).encode():
+            raise EvidenceError(f"{STATEMENT} is not in the form that provlab writes")
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError) as error:
+        raise EvidenceError(f"{folder} is no whole report: {type(error).__name__} {one_line(error)}") from error
+    return content
+
+
+def verify(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = False) -> str:
+    """Recompute a report from the models' bytes, and say how well it agrees.
+
+    Parameters
+    ----------
+    folder
+        As `write` left it.
+    models
+        Where the models lie, in the report's order; by default where it found them.
+    allow_pickle
+        Also open ``.bin`` weights.
+
+    Raises
+    ------
+    EvidenceError
+        Something differs; the message says what.
+    """
+    content = read(folder)
+    kept = content["result"]
+    sources = list(models) or [_at_commit(model) for model in kept["models"]]
+    if len(sources) != len(kept["models"]):
+        raise EvidenceError(f"the report is of {len(kept['models'])} models, and {len(sources)} are given")
+    names: dict[str, str] = {}
+    for source, model in zip(sources, kept["models"], strict=True):
+        checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
+        identical([checkpoint])  # hashes the files: no remembered hash counts
+        for at, old, new in differences(model["files"], checkpoint.files()):
+            raise EvidenceError(f"{source} is not {model['source']}: {at} is {str(new)[:12]}, not {str(old)[:12]}")
+        names |= {source: model["source"], checkpoint.name: model["name"]}
+    result = _answer(content, sources, allow_pickle)
+    fresh = json.loads(_renamed(json.dumps(result.to_json()), names))
+    exactly = _machine() == content["machine"] and fresh["versions"] == kept["versions"]
+    agreement = _agreement(kept, fresh, exactly=exactly)
+    page = _renamed(_page(result, content), names)
+    pages = [_PICTURE.sub("", text) for text in ((folder / PAGE).read_text(encoding="utf-8"), page)]
+    if len({text if exactly else _NUMBER.sub("#", text) for text in pages}) > 1:
+        raise EvidenceError(f"{PAGE} does not show this result")
+    return f"{folder}: {content['question']} of {len(sources)} models, {agreement}"
+
+
+def _at_commit(model: Json) -> str:
+    """Where a model lay, at the commit of the hub that was read."""
+    source, commit = str(model["source"]), model["commit"]
+    return f"{source}@{commit}" if commit and not set("@+") & set(source) else source
+
+
+def _answer(content: Json, sources: Sequence[str], allow_pickle: bool) -> Answer:
+    """Ask the question again; nothing that was kept of it counts."""
+    settings = {**content["arguments"], "allow_pickle": allow_pickle}
+    try:
+        if content["question"] == "tree":
+            return tree(sources, store=None, progress=False, **settings)
+        if content["question"] == "compare":
+            return compare(*sources, store=None, progress=False, **settings)
+        with TemporaryDirectory() as results:
+            return diff(*sources, results=results, progress=False, **settings)
+    except TypeError as error:
+        raise EvidenceError(f"the arguments in {RESULT} are not those of the question: {one_line(error)}") from error
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Call the models as the report calls them."""
+    words = sorted((word for word in names if word != names[word]), key=len, reverse=True)
+    if not words:
+        return text
+    either = "|".join(map(re.escape, words))
+    return re.sub(rf"(?<![\w./-])(?:{either})(?![\w/-])", lambda match: names[match[0]], text)
+
+
+def differences(a: Any, b: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two pieces of JSON differ, and the values in either."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in (*a, *(key for key in b if key not in a)):
+            yield from differences(a.get(key), b.get(key), f"{at}.{key}" if at else key)
+    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            yield from differences(x, y, f"{at}[{i}]")
+    elif type(a) is not type(b) or a != b:
+        yield at, a, b
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Whether two values differ by rounding, or two texts by their digits alone."""
+    if isinstance(a, str) and isinstance(b, str):
+        return _NUMBER.sub("#", a) == _NUMBER.sub("#", b)
+    numbers = isinstance(a, int | float) and isinstance(b, int | float)
+    return numbers and math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+def _agreement(kept: Json, fresh: Json, *, exactly: bool) -> str:
+    """How two results agree; texts may differ in their digits only where numbers differ."""
+    apart = [entry for entry in differences(kept, fresh) if ELSEWHERE.isdisjoint(re.split(r"[.\[]", entry[0]))]
+    if not apart:
+        return "recomputed bit for bit"
+    rounded = not exactly and any(isinstance(a, float) for _, a, _ in apart)
+    for at, a, b in apart:
+        if not rounded or not _close(a, b):
+            values = [one_line(repr(value), 60) for value in (a, b)]
+            raise EvidenceError(f"{at} is {values[0]} in the report, and {values[1]} recomputed")
+    return f"recomputed within {TOLERANCE:g}"

@@ -1,0 +1,23 @@
+"""``provlab identify``: which models of a shelf one model is kin of."""
+
+import argparse
+
+from provlab.cli import arguments as common
+from provlab.cli import shelf
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("model", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
+    shelf.add_shelf(parser)
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    parser.set_defaults(command=_identify)
+
+
+def _identify(arguments: argparse.Namespace) -> int:
+    from provlab.attest.shelf import identify
+
+    common.check_json(arguments.json)
+    kin = identify(arguments.model, arguments.shelf, allow_pickle=arguments.allow_pickle)
+    common.deliver(arguments.json, kin.to_json, lambda: kin)
+    return 0

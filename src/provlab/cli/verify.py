@@ -1,0 +1,29 @@
+"""``provlab verify``: recompute a folder of evidence from the models' bytes."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from provlab.errors import EvidenceError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("folder", help="one that --report of compare, tree or diff wrote")
+    parser.add_argument(
+        "--models", nargs="+", default=(), metavar="MODEL",
+        help="where the models lie, in the report's order (default: where it found them)",
+    )  # fmt: skip
+    parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
+    parser.set_defaults(command=_verify)
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from provlab.attest.folder import verify
+
+    try:
+        print(verify(Path(arguments.folder), arguments.models, allow_pickle=arguments.allow_pickle))
+    except EvidenceError as error:
+        print(f"provlab: refused: {error}", file=sys.stderr)
+        return 1
+    return 0

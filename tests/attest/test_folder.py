@@ -1,0 +1,224 @@
+"""Folders of evidence: written, validated by others' schemas, recomputed, and refused however they are mutated."""
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from google.protobuf import json_format
+from in_toto_attestation.v1 import statement_pb2
+from in_toto_attestation.v1.statement import Statement
+
+import provlab
+from provlab.attest import folder as folders
+from provlab.attest.statement import COMMANDS, as_text, pedigree, statement
+from provlab.errors import EvidenceError, ProvlabError
+
+SETTINGS = {"statistics": ["phi_u", "phi_unseen"], "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def report(models, tmp_path_factory):
+    """A report of a related pair by statistics of weights."""
+    path = tmp_path_factory.mktemp("reports") / "pair"
+    result = provlab.compare(models["base"], models["tuned"], progress=False, **SETTINGS)
+    folders.write(path, "compare", SETTINGS, result)
+    return path
+
+
+@pytest.fixture
+def copy(report, tmp_path):
+    return Path(shutil.copytree(report, tmp_path / "copy"))
+
+
+def load(folder, name="result.json"):
+    return json.loads((folder / name).read_text())
+
+
+def rebuild(folder, content, **texts):
+    """Write a folder around a changed result whose hashes, statement and pedigree agree: a forger's best."""
+    (folder / "result.json").write_text(as_text(content))
+    (folder / "pedigree.cdx.json").write_text(pedigree(content))
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text)
+    names = ("result.json", "index.html", "pedigree.cdx.json")
+    hashes = {name: folders._sha256((folder / name).read_bytes()) for name in names}
+    (folder / "statement.json").write_text(as_text(statement(content, hashes)))
+
+
+def test_a_report_is_recomputed_bit_for_bit(report, models, tmp_path):
+    assert folders.verify(report).endswith("compare of 2 models, recomputed bit for bit")
+    moved = [shutil.copytree(models[name], tmp_path / f"other-{name}") for name in ("base", "tuned")]
+    assert "bit for bit" in folders.verify(report, [str(path) for path in moved])
+
+
+def test_the_statement_is_in_toto_s_and_the_pedigree_cyclonedx_s(report):
+    content = load(report, "statement.json")
+    Statement.copy_from_pb(json_format.ParseDict(content, statement_pb2.Statement())).validate()
+    about = content["predicate"]
+    assert content["subject"][0]["digest"] == {
+        "sha256": load(report)["result"]["models"][0]["files"]["config.json"]["sha256"]
+    }
+    result = about["result"]
+    assert result["statistics"]["phi_u"]["log10_p"] < -10
+    assert result["statistics"]["phi_u"]["blocks"] == [0, 1, 2]
+    assert {"machine", "read", "rows_read", "tolerance"} <= about.keys()
+    assert {"level", "assumptions", "seed", "versions"} <= result.keys()
+    text = (report / "pedigree.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    kin = json.loads(text)["components"][0]["pedigree"]
+    assert [variant["name"] for variant in kin["variants"]] == ["tuned"]
+    del about["folder"]
+    assert json.loads(kin["notes"])["predicate"] == about
+
+
+def test_the_page_shows_what_replays_and_signs_it(report):
+    page = (report / "index.html").read_text()
+    assert "<details open>" in page
+    assert all(command in page for command in COMMANDS)
+    assert load(report, "statement.json")["subject"][0]["digest"]["sha256"] in page
+
+
+def leaves(value, at=()):
+    """Places of all numbers, texts and nulls in JSON."""
+    if isinstance(value, dict | list) and value:
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from leaves(value[key], (*at, key))
+    else:
+        yield at
+
+
+def planted(value, rng):
+    """Another value of the same kind."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + rng.choice([1, -1, 1e-6]) * (1 + abs(value))
+    return rng.choice(["", f"{value}x", str(value)[::-1] + "y"])
+
+
+def change_leaf(content, rng):
+    """Change one value; return where."""
+    *path, last = rng.choice(list(leaves(content)))
+    inner = content
+    for key in path:
+        inner = inner[key]
+    inner[last] = planted(inner[last], rng)
+    return [*path, last]
+
+
+def mutate(folder, kind, rng):
+    """Spoil a copy of a report in one way that takes no rebuilding."""
+    name = rng.choice(sorted(path.name for path in folder.iterdir()))
+    path, other = folder / name, folder / rng.choice(["notes.txt", ".hidden", "sub/x.json", "index.htm"])
+    data = path.read_bytes()
+    if kind == "value":
+        path = folder / rng.choice(["result.json", "statement.json", "pedigree.cdx.json"])
+        content = json.loads(path.read_text())
+        change_leaf(content, rng)
+        path.write_text(as_text(content))
+    elif kind == "byte":
+        at = rng.randrange(len(data))
+        path.write_bytes(data[:at] + bytes([data[at] ^ rng.randrange(1, 256)]) + data[at + 1 :])
+    elif kind == "hash":
+        text = (folder / "statement.json").read_text()
+        sha256 = rng.choice(re.findall(r"[0-9a-f]{64}", text))
+        (folder / "statement.json").write_text(text.replace(sha256, sha256[::-1]))
+    elif kind == "cut":
+        path.write_bytes(data[: rng.randrange(len(data))])
+    elif kind == "missing":
+        path.unlink()
+    elif kind == "extra":
+        other.parent.mkdir(exist_ok=True)
+        other.write_text("more")
+    elif kind == "swapped models":
+        content = json.loads((folder / "result.json").read_text())
+        content["result"]["models"].reverse()
+        (folder / "result.json").write_text(as_text(content))
+    elif kind == "swapped files":
+        names = rng.sample(sorted(path.name for path in folder.iterdir()), 2)
+        texts = [(folder / name).read_bytes() for name in names]
+        for name, text in zip(names, texts[::-1], strict=True):
+            (folder / name).write_bytes(text)
+
+
+KINDS = ("value", "byte", "hash", "cut", "missing", "extra", "swapped models", "swapped files")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mutated_folders_are_refused_in_one_line(report, tmp_path, kind):
+    """125 of each of eight kinds: a thousand."""
+    for seed in range(125):
+        folder = Path(shutil.copytree(report, tmp_path / str(seed)))
+        mutate(folder, kind, random.Random(f"{kind} {seed}"))
+        with pytest.raises(EvidenceError) as caught:
+            folders.read(folder)
+        assert "\n" not in str(caught.value)
+        shutil.rmtree(folder)
+
+
+def test_forged_folders_that_agree_with_themselves_are_refused_by_the_models(report, tmp_path):
+    """Nothing checks the names of machine and versions, which decide how exactly the rest must agree."""
+    free = {"machine", "versions", "commit", "not_verified", "name"}
+    for seed in range(25):
+        rng, folder = random.Random(seed), Path(shutil.copytree(report, tmp_path / str(seed)))
+        at = ["machine"]
+        while not free.isdisjoint(at):
+            content = load(folder)
+            at = change_leaf(content, rng)
+        try:
+            rebuild(folder, content)
+        except (KeyError, TypeError):  # a question that there is not
+            continue
+        with pytest.raises(ProvlabError) as caught:
+            folders.verify(folder)
+        assert "\n" not in str(caught.value), at
+
+
+def test_a_forged_page_and_swapped_models_are_refused(copy, models):
+    page = (copy / "index.html").read_text()
+    rebuild(copy, load(copy), index=page.replace("is rejected", "is not rejected"))
+    with pytest.raises(EvidenceError, match=r"index\.html does not show this result"):
+        folders.verify(copy)
+    with pytest.raises(EvidenceError, match=r"tuned is not .*base: model.safetensors.sha256 is \w+, not \w+"):
+        folders.verify(copy, [models["tuned"], models["base"]])
+    with pytest.raises(EvidenceError, match="the report is of 2 models, and 1 are given"):
+        folders.verify(copy, [models["tuned"]])
+
+
+def test_another_machine_may_round_otherwise_and_no_more(copy, monkeypatch):
+    content = load(copy)
+    content["result"]["statistics"]["phi_u"]["value"] *= 1 + 1e-5
+    content["machine"]["processor"] = "another"
+    page = (copy / "index.html").read_text()
+    rebuild(copy, content, index=page.replace(load(copy)["machine"]["processor"], "another"))
+    assert "recomputed within 0.001" in folders.verify(copy)
+
+
+def test_another_version_and_no_folder_are_refused(copy):
+    text = (copy / "statement.json").read_text()
+    (copy / "statement.json").write_text(text.replace("evidence:1", "evidence:2"))
+    with pytest.raises(EvidenceError, match="another version of provlab wrote it"):
+        folders.read(copy)
+    with pytest.raises(EvidenceError, match="is no whole report"):
+        folders.read(copy / "nowhere")
+
+
+def test_the_commands(run, models, tmp_path):
+    target = tmp_path / "tree"
+    status, _, err = run("tree", *models.values(), "--results", tmp_path / "store", "-o", target)
+    assert (status, err) == (0, "")
+    assert load(target, "statement.json")["predicate"]["read"] == {"phi_u": "up projections of the MLPs"}
+    pedigrees = {c["name"]: c["pedigree"] for c in load(target, "pedigree.cdx.json")["components"]}
+    assert {len(kin.get("ancestors", ())) + len(kin.get("variants", ())) for kin in pedigrees.values()} > {0}
+    status, out, _ = run("verify", target)
+    assert (status, out) == (0, f"{target}: tree of 5 models, recomputed bit for bit\n")
+    (target / "more").touch()
+    assert run("verify", target)[::2] == (1, "provlab: refused: more is not part of the report\n")
+    status, _, err = run("compare", models["base"], models["tuned"], "--statistic", "phi_u", "-o", target)
+    assert status == 2
+    assert f"argument -o/--report: {target} exists; give a new folder" in err
