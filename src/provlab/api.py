@@ -109,7 +109,7 @@ def compare(
     if all_blocks and (blocks is not None or until_settled):
         raise ParameterError("all blocks are compared with all; leave out blocks and until_settled, or all_blocks")
     a, b = str(a), str(b)
-    bench = open_models([a, b], allow_pickle=allow_pickle, strict=True)
+    bench = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
     options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
     if until_settled:
         from provlab.engine.sequential import until_settled as read_until_settled

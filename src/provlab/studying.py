@@ -93,7 +93,7 @@ def study(
             if unknown := set(pair) - set(models):
                 raise InputError(f"pairs name {min(unknown)}, which is not among the models")
         train_missing(models)
-        bench = open_models(models, allow_pickle=allow_pickle)
+        bench = open_models(models, allow_pickle=allow_pickle, in_part=options.units is not None)
         options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
         records = run_pairs(
             bench,

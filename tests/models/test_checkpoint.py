@@ -16,10 +16,15 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from provlab import compare
+from provlab.engine import tasks
+from provlab.engine.reference import Reference
+from provlab.engine.store import Store
 from provlab.errors import CheckpointError
 from provlab.models import checkpoint as checkpoint_module
 from provlab.models import local
 from provlab.models.checkpoint import Checkpoint, register_scheme
+from provlab.models.counting import counting
 from provlab.models.formats import dtypes
 
 
@@ -217,9 +222,19 @@ def test_auto_map_to_classes_of_transformers_is_harmless(llama):
     assert type(model) is transformers.LlamaForCausalLM
 
 
-def test_safetensors_is_preferred_to_pickle(llama):
-    (llama / "pytorch_model.bin").write_bytes(b"not even a pickle")
-    assert Checkpoint.open(llama, allow_pickle=True).files().keys() == {"config.json", "model.safetensors"}
+def test_safetensors_is_preferred_to_pickle_and_a_pickle_of_other_numbers_is_named(llama, tiny):
+    """By the archive's checksums alone: nothing of it is loaded."""
+    pickled = llama / "pytorch_model.bin"
+    written = load_file(llama / "model.safetensors")
+    others = {name: tensor * 1.001 for name, tensor in written.items()}
+    halves = {name: tensor.half() for name, tensor in others.items()}  # which says nothing of the numbers
+    for content, rival in ((b"no pickle", ""), (written, ""), (halves, ""), (others, "pytorch_model.bin")):
+        pickled.write_bytes(content) if content == b"no pickle" else torch.save(content, pickled)
+        checkpoint = Checkpoint.open(llama, allow_pickle=True)
+        assert checkpoint.files().keys() == {"config.json", "model.safetensors"}
+        assert checkpoint.rival == rival
+    text = compare(llama, tiny("llama_base"), statistics=["phi_u"], progress=False).verdict()
+    assert f"Beside the weights of {llama} that were read lies pytorch_model.bin, which holds other numbers." in text
 
 
 def test_several_threads_read_from_shards_what_is_in_one_file(llama, sharded):
@@ -310,3 +325,30 @@ def test_each_file_that_a_tokenizer_is_made_from_decides_its_digest(llama, tmp_p
         (folder / name).write_text(content)
         digests.add(Checkpoint.open(folder).tokenizer_digest)
     assert len(digests) == 3
+
+
+def test_of_some_units_no_large_file_is_hashed_and_the_verdict_says_so(models, tmp_path, monkeypatch):
+    """Weights that change are other weights to the store; the whole model has its digest as before."""
+    monkeypatch.setattr(local, "_SMALL", 0)
+    base, store = shutil.copytree(models["base"], tmp_path / "base"), Store(tmp_path / "results")
+    size = (base / "model.safetensors").stat().st_size
+
+    def compared(**settings):
+        with counting() as count:
+            result = compare(base, models["tuned"], statistics=["phi_u"], store=store, progress=False, **settings)
+        return count.hashed, result
+
+    hashed, some = compared(units=10)
+    assert hashed == 0
+    assert [model["not_verified"] for model in some.models] == [["config.json", "model.safetensors"]] * 2
+    assert some.models[0]["files"]["model.safetensors"] == {"sha256": None, "size": size}
+    assert f"Files of {base} and {models['tuned']} were read in part, and their SHA-256 was not" in some.verdict()
+    assert compared(units=10)[1].records[0].keys == some.records[0].keys
+    tiny_models.rewrite(base, lambda tensors: tensors["model.norm.weight"].mul_(1.001))
+    assert set(compared(units=10)[1].records[0].keys).isdisjoint(some.records[0].keys)
+    hashed, whole = compared()
+    assert hashed > 2 * size
+    assert whole.models[0]["digest"] == Checkpoint.open(base).digest
+    reference = Reference(str(base), some.models[1]["digest"], in_part=True)
+    with pytest.raises(CheckpointError, match="holds other weights"):  # of a worker, which opens it likewise
+        tasks._opened(reference)

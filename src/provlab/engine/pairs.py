@@ -44,8 +44,12 @@ def bar_of(total: int, progress: float) -> "tqdm[Any]":
     )
 
 
-def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: bool = False) -> Bench:
+def open_models(
+    sources: Sequence[str], *, allow_pickle: bool = False, strict: bool = False, in_part: bool = False
+) -> Bench:
     """Open every source; one that cannot be opened is kept with its reason, or raises if `strict`.
+
+    With `in_part`, for some units alone, no large file is hashed.
 
     Raises
     ------
@@ -60,7 +64,7 @@ def open_models(sources: Sequence[str], *, allow_pickle: bool = False, strict: b
     refused: dict[str, str] = {}
     for source in sources:
         try:
-            models[source] = Model.open(source, allow_pickle=allow_pickle)
+            models[source] = Model.open(source, allow_pickle=allow_pickle, in_part=in_part)
         except PAIR_FAILURES as error:
             if strict:
                 raise
@@ -224,7 +228,8 @@ def _tasks(
 
     @cache
     def reference(source: str) -> Reference:
-        return Reference(source, bench.models[source].checkpoint.digest, bench.allow_pickle)
+        in_part = options.units is not None
+        return Reference(source, bench.models[source].checkpoint.digest, bench.allow_pickle, in_part)
 
     @cache
     def key(name: str, source: str) -> str:

@@ -13,11 +13,12 @@ Result = BlockResult | BaseException
 
 @dataclass(frozen=True)
 class Reference:
-    """Serialisable model reference: how to open it, and the digest that it must have."""
+    """Serialisable model reference: how to open it, whether for some units alone, and the digest that it must have."""
 
     source: str
     digest: str
     allow_pickle: bool = False
+    in_part: bool = False
 
 
 def too_large(statistic: str, models: str, needed: int, budget: Budget) -> str:

@@ -184,7 +184,7 @@ def place(statistic: str, block: Place) -> str:
 @lru_cache(maxsize=1024)
 def _opened(reference: Reference) -> Model:
     """Open a model once a process, and compare its digest with that of the study."""
-    model = Model.open(reference.source, allow_pickle=reference.allow_pickle)
+    model = Model.open(reference.source, allow_pickle=reference.allow_pickle, in_part=reference.in_part)
     if model.checkpoint.digest != reference.digest:
         raise CheckpointError(
             f"{reference.source} holds other weights on {socket.gethostname()} than where the study began; "

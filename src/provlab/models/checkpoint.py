@@ -204,7 +204,7 @@ class Checkpoint:
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 over the names and SHA-256 of config and weight files: equal digests, equal models."""
-        lines = [f"{name} {entry['sha256']}\n" for name, entry in sorted(self.files().items())]
+        lines = [f"{name} {self._files.sha256(name)}\n" for name in self._decisive]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     @cached_property
@@ -214,13 +214,35 @@ class Checkpoint:
         return hashlib.sha256("".join(lines).encode()).hexdigest() if lines else None
 
     def files(self) -> dict[str, dict[str, Any]]:
-        """``sha256`` and ``size`` (bytes) of config and weight files, by name."""
-        return {name: {"sha256": self._files.sha256(name), "size": self._files.size(name)} for name in self._decisive}
+        """``sha256`` and ``size`` (bytes) of config and weight files, by name; no hash that `read_in_part` spares."""
+        unknown = self.unverified if isinstance(self._files, LocalFiles) else ()
+        return {
+            name: {"sha256": None if name in unknown else self._files.sha256(name), "size": self._files.size(name)}
+            for name in self._decisive
+        }
+
+    def read_in_part(self) -> None:
+        """Hash no large file of a folder, as some units alone are read; before the first look at `digest`.
+
+        The files are `unverified`, and what stands for them in `digest` changes with their path, size and times.
+        """
+        if isinstance(self._files, LocalFiles):
+            self._files.partly = True
 
     @cached_property
     def _decisive(self) -> list[str]:
         """Names of the files that decide which model this is: the weights, and the config where there is one."""
         return sorted({CONFIG, *self._as_stored.files} & self._files.names())
+
+    @cached_property
+    def rival(self) -> str:
+        """Name of a pickle beside the weights of a folder that holds other numbers; "" if none is seen."""
+        others = [name for name in self._files.names() if re.fullmatch(r"pytorch_model.*\.bin", name)]
+        if self.pickled or not others or not isinstance(self._files, LocalFiles):
+            return ""
+        from provlab.models import diagnose  # few folders have both
+
+        return diagnose.rival(self._files, sorted(others), self._as_stored)
 
     def bytes_to_hash(self) -> int:
         """Bytes that `digest` reads on this machine: of files whose hash is not remembered; the hub's are known."""
@@ -232,7 +254,7 @@ class Checkpoint:
 
     @cached_property
     def unverified(self) -> list[str]:
-        """Weight files that were read in part when this was first called: not compared with their SHA-256."""
+        """Weight files that were read in part when this was first called: their SHA-256 was not computed."""
         return [file for file in self._decisive if self._files.in_part(file)]
 
     @property

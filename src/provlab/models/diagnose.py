@@ -1,7 +1,11 @@
 """Names what a folder or file holds that cannot be read as weights, with the remedy."""
 
 import json
-from collections.abc import Iterable, Mapping
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +13,9 @@ from provlab.models.formats.pickle_names import pickles
 
 if TYPE_CHECKING:
     from provlab.models.formats.source import Files
+    from provlab.models.weights import WeightFiles
 
+_COMPARED = 2**26  # bytes of tensors that are compared with a pickle beside them
 
 #: ending of a file -> what it is, and what to give in its place
 _OTHER_FORMATS = {
@@ -116,6 +122,27 @@ def content(path: Path) -> str:
         return ""
     signs = [sign for sign in _CONTENTS if begins.startswith(sign) and not (sign == b"GGUF" and path.suffix == ".gguf")]
     return _CONTENTS[signs[0]] if signs else ""
+
+
+def rival(files: "Files", pickled: Sequence[str], weights: "WeightFiles") -> str:
+    """Return the first pickle if tensors, the smallest of those that are read, are not in the pickles; else "".
+
+    No pickle is loaded: torch writes a zip archive, whose table has length and CRC-32 of what every tensor lies in.
+    Where it lacks the length of some tensor, as in another dtype, nothing is said.
+    """
+    sums: dict[int, set[int]] = {}
+    with suppress(OSError, zipfile.BadZipFile):
+        for file in pickled:
+            for entry in zipfile.ZipFile(files.path(file)).infolist():
+                if entry.CRC and not entry.compress_type:  # torch can be told to write none
+                    sums.setdefault(entry.file_size, set()).add(entry.CRC)
+    tensors = sorted((weights.info(name).nbytes, name) for name in weights.tensor_names)
+    if not {size for size, _ in tensors} <= sums.keys():
+        return ""
+    ends = accumulate(size for size, _ in tensors)
+    few = [tensor for tensor, end in zip(tensors, ends, strict=True) if end <= _COMPARED]
+    same = all(zlib.crc32(weights._content(name, None)) in sums[size] for size, name in few)
+    return "" if same else pickled[0]
 
 
 def _base_model(files: "Files") -> str:

@@ -20,6 +20,7 @@ from provlab.models.formats.container import parts_of
 _BIG = 1 << 20
 # A file written a moment ago may change again within one tick of its timestamp: not remembered yet.
 _SETTLED_SECONDS = 2.0
+_SMALL = 2**24  # bytes of a file that is hashed also where only some units are read
 
 
 def remembered_sha256(path: Path) -> str:
@@ -61,9 +62,16 @@ def _remembered(path: Path, stat: os.stat_result) -> str | None:
 
 
 class LocalFiles:
-    """The files of one folder, or a GGUF file alone; none may lie outside the folder."""
+    """The files of one folder, or a GGUF file alone; none may lie outside the folder.
+
+    Attributes
+    ----------
+    partly
+        Some units alone are read: a large file whose hash is not remembered is known by its place and state.
+    """
 
     commit: str | None = None
+    partly = False
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -126,15 +134,19 @@ class LocalFiles:
         return True
 
     def in_part(self, name: str) -> bool:
-        """Whether only pieces of a file are read that is not here whole: never."""
-        return False
+        """Whether only pieces of a file are read that is not hashed."""
+        return self.partly and self.size(name) > _SMALL and not self._remembers(name)
 
     def sha256(self, name: str) -> str:
-        """Hex SHA-256 of a file."""
-        return remembered_sha256(self.path(name))
+        """Hex SHA-256 of a file; of its place and state where it is read in part."""
+        path = self.path(name).resolve()
+        return digest(_state(path, path.stat())) if self.in_part(name) else remembered_sha256(path)
 
     def hash_known(self, name: str) -> bool:
-        """Whether `sha256` reads no file: its hash is remembered."""
+        """Whether `sha256` reads no file: its hash is remembered, or not needed."""
+        return self.in_part(name) or self._remembers(name)
+
+    def _remembers(self, name: str) -> bool:
         path = self.path(name).resolve()
         return _remembered(path, path.stat()) is not None
 

@@ -167,6 +167,9 @@ def plan(
     statistics, options, blocks
         As for `provlab.study`. Pairs that a statistic does not apply to are left out.
     """
+    for model in models.values():
+        if options.units is not None and isinstance(model.checkpoint, Checkpoint):  # else it is known by its shape
+            model.checkpoint.read_in_part()
     units = []
     refused: dict[str, None] = {}
     for name in statistics:

@@ -237,11 +237,19 @@ class Verdict:
 def _of_models(models: Sequence[Mapping[str, Any]]) -> list[str]:
     """How the files qualify the verdict: not verified, stored as codes, merged, or read in part."""
     sentences = []
-    if names := [str(model["source"]) for model in models if model.get("not_verified")]:
+    unverified = [(str(model["source"]), model.get("commit")) for model in models if model.get("not_verified")]
+    if names := [source for source, commit in unverified if commit]:
         sentences.append(
             f"Tensors of {' and '.join(names)} were fetched one by one, not compared with the SHA-256 of their files; "
             "run it again when the whole model is in the hub's cache (hf download)."
         )
+    if names := [source for source, commit in unverified if not commit]:
+        sentences.append(f"Files of {' and '.join(names)} were read in part, and their SHA-256 was not computed.")
+    sentences += [
+        f"Beside the weights of {model['source']} that were read lies {model['rival']}, which holds other numbers."
+        for model in models
+        if model.get("rival")
+    ]
     if lent := [str(model["name"]) for model in models if model.get("lent_ids")]:
         whose = "the ids of the other's tokens" if len(lent) < len(models) else "random ids"
         sentences.append(f"No tokenizer comes with {' and '.join(lent)}: in place of the text it was given {whose}.")

@@ -41,6 +41,7 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
         "digest": checkpoint.digest,
         "files": checkpoint.files(),
         "not_verified": checkpoint.unverified,
+        "rival": checkpoint.rival,
         "stored": checkpoint.stored,
         "language_part": within,
     }

@@ -174,9 +174,11 @@ class Model:
     anatomy: anatomy.Anatomy
 
     @classmethod
-    def open(cls, source: str, *, allow_pickle: bool = False) -> "Model":
-        """Open a source string (folder, hub id or scheme:name) and read its anatomy."""
+    def open(cls, source: str, *, allow_pickle: bool = False, in_part: bool = False) -> "Model":
+        """Open a source string (folder, hub id or scheme:name) and read its anatomy; see `Checkpoint.read_in_part`."""
         checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
+        if in_part:
+            checkpoint.read_in_part()
         return cls(checkpoint, anatomy.of(checkpoint))
 
     @property
