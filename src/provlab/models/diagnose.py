@@ -134,14 +134,14 @@ def rival(files: "Files", pickled: Sequence[str], weights: "WeightFiles") -> str
     with suppress(OSError, zipfile.BadZipFile):
         for file in pickled:
             for entry in zipfile.ZipFile(files.path(file)).infolist():
-                if entry.CRC and not entry.compress_type:  # torch can be told to write none
+                if entry.CRC and not entry.compress_type:  # torch need not write one
                     sums.setdefault(entry.file_size, set()).add(entry.CRC)
     tensors = sorted((weights.info(name).nbytes, name) for name in weights.tensor_names)
     if not {size for size, _ in tensors} <= sums.keys():
         return ""
     ends = accumulate(size for size, _ in tensors)
     few = [tensor for tensor, end in zip(tensors, ends, strict=True) if end <= _COMPARED]
-    same = all(zlib.crc32(weights._content(name, None)) in sums[size] for size, name in few)
+    same = all(zlib.crc32(weights._content(name, None).data) in sums[size] for size, name in few)
     return "" if same else pickled[0]
 
 
