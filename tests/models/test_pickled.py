@@ -1,10 +1,12 @@
-"""Pickled weights: read as torch wrote them from any of its layouts; nothing in a file is ever run."""
+"""Pickled weights: read as torch wrote them from any of its layouts; nothing in a file is ever run.
+
+Files spoilt at random, in both layouts, are in `test_fuzz`.
+"""
 
 import argparse
 import json
 import os
 import pickle
-import random
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -187,33 +189,6 @@ def test_the_canary_would_sing(tmp_path, name):
     canary = tmp_path / "canary"
     pickle.loads(RAW[name].replace(b"{code}", f"open({str(canary)!r}, 'w').close()".encode()))
     assert canary.exists()
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_mutated_files(tmp_path, zipped):
-    """Whatever byte is changed, the file is read or refused in one line of our own."""
-    write(tmp_path, LAYOUTS["fairseq's"](tensors()), zipped=zipped)
-    good = (tmp_path / "w.bin").read_bytes()
-    draw = random.Random(0)
-    refusals = []
-    for _ in range(250):
-        bad = bytearray(good)
-        for _ in range(draw.choice([1, 1, 2, 8])):
-            # mostly where the pickle or the directory is
-            at = draw.choice([draw.randrange(len(bad)), draw.randrange(2000), -draw.randrange(1, 2000)])
-            bad[at] = draw.choice([0, 1, 255, bad[at] ^ 1 << draw.randrange(8), draw.randrange(256)])
-        if draw.random() < 0.1:
-            del bad[draw.randrange(len(bad)) :]
-        (tmp_path / "w.bin").unlink()  # an earlier one may still be mapped
-        (tmp_path / "w.bin").write_bytes(bad)
-        try:
-            file = opened(tmp_path)
-            for name in file.header:
-                file.read(name, None)
-        except CheckpointError as error:
-            refusals.append(str(error))
-    assert 50 < len(refusals) < 250
-    assert not any("\n" in text or len(text) > 500 + len(str(tmp_path)) for text in refusals)
 
 
 # ---- as a checkpoint -------------------------------------------------------------------------------------------------
