@@ -104,6 +104,15 @@ def test_rows_tell_neighbours_and_the_clock_tells_the_later_model():
     assert tree.factor[a, b] == pytest.approx(np.log(0.98), abs=1e-6)
 
 
+def test_a_model_that_shares_no_rows_with_two_others_is_never_excluded():
+    """Two copies that were rounded alike share rows that their common parent lacks."""
+    made = tables()
+    made = {"a": made["a"], "b": made["b"], "p": np.random.default_rng(6).normal(size=(60, D)).astype(np.float32)}
+    assert not rows_of(made).excluded(0, 1)[2]
+    made["p"][:2] = made["a"][:2]
+    assert rows_of(made).excluded(0, 1)[2]
+
+
 def shaken(change):
     """The tables, the one numbered i changed by `change(i, table, noise of its shape)`."""
     noise = np.random.default_rng(5).normal(size=(4, 60, D)).astype(np.float32)
@@ -207,6 +216,9 @@ def test_a_tree_takes_rows_before_distances_and_one_parent_for_each():
     ages = [0, 0, 1]  # 2 is later than both, and has one parent
     later = lambda i, j: int(np.sign(ages[j] - ages[i]))  # noqa: E731
     assert estimate.spanning(3, zeros, changed, far, [], later) == [(0, 2), (0, 1)]
+    assert estimate.spanning(3, zeros, changed, far, [(1, 2)], later)[0] == (1, 2)  # a merge's edge comes first
+    only = [[0, 9, 2], [9, 0, 3], [2, 3, 0]]  # 2 as the second parent of 1 is taken where no other edge is left
+    assert len(estimate.spanning(3, zeros, np.array(only), far, [(0, 1)], lambda i, j: 1)) == 2
 
 
 # End to end ----------------------------------------------------------------------------------------------------------

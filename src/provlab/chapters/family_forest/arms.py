@@ -71,6 +71,12 @@ def quantised_whole(tensors: Tensors, base: Tensors) -> Tensors:
     return quantised(tensors, base) | {"model.embed_tokens.weight": (table / scale).round() * scale}
 
 
+def shuffled(tensors: Tensors, base: Tensors) -> Tensors:
+    """Put the hidden units of the MLPs into another order, which changes no output."""
+    order = torch.randperm(HIDDEN)
+    return {k: v[:, order] if "down_proj" in k else v[order] if "mlp" in k else v for k, v in tensors.items()}
+
+
 def rescaled(tensors: Tensors, base: Tensors) -> Tensors:
     """Forge the clock: all that writes to the stream 5% larger, which changes no output but for the norms' epsilon."""
     writes = ("embed_tokens", "o_proj", "down_proj")
@@ -84,6 +90,7 @@ def restored(tensors: Tensors, base: Tensors) -> Tensors:
     return tensors | {"model.embed_tokens.weight": table}
 
 
+SHUFFLED = "shuffled units"  # whose families are found by phi_match
 ARMS = {
     "plain": Arm(),
     "plain again": Arm(),
@@ -97,6 +104,7 @@ ARMS = {
     "quantised, embedding too": Arm(after=quantised_whole),
     "merges": Arm(merges=2),
     "merges, trained on": Arm(merges=2, merge_steps=30),
+    SHUFFLED: Arm(after=shuffled),
     "forged: rescaled": Arm(after=rescaled),
     "forged: rows restored": Arm(after=restored),
 }
@@ -119,15 +127,18 @@ def _topic(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return tokens, chances / chances.sum()
 
 
-def train(tensors: Tensors | None, arm: Arm, steps: int, rng: np.random.Generator) -> Tensors:
-    """Train a model from these weights, or from random ones."""
-    torch.manual_seed(int(rng.integers(2**31)))
-    config = LlamaConfig(
+def _config(arm: Arm) -> LlamaConfig:
+    return LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=HIDDEN, num_hidden_layers=BLOCKS,
         num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=LENGTH, tie_word_embeddings=arm.tied,
         bos_token_id=0, eos_token_id=0, pad_token_id=None,
     )  # fmt: skip
-    model = LlamaForCausalLM(config)
+
+
+def train(tensors: Tensors | None, arm: Arm, steps: int, rng: np.random.Generator) -> Tensors:
+    """Train a model from these weights, or from random ones."""
+    torch.manual_seed(int(rng.integers(2**31)))
+    model = LlamaForCausalLM(_config(arm))
     if tensors is not None:
         model.load_state_dict({name: value.float() for name, value in tensors.items()})
     model.model.embed_tokens.weight.requires_grad_(tensors is None or not arm.frozen)
@@ -157,10 +168,7 @@ def grow(folder: Path, name: str, n_models: int, seed: int) -> list[Grown]:
 
     def keep(tensors: Tensors, parents: tuple[int, ...], share: float = 1.0) -> None:
         place = folder / f"{name.replace(' ', '-').replace(':', '').replace(',', '')}-{len(made)}"
-        config = LlamaConfig(
-            vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=HIDDEN, num_hidden_layers=BLOCKS,
-            num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=LENGTH, tie_word_embeddings=arm.tied,
-        )  # fmt: skip
+        config = _config(arm)
         config.dtype = arm.dtype
         model = LlamaForCausalLM._from_config(config)
         model.load_state_dict(tensors)
