@@ -67,12 +67,7 @@ def test_only_the_first_model_is_transformed():
     theta2 = np.arange(6.0).reshape(3, 2)
     recorded = []
     permtest(
-        lambda a, b: float(recorded.append(b) or 0.0),
-        theta2 + 1,
-        theta2,
-        RowPermutations(3),
-        n_permutations=5,
-        rng=0,
+        lambda a, b: float(recorded.append(b) or 0.0), theta2 + 1, theta2, RowPermutations(3), n_permutations=5, rng=0
     )
     assert all(b is theta2 for b in recorded)
 
@@ -82,12 +77,7 @@ def test_similar_models_get_the_smallest_p_and_not_the_largest():
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(30, 4))
     result = permtest(
-        phi_l2,
-        theta,
-        theta + 0.1 * rng.normal(size=theta.shape),
-        RowPermutations(30),
-        n_permutations=99,
-        rng=1,
+        phi_l2, theta, theta + 0.1 * rng.normal(size=theta.shape), RowPermutations(30), n_permutations=99, rng=1
     )
     assert result.p == 1 / 100
 
@@ -122,10 +112,7 @@ def test_same_seed_same_result():
         (lambda: p_value(1.0, 2.0), "permuted has shape"),
         (lambda: p_value([1.0, 2.0], [[1.0]]), "permuted has shape"),
         (lambda: permtest(lambda a, b: math.nan, 1, 2, Scripted([]), n_permutations=9, rng=0), "the statistic is NaN"),
-        (
-            lambda: permtest(lambda a, b: a, 1.0, 2.0, Scripted([1.0, math.nan]), n_permutations=2, rng=0),
-            "NaN",
-        ),
+        (lambda: permtest(lambda a, b: a, 1.0, 2.0, Scripted([1.0, math.nan]), n_permutations=2, rng=0), "NaN"),
         (lambda: permtest(phi_l2, 1, 2, Scripted([]), n_permutations=0, rng=0), "n_permutations is 0"),
     ],
 )

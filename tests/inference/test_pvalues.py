@@ -27,7 +27,6 @@ from provlab.inference.pvalues import (
     log10_p_t,
     spearman,
 )
-from provlab.inference.tail import exact_law
 
 mpmath.mp.dps = 50
 
@@ -68,13 +67,6 @@ def test_the_law_against_all_permutations(n):
     for distance, count in sorted(all_distances(n).items()):
         below += count
         assert 10 ** log10_p_spearman(distance, n) == pytest.approx(below / math.factorial(n), rel=1e-12)
-
-
-@pytest.mark.parametrize("n", [12, 14])
-def test_the_law_against_the_count(n):
-    law = exact_law(n)
-    expected = np.log10(np.cumsum(law.count) / math.factorial(n))
-    assert_allclose(log10_p_spearman(law.distance, n), expected, rtol=0, atol=0.02)
 
 
 def paper_floor(n: int) -> float:

@@ -155,5 +155,5 @@ def _kept(features: Any, limit: int) -> Any:
     if isinstance(features, dict):  # of experts
         return {name: _kept(rows, limit // len(features)) for name, rows in features.items()}
     if isinstance(features, UnitRows):
-        return replace(features, held=keep(features.unit, limit))
+        return replace(features, unit=keep(features.unit, limit))
     return keep_views(features, limit)

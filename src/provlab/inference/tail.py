@@ -141,17 +141,10 @@ def log10_tail(distance: ArrayLike, n: int) -> Reals:
     Returns
     -------
     ndarray
-        Shape of `distance`, from -log10 n! up to 0.
-
-    Raises
-    ------
-    InputError
-        If a distance is odd or out of range, or n is below 1.
+        Shape of `distance`, from -log10 n! up to 0. `provlab.inference.pvalues` refuses other distances and n.
     """
     d = np.asarray(distance, dtype=np.int64)
     largest = (n**3 - n) // 3
-    if n < 1 or (d.size and (d.min() < 0 or d.max() > largest or (d % 2).any())):
-        raise InputError(f"distance must hold even numbers between 0 and {largest}, for n = {n} ranks of 1 or more")
     if n <= COUNTED:
         below = np.cumsum(exact_law(n).count)
         return np.asarray(np.log10(below[d // 2] / below[-1]))

@@ -64,7 +64,7 @@ def along(parts: Parts, anchor: Views) -> Views:
     nearest, sides = np.empty(len(gate), np.int64), np.empty(len(gate), np.float32)
     for start in range(0, len(gate), _ROWS):
         rows = slice(start, start + _ROWS)
-        cosines = gate.some(rows) @ aims.T
+        cosines = gate.unit[rows] @ aims.T
         nearest[rows] = np.abs(cosines).argmax(axis=1)
         # a gate that is most similar to the opposite of the anchor's counts as its opposite
         sides[rows] = np.sign(np.take_along_axis(cosines, nearest[rows, None], axis=1)[:, 0])

@@ -34,13 +34,7 @@ from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference.matching import tie_seed
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import (
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Statistic,
-)
+from provlab.statistics.base import BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.text import common, spellings

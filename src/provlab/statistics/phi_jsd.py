@@ -15,15 +15,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.models.activations import next_token_log_probs
 from provlab.models.room import keep
-from provlab.statistics.base import (
-    Array,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Statistic,
-    require_positions,
-)
+from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Statistic, require_positions
 from provlab.statistics.text import Columns, common, cut, spellings
 
 ROWS = 256  # distributions compared at once, in float64

@@ -117,7 +117,7 @@ def keep_views(views: Any, limit: int) -> Any:
     """Return a block's normalised activations, in temporary files if each half of them passes half of `limit` bytes."""
     if isinstance(views, dict):
         return {name: keep_views(some, limit // len(views)) for name, some in views.items()}
-    gate, up = (replace(view, held=keep(view.unit, limit // 2)) for view in views[:2])
+    gate, up = (replace(view, unit=keep(view.unit, limit // 2)) for view in views[:2])
     return Views(gate, up, *views[2:])
 
 

@@ -27,14 +27,7 @@ from provlab.errors import NotComparableError
 from provlab.models.architectures import described
 from provlab.models.canonical import applied, by_weights, read_besides
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import (
-    Array,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Statistic,
-)
+from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.text import one_pass
 from provlab.statistics.two_views import Views

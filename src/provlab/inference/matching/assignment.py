@@ -109,6 +109,66 @@ def solve(similarity: NDArray[np.floating]) -> Solution:
     return Solution(partners, prices)
 
 
+def mend(
+    similarity: NDArray[np.floating],
+    result: Solution,
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: Floats,
+    *,
+    cheap: float,
+    tiny: float,
+) -> Solution:
+    """Find an assignment that is best for other values of a few edges, from one that is nearly best.
+
+    Rows that would now rather have another of their edges let go, and paths lead on from there. Columns that are left
+    over must all cost nothing, so each is given to a further row that likes all of them alike: two are enough for each,
+    in a ring. These rows would also take a column that costs next to nothing.
+
+    Parameters
+    ----------
+    similarity, result
+        As of `solve`; the similarities are not read.
+    starts, columns, values
+        Edges, row after row: where each row starts, shape (n + 1,), and column and value of each edge. Each row has one.
+    cheap
+        The price up to which a column may come to be left over.
+    tiny
+        The gain for which no row lets go.
+    """
+    n, m = len(starts) - 1, len(result.prices)
+    is_owned = np.bincount(result.partners, minlength=m) > 0
+    spare = np.flatnonzero(~is_owned)
+    rows, partners = np.repeat(np.arange(n), np.diff(starts)), result.partners.copy()
+    if len(spare):
+        owned = np.flatnonzero(is_owned & (result.prices <= cheap))
+        ring = np.arange(len(spare))
+        further = np.concatenate([ring, ring, np.arange(len(owned)) % len(spare)])
+        rows = np.concatenate([rows, n + further])
+        order = np.argsort(rows, kind="stable")
+        rows = rows[order]
+        columns = np.concatenate([columns, spare, np.roll(spare, 1), owned])[order]
+        values = np.concatenate([values, np.zeros(len(further))])[order]
+        starts = np.searchsorted(rows, np.arange(m + 1))
+        partners = np.concatenate([partners, spare])
+    first = starts[:-1]
+    places = rows, np.arange(len(rows)) - first[rows]
+    width = int(np.diff(starts).max())
+    state = State(  # a row with fewer edges has its first several times
+        np.repeat(columns[first, None], width, axis=1).astype(np.int32), np.repeat(values[first, None], width, axis=1),
+        np.full(m, -np.inf), result.prices.copy(), np.full(m, NONE, np.int32), np.full(m, NONE, np.int32), np.zeros(m),
+    )  # fmt: skip
+    state.columns[places], state.values[places] = columns, values
+    own = columns == partners[rows]
+    state.partners[rows[own]], state.owners[columns[own]], state.worth[rows[own]] = columns[own], rows[own], values[own]
+    shown = read_only(similarity)
+    _augment(shown, state, _let_go(shown, state, tiny), NO_LIMIT)
+    prices = state.prices
+    if len(spare):
+        prices = np.maximum(prices - prices[state.partners[n:]].max(), 0.0)
+    return Solution(state.partners[:n], prices)
+
+
 # Kernels --------------------------------------------------------------------------------------------------------------
 
 # NaN is refused before, and no result depends on the sign of a zero: with that, maxima are found 16 columns at a time.
@@ -116,19 +176,8 @@ _FAST = {"nnan", "nsz"}
 
 
 @kernel(fastmath=_FAST)
-def _group_maxima(row: Reals, maxima: Floats) -> None:
-    """Largest entry of each group of columns; group g is g and every column a number of groups further."""
-    width = len(maxima)
-    maxima[:] = -np.inf
-    for first in range(0, len(row), width):
-        part = row[first : first + width]
-        for g in range(len(part)):
-            maxima[g] = part[g] if part[g] > maxima[g] else maxima[g]
-
-
-@kernel(fastmath=_FAST)
-def _group_maxima_less_prices(row: Reals, prices: Floats, maxima: Floats) -> None:
-    """Largest worth in each group of columns."""
+def _group_maxima(row: Reals, prices: Floats, maxima: Floats) -> None:
+    """Largest worth in each group of columns; group g is g and every column a number of groups further."""
     width = len(maxima)
     maxima[:] = -np.inf
     for first in range(0, len(row), width):
@@ -196,16 +245,6 @@ def _insert(best: Floats, filled: int, value: float) -> int:
 
 
 @kernel()
-def _fill(similarity: Reals, columns: Integers, values: Floats, bounds: Floats, start: int, stop: int) -> None:
-    """Lists of the rows from `start` to `stop`, when nothing has a price."""
-    m = similarity.shape[1]
-    maxima, best, prices = np.empty(min(GROUPS, 1 + m // 8)), np.empty(columns.shape[1]), np.zeros(m)
-    for i in range(start, stop):
-        _group_maxima(similarity[i], maxima)
-        bounds[i] = _choose(similarity[i], prices, maxima, columns[i], values[i], best, i)
-
-
-@kernel()
 def _read_again(
     row: Reals, prices: Floats, maxima: Floats, columns: Integers, values: Floats, best: Floats, offset: int
 ) -> float:
@@ -213,18 +252,21 @@ def _read_again(
 
     Callers give `offset` + 0: the sum is of 64 bits whatever the number was, and one kernel is compiled, not two.
     """
-    _group_maxima_less_prices(row, prices, maxima)
+    _group_maxima(row, prices, maxima)
     return _choose(row, prices, maxima, columns, values, best, offset)
 
 
 @kernel()
-def _bid(
-    similarity: Reals,
-    state: State,
-    rows: Integers,
-    step: float,
-    budget: int,
-) -> Integers:
+def _fill(similarity: Reals, columns: Integers, values: Floats, bounds: Floats, start: int, stop: int) -> None:
+    """Lists of the rows from `start` to `stop`, when nothing has a price."""
+    m = similarity.shape[1]
+    maxima, best, prices = np.empty(min(GROUPS, 1 + m // 8)), np.empty(columns.shape[1]), np.zeros(m)
+    for i in range(start, stop):
+        bounds[i] = _read_again(similarity[i], prices, maxima, columns[i], values[i], best, i + 0)
+
+
+@kernel()
+def _bid(similarity: Reals, state: State, rows: Integers, step: float, budget: int) -> Integers:
     """Let `rows` bid; returns those that wait for a path.
 
     With a `step` above zero each bid goes that much further, so that no two rows can outbid each other in ever smaller
@@ -266,14 +308,10 @@ def _bid(
 
 
 @kernel()
-def _let_go(
-    similarity: Reals,
-    state: State,
-    step: float,
-) -> Integers:
+def _let_go(similarity: Reals, state: State, step: float) -> Integers:
     """Take its column from each row that another would be worth more than `step` more; returns all rows without one."""
     columns, values, bounds, prices, partners, owners, worth = state
-    n, m = similarity.shape
+    n, m = len(partners), len(prices)
     maxima, best = np.empty(min(GROUPS, 1 + m // 8)), np.empty(columns.shape[1])
     without, n_without = np.empty(n, np.int32), 0
     for i in range(n):
@@ -305,12 +343,7 @@ def _two_best(columns: Integers, values: Floats, prices: Floats) -> tuple[float,
 
 
 @kernel()
-def _augment(
-    similarity: Reals,
-    state: State,
-    waiting: Integers,
-    budget: int,
-) -> int:
+def _augment(similarity: Reals, state: State, waiting: Integers, budget: int) -> int:
     """Give each waiting row a column along the cheapest path of exchanges, and raise the prices along the way.
 
     A path begins at the waiting row, which takes a column; its owner takes another, and so on, up to a column that is
@@ -319,7 +352,7 @@ def _augment(
     the budget was spent.
     """
     columns, values, bounds, prices, partners, owners, worth = state
-    m = similarity.shape[1]
+    m = len(prices)
     k = columns.shape[1]
     maxima, best = np.empty(min(GROUPS, 1 + m // 8)), np.empty(k)
     # (m,) each: what the waiting row loses if column j is freed for it, the row that then takes j, and its similarity

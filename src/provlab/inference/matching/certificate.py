@@ -10,8 +10,9 @@ matrix finds that sum, and an error in the assignment or in the prices shows as 
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.inference.matching.compiled import Floats, Reals, kernel, over_rows, read_only
+from provlab.inference.matching.compiled import Floats, Integers, Longs, Reals, kernel, over_rows, read_only
 
+GROUPS = 64  # of columns, of which the largest worth is looked at first
 ROUNDING = 64 * 2.0**-53  # of a row's gain, relative to the largest price or similarity
 
 
@@ -33,18 +34,12 @@ def gap(similarity: NDArray[np.floating], indices: NDArray[np.integer], prices: 
         In the units of the similarities; infinite if `indices` is no assignment, or a price is negative where
         columns are left over.
     """
-    n, m = similarity.shape
     missing = left_over(indices, prices)
     if not np.isfinite(missing):
         return missing
-    tops = np.empty(n)
-    shown = read_only(similarity)
-
-    def some(start: int, stop: int) -> None:
-        _most_worth(shown, prices, tops, start, stop)
-
-    over_rows(some, n, n * m)
-    own = similarity[np.arange(n), indices].astype(np.float64) - prices[indices]
+    tops, shown = np.empty(len(similarity)), read_only(similarity)
+    over_rows(lambda start, stop: _most_worth(shown, prices, tops, start, stop), len(similarity), similarity.size)
+    own = similarity[np.arange(len(indices)), indices].astype(np.float64) - prices[indices]
     return float((tops - own).sum() + missing)
 
 
@@ -65,18 +60,64 @@ def tolerance(values: NDArray[np.floating], prices: NDArray[np.float64]) -> floa
     return ROUNDING * len(values) * float(max(np.abs(values).max(initial=0.0), np.abs(prices).max(initial=0.0)))
 
 
+def above(
+    similarity: NDArray[np.floating], prices: Floats, floors: Floats, limit: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+    """Columns worth more to a row than its floor, row after row, and where each row starts; None if beyond `limit`."""
+    counts, shown = np.zeros(len(similarity), np.int64), read_only(similarity)
+
+    def some(start: int, stop: int) -> NDArray[np.int32]:
+        return _above(shown, prices, floors, limit, counts, start, stop)
+
+    columns = np.concatenate(over_rows(some, len(similarity), similarity.size))
+    return (np.concatenate([[0], np.cumsum(counts)]), columns) if len(columns) <= limit else None
+
+
 @kernel(fastmath={"nnan", "nsz"})
+def _group_maxima(row: Reals, prices: Floats, maxima: Floats) -> None:
+    """Largest worth in each group of columns, which the processor finds side by side."""
+    width = len(maxima)
+    maxima[:] = -np.inf
+    for first in range(0, len(row), width):
+        part, less = row[first : first + width], prices[first : first + width]
+        for g in range(len(part)):
+            worth = part[g] - less[g]
+            maxima[g] = worth if worth > maxima[g] else maxima[g]
+
+
+@kernel()
 def _most_worth(similarity: Reals, prices: Floats, tops: Floats, start: int, stop: int) -> None:
-    """The worth of the best column to each row, by 64 maxima side by side, which the processor finds together."""
-    m = similarity.shape[1]
-    maxima = np.empty(min(64, m))
+    maxima = np.empty(min(GROUPS, similarity.shape[1]))
     for i in range(start, stop):
-        maxima[:] = -np.inf
-        for first in range(0, m, 64):
-            part, less = similarity[i, first : first + 64], prices[first : first + 64]
-            for g in range(len(part)):
-                worth = part[g] - less[g]
-                maxima[g] = worth if worth > maxima[g] else maxima[g]
+        _group_maxima(similarity[i], prices, maxima)
         tops[i] = maxima[0]
         for g in range(1, len(maxima)):
             tops[i] = max(tops[i], maxima[g])
+
+
+@kernel()
+def _above(
+    similarity: Reals, prices: Floats, floors: Floats, limit: int, counts: Longs, start: int, stop: int
+) -> Integers:
+    m = similarity.shape[1]
+    maxima = np.empty(min(GROUPS, m))
+    columns = np.empty(4 * (stop - start) + m, np.int32)
+    total = 0
+    for i in range(start, stop):
+        _group_maxima(similarity[i], prices, maxima)
+        before = total
+        if total + m > len(columns):
+            longer = np.empty(2 * (total + m), np.int32)
+            for e in range(total):
+                longer[e] = columns[e]
+            columns = longer
+        for g in range(len(maxima)):
+            if maxima[g] > floors[i]:
+                for j in range(g, m, len(maxima)):
+                    if similarity[i, j] - prices[j] > floors[i]:
+                        columns[total] = j
+                        total += 1
+        counts[i] = total - before
+        if total > limit:
+            break
+    return columns[:total]

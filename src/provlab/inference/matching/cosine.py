@@ -1,9 +1,7 @@
 """Rows of unit length and the cosines between them: the first half of MATCH.
 
-Norms are taken in float64 and unit rows rounded to float32 once, then multiplied in float32, blocked. What a study
-compares many times is normalised once, by `unit_rows`; every function that takes a matrix takes the prepared rows too.
-A matrix that is compared once is only measured, and its unit rows are made when a block of the product needs them:
-fresh memory costs more time than the arithmetic.
+Norms are taken in float64 and unit rows rounded to float32 once, then multiplied in float32. What a study compares many
+times is normalised once, by `unit_rows`; every function that takes a matrix takes the prepared rows too.
 """
 
 from collections.abc import Iterator
@@ -17,10 +15,10 @@ from provlab.errors import InputError
 # Rows converted to float64 at a time: large enough for the matrix product to run at full speed,
 # small enough that the copy is nothing beside the (h1, h2) result at the widths of language models.
 BLOCK_ROWS = 1024
-# Rows of either side in one block of the product of prepared rows, at most: the larger the faster, by a tenth. (An
-# eighth fewer multiplications by Winograd's form of Strassen's algorithm saved nothing in the end: a twentieth of the
-# product, for more memory and a sevenfold error bound, which makes the polish look at more edges.)
-TALL, WIDE = 5632, 4096
+# Columns in one block of the product: what is put in order for it is a copy. (An eighth fewer multiplications by
+# Winograd's form of Strassen's algorithm saved nothing in the end: a twentieth of the product, for more memory and a
+# sevenfold error bound, which makes the polish look at more edges.)
+WIDE = 4096
 NORMALISED = 2**17  # entries normalised at a time: a megabyte in float64 stays in the processor's cache
 
 
@@ -30,9 +28,8 @@ class UnitRows:
 
     Attributes
     ----------
-    held
-        float32, shape (h, d): the rows scaled to length one in float64 and rounded once; None if they are made again
-        whenever they are used, which spares their memory.
+    unit
+        float32, shape (h, d): the rows scaled to length one in float64 and rounded once.
     rows
         The matrix as it was given, not a copy: cosines that are equal in float32 are computed from it in float64.
     scales
@@ -44,7 +41,7 @@ class UnitRows:
         int64: rows of the matrix as it was first given, before those that cannot be matched were left out.
     """
 
-    held: NDArray[np.float32] | None
+    unit: NDArray[np.float32]
     rows: NDArray[np.generic]
     scales: NDArray[np.float64]
     lengths: NDArray[np.float64]
@@ -66,35 +63,7 @@ class UnitRows:
     @property
     def nbytes(self) -> int:
         """Bytes held beside the given matrix."""
-        return (0 if self.held is None else self.held.nbytes) + self.scales.nbytes + self.lengths.nbytes
-
-    @property
-    def unit(self) -> NDArray[np.float32]:
-        """All unit rows, float32, shape (h, d)."""
-        return self.some(slice(0, len(self)))
-
-    def some(self, rows: slice | NDArray[np.integer], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Some unit rows, float32, in the first rows of `out` if they are made again and it is given."""
-        if self.held is not None:
-            return self.held[rows]
-        chosen = np.arange(len(self))[rows]
-        columns = self.shape[1]
-        unit = np.empty((len(chosen), columns), np.float32) if out is None else out[: len(chosen)]
-        for part in blocks(len(chosen), 1 + NORMALISED // columns):
-            # a slice where there is one, to copy nothing
-            some = slice(rows.start + part.start, rows.start + part.stop) if isinstance(rows, slice) else chosen[part]
-            unit[part] = _unit_float64(self, some)
-        return unit
-
-    def columns(self, numbers: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Some columns of all unit rows, float32, shape (h, len(taken))."""
-        if self.held is not None:
-            return np.take(self.held, numbers, axis=1)
-        unit = np.empty((len(self), len(numbers)), np.float32)
-        for part in blocks(len(self), 1 + NORMALISED // len(numbers)):
-            exact = _scaled(np.take(self.rows[part], numbers, axis=1), self.scales[part])
-            unit[part] = np.divide(exact, self.lengths[part][:, None], out=exact)
-        return unit
+        return self.unit.nbytes + self.scales.nbytes + self.lengths.nbytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +94,7 @@ class Assignment:
 Rows = ArrayLike | UnitRows  # what the doors accept
 
 
-def unit_rows(W: Rows, *, name: str = "W", hold: bool = True, keep: NDArray[np.bool_] | None = None) -> UnitRows:
+def unit_rows(W: Rows, *, name: str = "W", keep: NDArray[np.bool_] | None = None) -> UnitRows:
     """Check and normalise the rows of a matrix, once for all the pairs in which it stands.
 
     Parameters
@@ -135,8 +104,6 @@ def unit_rows(W: Rows, *, name: str = "W", hold: bool = True, keep: NDArray[np.b
         Prepared rows come back as they are.
     name
         What error messages call it.
-    hold
-        Hold the unit rows; for a matrix that is compared once they are better made when they are needed.
     keep
         Shape (h,): which rows; all if None. The others are left out, and none of them is looked at.
 
@@ -152,26 +119,33 @@ def unit_rows(W: Rows, *, name: str = "W", hold: bool = True, keep: NDArray[np.b
     if left_out.size:
         matrix = matrix[keep]
     refuse_non_finite(matrix, name)
-    _refuse_zero_rows(matrix, name)
-    held = np.empty(matrix.shape, np.float32) if hold else None
+    largest = np.maximum(matrix.max(axis=1).astype(np.float64), -matrix.min(axis=1).astype(np.float64))
+    if (zero_rows := np.flatnonzero(largest == 0)).size:
+        raise InputError(
+            f"{name} has {zero_rows.size} zero rows (the first is row {zero_rows[0]}); a unit that is "
+            "always zero has no direction and cannot be matched, so leave it out on both sides"
+        )
+    # A power of two changes no digit; below 2^-1022 the exponent of the scale itself would overflow.
+    scales = np.ldexp(1.0, np.minimum(-np.frexp(largest)[1], 1023))
     height, columns = matrix.shape
-    prepared = UnitRows(held, matrix, np.empty(height), np.empty(height), left_out)
+    prepared = UnitRows(np.empty(matrix.shape, np.float32), matrix, scales, np.empty(height), left_out)
     for rows in blocks(height, min(BLOCK_ROWS, 1 + NORMALISED // columns)):
-        part = matrix[rows]
-        largest = np.maximum(part.max(axis=1).astype(np.float64), -part.min(axis=1).astype(np.float64))
-        # A power of two changes no digit; below 2^-1022 the exponent of the scale itself would overflow.
-        prepared.scales[rows] = np.ldexp(1.0, np.minimum(-np.frexp(largest)[1], 1023))
-        exact = _scaled(part, prepared.scales[rows])
+        exact = _scaled(prepared, rows)
         prepared.lengths[rows] = np.sqrt(np.einsum("ij,ij->i", exact, exact))
-        if held is not None:
-            held[rows] = np.divide(exact, prepared.lengths[rows][:, None], out=exact)
+        prepared.unit[rows] = np.divide(exact, prepared.lengths[rows][:, None], out=exact)
     return prepared
 
 
-def _scaled(rows: NDArray[np.generic], scales: NDArray[np.float64]) -> NDArray[np.float64]:
-    exact = rows.astype(np.float64)
-    exact *= scales[:, None]
+def _scaled(prepared: UnitRows, rows: slice | NDArray[np.integer]) -> NDArray[np.float64]:
+    exact = prepared.rows[rows].astype(np.float64)
+    exact *= prepared.scales[rows][:, None]
     return exact
+
+
+def _unit_float64(prepared: UnitRows, rows: slice | NDArray[np.integer]) -> NDArray[np.float64]:
+    unit = _scaled(prepared, rows)
+    unit /= prepared.lengths[rows][:, None]
+    return unit
 
 
 def cosine_similarity(W1: Rows, W2: Rows) -> NDArray[np.float32]:
@@ -185,41 +159,31 @@ def cosine_similarity(W1: Rows, W2: Rows) -> NDArray[np.float32]:
     Returns
     -------
     ndarray
-        float32, shape (h1, h2); each entry is within (d + 16) 2^-24 of the cosine. Memory above the inputs is the
-        result plus `BLOCK_ROWS` rows of each side.
+        float32, shape (h1, h2); each entry is within (d + 16) 2^-24 of the cosine.
 
     Raises
     ------
     InputError
         As `unit_rows`, and if the columns differ in number.
     """
-    first, second = prepared_pair(W1, W2)
-    similarity = np.empty((len(first), len(second)), dtype=np.float32)
-    # Unit rows of an unprepared second matrix are made again for each block of the first: d operations where
-    # the product that follows takes d times BLOCK_ROWS, and no second copy of the whole matrix.
-    for rows in blocks(len(first), BLOCK_ROWS):
-        unit = first.some(rows)
-        for columns in blocks(len(second), BLOCK_ROWS):
-            np.matmul(unit, second.some(columns).T, out=similarity[rows, columns])
-    return similarity
+    return cosines(*prepared_pair(W1, W2))
 
 
 def prepared_pair(W1: Rows, W2: Rows) -> tuple[UnitRows, UnitRows]:
-    """Both sides, checked; unit rows are held only where they were held before."""
+    """Both sides, checked."""
     first, second = (W if isinstance(W, UnitRows) else real_matrix(W, name) for W, name in ((W1, "W1"), (W2, "W2")))
-    require_equal_columns(first.shape[1], second.shape[1])
-    return unit_rows(first, name="W1", hold=False), unit_rows(second, name="W2", hold=False)
+    if first.shape[1] != second.shape[1]:
+        raise InputError(
+            f"W1 has {first.shape[1]} columns and W2 has {second.shape[1]}; rows can be compared only "
+            "over the same inputs, so give matrices with equal columns"
+        )
+    return unit_rows(first, name="W1"), unit_rows(second, name="W2")
 
 
 def blocks(n_rows: int, block_rows: int) -> Iterator[slice]:
     """Slices that cut `n_rows` rows into blocks."""
     for start in range(0, n_rows, block_rows):
         yield slice(start, min(start + block_rows, n_rows))
-
-
-def even(n_rows: int, most: int) -> int:
-    """The size of blocks that are as large as allowed and differ little."""
-    return -(-n_rows // -(-n_rows // most))
 
 
 def real_matrix(values: ArrayLike, name: str) -> NDArray[np.generic]:
@@ -238,15 +202,6 @@ def real_matrix(values: ArrayLike, name: str) -> NDArray[np.generic]:
     return matrix
 
 
-def require_equal_columns(first: int, second: int) -> None:
-    """Raise InputError unless both sides have equally many columns."""
-    if first != second:
-        raise InputError(
-            f"W1 has {first} columns and W2 has {second}; rows can be compared only "
-            "over the same inputs, so give matrices with equal columns"
-        )
-
-
 def refuse_non_finite(matrix: NDArray[np.generic], name: str) -> None:
     """Raise InputError if there is a NaN or an Inf."""
     if matrix.dtype.kind != "f":
@@ -260,19 +215,6 @@ def refuse_non_finite(matrix: NDArray[np.generic], name: str) -> None:
         infinities += int(np.isinf(matrix[rows]).sum())
     if nans or infinities:
         raise InputError(f"{name} holds {nans} NaN and {infinities} Inf; all entries must be finite")
-
-
-def _refuse_zero_rows(matrix: NDArray[np.generic], name: str) -> None:
-    zero_rows = [
-        rows.start + int(index)
-        for rows in blocks(matrix.shape[0], BLOCK_ROWS)
-        for index in np.flatnonzero((matrix[rows].max(axis=1) == 0) & (matrix[rows].min(axis=1) == 0))
-    ]
-    if zero_rows:
-        raise InputError(
-            f"{name} has {len(zero_rows)} zero rows (the first is row {zero_rows[0]}); a unit that is "
-            "always zero has no direction and cannot be matched, so leave it out on both sides"
-        )
 
 
 def cosines(
@@ -290,16 +232,9 @@ def cosines(
         Absolute values.
     """
     similarity = np.empty((len(first), len(second)), np.float32)
-    tall, wide = even(len(first), TALL), even(len(second), WIDE)
-    left_room, right_room = (
-        None if side.held is not None else np.empty((size, side.shape[1]), np.float32)
-        for side, size in ((first, tall), (second, wide))
-    )
-    for rows in blocks(len(first), tall):
-        left = first.some(rows, left_room)
-        for columns in blocks(len(second), wide):
-            right = second.some(columns if order is None else order[columns], right_room)
-            np.matmul(left, right.T, out=similarity[rows, columns])
+    for columns in blocks(len(second), WIDE):
+        right = second.unit[columns if order is None else order[columns]]
+        np.matmul(first.unit, right.T, out=similarity[:, columns])
     return np.abs(similarity, out=similarity) if unsigned else similarity
 
 
@@ -313,9 +248,3 @@ def cosines_float64(
         for rows in blocks(len(first), BLOCK_ROWS):
             np.matmul(_unit_float64(first, rows), right, out=similarity[rows, columns])
     return np.abs(similarity, out=similarity) if unsigned else similarity
-
-
-def _unit_float64(prepared: UnitRows, rows: slice | NDArray[np.integer]) -> NDArray[np.float64]:
-    unit = _scaled(prepared.rows[rows], prepared.scales[rows])
-    unit /= prepared.lengths[rows][:, None]
-    return unit

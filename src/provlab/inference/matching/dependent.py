@@ -13,16 +13,17 @@ in float64. A few rows, looked at first, tell how many columns are worth taking,
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.inference.matching.compiled import Floats, Longs, Reals, kernel, over_rows, read_only
+from provlab.inference.matching.compiled import Floats
 from provlab.inference.matching.cosine import UnitRows, blocks
-from provlab.inference.matching.polish import error_bound, plain
+from provlab.inference.matching.polish import edge_cosines, error_bound
 
 PROBED = 48  # rows looked at first
-PARTS = 32  # the columns are taken by such parts,
-MOST = 12  # at most so many of them
+SHARES = (1 / 16, 1 / 8, 1 / 4, 3 / 8)  # of the columns that are taken
 SINGLE = 12  # a cosine computed alone costs as much as so many in a product
 SAVING = 0.6  # of the whole product, at most, or it is not tried
 ROWS = 512  # of one block of the product
+
+Part = tuple[NDArray[np.float32], NDArray[np.float32]]  # rows over the few columns, and their lengths over the rest
 
 
 def distinct_best(
@@ -41,172 +42,67 @@ def distinct_best(
         Columns and float64 cosines, shape (n,) each: an optimal assignment, as no row has a larger cosine at all. None
         where columns are wanted twice, or where the product would not be much smaller.
     """
-    n, columns = first.shape
-    m = len(second)
-    if n < 2 * PROBED:
-        return None
-    few = _columns_worth_taking(first, second, unsigned)
+    n, m = len(first), len(second)
+    few = columns_worth_taking(first, second, unsigned) if n >= 2 * PROBED else None
     if few is None:
         return None
-    left, left_rest = _split(first, few)
-    right, right_rest = _split(second, few)
-    if order is not None:
-        right, right_rest = right[order], right_rest[order]
-    rows_of = np.arange(m) if order is None else order.astype(np.int64)
-    left_side, right_side = ((read_only(plain(side.rows)), side.scales, side.lengths) for side in (first, second))
-    rests, result = (left_rest, right_rest), (np.empty(n, np.int64), np.empty(n))
-    error = 2 * error_bound(columns)
-    allowed = int(SAVING * m / SINGLE)  # single cosines a row
-    for start in range(0, n, ROWS):
-        products = left[start : start + ROWS] @ right.T
-        if unsigned:
-            np.abs(products, out=products)
+    order = np.arange(m) if order is None else order
+    (left, left_rest), (right, right_rest) = _split(first.unit, few), _split(second.unit, few)
+    right, right_rest = right[order], right_rest[order]
+    error = 2 * error_bound(first.shape[1])
+    columns, values = np.empty(n, np.int64), np.empty(n)
 
-        def some(low: int, high: int, start: int = start, products: NDArray[np.float32] = products) -> int:
-            budget = allowed * (high - low)
-            return _best_of_rows(
-                products, rests, error, unsigned, left_side, right_side, rows_of, start, low, high, budget, result
-            )
+    def exact(rows: NDArray[np.int64], partners: NDArray[np.int64]) -> Floats:
+        cosines = edge_cosines(first, second, np.searchsorted(rows, np.arange(n + 1)), order[partners])
+        return np.abs(cosines) if unsigned else cosines
 
-        if min(over_rows(some, len(products), products.size)) < 0 or _twice(result[0][: start + len(products)]):
+    for block in blocks(n, ROWS):
+        here = np.arange(block.start, block.stop)
+        bounds = _bounds((left[block], left_rest[block]), (right, right_rest), unsigned)
+        known = exact(here, bounds.argmax(axis=1))  # what the bound likes best is a good first guess
+        rows, partners = np.nonzero(bounds + error >= known[:, None])
+        if len(rows) > SAVING / SINGLE * bounds.size:
             return None
-    return result
+        cosines = exact(here[rows], partners)
+        best = np.lexsort((-cosines, rows))[np.searchsorted(rows, np.arange(len(here)))]
+        columns[block], values[block] = partners[best], cosines[best]
+        if _twice(columns[: block.stop]):
+            return None
+    return columns, values
 
 
-def _columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> NDArray[np.int64] | None:
+def columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> NDArray[np.int64] | None:
     """Those columns of highest energy for which the product and what it leaves open cost least."""
-    n, columns = first.shape
-    probed = np.linspace(0, n - 1, PROBED).astype(np.int64)
-    rows = first.some(probed)
-    cosines = np.empty((PROBED, len(second)), np.float32)
-    for some in blocks(len(second), ROWS):
-        cosines[:, some] = rows @ second.some(some).T
+    probed = np.linspace(0, len(first) - 1, PROBED).astype(np.int64)
+    cosines = first.unit[probed] @ second.unit.T
     if unsigned:
         np.abs(cosines, out=cosines)
-    tops = cosines.max(axis=1)
-    if np.median(tops) < 0.5 or _twice(cosines.argmax(axis=1)):
+    if _twice(cosines.argmax(axis=1)):
         return None
-    energy = np.zeros(columns)
-    for side in (first, second):
-        for some in blocks(len(side), ROWS):
-            unit = side.some(some)
-            energy += np.einsum("ij,ij->j", unit, unit)
+    energy = sum(np.einsum("ij,ij->j", side.unit, side.unit) for side in (first, second))
     ranked = np.argsort(-energy, kind="stable")
-    cheapest, few = SAVING, None
-    products = np.zeros((PROBED, len(second)), np.float32)
-    left_rest, right_rest = np.ones(PROBED), np.ones(len(second))
-    step = max(1, columns // PARTS)
-    for part in range(min(MOST, columns // step)):
-        chosen = ranked[part * step : (part + 1) * step]
-        left, right = rows[:, chosen], second.columns(chosen)
-        products += left @ right.T
-        left_rest -= np.einsum("ij,ij->i", left, left)
-        right_rest -= np.einsum("ij,ij->i", right, right)
-        bound = np.abs(products) if unsigned else products
-        bound = bound + np.sqrt(np.outer(left_rest.clip(0), right_rest.clip(0)))
-        open_share = float((bound >= tops[:, None]).mean())
-        cost = (part + 1) * step / columns + SINGLE * open_share
-        if cost < cheapest:
-            cheapest, few = cost, ranked[: (part + 1) * step]
-        elif few is not None and (part + 1) * step / columns > cheapest:
-            break
-    return None if few is None else np.sort(few)
+    costs = {}
+    for share in SHARES:
+        few = np.sort(ranked[: int(share * len(ranked))])
+        bounds = _bounds(_split(first.unit[probed], few), _split(second.unit, few), unsigned)
+        costs[share + SINGLE * float((bounds >= cosines.max(axis=1)[:, None]).mean())] = few
+    cheapest = min(costs)
+    return costs[cheapest] if cheapest < SAVING else None
 
 
-def _split(side: UnitRows, few: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The few columns, and the length of each row over the rest."""
-    part = side.columns(few)
+def _split(unit: NDArray[np.float32], few: NDArray[np.int64]) -> Part:
+    part = np.take(unit, few, axis=1)
     rest = 1 - np.einsum("ij,ij->i", part, part, dtype=np.float64)
     return part, np.sqrt(rest.clip(0)).astype(np.float32)
 
 
+def _bounds(left: Part, right: Part, unsigned: bool) -> NDArray[np.float32]:
+    """What the cosine of each pair of rows cannot pass."""
+    products = left[0] @ right[0].T
+    if unsigned:
+        np.abs(products, out=products)
+    return products + np.outer(left[1], right[1])
+
+
 def _twice(columns: NDArray[np.integer]) -> bool:
     return len(np.unique(columns)) < len(columns)
-
-
-@kernel(fastmath={"nnan", "nsz"})
-def _bounds(products: Reals, rest: float, rests: Reals, maxima: Reals) -> None:
-    """Largest bound of each group of columns."""
-    width = len(maxima)
-    maxima[:] = -np.inf
-    for first in range(0, len(products), width):
-        part, others = products[first : first + width], rests[first : first + width]
-        for g in range(len(part)):
-            bound = part[g] + rest * others[g]
-            maxima[g] = bound if bound > maxima[g] else maxima[g]
-
-
-@kernel(fastmath={"reassoc", "contract"})
-def _cosine(a: Reals, b: Reals, scale_a: float, scale_b: float, length_a: float, length_b: float) -> float:
-    total = 0.0
-    for t in range(len(a)):
-        total += (a[t] * scale_a) * (b[t] * scale_b)
-    return total / (length_a * length_b)
-
-
-@kernel()
-def _best_of_rows(
-    products: Reals,
-    rests: tuple[Reals, Reals],
-    error: float,
-    unsigned: bool,
-    first: tuple[Reals, Floats, Floats],
-    second: tuple[Reals, Floats, Floats],
-    rows_of: Longs,
-    start: int,
-    low: int,
-    high: int,
-    budget: int,
-    result: tuple[Longs, Floats],
-) -> int:
-    """Best column of each row; returns what is left of the budget of single cosines, below zero if it was passed.
-
-    Parameters
-    ----------
-    products
-        (some, m): products over the few columns, of rows from `start` on; those from `low` to `high` are looked at.
-    rests
-        (n,) and (m,): lengths over the other columns.
-    error
-        By which a bound may be short in float32.
-    first, second
-        Rows (h, d), their scales (h,) and their lengths (h,).
-    rows_of
-        (m,): the row of `second` that a column stands for.
-    found
-        (n,) each, written here: best columns and their cosines.
-    """
-    left_rest, right_rest = rests
-    rows_a, scales_a, lengths_a = first
-    rows_b, scales_b, lengths_b = second
-    best, values = result
-    m = products.shape[1]
-    maxima = np.empty(min(128, m), np.float32)  # of group g, which is g and every column a number of groups further
-    for p in range(low, high):
-        i = start + p
-        rest = left_rest[i]
-        _bounds(products[p], rest, right_rest, maxima)
-        g = int(np.argmax(maxima))
-        top, column = -np.inf, -1
-        for j in range(g, m, len(maxima)):  # what the bound likes best is a good first guess
-            if products[p, j] + rest * right_rest[j] >= maxima[g]:
-                column = j
-                break
-        for turn in range(-1, len(maxima)):  # the guess first, then group by group what its cosine leaves possible
-            g = turn if turn >= 0 else column % len(maxima)
-            if maxima[g] + error < top:
-                continue
-            for j in range(g, m, len(maxima)):
-                if (turn < 0 and j != column) or (turn >= 0 and j == column):
-                    continue
-                if products[p, j] + rest * right_rest[j] + error < top:
-                    continue
-                b = rows_of[j]
-                value = _cosine(rows_a[i], rows_b[b], scales_a[i], scales_b[b], lengths_a[i], lengths_b[b])
-                value = abs(value) if unsigned else value
-                budget -= 1
-                if value > top:
-                    top, best[i], values[i] = value, j, value
-        if budget < 0:
-            return budget
-    return budget

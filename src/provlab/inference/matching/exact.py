@@ -24,11 +24,7 @@ def best(similarity: NDArray[np.floating]) -> Assignment:
 
 
 def best_by_cosine(
-    first: UnitRows,
-    second: UnitRows,
-    *,
-    order: NDArray[np.integer] | None = None,
-    unsigned: bool = False,
+    first: UnitRows, second: UnitRows, *, order: NDArray[np.integer] | None = None, unsigned: bool = False
 ) -> Assignment:
     """Best assignment for the float64 cosines of the rows of two matrices, of which the first has no more rows.
 
