@@ -130,7 +130,7 @@ def mend(
     similarity, result
         As of `solve`; the similarities are not read.
     starts, columns, values
-        Edges, row after row: where each row starts, shape (n + 1,), then the column and value of each. Every row has one.
+        Edges, row after row: where each row starts, shape (n + 1,); columns; values. Each row has an edge.
     cheap
         The price up to which a column may come to be left over.
     tiny
