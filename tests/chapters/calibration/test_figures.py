@@ -5,7 +5,6 @@ import pytest
 
 from provlab.chapters.calibration import figures
 from provlab.chapters.shared import calibration
-from provlab.errors import InputError
 
 
 def reports():
@@ -30,11 +29,3 @@ def test_a_fault_among_the_valid_is_named():
     valid, faults = reports()
     caption = figures.sizes(valid | faults).caption
     assert "Lower end above 1: half at 0.05, half at 0.01; flagged by the check as a whole: half" in caption
-
-
-def test_what_cannot_be_drawn_is_refused():
-    valid, _ = reports()
-    with pytest.raises(InputError, match="reports: none"):
-        figures.sizes({})
-    with pytest.raises(InputError, match="share a name"):
-        figures.sizes(valid, valid)

@@ -118,8 +118,6 @@ def test_the_table_of_tails_has_the_worst_errors():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: law.relabelled_distances([0, 0, 1], 5, seed=0), "must be a permutation"),
-        (lambda: law.relabelled_distances([0, 1], 0, seed=0), "n_draws is 0"),
         (lambda: law.tail_by_splitting(10, [165], seed=0), "below the middle"),
         (lambda: law.tail_by_splitting(10, [], seed=0), "targets"),
     ],

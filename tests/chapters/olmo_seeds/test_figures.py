@@ -1,10 +1,8 @@
-"""The strips of pairs by budget: what they say in words, and what they refuse. No outside reference."""
+"""The strips of pairs by budget: what they say in words. No outside reference."""
 
 import pandas as pd
-import pytest
 
 from provlab.chapters.olmo_seeds import figures
-from provlab.errors import InputError
 
 
 def pairs() -> pd.DataFrame:
@@ -27,16 +25,3 @@ def test_the_figure_says_what_it_shows() -> None:
     heights = sorted(y for line in panels[0].lines[:2] for y in line.get_ydata())
     assert heights == [0.3, 0.3, 1.1, 1.1, 400.0, 400.0]
     figure.png()  # warnings are errors: the layout holds
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (pairs().iloc[:0], "nothing to draw"),
-        (pairs().assign(start="none"), "start must be one of own seeds, same initialisation"),
-        (pairs().assign(log10_p=float("nan")), "pairs must be finite"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(wrong: pd.DataFrame, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        figures.pairs_by_budget(wrong)

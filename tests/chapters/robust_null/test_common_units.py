@@ -21,7 +21,6 @@ from provlab.chapters.robust_null.common_units import (
 )
 from provlab.chapters.shared.calibration import jackknife
 from provlab.chapters.shared.joint_null import joint_null
-from provlab.errors import InputError
 from provlab.inference import pvalues
 
 H = 64
@@ -123,17 +122,6 @@ def test_jackknife_leaves_out_what_belongs_together():
     (mean, low, high), narrow = jackknife(values, groups=models), jackknife(values)
     assert mean == pytest.approx(narrow[0])
     assert high - low > 1.5 * (narrow[2] - narrow[1])  # models of one tree repeat each other
-
-
-def test_unequal_widths_and_ragged_tables_are_refused():
-    with pytest.raises(InputError, match="no permutation"):
-        renumbered([[[0, 1, 5], [0, 1, 2]]], 1, rng=np.random.default_rng(0))
-    with pytest.raises(InputError, match="must be"):
-        renumbered([[0, 1, 2]], 1, rng=np.random.default_rng(0))
-    matchings = table_of(3, 2, None, 0)
-    matchings["m0", "m1"] = matchings["m0", "m1"][:1]
-    with pytest.raises(InputError, match="equally many blocks"):
-        actual_sizes(matchings, (0.05,), n_draws=1, rng=np.random.default_rng(0))
 
 
 def test_aligned_units_are_found_in_common_and_taking_them_away_ends_it():

@@ -1,10 +1,9 @@
-"""Pictures of units in common: marks, captions and refusals."""
+"""Pictures of units in common: marks and captions."""
 
 import numpy as np
 import pytest
 
 from provlab.chapters.robust_null import figures
-from provlab.errors import InputError
 
 
 def test_counts_are_shares_beside_chance():
@@ -24,17 +23,3 @@ def test_causes_mark_what_lies_above_chance():
     assert marks == ["D", "o"]
     assert "all units: block 0 3.00, block 1 1.10" in figure.alt
     assert [axes.get_title() for axes in figure.figure.axes] == ["block 0", "block 1"]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: figures.common_counts({}), "nothing to draw"),
-        (lambda: figures.common_counts({"x": [-1]}), "at least 0"),
-        (lambda: figures.ablations({"x": [(1, 1, 1)]}, ["a", "b"]), "one value for each"),
-        (lambda: figures.ablations({}, ["a"]), "nothing to draw"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(call, message):
-    with pytest.raises(InputError, match=message):
-        call()

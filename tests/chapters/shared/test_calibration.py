@@ -28,12 +28,6 @@ def test_band_of_one_value_by_hand():
     assert (band.upper[0], band.lower[0]) == pytest.approx((-math.log10(0.05), -math.log10(0.95)))
 
 
-def test_band_is_ordered_and_holds_what_is_expected():
-    band = calibration.simultaneous_band(200, 0.95)
-    assert (np.diff(band.expected) < 0).all()
-    assert ((band.lower < band.expected) & (band.expected < band.upper)).all()
-
-
 def test_probability_between_steps_against_counting():
     """Three uniforms, N(1/4) <= 1 and N(1/2) in {1, 2}: summed over the multinomial by hand."""
     reference = sum(
@@ -54,15 +48,6 @@ def test_ks_against_scipy_and_far_below_underflow():
     assert (ours.statistic, ours.p) == pytest.approx((reference.statistic, reference.pvalue))
     assert ours.n == 100
     assert calibration.ks_uniform(np.full(20, -5000.0)).p < 1e-20
-
-
-def test_clopper_pearson_at_known_values():
-    # no event in n trials: upper end 1 - (alpha / 2)^(1/n); the two ends mirror each other
-    assert calibration.size_interval(0, 10) == pytest.approx((0.0, 1 - 0.025**0.1))
-    assert calibration.size_interval(10, 10) == pytest.approx((0.025**0.1, 1.0))
-    low, high = calibration.size_interval(5, 100, 0.9)
-    assert stats.binom.sf(4, 100, low) == pytest.approx(0.05)
-    assert stats.binom.cdf(5, 100, high) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("n", [15, 141])
@@ -118,10 +103,6 @@ def test_grid_check_separates_too_large_from_too_small():
         (lambda: calibration.ks_uniform([]), "log10_p has shape"),
         (lambda: calibration.ks_uniform([math.nan]), "NaN or a value above 0"),
         (lambda: calibration.ks_uniform([0.5]), "at most 0"),
-        (lambda: calibration.simultaneous_band(0, 0.95), "n is 0"),
-        (lambda: calibration.simultaneous_band(10, 1.0), "level is 1.0"),
-        (lambda: calibration.correlation_band(2), "n is 2"),
-        (lambda: calibration.correlation_band(20, 0.95, 0), "n_comparisons is 0"),
         (lambda: calibration.discrete_uniform_excess([], 19), "p has shape"),
         (lambda: calibration.discrete_uniform_excess([0.0], 19), "off the grid"),
         (lambda: calibration.discrete_uniform_excess([0.051], 19), "off the grid"),

@@ -11,7 +11,7 @@ from provlab.chapters.shared import calibration
 from provlab.chapters.shared.calibration.check import Size
 from provlab.plots import format_interval, style
 from provlab.plots.figure import Figure
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 
 @styled
@@ -29,19 +29,11 @@ def sizes(
         By name, of p-values that should be valid.
     controls
         By name, of p-values that should not be.
-
-    Raises
-    ------
-    InputError
-        If there is no report, a name stands twice, or the reports were made for no level.
     """
     controls = controls or {}
-    require(reports, "reports: none")
-    require(not set(reports) & set(controls), "reports and controls share a name")
     rows = [(name, report, False) for name, report in reports.items()]
     rows += [(name, report, True) for name, report in controls.items()]
     levels = sorted({size.level for _, report, _ in rows for size in report.sizes}, reverse=True)
-    require(levels, "reports: no level to look at")
     figure = style.canvas(0.9 + 0.24 * len(rows))
     panels = figure.subplots(1, len(levels), sharey=True, squeeze=False)[0]
     above = []

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from provlab.plots import style
 from provlab.plots.explore import Spot
 from provlab.plots.figure import Figure
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 
 @styled
@@ -20,7 +20,6 @@ def partners(matchings: Mapping[str, ArrayLike], *, caption: str) -> Figure:
     matchings
         Of each panel, ``(h,)``: the partner of each unit.
     """
-    require(matchings, "matchings: there is nothing to draw")
     figure = style.canvas(style.HALF_WIDTH)
     words, spots = [], []
     for i, (name, indices) in enumerate(matchings.items()):

@@ -8,7 +8,7 @@ from provlab.chapters.olmo_seeds.measure import OWN_SEEDS, SAME_START
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 # of the two kinds of pairs: colour, marker, and the side of the budget on which they stand
 STARTS = {
@@ -29,15 +29,7 @@ def pairs_by_budget(pairs: pd.DataFrame, *, caption: str = "") -> Figure:
     pairs
         Columns statistic, tokens, start ("own seeds" or "same initialisation"), log10_p and floor (the smallest log10 p
         that the statistic can give there).
-
-    Raises
-    ------
-    InputError
-        If there is no pair, a start is unknown, or a value is not finite.
     """
-    require(len(pairs), "pairs: nothing to draw")
-    require(set(pairs["start"]) <= set(STARTS), f"start must be one of {', '.join(STARTS)}")
-    require(np.isfinite(pairs[["tokens", "log10_p", "floor"]].to_numpy(dtype=float)).all(), "pairs must be finite")
     names = list(dict.fromkeys(pairs["statistic"]))
     figure = style.canvas(2.7)
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]

@@ -44,8 +44,6 @@ def evidence(width: int, share: float) -> Evidence:
     Spearman's correlation has then the mean `share` and the variance (1 - share)(1 + 1.8 share) / width: the first
     factor from the rows matched at random, the second from which rows found theirs (1.8 is the kurtosis of ranks).
     """
-    if not 0.0 <= share <= 1.0:
-        raise InputError(f"share is {share}; it must lie in [0, 1]")
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     rho = share + nodes * _spread(width, share)
     distances = np.rint((1.0 - np.clip(rho, -1.0, 1.0)) * (width**3 - width) / 12).astype(np.int64) * 2
@@ -137,7 +135,7 @@ def blocks_needed(
     Raises
     ------
     InputError
-        If not exactly one of `pilot` and `separation` is given, or one argument is out of range.
+        If `target` or `power` is out of range, or the pilot has fewer than two blocks.
 
     Notes
     -----
@@ -145,8 +143,6 @@ def blocks_needed(
     asks that it exceed the upper 10^target quantile of the gamma law of shape L. Both sides grow with L, and the sum
     wins if its mean is above 1, which it is wherever there is dependence.
     """
-    if (pilot is None) == (separation is None):
-        raise InputError("give either pilot, log10 p of some blocks, or separation, for the model's answer")
     if not -300.0 <= target < 0.0:
         raise InputError(f"target is {target}; it must be a log10 p from -300 to below 0")
     if not 0.0 < power < 1.0:

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import fft, signal, special
 
-from provlab.errors import InputError
 from provlab.inference.matching import cosine_similarity
 
 _GRID = 601
@@ -49,8 +48,6 @@ class Separation:
 
         Rows are taken to be of one length.
         """
-        if noise < 0.0 or columns < 2:
-            raise InputError(f"noise is {noise} and columns is {columns}; they must be at least 0 and 2")
         shrink, added = 1.0 + noise**2, noise**2 / columns
         unit = math.sqrt((1.0 / self.dimensions + added) / shrink)  # a stranger's standard deviation now
         mean = self.mean / math.sqrt(self.dimensions * shrink) / unit
@@ -63,16 +60,7 @@ def gaussian_separation(width: int, columns: int, correlation: float) -> Separat
 
     The cosine of two strangers has the standard deviation 1/sqrt(columns), that of partners (1 - rho^2)/sqrt(columns)
     about rho.
-
-    Raises
-    ------
-    InputError
-        If width or columns is below 2, or the correlation is not in [0, 1].
     """
-    if width < 2 or columns < 2:
-        raise InputError(f"width is {width} and columns is {columns}; both must be at least 2")
-    if not 0.0 <= correlation <= 1.0:
-        raise InputError(f"correlation is {correlation}; that of partners must lie in [0, 1]")
     return Separation(width, correlation * math.sqrt(columns), max(1.0 - correlation**2, 1e-3), columns)
 
 
@@ -83,15 +71,8 @@ def measured_separation(a: ArrayLike, b: ArrayLike) -> Separation:
     ----------
     a, b
         ``(h, m)`` each, row k of one the partner of row k of the other.
-
-    Raises
-    ------
-    InputError
-        If the shapes differ, or as `provlab.inference.matching.match`.
     """
     similarity = cosine_similarity(a, b).astype(np.float64)
-    if similarity.shape[0] != similarity.shape[1]:
-        raise InputError(f"a has {similarity.shape[0]} rows and b {similarity.shape[1]}; partners need equal numbers")
     partners = np.diag(similarity)
     strangers = similarity[~np.eye(len(similarity), dtype=bool)]
     unit = strangers.std()

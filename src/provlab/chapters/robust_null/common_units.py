@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from provlab.chapters.shared.calibration import jackknife
-from provlab.errors import InputError
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.inference.matching.cosine import Rows
@@ -86,18 +85,9 @@ def renumbered(
     -------
     array
         ``(n, n_draws)``.
-
-    Raises
-    ------
-    InputError
-        If a matching is no permutation; both models need equally many units.
     """
     table = np.asarray(matchings)
-    if table.ndim != 3 or table.shape[1] != 2 or table.shape[2] < 3:
-        raise InputError(f"matchings has shape {table.shape}; it must be (blocks, 2, units) of at least 3 units")
     n, _, h = table.shape
-    if not np.array_equal(np.sort(table, axis=-1), np.broadcast_to(np.arange(h), table.shape)):
-        raise InputError("matchings holds a row that is no permutation; both models need the same number of units")
     if allowance is None:
         return np.asarray(pvalues.log10_p_t(_redrawn_distances(table, n_draws, rng), h))
     kept = [_without(block, allowance(h), rng) for block in table]
@@ -156,10 +146,7 @@ def actual_sizes(
         As for `renumbered`: by default the paper's p-value.
     """
     pairs = list(matchings)
-    n_blocks = {len(matchings[pair]) for pair in pairs}
-    if len(n_blocks) != 1:
-        raise InputError("matchings must hold equally many blocks for each of at least one pair")
-    blocks = n_blocks.pop()
+    blocks = len(matchings[pairs[0]])
     drawn = renumbered([block for pair in pairs for block in matchings[pair]], n_draws, rng=rng, allowance=allowance)
     drawn = drawn.reshape(len(pairs), blocks, n_draws)
     if aggregated:

@@ -11,7 +11,7 @@ from scipy import stats
 from provlab.chapters.shared.curves import curve
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 COLORS = (style.INDEPENDENT, "#009E73", "#CC79A7", "#E69F00", "#000000")
 
@@ -24,15 +24,8 @@ def common_counts(counts: Mapping[str, ArrayLike], *, caption: str = "") -> Figu
     ----------
     counts
         For each kind of blocks, the number of common units of each pair of blocks.
-
-    Raises
-    ------
-    InputError
-        If there are no counts, or a count is negative.
     """
     values = {name: np.asarray(numbers, dtype=int).ravel() for name, numbers in counts.items()}
-    require(values and all(numbers.size for numbers in values.values()), "counts: nothing to draw")
-    require(all((numbers >= 0).all() for numbers in values.values()), "counts: a number of units is at least 0")
     top = max(int(numbers.max()) for numbers in values.values())
     at = np.arange(top + 1)
     figure = style.canvas(2.7, 5.2)
@@ -64,14 +57,7 @@ def ablations(
         For each ablation, for each of `labels`, the mean and its interval.
     labels
         Of the panels.
-
-    Raises
-    ------
-    InputError
-        If there is no ablation, or one has not one value for each panel.
     """
-    require(means and labels, "means: nothing to draw")
-    require(all(len(rows) == len(labels) for rows in means.values()), "means: one value for each of labels is needed")
     figure = style.canvas(0.9 + 0.27 * len(means))
     panels = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
     for k, (axes, label) in enumerate(zip(panels, labels, strict=True)):

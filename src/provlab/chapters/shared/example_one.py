@@ -31,15 +31,12 @@ class NetworkPairs:
     theta1, theta2
         float64, shape (n_pairs, m, d + 1): row i is (W1[i, :], W2[0, i]), all that belongs to hidden
         unit i, so that renumbering the hidden units is a permutation of rows.
-    dependent
-        Whether the second network was made from the first, or from the same start.
     initial_loss, final_loss
         Mean squared error of the first networks before and after training, mean over pairs.
     """
 
     theta1: NDArray[np.float64]
     theta2: NDArray[np.float64]
-    dependent: bool
     initial_loss: float
     final_loss: float
 
@@ -95,16 +92,14 @@ def train_pairs(
     Returns
     -------
     NetworkPairs
-        The trained parameters; `dependent` is true also under the planted fault.
+        The trained parameters.
 
     Raises
     ------
     InputError
-        If a size is below 1, if the fault is planted on fine-tunes, or if training diverges.
+        If a size is below 1 or training diverges.
     """
     check_positive(hidden_units=hidden_units)
-    if dependent and shared_initialisation:
-        raise InputError("shared_initialisation is for independent pairs; a fine-tune has no initialisation of its own")
     trained = train(
         TwoLayers(hidden_units),
         n_pairs,
@@ -116,7 +111,6 @@ def train_pairs(
     return NetworkPairs(
         theta1=trained.first[0].double().numpy(),
         theta2=trained.second[0].double().numpy(),
-        dependent=dependent or shared_initialisation,
         initial_loss=trained.initial_loss,
         final_loss=trained.final_loss,
     )

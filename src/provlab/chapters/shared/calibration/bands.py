@@ -98,15 +98,7 @@ def simultaneous_band(n: int, level: float) -> Band:
         Number of p-values. The work grows as n^2: about a second at n = 2,000.
     level
         Simultaneous coverage.
-
-    Raises
-    ------
-    InputError
-        If n < 1 or `level` is not strictly between 0 and 1.
     """
-    if n < 1:
-        raise InputError(f"n is {n}; a band needs at least one p-value")
-    _check_level(level)
     eta = _local_level(n, level)
     lower_u, upper_u = _order_statistic_bounds(n, eta)
     k = np.arange(1, n + 1)
@@ -139,15 +131,7 @@ def correlation_band(n: int, level: float = 0.95, n_comparisons: int = 1) -> tup
         Simultaneous coverage.
     n_comparisons
         Correlations looked at together: L (L - 1) / 2 for L blocks.
-
-    Raises
-    ------
-    InputError
-        If n < 3, n_comparisons < 1 or `level` is not strictly between 0 and 1.
     """
-    if n < 3 or n_comparisons < 1:
-        raise InputError(f"n is {n} and n_comparisons is {n_comparisons}; they must be at least 3 and 1")
-    _check_level(level)
     t = float(stats.t.isf((1.0 - level) / (2 * n_comparisons), n - 2))
     bound = t / math.sqrt(n - 2 + t * t)
     return -bound, bound
@@ -278,8 +262,3 @@ def _advance(
         weights = np.convolve(weights, step)
     skipped = max(0, smallest - start)
     return weights[skipped : top - start + 1], start + skipped
-
-
-def _check_level(level: float) -> None:
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level is {level}; it must lie strictly between 0 and 1")

@@ -110,7 +110,7 @@ def check(log10_p: ArrayLike, *, n_permutations: int | None = None, level: float
     Raises
     ------
     InputError
-        If there is no pair, a value is NaN or above 0, a p-value is off the grid, or `level` is not between 0 and 1.
+        If there is no pair, a value is NaN or above 0, or a p-value is off the grid.
 
     Notes
     -----
@@ -120,8 +120,6 @@ def check(log10_p: ArrayLike, *, n_permutations: int | None = None, level: float
     Too few small p-values at a level is no fault of validity; where it is gross, the test of uniformity sees it.
     """
     table = _table(log10_p)
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level is {level}; it must lie strictly between 0 and 1")
     n, n_blocks = table.shape
     zeros = int(np.isneginf(table).sum())
     finite = np.maximum(table, _SMALLEST)

@@ -81,7 +81,7 @@ def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]]) -> R
     Raises
     ------
     InputError
-        If a pair is missing, or the number of models is odd.
+        If the number of models is odd.
 
     Notes
     -----
@@ -91,9 +91,6 @@ def round_robin(log10_p: Mapping[tuple[str, str], float | Sequence[float]]) -> R
     models = list(dict.fromkeys(model for pair in log10_p for model in pair))
     rounds = tournament(models)
     both_ways = {frozenset(pair): np.atleast_1d(np.asarray(value, dtype=float)) for pair, value in log10_p.items()}
-    missing = [pair for pairs in rounds for pair in pairs if frozenset(pair) not in both_ways]
-    if missing:
-        raise InputError(f"log10_p has no pair {missing[0]}; give every pair of the {len(models)} models")
     by_round = np.array([ks_uniform(np.concatenate([both_ways[frozenset(p)] for p in pairs])).p for pairs in rounds])
     small = {(a, b): float(np.mean(both_ways[frozenset((a, b))] <= math.log10(LEVEL) + 1e-12)) for a, b in log10_p}
     share, low, high = jackknife(small)
