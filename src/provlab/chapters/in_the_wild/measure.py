@@ -159,7 +159,7 @@ def wild_pairs(result: Sequence[WildModel], store: Store, options: Options) -> l
                 a, b, statistics=list(WILD), store=store, allow_pickle=True, progress=False, seed=options.seed
             )
         except NotComparableError as error:
-            nothing = {"scores": {}, "log10_p": {}, "agree": {}, "blocks": []}
+            nothing: dict[str, Any] = {"scores": {}, "log10_p": {}, "agree": {}, "blocks": []}
             pairs.append(pair | nothing | {"refused": {"phi_u": reason(error)}})
             continue
         records = {record.statistic: record for record in compared.records}
