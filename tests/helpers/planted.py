@@ -1,6 +1,11 @@
-"""Comparisons that came out as stated, without models."""
+"""Comparisons and measurements that came out as stated, without models."""
+
+from pathlib import Path
 
 from provlab.engine.ledger import PairRecord
+from provlab.engine.store import Store
+from provlab.publishing import claims
+from provlab.publishing.evidence import Evidence, Verdict
 from provlab.report.comparison import Comparison
 from provlab.statistics.base import Options, Outcome
 
@@ -19,3 +24,14 @@ def comparison(log10_p, *, about=None, withheld=None, **family):
     records = [record(name, value) for name, value in log10_p.items()]
     records += [record(name, None, withheld=reason) for name, reason in (withheld or {}).items()]
     return Comparison(models, tuple(records), Options(), **family)
+
+
+def evidence(measurements):
+    """What a run left that made these measurements and no other."""
+    return Evidence({"measurements": measurements}, Store(Path("nowhere")))
+
+
+def judged(row, measurements, **others) -> Verdict:
+    """The verdict of a claim's row on these measurements."""
+    arguments = {key: value for key, value in row["predicate"].items() if key != "name"} | others
+    return claims.predicate(row)(evidence(measurements), **arguments)

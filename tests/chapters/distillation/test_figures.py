@@ -2,11 +2,9 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from provlab.chapters.distillation import figures
 from provlab.chapters.shared.groups import Groups
-from provlab.errors import InputError
 
 
 def recipes():
@@ -25,21 +23,6 @@ def test_size_and_power_counts_what_lies_beyond():
     drawn = np.concatenate([line.get_xdata() for line in axes.lines if line.get_marker() in "oD"])
     assert sorted(drawn)[-1] == 40.0
     assert {"1 of 3", "1 of 2", "0 of 3", "0 of 2"} == {text.get_text() for text in axes.texts}
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda r: r.clear(), "nothing to draw"),
-        (lambda r: r.update(penalised=Groups([-0.2], [])), "penalised, dependent: .* at least one"),
-        (lambda r: r.update(penalised=Groups([float("nan")], [-0.2])), "penalised, independent: .* finite"),
-    ],
-)
-def test_size_and_power_refuses(spoil, message):
-    groups = recipes()
-    spoil(groups)
-    with pytest.raises(InputError, match=message):
-        figures.size_and_power(groups)
 
 
 def frames():

@@ -1,11 +1,10 @@
 """The predicate about distilled MLPs, `distilled_is_found`: when it holds, and each way in which it fails."""
 
 import numpy as np
+import planted
 import pytest
 
-from provlab.engine.store import Store
 from provlab.publishing import claims
-from provlab.publishing.evidence import Evidence
 
 ROW = next(row for row in claims.load_claims() if row["id"] == "I25")
 JUDGED = ROW["predicate"]["recipe"]
@@ -22,14 +21,8 @@ def good():
     }
 
 
-def judged(tmp_path, measurements):
-    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
-    experiment = {"name": "x", "profile": "default", "pairs": [], "measurements": measurements}
-    return claims.predicate(ROW)(Evidence(experiment, Store(tmp_path)), **arguments)
-
-
-def test_it_holds_with_power_and_size_and_reports_the_other_recipes(tmp_path):
-    verdict = judged(tmp_path, good())
+def test_it_holds_with_power_and_size_and_reports_the_other_recipes():
+    verdict = planted.judged(ROW, good())
     assert verdict.status == "holds"
     assert "3 of 3 dependent pairs found, strongest log10 p = -40.0" in verdict.ours
     # Clopper-Pearson of 1 in 28 from tables: 0.0009 to 0.1835
@@ -51,23 +44,23 @@ def test_it_holds_with_power_and_size_and_reports_the_other_recipes(tmp_path):
         (lambda recipe: recipe.update(independent=[-2.0] * 28), "significantly more often"),
     ],
 )
-def test_it_fails_for_each_reason_and_says_why(tmp_path, plant, message):
+def test_it_fails_for_each_reason_and_says_why(plant, message):
     measurements = good()
     plant(measurements["distilled"][JUDGED])
-    verdict = judged(tmp_path, measurements)
+    verdict = planted.judged(ROW, measurements)
     assert verdict.status == "fails"
     assert message in verdict.why
     assert "of pairs of students of one and the same MLP, 1 of 3 are below 0.05" in verdict.why
 
 
-def test_a_test_that_finds_independent_models_in_gated_form_is_invalid(tmp_path):
+def test_a_test_that_finds_independent_models_in_gated_form_is_invalid():
     """Whatever the students show: they come ever nearer to this form."""
     measurements = {**good(), "perfect": [-1166.2, -1166.2]}
-    verdict = judged(tmp_path, measurements)
+    verdict = planted.judged(ROW, measurements)
     assert verdict.status == "fails"
     assert verdict.why.startswith("invalid as a test: of pairs of independent MLPs in their exact gated form")
     assert "2 of 2 are below 0.01, the largest at log10 p = -1,166.2" in verdict.why
-    assert judged(tmp_path, {**measurements, "perfect": []}).status == "not run"
+    assert planted.judged(ROW, {**measurements, "perfect": []}).status == "not run"
 
 
 @pytest.mark.parametrize(
@@ -80,15 +73,15 @@ def test_a_test_that_finds_independent_models_in_gated_form_is_invalid(tmp_path)
         (lambda recipe: recipe["independent"].__setitem__(0, float("nan")), "a pair has no value"),
     ],
 )
-def test_records_that_decide_nothing(tmp_path, plant, message):
+def test_records_that_decide_nothing(plant, message):
     measurements = good()
     plant(measurements["distilled"][JUDGED])
-    verdict = judged(tmp_path, measurements)
+    verdict = planted.judged(ROW, measurements)
     assert verdict.status == "not run"
     assert message in verdict.why
 
 
-def test_four_of_28_are_not_significantly_too_many(tmp_path):
+def test_four_of_28_are_not_significantly_too_many():
     measurements = good()
     measurements["distilled"][JUDGED]["independent"][:4] = [-2.0] * 4  # the interval is 0.04 to 0.33
-    assert judged(tmp_path, measurements).status == "holds"
+    assert planted.judged(ROW, measurements).status == "holds"

@@ -8,7 +8,7 @@ import pytest
 from random_students import student
 
 from provlab.chapters.mlp_retraining import measure
-from provlab.chapters.mlp_retraining.measure import BlockRecord, Trial
+from provlab.chapters.mlp_retraining.measure import Trial
 from provlab.chapters.shared.retraining import as_views, compare
 from provlab.inference import allowing, pvalues
 from provlab.statistics.base import Options
@@ -72,27 +72,16 @@ def test_units_of_the_opposite_sign_are_counted(trial):
     cosines = trial.up_cosines(0, turned, own["phi_match_unsigned"])
     assert np.allclose(np.abs(cosines), 1, atol=1e-5)
     assert (int((cosines < 0).sum()), len(cosines)) == (24, N_UNITS)
-    table = measure.signs_table([own, own], [cosines, cosines[:0]])
-    assert table["units that agree, unsigned"][0] == 1.0
-    assert table["units that agree"][0] == pytest.approx(40 / 64, abs=0.1)  # the rest by chance
-    assert table["of these with the opposite sign"][0] == 24 / 64
-    assert pd.isna(table["of these with the opposite sign"][1])
+    by_gate, by_up = own["phi_match"].matching
+    assert np.mean(by_gate == by_up) == pytest.approx(40 / 64, abs=0.1)  # the rest by chance
 
 
 # Tables -----------------------------------------------------------------------------------------------------
 
 
-def test_table_8_has_as_many_rows_as_there_are_blocks():
-    for n in (2, 40):  # the paper's model has 32
-        table = measure.table_8([BlockRecord(0, i, 0.1, 0.02, 0.01, -20.0, -80.0, -0.1, -0.1) for i in range(n)])
-        assert len(table) == n
-        assert table["log10 p, published"].notna().sum() == min(n, 32)
-    assert table["log10 p, published"][0] == -479.0  # Table 8, first row
-
-
 def test_published_shares_stay_below_one_half():
     published = measure.published()
-    assert len(published) == 32
+    assert (len(published), published["log10_p"][0]) == (32, -479.0)  # Table 8, first row
     assert published.loc[published["share"].idxmax(), "log10_p"] == published["log10_p"].min() == -614.0
     assert published["share"].max() < 0.5
 

@@ -1,33 +1,27 @@
 """The predicate about retrained blocks (`found_after_retraining`) holds on good records and fails for each reason."""
 
-from dataclasses import asdict
-
+import planted
 import pytest
 
-from provlab.chapters.mlp_retraining.measure import BlockRecord
-from provlab.engine.store import Store
 from provlab.publishing import claims
-from provlab.publishing.evidence import Evidence
 
 ROW = next(row for row in claims.load_claims() if row["id"] == "I21")
 
 
 def good(seed=0):
     return [
-        asdict(BlockRecord(seed, block, 0.1, 0.01 + block / 100, 0.01, log10_p - seed, 3 * log10_p, strange, strange))
+        {"seed": seed, "block": block, "relative": 0.01 + block / 100, "log10_p": log10_p - seed}
+        | {"log10_p_stranger": strange}
         for block, (log10_p, strange) in enumerate([(-39.0, -0.1), (-32.0, -2.5), (-12.1, -0.4)])
     ]
 
 
-def judged(tmp_path, rows, n_blocks=3):
-    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
-    measurements = {arguments["measurement"]: rows, arguments["blocks"]: n_blocks}
-    experiment = {"name": "x", "profile": "default", "pairs": [], "measurements": measurements}
-    return claims.predicate(ROW)(Evidence(experiment, Store(tmp_path)), **arguments)
+def judged(rows, n_blocks=3):
+    return planted.judged(ROW, {"blocks": rows, "n_blocks": n_blocks})
 
 
-def test_it_holds_and_says_how_well_the_students_fit(tmp_path):
-    verdict = judged(tmp_path, good())
+def test_it_holds_and_says_how_well_the_students_fit():
+    verdict = judged(good())
     assert verdict.status == "holds"
     assert "3 blocks retrained with 1 seeds (relative error 0.01 to 0.03)" in verdict.ours
     assert (
@@ -36,14 +30,14 @@ def test_it_holds_and_says_how_well_the_students_fit(tmp_path):
     )
 
 
-def test_replicates_near_the_bar_are_within_their_spread(tmp_path):
+def test_replicates_near_the_bar_are_within_their_spread():
     rows = [row for seed in range(3) for row in good(seed)]
-    verdict = judged(tmp_path, rows)  # -12.1, -13.1 and -14.1
+    verdict = judged(rows)  # -12.1, -13.1 and -14.1
     assert (verdict.status, verdict.replicates) == ("within_its_spread", "3 of 3")
     far = [{**row, "log10_p": row["log10_p"] - 5} for row in rows]
-    assert judged(tmp_path, far).status == "holds"
+    assert judged(far).status == "holds"
     lost = [{**row, "log10_p": row["log10_p"] + 9} for row in rows]
-    assert (judged(tmp_path, lost).status, judged(tmp_path, lost).replicates) == ("fails", "0 of 3")
+    assert (judged(lost).status, judged(lost).replicates) == ("fails", "0 of 3")
 
 
 NAN = float("nan")
@@ -69,9 +63,9 @@ PLANTS = {
 
 
 @pytest.mark.parametrize("message", PLANTS)
-def test_a_broken_claim_does_not_hold_and_says_why(message, tmp_path):
+def test_a_broken_claim_does_not_hold_and_says_why(message):
     rows = good()
     PLANTS[message](rows)
-    verdict = judged(tmp_path, rows)
+    verdict = judged(rows)
     assert verdict.status in ("fails", "not run")
     assert message in verdict.why

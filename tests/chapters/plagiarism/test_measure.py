@@ -5,17 +5,9 @@ import pandas as pd
 import pytest
 
 from provlab.chapters.plagiarism import measure
-from provlab.chapters.plagiarism.predicates import Sides, Sweep
+from provlab.chapters.plagiarism.predicates import Sweep
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.models.checkpoint import Checkpoint
-
-
-def record(pair, below_a, below_b):
-    rest = {
-        key: [0, 0]
-        for key in ("z", "n", "n_common", "log10_inputs", "log10_common", "effective", "extent_a", "extent_b")
-    }
-    return Sides(**rest, below_a=below_a, below_b=below_b, by_r3={}, by_count={}, pair=pair, kind="noise")
 
 
 def test_copies_differ_by_their_noise_alone(models, tmp_path):
@@ -28,19 +20,6 @@ def test_copies_differ_by_their_noise_alone(models, tmp_path):
         assert [difference.std() for difference in noise] == pytest.approx([0.01] * 2, rel=0.2)
         assert (noise[0] != noise[1]).any()
     assert Checkpoint.open(suspects["noise 0.01, 1"].source).digest == first.digest  # made once
-
-
-def test_the_finding_on_sides_is_of_the_numbers():
-    rows = [
-        record("a copy", [0.9, 0.8, 0.95], [0.8, 0.7, 0.9]),
-        record("a stranger", [0.9, 0.8, 0.95], [0.1, 0.0, 0.2]),
-        record("a weak one", [0.52, 0.48, 0.56], [0.6, 0.55, 0.65]),
-    ]
-    one_sided, two_sided, neither = measure.sides_finding(rows).split(". ")
-    assert one_sided.endswith(": a copy")
-    assert two_sided.endswith(": a stranger")
-    assert neither.endswith(": a weak one.")
-    assert "D < 0): none" in measure.sides_finding(rows[1:])
 
 
 def swept(pair, loss, a, b, kind="noise", **shift):

@@ -1,15 +1,13 @@
 """The predicates about pruned models hold on good records and fail for each of their reasons."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
+import planted
 import pytest
 
-from provlab.chapters.pruning_forensics.measure import MapRecord, UnitsRecord
+from provlab.chapters.pruning_forensics.measure import MapRecord
 from provlab.chapters.pruning_forensics.predicates import blocks_mapped, units_recovered
-from provlab.engine.store import Store
-from provlab.publishing.evidence import Evidence
 
 # I22, I23 ---------------------------------------------------------------------------------------------------
 
@@ -33,8 +31,7 @@ def maps():
 
 
 def judge(maps, cut="depth"):
-    evidence = Evidence({"measurements": {"maps": maps}}, Store(Path("nowhere")))
-    return blocks_mapped(evidence, "maps", cut=cut, level=0.01)
+    return blocks_mapped(planted.evidence({"maps": maps}), "maps", cut=cut, level=0.01)
 
 
 def test_blocks_mapped(maps):
@@ -99,12 +96,11 @@ def test_children_of_unknown_origin_decide_nothing(maps):
 def unit_row(placed, called=None, by="both", kept_ones=None):
     called = placed if called is None else called
     kept_ones = placed if kept_ones is None else kept_ones
-    return asdict(UnitsRecord("c", 0, 0, by, called, 100, kept_ones, placed, 200))
+    return {"by": by, "called": called, "kept": 100, "found": kept_ones, "placed": placed, "width": 200}
 
 
 def judge_units(rows):
-    evidence = Evidence({"measurements": {"units": rows}}, Store(Path("nowhere")))
-    return units_recovered(evidence, "units", precision=0.95, recall=0.5)
+    return units_recovered(planted.evidence({"units": rows}), "units", precision=0.95, recall=0.5)
 
 
 def test_units_recovered():

@@ -2,12 +2,10 @@
 
 import copy
 
+import planted
 import pytest
 
-from provlab.chapters.striped_hyena.predicates import taken_tensors_found
-from provlab.engine.store import Store
 from provlab.publishing import claims
-from provlab.publishing.evidence import Evidence
 
 ROW = next(row for row in claims.load_claims() if row["id"] == "I12")
 HEAD = "lm_head.weight"
@@ -34,14 +32,12 @@ def good():
     return [related, unrelated, rows]
 
 
-def judged(tmp_path, runs, **others):
-    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"} | others
-    experiment = {"name": "x", "profile": "default", "pairs": [], "measurements": {arguments["measurement"]: runs}}
-    return taken_tensors_found(Evidence(experiment, Store(tmp_path)), **arguments)
+def judged(runs, **others):
+    return planted.judged(ROW, {"sharing": runs}, **others)
 
 
-def test_it_holds_and_says_what_the_other_axis_calls(tmp_path):
-    verdict = judged(tmp_path, good())
+def test_it_holds_and_says_what_the_other_axis_calls():
+    verdict = judged(good())
     assert verdict.status == "holds"
     assert verdict.ours.startswith(
         "by columns 2 of 2 taken tensors called in 1 hybrids, 0 of the other 338 pairs; 0 ag"
@@ -53,19 +49,19 @@ def test_it_holds_and_says_what_the_other_axis_calls(tmp_path):
     )
 
 
-def test_a_head_that_was_never_taken_and_is_called_fails(tmp_path):
+def test_a_head_that_was_never_taken_and_is_called_fails():
     """No tensor is left out of what decides, whatever was called in a run before."""
     runs = good()
     runs[0]["pairs"] += runs[2]["pairs"][-2:]
-    verdict = judged(tmp_path, runs)
+    verdict = judged(runs)
     assert verdict.status == "fails"
     assert f"called though not taken: {HEAD} ~ {HEAD}, e ~ {HEAD}" in verdict.why
 
 
-def test_by_rows_it_would_fail(tmp_path):
+def test_by_rows_it_would_fail():
     """As the paper matches them; that columns decide was settled after a look, and the claim's row says so."""
     runs = [run | {"axis": "rows"} if not run["related"] else run for run in good()]
-    assert judged(tmp_path, runs, axis="rows").status == "fails"
+    assert judged(runs, axis="rows").status == "fails"
     assert ROW["predicate"]["axis"] == "columns"
     assert "by rows" in ROW["settled"]["look"]
 
@@ -80,21 +76,21 @@ def test_by_rows_it_would_fail(tmp_path):
         (1, lambda pairs: pairs.append(pair(HEAD, HEAD, -5.0)), f"called between unrelated models: {HEAD}"),
     ],
 )
-def test_it_fails_for_each_reason(tmp_path, run, change, message):
+def test_it_fails_for_each_reason(run, change, message):
     runs = copy.deepcopy(good())
     change(runs[run]["pairs"])
-    verdict = judged(tmp_path, runs)
+    verdict = judged(runs)
     assert verdict.status == "fails"
     assert message in verdict.why
 
 
-def test_one_in_a_hundred_comparisons_may_have_such_a_pair(tmp_path):
+def test_one_in_a_hundred_comparisons_may_have_such_a_pair():
     """Two comparisons share the level: below it within its own is not below it over both."""
     runs = good()
     runs[1]["pairs"][0].update(holm=-2.29)
-    assert judged(tmp_path, runs).status == "holds"
+    assert judged(runs).status == "holds"
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_it_waits_for_both_sides(tmp_path, left):
-    assert judged(tmp_path, [good()[left]]).status == "not run"
+def test_it_waits_for_both_sides(left):
+    assert judged([good()[left]]).status == "not run"

@@ -35,7 +35,6 @@ def size_and_power(recipes: Mapping[str, Groups], *, caption: str = "") -> Figur
         beyond = []
         for group, (color, marker, shift) in _GROUPS.items():
             values = np.asarray(getattr(groups, group), dtype=float)
-            require(values.size and np.isfinite(values).all(), f"{name}, {group}: values must be finite, at least one")
             height = row - shift + rng.uniform(-0.09, 0.09, values.size)
             axes.plot(
                 -values, height, marker, color=color, markersize=4, markerfacecolor="none", markeredgewidth=0.9,

@@ -1,6 +1,5 @@
 """Retrained MLPs: a suspect, the two models that its blocks are compared with, and tables of what is found."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -70,81 +69,12 @@ def _along(rows: UnitRows, basis: NDArray[np.float32]) -> UnitRows:
     return replace(unit_rows(np.hstack([along, rest])), left_out=rows.left_out)
 
 
-@dataclass(frozen=True)
-class BlockRecord:
-    """One retrained block.
-
-    Attributes
-    ----------
-    seed
-        Of the fresh weights and their inputs.
-    block
-        Its index.
-    loss, relative
-        Squared error of the student on held-out noise, and the same over the mean square of the outputs.
-    relative_text
-        Relative error on held-out text.
-    log10_p, log10_p_unsigned
-        phi_MATCH against the base's block, as published and without regard to signs.
-    log10_p_stranger, log10_p_stranger_unsigned
-        The same against the stranger's block; None if there was none.
-    """
-
-    seed: int
-    block: int
-    loss: float
-    relative: float
-    relative_text: float
-    log10_p: float
-    log10_p_unsigned: float
-    log10_p_stranger: float | None
-    log10_p_stranger_unsigned: float | None
-
-
 def published() -> pd.DataFrame:
     """Table 8: mlp, loss and log10_p as published, and the share of `PAPER_UNITS` that must agree to give this p."""
     rows = published_table(TABLE_8)
     frame = pd.DataFrame({name: [row[name] for row in rows] for name in ("mlp", "loss")})
     frame["log10_p"] = [float(row["log10_p_match"]) for row in rows]
     return frame.assign(share=[retraining.share_of_log10_p(p, PAPER_UNITS) for p in frame["log10_p"]])
-
-
-def table_8(records: Sequence[BlockRecord]) -> pd.DataFrame:
-    """Table 8 beside our blocks, as many of its rows as we have blocks."""
-    theirs, ours = published().reindex(range(len(records))), pd.DataFrame(records)
-    return pd.DataFrame(
-        {
-            "block, ours": ours["block"],
-            "MLP, published": theirs["mlp"],
-            "train loss, published": theirs["loss"],
-            "log10 p, published": theirs["log10_p"],
-            "loss, ours": ours["loss"],
-            "relative error, ours": ours["relative"],
-            "on text, ours": ours["relative_text"],
-            "log10 p, ours": ours["log10_p"],
-            "log10 p unsigned, ours": ours["log10_p_unsigned"],
-            "log10 p, stranger": ours["log10_p_stranger"],
-        }
-    )
-
-
-def signs_table(own: Sequence[Mapping[str, BlockResult]], cosines: Sequence[NDArray[np.float64]]) -> pd.DataFrame:
-    """Return for each block the share of units on which both matchings agree, with and without signs.
-
-    Parameters
-    ----------
-    own
-        Both statistics of each block with the base's, by name.
-    cosines
-        Those of `Trial.up_cosines`.
-    """
-    table = pd.DataFrame({"block": range(len(own))})
-    for name, form in (("phi_match", ""), ("phi_match_unsigned", ", unsigned")):
-        matchings = [result[name].matching for result in own]
-        table[f"units that agree{form}"] = [np.mean(m[0] == m[1]) if m is not None else None for m in matchings]
-        table[f"correlation{form}"] = [result[name].value for result in own]
-    table["of these with the opposite sign"] = [np.mean(values < 0) if len(values) else None for values in cosines]
-    return table
 
 
 def frontier_table(points: pd.DataFrame) -> pd.DataFrame:

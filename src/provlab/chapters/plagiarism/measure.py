@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from scipy.stats import norm
 
-from provlab.chapters.plagiarism.predicates import Sides, Sweep, criterion_right, one_sided_losses
+from provlab.chapters.plagiarism.predicates import Sweep, criterion_right, one_sided_losses
 from provlab.files import digest
 from provlab.modeldiff.representative import Direction
 from provlab.models import symmetry
@@ -72,18 +72,6 @@ def suspects(
     }
     made |= {f"fine-tune {tune.rpartition(':')[2]}": Suspect(tune, "tune")} if tune else {}
     return made | {f"stranger {source.rpartition(':')[2]}": Suspect(source, "stranger") for source in others}
-
-
-def sides_finding(rows: Sequence[Sides]) -> str:
-    """Say which suspects look one-sided, from the records."""
-    one_sided = [row.pair for row in rows if row.below_a[1] > 0.5 and row.below_b[1] > 0.5]
-    mirrored = [row.pair for row in rows if row.below_a[1] > 0.5 and row.below_b[2] < 0.5]
-    open_ = [row.pair for row in rows if row.pair not in one_sided + mirrored]
-    return (
-        f"One-sided beyond the intervals (most inputs of both with D < 0): {', '.join(one_sided) or 'none'}. "
-        f"Two-sided beyond them (the base's inputs mostly below zero, the suspect's mostly above): "
-        f"{', '.join(mirrored) or 'none'}. Neither: {', '.join(open_) or 'none'}."
-    )
 
 
 def shift(direction: Direction, loss: float, half_width: float) -> tuple[float, float, float]:

@@ -193,41 +193,11 @@ def _runs(blocks: Iterable[int], n_blocks: int) -> str:
 # Kept units -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class UnitsRecord:
-    """How the units that matchings name in one kept pair of blocks agree with those that were kept.
-
-    Attributes
-    ----------
-    child
-        Source of the child.
-    old, new
-        Block of the parent, and of the child.
-    by
-        "both" names the units on which both matchings agree, "gate" and "up" all partners of one.
-    called, kept
-        Units of the parent's MLP that are named, and that were kept.
-    found
-        Units that are both.
-    placed
-        Units of the child whose named partner is the very unit that they were.
-    width
-        Units of the parent's MLP.
-    """
-
-    child: str
-    old: int
-    new: int
-    by: str
-    called: int
-    kept: int
-    found: int
-    placed: int
-    width: int
-
-
 def recovered(partners: NDArray[np.int64], named: NDArray[np.bool_], kept: Sequence[int]) -> dict[str, int]:
     """Compare the partners of a narrower MLP's units with the units that they were.
+
+    Returns ``called`` (units of the wider MLP that are named), ``kept`` (that were kept), ``found`` (that are both) and
+    ``placed`` (units of the narrower MLP whose named partner is the very unit that they were).
 
     Parameters
     ----------
@@ -237,11 +207,6 @@ def recovered(partners: NDArray[np.int64], named: NDArray[np.bool_], kept: Seque
         ``(h,)``: where this counts as a call.
     kept
         ``(h,)``: unit of the wider MLP that each was.
-
-    Returns
-    -------
-    dict
-        called, kept, found and placed of `UnitsRecord`.
     """
     truth = np.asarray(kept, dtype=np.int64)
     if truth.shape != partners.shape:

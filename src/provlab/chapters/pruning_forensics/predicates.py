@@ -1,9 +1,11 @@
 """Predicates about pruned models: which blocks and which hidden units of a parent a child is made of."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.chapters.pruning_forensics.measure import MapRecord, UnitsRecord
+from provlab.chapters.pruning_forensics.measure import MapRecord
 from provlab.chapters.shared import calibration
 from provlab.publishing.evidence import HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
@@ -66,14 +68,12 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
     share activations and are no independent draws, so the interval of a block is only a yardstick; its chance is that
     of naming a kept unit, which is far above that of naming the right record.
     """
-    rows = [row for row in evidence.records(measurement, UnitsRecord) if row.by == "both"]
+    rows = [row for row in evidence.measurement(measurement) if row["by"] == "both"]
     if not rows:
         return Verdict(NOT_RUN, "", "of no model run the kept hidden units are known")
-    called, kept, kept_ones, placed = (
-        sum(getattr(row, key) for row in rows) for key in ("called", "kept", "found", "placed")
-    )
+    called, kept, kept_ones, placed = (sum(row[key] for row in rows) for key in ("called", "kept", "found", "placed"))
     by_chance = [row for row in rows if not _beyond_chance(row)]
-    weakest = min(row.placed / row.kept for row in rows)
+    weakest = min(row["placed"] / row["kept"] for row in rows)
     bars = (
         Bar("precision of the exact place", [placed / called if called else 0.0], precision, above=True),
         Bar("recall", [placed / kept], recall, above=True),
@@ -92,8 +92,8 @@ def _words(pairs: NDArray[np.int64]) -> str:
     return ", ".join(f"{old} to {new}" for old, new in pairs.tolist())
 
 
-def _beyond_chance(row: UnitsRecord) -> bool:
-    if not row.called:
+def _beyond_chance(row: Mapping[str, int]) -> bool:
+    if not row["called"]:
         return False
-    low, _ = calibration.size_interval(row.placed, row.called)
-    return bool(low > row.kept / row.width)
+    low, _ = calibration.size_interval(row["placed"], row["called"])
+    return bool(low > row["kept"] / row["width"])

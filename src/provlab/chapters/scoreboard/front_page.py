@@ -62,7 +62,7 @@ def _adversary(evidence: Evidence) -> str:
     return (
         f"If somebody disguises the second model of each pair without changing what it says, the same test finds "
         f"{plain} of {n}; one that is made for this finds {robust}, and {still} of {len(turned)} where the disguise "
-        "turns signs as well."
+        f"turns signs as well, all by Holm's correction at {LEVEL:g}."
     )
 
 
