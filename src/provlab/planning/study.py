@@ -23,7 +23,7 @@ from provlab.planning import laws
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options
+from provlab.statistics.base import Model, Options, tensor_bytes
 
 Pair = tuple[str, str]
 _LOAD = 2.0  # numbers are touched about twice when a model is loaded: read and cast
@@ -202,10 +202,11 @@ def _unit(
         roles = laws.LAWS["phi_views"].roles  # which units a wider model has more is read off all weights of the MLP
     reads, features, widest = {}, {}, 0
     for source, model in met.items():
-        reads[source] = {part.name: _bytes(model, part) for part in model.anatomy.parts if _is_read(part, roles, block)}
+        names = [part.name for part in model.anatomy.parts if _is_read(part, roles, block)]
+        reads[source] = {name: tensor_bytes(model, name) for name in names}
         if options.units is not None and model.anatomy.first("up", block, options.units):
-            (units, columns), name = model.anatomy.shape("up", block), model.anatomy.tensor_name("up", block)
-            reads[source][name] = min(units, options.units) * columns * itemsize(model.checkpoint.dtype(name))
+            units, name = model.anatomy.shape("up", block)[0], model.anatomy.tensor_name("up", block)
+            reads[source][name] = tensor_bytes(model, name, min(units, options.units))
         if law.matchings:  # float32 rows and their unit rows
             count, units = _mlps(statistic, model, block, options)
             features[source] = 8 * law.matchings * count * units * law.columns(model, options)
@@ -232,13 +233,9 @@ def _mlps(statistic: str, model: Model, block: int | None, options: Options) -> 
     return 1, options.units or model.anatomy.mlp_width
 
 
-def _bytes(model: Model, part: TensorPart) -> int:
-    return math.prod(part.shape) * itemsize(model.checkpoint.dtype(part.name))
-
-
 def whole_bytes(model: Model) -> int:
     """Bytes of all tensors of a model."""
-    return sum(_bytes(model, part) for part in model.anatomy.parts)
+    return sum(tensor_bytes(model, part.name) for part in model.anatomy.parts)
 
 
 @dataclass(frozen=True)
