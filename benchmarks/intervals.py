@@ -1,7 +1,8 @@
 """How often Model-diff's 95% intervals hold the truth, on spaces that are listed, over many repeats.
 
 Two models are tables of random conditional distributions over all sequences of a small space, so that numbers of
-inputs, shares and ratios are known exactly. Each repeat draws by generation or by replica exchange. A third space has
+inputs, shares and ratios are known exactly. Each repeat draws by generation, of each model apart or of both as one
+sample of their mixture, or by replica exchange. A third space has
 sequences of 100 tokens: chains of first order whose losses are whole multiples of a unit, so that the sequences of each
 pair of losses are counted along the chain; there plain and smoothed weights are compared.
 
@@ -28,6 +29,7 @@ from provlab.modeldiff.comparison import Comparison, from_enumeration
 from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.generation import join
 from provlab.modeldiff.moves import Mixture, SingleSite
+from provlab.modeldiff.pipeline import one_sample
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.reweighting import density_of_states, representative, reweight, smoothed
 from provlab.modeldiff.sampler import replica_exchange
@@ -69,12 +71,20 @@ def exchanged(model: Table, seed: int, n_steps: int, n_chains: int) -> Draws:
     return reweight(replica_exchange(model, **space, n_chains=n_chains, n_steps=n_steps, moves=MOVES, seed=seed))
 
 
-def compared(models: tuple[Any, Any], draws: tuple[Draws, Draws], z: tuple[float, float]) -> Comparison:
+def mixed(models: tuple[Table, Table], draws: tuple[Draws, Draws]) -> tuple[Draws, Draws]:
+    """Draws of both models as one sample, as `provlab.diff` takes them."""
+    losses = [model(np.concatenate([value.tokens for value in draws])) for model in models]
+    log_q = [-(models[0].length - 1) * loss - np.log(models[0].vocabulary) for loss in losses]
+    return one_sample(draws, losses, log_q)
+
+
+def compared(
+    models: tuple[Any, Any], draws: tuple[Draws, Draws], z: tuple[float, float], *, joint: bool = False
+) -> Comparison:
     """Both directions, each judged by the other's table."""
     a, b = draws
-    return Comparison(
-        Direction.from_draws(a, models[1](a.tokens), "A", z), Direction.from_draws(b, models[0](b.tokens), "B", z), z
-    )
+    sides = Direction.from_draws(a, models[1](a.tokens), "A", z), Direction.from_draws(b, models[0](b.tokens), "B", z)
+    return Comparison(*sides, z, joint=joint)
 
 
 def intervals(value: Comparison, edges: np.ndarray) -> dict[str, Interval]:
@@ -101,6 +111,8 @@ def coverage(
     draw: Callable[[Table, int], Draws],
     space: tuple[int, int] = (5, 4),
     shares: tuple[float, float] = (0.02, 0.3),
+    *,
+    joint: bool = False,
 ) -> dict[str, tuple[float, float, int]]:
     """Share of repeats whose interval holds the truth, mean width, and repeats in which chains converged.
 
@@ -114,6 +126,8 @@ def coverage(
         From a model and a seed.
     space, shares
         Tokens and length; quantiles of the losses of all inputs that bound Z.
+    joint
+        Whether draws of both models are one sample.
     """
     models = (Table(1, *space), Table(2, *space))
     z = tuple(np.quantile(np.concatenate([model.energies for model in models]), shares))
@@ -127,12 +141,13 @@ def coverage(
             draws = tuple(draw(model, 1_000 * (k + 1) + repeat) for k, model in enumerate(models))
         except NotConverged:
             continue
+        draws = mixed(models, draws) if joint else draws
         ways = {"": draws}
         if draws[0].estimated is not None:
             ways[", fixed"] = tuple(replace(value, estimated=None) for value in draws)
         for way, some in ways.items():
             inside = tuple(representative(value, z) for value in some)
-            rows = intervals(compared(models, inside, z), edges)
+            rows = intervals(compared(models, inside, z, joint=joint), edges)
             states = density_of_states(some[0], np.array(z), seed=1)
             rows["density of states"] = (states.log10_count[0], states.log10_low[0], states.log10_high[0])
             for name, (_, low, high) in rows.items():
@@ -237,6 +252,8 @@ def main() -> None:
         "replica exchange": lambda: coverage(n, by_exchange),
         "generation, 120 effective draws": lambda: coverage(n, partial(generated, n=500), **NEAR_ZERO),
         "generation, 1,200 effective draws": lambda: coverage(n, partial(generated, n=5000), **NEAR_ZERO),
+        "one sample of both models": lambda: coverage(n, by_generation, joint=True),
+        "one sample, 12 tokens": lambda: coverage(n, partial(generated, n=500), **NEAR_ZERO, joint=True),
         "100 tokens (effective draws for width)": lambda: long_inputs(n),
     }
     for name, way in ways.items():

@@ -47,15 +47,18 @@ def least(n_repeats):
     return stats.binom.ppf(0.001, n_repeats, 0.93) / n_repeats
 
 
-def test_intervals_by_generation_cover_the_enumeration():
-    rates = coverage.coverage(60, coverage.by_generation)
+@pytest.mark.parametrize("joint", [False, True])
+def test_intervals_by_generation_cover_the_enumeration(joint):
+    """Draws of each model apart, and of both as one sample of their mixture."""
+    rates = coverage.coverage(60, coverage.by_generation, joint=joint)
     assert min(share for share, _, _ in rates.values()) >= least(60)
 
 
-def test_shares_near_zero_are_covered():
+@pytest.mark.parametrize("joint", [False, True])
+def test_shares_near_zero_are_covered(joint):
     """Agreement is 0.4% of A's inputs and 0.6% of B's, where 120 effective draws mostly show none: the bootstrap's
     interval alone is then a point at 0 and held the truth in a third of the repeats."""
-    rates = coverage.coverage(40, partial(coverage.generated, n=500), **coverage.NEAR_ZERO)
+    rates = coverage.coverage(40, partial(coverage.generated, n=500), **coverage.NEAR_ZERO, joint=joint)
     for name in ("share with D < 0, A", "term 2 by count", "term 3 by count"):
         assert rates[name][0] >= least(40), name
         assert rates[name][1] < 0.08, name

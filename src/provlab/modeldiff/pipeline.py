@@ -5,7 +5,7 @@ was stopped goes on where it was and a second run reads. Draws of one model serv
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -283,14 +283,31 @@ def mixed(a: Model, b: Model, settings: Generation, kept: Kept) -> tuple[Draws, 
     the law of an input follows from its loss. A chain is one chain of A and one of B.
     """
     drawn = [generated(model, settings, kept) for model in (a, b)]
-    tokens, chain = (np.concatenate([getattr(draws, name) for draws in drawn]) for name in ("tokens", "chain"))
+    tokens = np.concatenate([draws.tokens for draws in drawn])
     losses = [judged(model, tokens, kept) for model in (a, b)]
     log_q = [
         model.nll.log_first - model.nll.predictions(settings.length) * nll
         for model, nll in zip((a, b), losses, strict=True)
     ]
+    return one_sample(drawn, losses, log_q)
+
+
+def one_sample(
+    drawn: Sequence[Draws], losses: Sequence[NDArray[np.float64]], log_q: Sequence[NDArray[np.float64]]
+) -> tuple[Draws, Draws]:
+    """Weigh draws of two models by the mixture of their laws.
+
+    Parameters
+    ----------
+    drawn
+        As many of each model, in as many chains.
+    losses, log_q
+        Of the draws of the first model and then of the second, ``(n,)`` under either: the loss, and the log of the
+        probability with which that model writes them.
+    """
+    tokens, chain = (np.concatenate([getattr(draws, name) for draws in drawn]) for name in ("tokens", "chain"))
     log_weight = math.log(2 / len(tokens)) - np.logaddexp(*log_q)
-    first, second = (Draws(tokens, nll, log_weight, chain, settings.n_chains) for nll in losses)
+    first, second = (Draws(tokens, nll, log_weight, chain, drawn[0].n_chains) for nll in losses)
     return first, second
 
 

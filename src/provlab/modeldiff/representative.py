@@ -193,10 +193,7 @@ class Direction:
         """Return weighted quantiles of D: the least D that at least a share `q` of the inputs do not exceed."""
         if not len(self):
             return np.full(np.shape(q), math.nan)
-        order = np.argsort(self.difference, kind="stable")
-        reached = np.cumsum(self.weight[order]) / self.weight.sum()
-        place = np.searchsorted(reached, np.asarray(q, dtype=float) - 1e-12)
-        return self.difference[order][np.minimum(place, len(order) - 1)]
+        return np.asarray(np.quantile(self.difference, q, weights=self.weight, method="inverted_cdf"))
 
     @property
     def effective(self) -> float:

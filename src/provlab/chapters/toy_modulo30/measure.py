@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from provlab.modeldiff.comparison import Comparison, total_variation
 from provlab.modeldiff.diagnostics import NotConverged, converged
-from provlab.modeldiff.ladder import Ladder
 from provlab.modeldiff.representative import Direction, Draws, Side, within
 from provlab.modeldiff.sampler import Samples
 from provlab.publishing.published import published_table, scalar
@@ -147,14 +146,6 @@ def extents(names: Sequence[str], *differences: NDArray[np.float64]) -> pd.DataF
     return pd.DataFrame(rows)
 
 
-def naive_table(naive: Mapping[str, Any], names: Sequence[str], ratios: Sequence[str]) -> pd.DataFrame:
-    """Distances to the enumeration after all draws of each run, for the inputs of both models."""
-    weighted, without = (np.ravel(naive[name][-1]) for name in ("weighted", "naive"))
-    table = pd.DataFrame({"run": np.repeat(np.arange(len(ratios)) + 1, 2), "inputs of": [*names[:2]] * len(ratios)})
-    table["with weights"], table["without"], table["times as far"] = weighted, without, without / weighted
-    return table.assign(**{"ratio without": np.repeat(ratios, 2)})
-
-
 def generations_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Shares of valid sequences, beside the published one."""
     return pd.DataFrame(
@@ -166,19 +157,6 @@ def generations_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
             "published": scalar("generated sequences that satisfy the objective", "modeldiff_scalars"),
         }
         for row in rows
-    )
-
-
-def ladder_table(ladders: Sequence[Ladder], names: Sequence[str]) -> pd.DataFrame:
-    """Temperatures of each model."""
-    return pd.DataFrame(
-        {
-            "model": name,
-            "temperatures": ", ".join(f"{t:.3g}" for t in ladder.temperatures),
-            "expected swap rate": ladder.swap_rate,
-            "communication barrier": ladder.barrier,
-        }
-        for name, ladder in zip(names, ladders, strict=True)
     )
 
 
