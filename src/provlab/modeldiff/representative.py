@@ -193,7 +193,9 @@ class Direction:
         """Return weighted quantiles of D: the least D that at least a share `q` of the inputs do not exceed."""
         if not len(self):
             return np.full(np.shape(q), math.nan)
-        return np.asarray(np.quantile(self.difference, np.asarray(q, np.float64), weights=self.weight, method="inverted_cdf"))
+        return np.asarray(
+            np.quantile(self.difference, np.asarray(q, np.float64), weights=self.weight, method="inverted_cdf")
+        )
 
     @property
     def effective(self) -> float:
