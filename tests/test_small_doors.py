@@ -4,8 +4,8 @@ import nbformat
 import pytest
 import size
 
-# the bound in benchmarks/size.py is lower: anatomy, the polish in float64 and the law of p-values are half of these
-LINES, MODULES = 4_620, size.BOUNDS["compare by phi_u, modules"]
+# anatomy, the matching and the law of p-values are half of these
+LINES, MODULES = (size.BOUNDS[f"compare by phi_u, {what}"] for what in ("lines", "modules"))
 USED = {"numba", "scipy"}  # by MATCH and its p-value
 
 
