@@ -98,7 +98,7 @@ def planted(value, rng):
         return not value
     if isinstance(value, int | float):
         return value + rng.choice([1, -1, 1e-6]) * (1 + abs(value))
-    return rng.choice(["", f"{value}x", str(value)[::-1] + "y"])
+    return rng.choice([other for other in ("", f"{value}x", str(value)[::-1] + "y") if other != value])
 
 
 def change_leaf(content, rng):

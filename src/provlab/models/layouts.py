@@ -10,21 +10,22 @@ read in this way (`Anatomy.named`).
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from provlab.errors import InvalidWeightsError, UnknownArchitectureError
 from provlab.models.architectures import Architecture, layouts
 
-if TYPE_CHECKING:
-    from provlab.models.anatomy import Anatomy, Tensors
+#: `provlab.models.anatomy`'s own classes, which are not imported: that module calls this one
+Anatomy: TypeAlias = Any
+Tensors: TypeAlias = Any
 
 
 def by_tensors(
-    checkpoint: "Tensors",
+    checkpoint: Tensors,
     config: Mapping[str, Any],
-    compared: "Callable[[Tensors, str, Architecture, Mapping[str, Any]], Anatomy]",
+    compared: Callable[[Tensors, str, Architecture, Mapping[str, Any]], Anatomy],
     unknown: UnknownArchitectureError,
-) -> "Anatomy":
+) -> Anatomy:
     """Read a checkpoint in the first layout of the table that its tensors have.
 
     Parameters
@@ -78,7 +79,7 @@ def _endings(name: str) -> Iterator[str]:
         yield name[dot.end() :]
 
 
-def _hidden(checkpoint: "Tensors", anatomy: "Anatomy") -> Iterator[str]:
+def _hidden(checkpoint: Tensors, anatomy: Anatomy) -> Iterator[str]:
     """Say what may change how a block computes, though no role of the layout shows it."""
     if anatomy.mlp_width == anatomy.width:
         yield f"an MLP as wide as the stream ({anatomy.width}), so that its matrices may be turned"

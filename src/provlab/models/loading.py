@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import transformers
@@ -24,8 +24,6 @@ from provlab.models.weights import wrapper
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from provlab.models.checkpoint import Checkpoint
-
 # transformers replaces functions of its classes while it loads a model, and restores them afterwards: two loads at once
 # in one process leave a replacement there for good, and no head is tied to its embedding any more
 _loading = Lock()
@@ -36,7 +34,23 @@ _NOT_OBEYED = {"transformers_weights", "attn_implementation", "_attn_implementat
 _NOT_OBEYED |= {"quantization_config", "quantization"}
 
 
-def load_model(checkpoint: "Checkpoint", dtype: torch.dtype | None, device: str) -> "PreTrainedModel":
+class Loadable(anatomy.Weights, Protocol):
+    """The part of a `Checkpoint` that loading needs."""
+
+    source: str
+
+    @property
+    def plain(self) -> bool:
+        """Whether transformers reads the weight files as they are read here."""
+
+    def folder(self) -> Path:
+        """Folder with everything that loading needs."""
+
+    def weight_paths(self) -> dict[str, Path]:
+        """Return the files that hold the weights, and their index, by name."""
+
+
+def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> "PreTrainedModel":
     """Make the model, see `Checkpoint.load_model`."""
     _refuse_custom_code(checkpoint)
     model_class = getattr(transformers, checkpoint.architecture, None)
@@ -70,7 +84,7 @@ def load_model(checkpoint: "Checkpoint", dtype: torch.dtype | None, device: str)
         return model.to(device).eval()
 
 
-def tokenizer(checkpoint: "Checkpoint") -> "PreTrainedTokenizerBase":
+def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
     """Make the tokenizer, see `Checkpoint.tokenizer`."""
     with usable_tokenizer(checkpoint.source), _loading, _quiet_transformers():
         return transformers.AutoTokenizer.from_pretrained(
@@ -90,7 +104,7 @@ def usable_tokenizer(source: str) -> Iterator[None]:
 
 
 @contextmanager
-def _only_the_weights(checkpoint: "Checkpoint") -> Iterator[Path]:
+def _only_the_weights(checkpoint: Loadable) -> Iterator[Path]:
     """Yield a folder with the weight files that the digest covers, and a config that names no others.
 
     In the checkpoint's own folder transformers would apply an adapter that lies beside the weights, and obey a key of
@@ -118,7 +132,7 @@ def _obeyed(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refuse_empty_promises(checkpoint: "Checkpoint") -> None:
+def _refuse_empty_promises(checkpoint: Loadable) -> None:
     """Compare the config with the tensors: transformers would draw missing ones at random, of any size."""
     try:
         anatomy.of(checkpoint)
@@ -144,7 +158,7 @@ def _numbers(config: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield key, value
 
 
-def _refuse_custom_code(checkpoint: "Checkpoint") -> None:
+def _refuse_custom_code(checkpoint: Loadable) -> None:
     """Accept ``auto_map`` only where it names classes that transformers ships itself (Phi-3 does so)."""
     auto_map = checkpoint.config.get("auto_map")
     targets = auto_map.values() if isinstance(auto_map, dict) else [auto_map] if auto_map else []
