@@ -99,15 +99,15 @@ function fold(record) {
   const inside = document.createElement("details");
   inside.className = "provlab-record";
   const words = document.createElement("summary");
+  const parts = [...record.children].slice(2); // behind the heading and its first sentence
   let section = record.nextElementSibling;
-  const titles = [];
   while (section && !["exercises", "summary", "references"].includes(section.id)) {
-    const next = section.nextElementSibling;
-    titles.push(section.querySelector("h2")?.firstChild.textContent.trim());
-    inside.append(section);
-    section = next;
+    parts.push(section);
+    section = section.nextElementSibling;
   }
-  words.textContent = titles.filter(Boolean).join(" · ");
+  const titles = parts.map((part) => part.querySelector(":scope > h2, :scope > h3")?.firstChild.textContent.trim());
+  words.textContent = titles.filter(Boolean).join(" · ") || "More";
+  inside.append(...parts);
   inside.prepend(words);
   record.append(inside);
   const open = () => {

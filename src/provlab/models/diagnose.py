@@ -13,7 +13,6 @@ from provlab.models.formats.pickle_names import pickles
 
 if TYPE_CHECKING:
     from provlab.models.formats.source import Files
-    from provlab.models.weights import WeightFiles
 
 _COMPARED = 2**26  # bytes of tensors that are compared with a pickle beside them
 
@@ -124,8 +123,8 @@ def content(path: Path) -> str:
     return _CONTENTS[signs[0]] if signs else ""
 
 
-def rival(files: "Files", pickled: Sequence[str], weights: "WeightFiles") -> str:
-    """Return the first pickle if tensors, the smallest of those that are read, are not in the pickles; else "".
+def rival(files: "Files", pickled: Sequence[str], weights: Any) -> str:
+    """Return the first pickle if tensors of `weights` (`WeightFiles`), the smallest of those that are read, are not in the pickles; else "".
 
     No pickle is loaded: torch writes a zip archive, whose table has length and CRC-32 of what every tensor lies in.
     Where it lacks the length of some tensor, as in another dtype, nothing is said.
