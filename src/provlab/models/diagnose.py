@@ -127,7 +127,8 @@ def rival(files: "Files", pickled: Sequence[str], weights: Any) -> str:
     """Return the first pickle if tensors, the smallest of those that are read, are not in the pickles; else "".
 
     `weights` are a checkpoint's `WeightFiles`. No pickle is loaded: torch writes a zip archive, whose table has length
-    and CRC-32 of what every tensor lies in. Where it lacks the length of some tensor, as in another dtype, nothing is said.
+    and CRC-32 of what every tensor lies in. Where it lacks the length of some tensor, as in another dtype, nothing
+    is reported.
     """
     sums: dict[int, set[int]] = {}
     with suppress(OSError, zipfile.BadZipFile):
