@@ -1,4 +1,4 @@
-"""The predicate on single tensors: it holds on good records, and fails or waits for each reason alone."""
+"""`taken_tensors_found`, on single tensors: it holds on good records, and fails or waits for each reason alone."""
 
 import copy
 
