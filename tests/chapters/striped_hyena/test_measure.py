@@ -106,7 +106,7 @@ def null(matchings):
 
 def within(log10_p, rate):
     """Whether the share of draws below the level agrees with a rate, at 99.9%."""
-    low, high = calibration.size_interval(int((log10_p <= np.log10(LEVEL)).sum()), DRAWS, 0.999)
+    low, high = stats.binomtest(int((log10_p <= np.log10(LEVEL)).sum()), DRAWS).proportion_ci(0.999)
     return low <= rate <= high
 
 
