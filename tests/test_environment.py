@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -88,6 +89,21 @@ def test_what_is_installed_is_what_the_lock_says(files):
         if name not in installed or installed[name].public != version.public
     }
     assert not wrong, f"run 'make env': {wrong}"
+
+
+def too_new(distributions, python: str) -> list[str]:
+    """Name the distributions that do not install on this version of Python."""
+    return [
+        f"{d.name} {d.version}"
+        for d in distributions
+        if python not in SpecifierSet(d.metadata["Requires-Python"] or "")
+    ]
+
+
+def test_every_pin_installs_on_the_python_of_debian():
+    # Debian 12 has 3.11.2: a pin that asks for 3.11.5 ends the README's first command there
+    assert too_new(metadata.distributions(), "3.11.2") == []
+    assert "numpy" in str(too_new(metadata.distributions(), "3.8.0"))
 
 
 @pytest.mark.parametrize(
