@@ -227,7 +227,6 @@ def _mamba(folder: Path) -> None:
 
 def _pickled(folder: Path, **how: Any) -> None:
     model = tiny_models.build("llama")
-    model.config.save_pretrained(folder)
     model.config.architectures = ["LlamaForCausalLM"]
     model.config.save_pretrained(folder)
     torch.save(model.state_dict(), folder / "pytorch_model.bin", **how)
@@ -347,7 +346,6 @@ class Tried:
     refused: int
     faults: Counter[str]
     seeds: dict[str, int]  # one case of each fault
-    sentences: Counter[str]
 
 
 def fuzz(name: str, seeds: range, folder: Path, doors: tuple[str, ...] | None = None) -> Tried:
@@ -360,7 +358,7 @@ def fuzz(name: str, seeds: range, folder: Path, doors: tuple[str, ...] | None = 
     good = path.read_bytes()
     for door in doors or format_.doors:
         DOORS[door](made)  # so that a refusal is due to what is spoilt
-    tried = Tried(0, 0, 0, Counter(), {}, Counter())
+    tried = Tried(0, 0, 0, Counter(), {})
     for seed in seeds:
         path.write_bytes(format_.spoil(good, random.Random(seed), canary))
         for door in doors or format_.doors:
@@ -374,7 +372,6 @@ def fuzz(name: str, seeds: range, folder: Path, doors: tuple[str, ...] | None = 
             tried.n += 1
             tried.opened += not message and not wrong
             tried.refused += bool(message)
-            tried.sentences[message[:60]] += 1
             if wrong:
                 tried.faults[f"{door}: {wrong}"] += 1
                 tried.seeds.setdefault(f"{door}: {wrong}", seed)

@@ -26,12 +26,22 @@ def comparison(log10_p, *, about=None, withheld=None, **family):
     return Comparison(models, tuple(records), Options(), **family)
 
 
-def evidence(measurements):
+def row(claim):
+    """The row of the claim with this id."""
+    return next(row for row in claims.load_claims() if row["id"] == claim)
+
+
+def evidence(measurements, profile="default"):
     """What a run left that made these measurements and no other."""
-    return Evidence({"measurements": measurements}, Store(Path("nowhere")))
+    return Evidence({"profile": profile, "measurements": measurements, "pairs": []}, Store(Path("nowhere")))
 
 
-def judged(row, measurements, **others) -> Verdict:
-    """The verdict of a claim's row on these measurements."""
+def judge(row, kept, **others) -> Verdict:
+    """The verdict of a claim's row on this evidence."""
     arguments = {key: value for key, value in row["predicate"].items() if key != "name"} | others
-    return claims.predicate(row)(evidence(measurements), **arguments)
+    return claims.predicate(row)(kept, **arguments)
+
+
+def judged(row, measurements, profile="default", **others) -> Verdict:
+    """The verdict of a claim's row on these measurements."""
+    return judge(row, evidence(measurements, profile), **others)

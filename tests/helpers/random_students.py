@@ -1,11 +1,32 @@
 """Students of random weights, whose matchings with each other are known."""
 
+import numpy as np
 import torch
 
+from provlab.chapters.shared.retraining import as_views
 from provlab.chapters.shared.students import Point, Student
+from provlab.statistics.base import Options
+
+N_UNITS, WIDTH = 64, 12
+TOKENS = np.zeros((1, 1), dtype=np.int64)
+INPUTS = np.random.default_rng(0).standard_normal((400, WIDTH)).astype(np.float32)
 
 
-def student(seed: int = 0, turned: int = 0, units: int = 64, width: int = 12) -> Student:
+def views(mlp):
+    """Gate and up activations of a student on `INPUTS`."""
+    return as_views(mlp.activations(INPUTS), TOKENS)
+
+
+class Read:
+    """A model, as far as students are concerned: what enters each of its MLPs."""
+
+    inputs, places, options = (INPUTS, INPUTS), TOKENS, Options()
+
+    def views(self, block, student):
+        return views(student)
+
+
+def student(seed: int = 0, turned: int = 0, units: int = N_UNITS, width: int = WIDTH) -> Student:
     """Draw a student; `turned` of its units have up and down weights of the opposite sign, which changes no output."""
     rng = torch.Generator().manual_seed(seed)
     gate, up = (torch.randn(units, width, generator=rng) for _ in range(2))

@@ -53,7 +53,6 @@ def test_both_evidence_tells_every_row():
         (lambda: differences([panel(a=(1, 2))], labels=("a", "b"), xlabel="D", caption="c"), "of 4 bins"),
         (lambda: densities({}, xlabel="x", caption="c"), "nothing to draw"),
         (lambda: densities({"a": pd.DataFrame({"x": [1]})}, xlabel="x", caption="c"), "needs the columns"),
-        (lambda: both_evidence([], {}, {}, caption="c"), "must each hold something"),
     ],
 )
 def test_refusals(call, message):

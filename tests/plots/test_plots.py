@@ -249,8 +249,6 @@ def test_agreement_tells_the_largest_difference():
     figure = nulls.agreement([-1.0, -2.0], [-1.0, -2.5], xlabel="a", ylabel="b")
     assert "Each of 2 points" in figure.caption
     assert "Largest difference 0.5" in figure.caption
-    with pytest.raises(InputError, match="one value a pair"):
-        nulls.agreement([1.0], [1.0, 2.0], xlabel="a", ylabel="b")
 
 
 def test_correlations_outside_the_band_are_framed():
@@ -258,8 +256,6 @@ def test_correlations_outside_the_band_are_framed():
     figure = nulls.correlation_matrix(matrix, ["0", "1", "2"], (-0.3, 0.3))
     assert "3 correlations, 1 outside" in figure.caption
     assert len([p for p in figure.figure.axes[0].patches if isinstance(p, Rectangle)]) == 1
-    with pytest.raises(InputError, match="3 x 3"):
-        nulls.correlation_matrix(matrix[:2], ["0", "1", "2"], (-0.3, 0.3))
 
 
 def test_block_bars_hold_every_block():
@@ -279,11 +275,9 @@ def test_names_at_the_ends_of_curves_do_not_overlap():
     assert all(above.y0 >= below.y1 for below, above in itertools.pairwise(boxes))
 
 
-def test_curve_needs_x_and_y():
+def test_a_curve_is_drawn_on_a_logarithmic_axis():
     data = pd.DataFrame({"x": [2, 1], "y": [1.0, 2.0], "low": [0.5, 1.5], "high": [1.5, 2.5]})
     assert curves.curve({"a": data}, xlabel="steps", ylabel="loss", caption="Falls.", logx=True).png()
-    with pytest.raises(InputError, match="columns x and y"):
-        curves.curve({"a": data[["x"]]}, xlabel="steps", ylabel="loss", caption="Falls.")
 
 
 def test_every_figure_has_words(log10_p, truth):

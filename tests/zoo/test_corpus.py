@@ -50,11 +50,6 @@ def test_a_file_that_is_no_python_is_left_out():
     assert corpus.units("template.py", "def $name:\n") == []
 
 
-def test_about_a_twentieth_is_held_out_by_name():
-    share = sum(corpus.held_out(f"module.py#{place}") for place in range(20_000)) / 20_000
-    assert share == pytest.approx(0.05, abs=0.006)  # four standard errors
-
-
 def test_what_debian_ships_separately_is_left_out():
     parts = {part for path in corpus.sources() for part in path.split("/")}
     apart = {"test", "tests", "idlelib", "lib2to3", "distutils", "tkinter", "turtledemo", "ensurepip", "site-packages"}

@@ -26,20 +26,10 @@ TOKENS = torch.arange(40).reshape(2, 20) * 7 % 50
 
 def network(groups=HEADS):
     torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=50,
-            hidden_size=WIDTH,
-            intermediate_size=HIDDEN,
-            num_hidden_layers=BLOCKS,
-            num_attention_heads=HEADS,
-            num_key_value_heads=groups,
-            max_position_embeddings=32,
-            rms_norm_eps=1e-12,  # so that a norm over fewer dimensions differs by a factor alone
-            initializer_range=0.4,
-        )
-    )
-    return model.eval()
+    sizes = {"hidden_size": WIDTH, "intermediate_size": HIDDEN, "num_hidden_layers": BLOCKS, "vocab_size": 50}
+    sizes |= {"num_attention_heads": HEADS, "num_key_value_heads": groups, "max_position_embeddings": 32}
+    # a norm over fewer dimensions differs by a factor alone
+    return LlamaForCausalLM(LlamaConfig(**sizes, rms_norm_eps=1e-12, initializer_range=0.4)).eval()
 
 
 @pytest.fixture

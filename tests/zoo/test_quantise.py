@@ -29,37 +29,9 @@ def by_definition(weights, bits, block):
     return np.array(restored).reshape(weights.shape)
 
 
-@pytest.mark.parametrize(("bits", "block"), [(8, 32), (5, 32), (4, 16), (2, 32), (1, 60)])
+@pytest.mark.parametrize(("bits", "block"), [(8, 32), (7, 16), (6, 32), (5, 32), (4, 16), (3, 96), (2, 32), (1, 60)])
 def test_it_is_what_the_format_says(weights, bits, block):
     assert quantised(weights, bits, block) == pytest.approx(by_definition(weights, bits, block), abs=1e-7)
-
-
-@pytest.mark.parametrize("bits", range(1, 9))
-def test_a_block_holds_few_values_near_its_own(weights, bits):
-    restored = quantised(weights, bits, 32)
-    assert restored.dtype == np.float32
-    old, new = weights.reshape(-1, 32), restored.reshape(-1, 32)
-    assert max(len(set(row)) for row in new.tolist()) <= 2**bits
-    step = np.ptp(old, axis=1, keepdims=True) / (2**bits - 1)
-    # half a step by rounding; a stored scale and minimum are off by up to half a 63rd of the super-block's largest
-    slack = np.abs(old).max() / 63 * 2**1
-    assert (np.abs(new - old) <= 0.5 * step + slack).all()
-
-
-def test_more_bits_and_smaller_blocks_lose_less(weights):
-    def error(bits, block):
-        return float(np.square(quantised(weights, bits, block) - weights).mean())
-
-    assert np.all(np.diff([error(bits, 32) for bits in range(1, 9)]) < 0)
-    assert np.all(np.diff([error(4, block) for block in (16, 64, 256, 1024)]) > 0)
-
-
-def test_blocks_do_not_see_each_other_beyond_their_super_block(weights):
-    changed = weights.copy()
-    changed[0, 0] = 9.0
-    differ = (quantised(changed, 4, 32) != quantised(weights, 4, 32)).ravel()
-    assert differ[:256].any()
-    assert not differ[256:].any()
 
 
 def test_odd_sizes_zeros_and_one_sign(weights):

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +33,23 @@ _SECONDS_TO_STOP = 15.0
 class Progress:
     """A bar over all training steps on a terminal; elsewhere one line for each finished model."""
 
-    def __init__(self, total: int, n_models: int, shown: bool) -> None:
-        self.total, self.n_models, self.shown = total, n_models, shown
-        self.finished = 0
-        self.steps: dict[str, int] = {}
-        self.begun = time.monotonic()
+    def __init__(self, missing: Mapping[str, Recipe], shown: bool) -> None:
+        self.finished, self.begun = 0, time.monotonic()
+        self.steps = dict.fromkeys(missing, 0)
+        self.total = sum(recipe.own_steps for recipe in missing.values())
         hidden = not (shown and sys.stderr.isatty())
-        self.bar = tqdm(total=total, desc="zoo", unit="step", smoothing=0.05, leave=False, disable=hidden)
+        self.shown = shown and hidden  # as lines
+        self.bar = tqdm(total=self.total, desc="zoo", unit="step", smoothing=0.05, leave=False, disable=hidden)
 
     def note(self, text: str) -> None:
         """Say something that is not a finished model, where no bar is shown."""
-        if self.shown and self.bar.disable:
+        if self.shown:
             sys.stderr.write(f"zoo: {text}\n")
             sys.stderr.flush()
 
     def at(self, name: str, steps: int) -> None:
         """Set the steps done of one model."""
-        self.steps[name] = max(steps, self.steps.get(name, 0))
+        self.steps[name] = max(steps, self.steps[name])
         self.bar.set_postfix_str(name, refresh=False)
         self.bar.update(sum(self.steps.values()) - self.bar.n)
 
@@ -63,19 +62,16 @@ class Progress:
         about = card.read(folder)
         self.note(
             f"{name}, loss {about['initial_loss']:.2f} -> {about['final_loss']:.2f} "
-            f"({self.finished} of {self.n_models}, {seconds:.0f} s, about {left:.0f} s left)"
+            f"({self.finished} of {len(self.steps)}, {seconds:.0f} s, about {left:.0f} s left)"
         )
 
 
-@dataclass
 class _Worker:
     """A training process, and the thread that hands on its messages."""
 
-    messages: "queue.Queue[tuple[_Worker, dict[str, Any]]]"
-    name: str | None = field(default=None, init=False)  # of the model in work
-    process: "subprocess.Popen[str]" = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, messages: "queue.Queue[tuple[_Worker, dict[str, Any]]]") -> None:
+        self.messages = messages
+        self.name: str | None = None  # of the model in work
         environment = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -218,7 +214,7 @@ def build(
         if is_made(folder):
             card.refresh(folder, recipes[name])
     if missing := {name: recipes[name] for name in folders if not is_made(folders[name])}:
-        bar = Progress(sum(recipe.own_steps for recipe in missing.values()), len(missing), progress)
+        bar = Progress(missing, progress)
         with bar.bar:
             bar.note(f"{len(missing)} of {len(folders)} models to train into {cache_dir() / 'zoo'}")
             if any(KINDS[recipe.kind].corpus for recipe in missing.values()):

@@ -1,7 +1,15 @@
 """Kinds of models, architectures and objectives that a recipe can name, as tables that need no torch to read.
 
-A kind is one entry in `KINDS` and one module, its maker, with the functions of `provlab.zoo.make.Maker`. `make`
-imports the maker when it makes the first model of the kind, so that a list of recipes stays quick.
+A kind is one entry in `KINDS` and one module, its maker, with three functions:
+
+- ``start(recipe, parent)``: the model that training begins with, in float32; `parent` is the folder of the parent's
+  checkpoint;
+- ``held_out_loss(model, recipe)``: the loss (nats) on data that no model of the kind is trained on, the same in each
+  call;
+- ``train(model, recipe, on_step)``: the finished model, which may be the one given, and its learning curve. `on_step`
+  is called after each step with the steps done; what it raises ends the training.
+
+`provlab.zoo.make` imports the maker when it makes the first model of the kind, so that a list of recipes stays quick.
 """
 
 from collections.abc import Callable
@@ -20,7 +28,7 @@ class Kind:
     Attributes
     ----------
     maker
-        Module of this package with the functions of `provlab.zoo.make.Maker`.
+        Module of this package with these functions.
     code
         Modules whose code decides the weights of a model of this kind, and so its address.
     parent, shape
@@ -54,7 +62,7 @@ KINDS = {
     "continued": Kind("language", code=_LANGUAGE),
     "tuned": Kind("language", code=_LANGUAGE),
     "adapter": Kind("language", code=(*_LANGUAGE, "derive"), settings="adapter"),
-    "quantised": Kind("storage", code=("quantise",), settings="quantiser", trained=False),
+    "quantised": Kind("language", code=("quantise",), settings="quantiser", trained=False),
     # the parent's initialisation, not its weights: another order of data is all that sets the two apart
     "rerun": Kind("language", code=_LANGUAGE, shape=True),
     # a model of another architecture that begins with some of its parent's tensors

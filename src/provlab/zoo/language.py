@@ -1,7 +1,7 @@
-"""The maker of language models: bases, what is trained on from them, and reruns.
+"""The maker of language models: bases, what is trained on from them, reruns, and parents stored in few bits.
 
-It only chooses: `provlab.zoo.train`, `derive`, `blueprints` and `objectives` decide the weights, and are in the
-models' addresses.
+It only chooses: `provlab.zoo.train`, `derive`, `quantise`, `blueprints` and `objectives` decide the weights, and are in
+the models' addresses.
 """
 
 from dataclasses import replace
@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from provlab.zoo import blueprints, objectives
 from provlab.zoo.kinds import KINDS, Curve, OnStep
+from provlab.zoo.quantise import quantised
 from provlab.zoo.recipes import Recipe
 from provlab.zoo.train import train as train_on
 
@@ -39,7 +40,18 @@ def held_out_loss(model: PreTrainedModel, recipe: Recipe) -> float:
 
 
 def train(model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> tuple[PreTrainedModel, Curve]:
-    """Train as the recipe says; the seed of the order of data takes the place of the recipe's seed from here on."""
+    """Train as the recipe says; the seed of the order of data takes the place of the recipe's seed from here on.
+
+    A quantised model has no steps: every matrix passes through the quantiser, in place; the norms' vectors stay whole,
+    as in GGUF files.
+    """
+    if recipe.quantiser is not None:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.ndim == 2:
+                    restored = quantised(parameter.numpy(), recipe.quantiser.bits, recipe.quantiser.block)
+                    parameter.copy_(torch.from_numpy(restored))
+        return model, []
     if recipe.order_seed is not None:
         recipe = replace(recipe, seed=recipe.order_seed)
     task = objectives.objective(model, recipe, "train")

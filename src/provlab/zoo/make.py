@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
 
 import torch
 from transformers import PreTrainedModel
@@ -22,22 +21,6 @@ from provlab.zoo.recipes import Recipe
 LEARNED = 0.9
 # Relative change of all weights below which a "derived" model is a copy.
 MOVED = 1e-4
-
-
-class Maker(Protocol):
-    """What the module behind a kind offers to `provlab.zoo.make`."""
-
-    def start(self, recipe: Recipe, parent: Path | None) -> PreTrainedModel:
-        """Return the model that training begins with, in float32; `parent` is the folder of the parent's checkpoint."""
-
-    def held_out_loss(self, model: PreTrainedModel, recipe: Recipe) -> float:
-        """Return the loss (nats) on data that no model of the kind is trained on, the same in each call."""
-
-    def train(self, model: PreTrainedModel, recipe: Recipe, on_step: OnStep) -> tuple[PreTrainedModel, Curve]:
-        """Return the finished model, which may be the one given, and its learning curve.
-
-        `on_step` is called after each step with the steps done; what it raises ends the training.
-        """
 
 
 @dataclass(frozen=True)
@@ -99,7 +82,7 @@ def make(recipe: Recipe, parent: Path | None, on_step: OnStep) -> Made:
     ZooError
         If a base learned nothing, a derived model did not move, or a loss is not finite.
     """
-    maker = cast(Maker, importlib.import_module(f"provlab.zoo.{KINDS[recipe.kind].maker}"))
+    maker = importlib.import_module(f"provlab.zoo.{KINDS[recipe.kind].maker}")
     model = maker.start(recipe, parent)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     initial = maker.held_out_loss(model, recipe)

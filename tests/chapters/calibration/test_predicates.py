@@ -1,18 +1,15 @@
 """Claim I2 by `blocks_calibrated`: records as a good run leaves them, and each fault planted."""
 
-import json
-
 import numpy as np
+import planted
 import pytest
 
 from provlab.chapters.calibration import shipped
 from provlab.chapters.calibration.trained import train_residual_pairs
-from provlab.engine.store import Store
-from provlab.publishing import claims
-from provlab.publishing.evidence import FAILS, HOLDS, Evidence
+from provlab.publishing.evidence import FAILS, HOLDS
 from provlab.statistics import phi_u
 
-ROW = next(row for row in claims.load_claims() if row["id"] == "I2")
+ROW = planted.row("I2")
 ENOUGH = ROW["predicate"]["min_pairs"]["default"]
 
 
@@ -29,10 +26,8 @@ def good():
     }
 
 
-def judged(measured, tmp_path, profile="default"):
-    experiment = {"name": "planted", "profile": profile, "pairs": [], "measurements": {"blocks": measured}}
-    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
-    return claims.predicate(ROW)(Evidence(json.loads(json.dumps(experiment)), Store(tmp_path)), **arguments)
+def judged(measured, profile="default"):
+    return planted.judged(ROW, {"blocks": measured}, profile)
 
 
 def copied_blocks(measured):
@@ -74,8 +69,8 @@ FAULTS = [
 ]
 
 
-def test_a_good_record_holds(tmp_path):
-    verdict = judged(good(), tmp_path)
+def test_a_good_record_holds():
+    verdict = judged(good())
     assert verdict.status == HOLDS, verdict
     assert f"1 tables of {ENOUGH:,} pairs by 3 blocks" in verdict.ours
     assert "flagged up to 0.005" in verdict.margin
@@ -83,29 +78,29 @@ def test_a_good_record_holds(tmp_path):
 
 
 @pytest.mark.parametrize(("spoil", "reason"), FAULTS, ids=[spoil.__name__ for spoil, _ in FAULTS])
-def test_a_planted_fault_fails(spoil, reason, tmp_path):
+def test_a_planted_fault_fails(spoil, reason):
     measured = good()
     spoil(measured)
-    verdict = judged(measured, tmp_path)
+    verdict = judged(measured)
     assert verdict.status == FAILS, verdict
     assert reason in verdict.why
     assert verdict.ours
 
 
-def test_a_smaller_profile_asks_for_fewer_pairs(tmp_path):
+def test_a_smaller_profile_asks_for_fewer_pairs():
     measured = good()
     too_few(measured)
-    assert judged(measured, tmp_path, "smoke").status == HOLDS
+    assert judged(measured, "smoke").status == HOLDS
 
 
-def test_ties_broken_alike_in_every_block_fail(tmp_path, monkeypatch):
+def test_ties_broken_alike_in_every_block_fail(monkeypatch):
     """The library once did so; a check that breaks ties itself could not see it."""
     pairs, row = train_residual_pairs(200, seed=2), ("phi_u", shipped.TIED, shipped.SCIPY)
     measured = good()
     measured["valid"]["phi_u, networks"] = shipped.compare(pairs, [row], seed=0).blocks[row].tolist()
-    assert judged(measured, tmp_path, "smoke").status == HOLDS
+    assert judged(measured, "smoke").status == HOLDS
     monkeypatch.setattr(phi_u, "tie_seed", lambda seed, *where: seed)
     measured["valid"]["phi_u, networks"] = shipped.compare(pairs, [row], seed=0).blocks[row].tolist()
-    verdict = judged(measured, tmp_path, "smoke")
+    verdict = judged(measured, "smoke")
     assert verdict.status == FAILS
     assert "blocks are correlated" in verdict.why

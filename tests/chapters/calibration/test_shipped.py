@@ -7,8 +7,8 @@ from numpy.testing import assert_array_equal
 from provlab.chapters.calibration import figures, shipped
 from provlab.chapters.calibration.trained import train_residual_pairs
 from provlab.inference import pvalues
-from provlab.inference.matching import cosine_similarity, match, match_shuffled, tie_seed, unit_rows
-from provlab.statistics import get, phi_u
+from provlab.inference.matching import cosine_similarity, match, match_shuffled, unit_rows
+from provlab.statistics import get
 from provlab.statistics.base import Options
 
 PHI_U = ("phi_u", shipped.AS_TRAINED, shipped.COMPILED)
@@ -65,13 +65,6 @@ def test_nothing_is_flagged_where_nothing_is_wrong(compared):
     words = figures.size_table(table)
     assert words["too many"].eq("no").all()
     assert (words["≤ 0.001"] == "out of reach").sum() == 2
-
-
-def test_one_seed_for_the_ties_of_every_block_is_flagged(monkeypatch):
-    """As the library once had it, where the cosines of all units of one sign are one."""
-    monkeypatch.setattr(phi_u, "tie_seed", lambda seed, name, block: tie_seed(seed, name))
-    row = ("phi_u", shipped.TIED, shipped.SCIPY)
-    assert flagged(shipped.compare(train_residual_pairs(300, seed=6), [row], seed=0).whole) == {row}
 
 
 def test_a_common_initialisation_is_flagged():

@@ -1,14 +1,12 @@
 """Residual networks trained by the thousand: gradient descent by the book, equivariance, activations, ties."""
 
 import numpy as np
-import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.chapters.calibration import trained as null_training
 from provlab.chapters.calibration.trained import train_residual_pairs
 from provlab.chapters.shared.small_networks import gradient_descent
-from provlab.errors import InputError
 
 NETWORK = null_training.Residual(6)
 
@@ -86,29 +84,7 @@ def test_one_sign_a_unit_leaves_two_kinds_of_rows():
         assert 0.2 < (rows < 0).mean() < 0.8
 
 
-def test_a_shared_start_is_shared_and_an_independent_one_is_not():
-    shared, apart = (
-        train_residual_pairs(30, seed=3, steps=1, learning_rate=1e-6, shared_initialisation=choice).networks()
-        for choice in (True, False)
-    )
-    assert_allclose(shared[0].up, shared[1].up, atol=1e-3)
-    assert abs(np.corrcoef(apart[0].up.ravel(), apart[1].up.ravel())[0, 1]) < 0.05
-
-
 def test_same_seed_same_networks():
     first, again = (train_residual_pairs(3, seed=5, steps=3) for _ in range(2))
     assert_array_equal(first.second[1], again.second[1])
     assert not np.array_equal(first.second[1], train_residual_pairs(3, seed=6, steps=3).second[1])
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: train_residual_pairs(0, seed=0), "n_pairs is 0"),
-        (lambda: train_residual_pairs(2, seed=0, hidden_units=0), "hidden_units is 0"),
-        (lambda: train_residual_pairs(2, seed=0, learning_rate=1e38), "diverged"),
-    ],
-)
-def test_what_cannot_be_trained_is_refused(call, message):
-    with pytest.raises(InputError, match=message):
-        call()

@@ -6,17 +6,14 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from random_students import student
+from random_students import Read, student
 
 from provlab.chapters.distillation import measure as distillation
 from provlab.chapters.distillation.measure import Distilled
 from provlab.chapters.shared.groups import Groups
-from provlab.chapters.shared.retraining import as_views
 from provlab.errors import InputError
 from provlab.statistics import get
 from provlab.statistics.base import Options
-
-TOKENS = np.zeros((1, 1), dtype=np.int64)
 
 
 def test_size_and_power_by_hand():
@@ -42,16 +39,6 @@ def test_holm_among_the_dependent():
     assert distillation.n_called(np.log10([0.006, 0.009]), 0.01) == 0
 
 
-class Read:
-    """A model, as far as students are concerned: what enters its first MLP."""
-
-    def __init__(self, inputs):
-        self.inputs, self.places = [inputs], TOKENS
-
-    def views(self, block, student):
-        return as_views(student.activations(self.inputs[block]), self.places)
-
-
 def parallel(seed):
     made = student(seed)
     return replace(made, up=made.gate)
@@ -64,7 +51,7 @@ def log10_p(model, students, statistic="phi_match", views=None):
 
 def test_parallel_rows_accuse_strangers_and_their_other_part_does_not():
     """The fault that the chapter is about, planted: unrelated students whose up rows are their gate rows."""
-    model = Read(np.random.default_rng(0).standard_normal((400, 12)).astype(np.float32))
+    model = Read()
     sides = [model.views(0, parallel(seed)) for seed in range(3)]
     results = [get("phi_match").compare_block(a, b, 0, Options()) for a, b in combinations(sides, 2)]
     assert max(result.detail["paper_log10_p"] for result in results) < -20

@@ -4,9 +4,7 @@ import numpy as np
 import planted
 import pytest
 
-from provlab.publishing import claims
-
-ROW = next(row for row in claims.load_claims() if row["id"] == "I25")
+ROW = planted.row("I25")
 JUDGED = ROW["predicate"]["recipe"]
 
 

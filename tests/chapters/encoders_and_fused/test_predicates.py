@@ -2,13 +2,13 @@
 
 from itertools import combinations
 
+import planted
 import pytest
 
 from provlab.engine.store import Store
-from provlab.publishing import claims
 from provlab.publishing.evidence import HOLDS, Evidence
 
-ROWS = {row["id"]: row for row in claims.load_claims() if row["id"] in ("I10", "I13", "I14")}
+ROWS = {claim: planted.row(claim) for claim in ("I10", "I13", "I14")}
 MODELS = ("base", "child", "other", "another")
 
 
@@ -26,8 +26,7 @@ class Planted:
 
     def judged(self, claim, folder):
         row, store, pairs = ROWS[claim], Store(folder), []
-        arguments = {key: value for key, value in row["predicate"].items() if key != "name"}
-        statistics = arguments.get("statistics", [arguments.get("statistic")])
+        statistics = row["predicate"].get("statistics", [row["predicate"].get("statistic")])
         for statistic in statistics:
             for pair, value in self.log10_p.items():
                 a, b = sorted(pair)
@@ -39,41 +38,40 @@ class Planted:
                 pairs.append({"a": a, "b": b, "statistic": statistic, "keys": [key], **known})
         others = "controls" if claim == "I10" else "strangers"
         roles = {"base": "base", "leak" if claim == "I10" else "child": "child", others: self.controls}
-        measurements = {arguments["measurement"]: roles}
-        experiment = {"name": "x", "profile": "default", "pairs": pairs, "measurements": measurements}
-        return claims.predicate(row)(Evidence(experiment, store), **arguments)
+        measurements = {row["predicate"]["measurement"]: roles}
+        return planted.judge(row, Evidence({"profile": "default", "pairs": pairs, "measurements": measurements}, store))
 
 
 @pytest.mark.parametrize("claim", ROWS)
 def test_a_pair_found_and_controls_left_alone_hold(claim, tmp_path):
-    planted = Planted()
-    planted.known[frozenset(("base", "child"))], planted.known[frozenset(("base", "other"))] = True, False
-    verdict = planted.judged(claim, tmp_path)
+    study = Planted()
+    study.known[frozenset(("base", "child"))], study.known[frozenset(("base", "other"))] = True, False
+    verdict = study.judged(claim, tmp_path)
     assert verdict.status == HOLDS
     assert "log10 p = -50.0, smallest of" in verdict.ours
 
 
 def all_controls_at(value):
-    def plant(planted):
-        for pair in planted.log10_p:
+    def plant(study):
+        for pair in study.log10_p:
             if pair != frozenset(("base", "child")):
-                planted.log10_p[pair] = value
+                study.log10_p[pair] = value
 
     return plant
 
 
 def known(first, second, dependent):
-    return lambda planted: planted.known.__setitem__(frozenset((first, second)), dependent)
+    return lambda study: study.known.__setitem__(frozenset((first, second)), dependent)
 
 
 PLANTS = {
     "every control a little above Holm's first step": all_controls_at(-2.3),
-    "one control is found": lambda planted: planted.set("child", "other", -40.0),
-    "the pair is not found": lambda planted: planted.set("base", "child", -20.0),
-    "a control was not compared": lambda planted: planted.log10_p.pop(frozenset(("base", "other"))),
-    "no control": lambda planted: planted.controls.clear(),
-    "one control twice": lambda planted: planted.controls.__setitem__(1, "other"),
-    "the child is its own control": lambda planted: planted.controls.__setitem__(1, "child"),
+    "one control is found": lambda study: study.set("child", "other", -40.0),
+    "the pair is not found": lambda study: study.set("base", "child", -20.0),
+    "a control was not compared": lambda study: study.log10_p.pop(frozenset(("base", "other"))),
+    "no control": lambda study: study.controls.clear(),
+    "one control twice": lambda study: study.controls.__setitem__(1, "other"),
+    "the child is its own control": lambda study: study.controls.__setitem__(1, "child"),
     "the pair is known to be independent": known("base", "child", False),
     "a control is known to be related": known("base", "other", True),
 }
@@ -82,12 +80,12 @@ PLANTS = {
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("claim", ROWS)
 def test_a_broken_claim_does_not_hold(claim, plant, tmp_path):
-    planted = Planted()
-    PLANTS[plant](planted)
-    assert planted.judged(claim, tmp_path).status != HOLDS
+    study = Planted()
+    PLANTS[plant](study)
+    assert study.judged(claim, tmp_path).status != HOLDS
 
 
 def test_one_control_is_too_few_where_two_are_claimed(tmp_path):
-    planted = Planted()
-    planted.controls.pop()
-    assert planted.judged("I10", tmp_path).status != HOLDS
+    study = Planted()
+    study.controls.pop()
+    assert study.judged("I10", tmp_path).status != HOLDS

@@ -1,27 +1,23 @@
 """Claim I1 holds on p-values as Theorem 1 has them, and not on evidence in which it is broken."""
 
 import numpy as np
+import planted
 import pytest
 
-from provlab.engine.store import Store
-from provlab.publishing import claims
-from provlab.publishing.evidence import HOLDS, Evidence
+from provlab.publishing.evidence import HOLDS
 
-ROW = next(row for row in claims.load_claims() if row["id"] == "I1")
+ROW = planted.row("I1")
 T, N = 99, 2000
 UNIFORM = (np.random.default_rng(0).permutation(N) % (T + 1) + 1) / (T + 1)
 
 
-def judged(folder, independent=UNIFORM, dependent=(1 / (T + 1),) * 200, t=T):
+def judged(independent=UNIFORM, dependent=(1 / (T + 1),) * 200, t=T):
     kept = {"independent": list(independent), "dependent": list(dependent), "n_permutations": t}
-    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
-    measurements = {arguments["measurement"]: kept}
-    experiment = {"name": "x", "profile": "default", "pairs": [], "measurements": measurements}
-    return claims.predicate(ROW)(Evidence(experiment, Store(folder)), **arguments)
+    return planted.judged(ROW, {ROW["predicate"]["measurement"]: kept})
 
 
-def test_it_holds(tmp_path):
-    verdict = judged(tmp_path)
+def test_it_holds():
+    verdict = judged()
     assert verdict.status == HOLDS
     assert "200 of 200 fine-tunes at 1/100" in verdict.ours
 
@@ -44,5 +40,5 @@ PLANTS = {
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_a_broken_claim_does_not_hold(plant, tmp_path):
-    assert judged(tmp_path, **PLANTS[plant]).status != HOLDS
+def test_a_broken_claim_does_not_hold(plant):
+    assert judged(**PLANTS[plant]).status != HOLDS

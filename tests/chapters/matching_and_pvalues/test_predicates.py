@@ -1,19 +1,17 @@
 """The claim on matchings and the t tail holds on uniform permutations, and fails where either half of it is broken."""
 
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import planted
 import pytest
 
 from provlab.chapters.matching_and_pvalues import measure
-from provlab.chapters.matching_and_pvalues.predicates import tail_agrees
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
-from provlab.publishing import claims
 
-ROW = next(row for row in claims.load_claims() if row["id"] == "I3")
+ROW = planted.row("I3")
 H, BLOCKS, COPIES = 64, 3, 999
 TREES = {f"{tree}{i}": tree for tree in "ABCDEF" for i in range(2)}
 
@@ -38,8 +36,7 @@ def evidence(matching):
 
 
 def judge(kept):
-    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"}
-    return tail_agrees(SimpleNamespace(measurement=kept.get), **arguments)
+    return planted.judged(ROW, kept)
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,8 @@
 """Figures of retrained blocks: what they say in words, and what they refuse. No outside reference."""
 
-import numpy as np
 import pandas as pd
-import pytest
 
 from provlab.chapters.mlp_retraining import figures
-from provlab.errors import InputError
 
 
 def blocks() -> pd.DataFrame:
@@ -47,19 +44,3 @@ def test_signs_are_counted() -> None:
     heights = [bar.get_height() for bar in figure.figure.axes[0].patches]
     assert sum(heights) == 4
     assert sum(heights[:20]) == 2  # below zero
-
-
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: figures.retrained_blocks(blocks().iloc[:0], bar=-12, half=-65), "at least one block"),
-        (
-            lambda: figures.retraining_frontier(blocks().assign(relative=[0.0, 0.1]), bar=-12, half=-65),
-            "relative errors are positive",
-        ),
-        (lambda: figures.unit_signs({"block 0": np.array([])}), "nothing to draw"),
-    ],
-)
-def test_data_that_cannot_be_drawn_are_refused(draw, message) -> None:
-    with pytest.raises(InputError, match=message):
-        draw()

@@ -5,30 +5,19 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from random_students import student
+from random_students import INPUTS, N_UNITS, TOKENS, Read, student
 
 from provlab.chapters.mlp_retraining import measure
 from provlab.chapters.mlp_retraining.measure import Trial
-from provlab.chapters.shared.retraining import as_views, compare
+from provlab.chapters.shared.retraining import compare
 from provlab.inference import allowing, pvalues
-from provlab.statistics.base import Options
 from provlab.statistics.phi_match import GateAndUp
 
-N_UNITS, WIDTH = 64, 12
-TOKENS = np.zeros((1, 1), dtype=np.int64)
-INPUTS = np.random.default_rng(0).standard_normal((400, WIDTH)).astype(np.float32)
 
+class Model(Read):
+    """A model of two blocks."""
 
-class Model:
-    """A model of two blocks, as far as comparing students is concerned."""
-
-    options = Options()
     model = SimpleNamespace(anatomy=SimpleNamespace(n_blocks=2, mlp_width=N_UNITS))
-    inputs = (INPUTS, INPUTS)
-    places = TOKENS
-
-    def views(self, block, student):
-        return as_views(student.activations(INPUTS), TOKENS)
 
 
 def features(*students):

@@ -3,9 +3,7 @@
 import planted
 import pytest
 
-from provlab.publishing import claims
-
-ROW = next(row for row in claims.load_claims() if row["id"] == "I21")
+ROW = planted.row("I21")
 
 
 def good(seed=0):

@@ -8,7 +8,6 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from provlab.chapters.pruning_forensics import figures
 from provlab.chapters.pruning_forensics.measure import MapRecord
 from provlab.chapters.shared.block_map import UnitMap
-from provlab.errors import InputError
 
 KEPT = [0, 2, 5]
 
@@ -89,16 +88,3 @@ def test_evidence_by_change_counts_points_above_the_line():
     drawn = figure.figure.axes[0].collections[0].get_offsets()
     assert drawn.tolist() == [[0.1, 90], [0.2, 50], [1, 3.5], [2, 0.5]]
     figure.png()
-
-
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: figures.block_matrices([], level=0.01), "nothing to draw"),
-        (lambda: figures.block_arrows([], level=0.01), "nothing to draw"),
-        (lambda: figures.unit_maps({}, {}), "must name equal panels"),
-    ],
-)
-def test_data_that_do_not_fit_are_refused(draw, message):
-    with pytest.raises(InputError, match=message):
-        draw()

@@ -4,20 +4,19 @@ Faults are planted in the matchings: units that gate and up give the same partne
 """
 
 from dataclasses import asdict, replace
-from types import SimpleNamespace
 
 import numpy as np
+import planted
 import pytest
 from two_matchings import table_of
 
 from provlab.chapters.robust_null.common_units import actual_sizes, paper_log10_p
 from provlab.chapters.robust_null.measure import LEVELS
-from provlab.chapters.robust_null.predicates import Uniformity, behaves_like_pvalue
+from provlab.chapters.robust_null.predicates import Uniformity
 from provlab.chapters.shared.joint_null import joint_null
 from provlab.inference import pvalues
-from provlab.publishing import claims
 
-ROW = next(row for row in claims.load_claims() if row["id"] == "I17")
+ROW = planted.row("I17")
 
 
 def rows_of(common, seed=1):
@@ -38,20 +37,13 @@ def rows_of(common, seed=1):
 
 
 def judge(rows, profile="smoke", **changes):
-    def records(name, kind):
-        return [kind(**asdict(row)) for row in rows]
-
-    arguments = {key: value for key, value in ROW["predicate"].items() if key != "name"} | {"texts": 1} | changes
-    return behaves_like_pvalue(SimpleNamespace(profile=profile, records=records), **arguments)
+    kept = {ROW["predicate"]["measurement"]: [asdict(row) for row in rows]}
+    return planted.judged(ROW, kept, profile, **{"texts": 1} | changes)
 
 
 @pytest.fixture(scope="module")
 def chance():
     return rows_of(None)
-
-
-def test_the_row_names_it():
-    assert claims.predicate(ROW) is behaves_like_pvalue
 
 
 @pytest.mark.parametrize("common", [None, 0, 1])

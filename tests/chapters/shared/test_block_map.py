@@ -3,42 +3,29 @@
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from provlab.chapters.shared.block_map import block_map
 from provlab.engine.store import Store
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
-from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import PhiMatch
 
-WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 96, 4, 300
+HIDDEN, BLOCKS = 96, 4
 KEPT_BLOCKS, KEPT_UNITS = [0, 2, 3], 60
 
 
-def llama(blocks=BLOCKS, hidden=HIDDEN, seed=0):
-    torch.manual_seed(seed)
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=WIDTH,
-            intermediate_size=hidden,
-            num_hidden_layers=blocks,
-            num_attention_heads=4,
-            max_position_embeddings=64,
-        )
-    )
-
-
 @pytest.fixture(scope="module")
-def family(tmp_path_factory, models):
+def family(tmp_path_factory, new_model, save_model):
     """A parent; a child with three of its blocks, sixty units of each in another order, and some noise; a stranger."""
-    parent, stranger = llama(), llama(seed=1)
+    own = {"num_key_value_heads": 4, "initializer_range": 0.02}
+    whole, part = ({"intermediate_size": units} | own for units in (HIDDEN, KEPT_UNITS))
+    parent, stranger = (new_model(seed, num_hidden_layers=BLOCKS, **whole) for seed in (0, 1))
     with torch.no_grad():  # the stream is mostly the embedding, as in a trained model: a block lost is no world lost
         for network in (parent, stranger):
             network.get_input_embeddings().weight.mul_(20)
-    child = llama(len(KEPT_BLOCKS), KEPT_UNITS, seed=2)
+    child = new_model(2, num_hidden_layers=len(KEPT_BLOCKS), **part)
     rng = np.random.default_rng(3)
     units = {}
     state = {name: tensor for name, tensor in parent.state_dict().items() if "layers" not in name}
@@ -52,14 +39,10 @@ def family(tmp_path_factory, models):
                     tensor = tensor[:, units[new]]
                 state[name.replace(f".{old}.", f".{new}.", 1)] = tensor + 0.02 * tensor.std() * torch.randn_like(tensor)
     child.load_state_dict(state)
-    tokenizer = Checkpoint.open(str(models["base"])).tokenizer()
-    opened = {}
-    for name, network in (("parent", parent), ("child", child), ("stranger", stranger)):
-        folder = tmp_path_factory.mktemp(name)
-        network.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        opened[name] = Model.open(str(folder))
-    return opened, units
+    networks = {"parent": parent, "child": child, "stranger": stranger}
+    return {
+        name: Model.open(str(save_model(network, tmp_path_factory.mktemp(name)))) for name, network in networks.items()
+    }, units
 
 
 @pytest.fixture(scope="module")

@@ -119,18 +119,14 @@ def test_same_seed_same_result(independent):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("call", "message"),
     [
-        ({"n_pairs": 0, "dependent": False}, "n_pairs is 0"),
-        ({"n_pairs": 2, "dependent": False, "steps": 0}, "steps is 0"),
-        ({"n_pairs": 2, "dependent": False, "learning_rate": 1e6}, "diverged"),
+        (lambda: train_pairs(0, dependent=False, seed=0), "n_pairs is 0"),
+        (lambda: train_pairs(2, dependent=False, seed=0, steps=0), "steps is 0"),
+        (lambda: train_pairs(2, dependent=False, seed=0, learning_rate=1e6), "diverged"),
+        (lambda: permtest_pairs(train_pairs(1, dependent=True, seed=0), n_permutations=0, seed=0), "n_permutations is"),
     ],
 )
-def test_what_cannot_be_trained_is_refused(arguments, message):
+def test_what_cannot_be_trained_or_permuted_is_refused(call, message):
     with pytest.raises(InputError, match=message):
-        train_pairs(**arguments, seed=0)
-
-
-def test_at_least_one_permutation(independent):
-    with pytest.raises(InputError, match="n_permutations is 0"):
-        permtest_pairs(independent, n_permutations=0, seed=0)
+        call()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from random_students import student
+from random_students import INPUTS, N_UNITS, TOKENS, student, views
 from scipy import stats
 
 from provlab.chapters.shared import retraining
@@ -12,39 +12,30 @@ from provlab.errors import InputError, NotComparableError
 from provlab.inference import allowing, pvalues
 from provlab.statistics.base import Options
 
-N_UNITS, WIDTH = 64, 12
-TOKENS = np.zeros((1, 1), dtype=np.int64)
+
+def compared(first, second):
+    return retraining.compare(views(first), views(second), 0, Options())
 
 
-@pytest.fixture(scope="module")
-def inputs():
-    return np.random.default_rng(0).standard_normal((400, WIDTH)).astype(np.float32)
-
-
-def compared(first, second, inputs):
-    sides = [retraining.as_views(side.activations(inputs), TOKENS) for side in (first, second)]
-    return retraining.compare(*sides, 0, Options())
-
-
-def test_turned_units_say_the_same_and_are_lost_to_the_signed_statistic_alone(inputs):
+def test_turned_units_say_the_same_and_are_lost_to_the_signed_statistic_alone():
     plain, turned = student(), student(turned=N_UNITS // 2)
-    rows = torch.from_numpy(inputs)
+    rows = torch.from_numpy(INPUTS)
     np.testing.assert_allclose(plain(rows), turned(rows), rtol=1e-4, atol=1e-3)
-    results = compared(plain, turned, inputs)
+    results = compared(plain, turned)
     floor = results["phi_match"].detail["floor"]
     assert results["phi_match_unsigned"].log10_p == floor
     # a correlation of one half, give or take what the random rest adds
     assert results["phi_match"].value == pytest.approx(0.5, abs=0.25)
-    assert compared(plain, plain, inputs)["phi_match"].log10_p == floor
+    assert compared(plain, plain)["phi_match"].log10_p == floor
 
 
-def test_strangers_are_strangers(inputs):
-    results = compared(student(0), student(1), inputs)
+def test_strangers_are_strangers():
+    results = compared(student(0), student(1))
     assert all(result.log10_p > -3 for result in results.values())
 
 
-def test_other_tokens_are_refused(inputs):
-    activations = student().activations(inputs)
+def test_other_tokens_are_refused():
+    activations = student().activations(INPUTS)
     with pytest.raises(NotComparableError, match="cut the text differently"):
         retraining.compare(
             retraining.as_views(activations, TOKENS), retraining.as_views(activations, TOKENS + 1), 0, Options()

@@ -1,11 +1,9 @@
 """Pictures of tensors and of power: captions say what the data say, and bad data are refused."""
 
 import pandas as pd
-import pytest
 
 from provlab.chapters.shared.power_curves import power_curves
 from provlab.chapters.striped_hyena import figures
-from provlab.errors import InputError
 
 TESTS = pd.DataFrame(
     {
@@ -37,19 +35,3 @@ def test_measured_and_predicted_share_a_colour():
     assert len(by_label) == 3  # a, b, and the level
     assert "Points are measured, lines predicted" in figure.caption
     assert "y from 0.2 to 0.9 against x for a, b" in figure.alt
-
-
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: figures.tensor_evidence(TESTS[:0], threshold=-4), "holds no tensor"),
-        (lambda: power_curves({}, xlabel="x", ylabel="y", caption="c"), "nothing to draw"),
-        (
-            lambda: power_curves({"a": POINTS[["x"]]}, xlabel="x", ylabel="y", caption="c"),
-            "a: needs the columns x and y",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(draw, message):
-    with pytest.raises(InputError, match=message):
-        draw()

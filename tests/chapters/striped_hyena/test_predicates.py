@@ -5,9 +5,7 @@ import copy
 import planted
 import pytest
 
-from provlab.publishing import claims
-
-ROW = next(row for row in claims.load_claims() if row["id"] == "I12")
+ROW = planted.row("I12")
 HEAD = "lm_head.weight"
 
 

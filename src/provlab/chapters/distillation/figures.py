@@ -11,7 +11,7 @@ from provlab.chapters.shared.groups import Groups
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 _LINEAR = 3.0  # -log10 p up to which the scale is linear
 _GROUPS = {"independent": (style.INDEPENDENT, "o", 0.17), "dependent": (style.DEPENDENT, "D", -0.17)}
@@ -26,7 +26,6 @@ def size_and_power(recipes: Mapping[str, Groups], *, caption: str = "") -> Figur
     recipes
         For each recipe log10 p of its pairs; the share of each group below `LEVEL` is written at the right.
     """
-    require(recipes, "recipes: nothing to draw")
     figure = style.canvas(0.8 + 0.55 * len(recipes))
     axes = figure.add_subplot()
     rng = np.random.default_rng(0)  # jitter only

@@ -12,7 +12,7 @@ from provlab.inference import pvalues
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_count, format_duration, format_log10_p, format_ratio
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 from provlab.plots.tables import Table, table
 
 # name of a way -> the column of its CPU seconds, colour, marker and line
@@ -32,9 +32,7 @@ def growth(timings: pd.DataFrame, *, exponents: Mapping[tuple[str, str], float],
     exponents
         (kind, way) -> fitted growth, written at the line.
     """
-    require(len(timings), "timings: nothing to draw")
     seconds = timings[["ours", "reference"]].to_numpy()
-    require(seconds.min() > 0, "timings: seconds must be positive numbers")
     kinds = list(timings["kind"].unique())
     figure = style.canvas(2.7)
     panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
@@ -81,7 +79,6 @@ def bills(hours: pd.DataFrame, *, caption: str = "") -> Figure:
     hours
         One row a machine, by its label; columns read, multiply and assign, and at_most: all of it in the worst case.
     """
-    require(len(hours), "hours: nothing to draw")
     figure = style.canvas(0.45 * len(hours) + 1.15)
     axes = figure.add_subplot()
     worst, parts = hours["at_most"], hours[list(_PARTS)]

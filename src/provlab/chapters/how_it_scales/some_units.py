@@ -19,7 +19,7 @@ from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 from provlab.statistics.base import Model
 from provlab.statistics.phi_u import correlation_with_identity
 
@@ -168,7 +168,6 @@ def sizes(n_pairs: int, *, seed: int) -> list[Row]:
 @styled
 def figure(rows: Sequence[Row], *, caption: str = "") -> Figure:
     """Draw median -log10 p against K, one panel for each source, one line for each fate; rows first, and scattered."""
-    require(rows, "rows: nothing to draw")
     frame = pd.DataFrame(rows).assign(median=lambda data: data["log10_p"].map(np.median))
     kinds = list(frame["kind"].unique())
     canvas = style.canvas(3.0)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 # what a retrained block is compared with, and by which statistic: colour and marker
 SERIES: dict[str, dict[str, Any]] = {
@@ -37,7 +37,6 @@ def retrained_blocks(rows: pd.DataFrame, *, bar: float, half: float, caption: st
     half
         The log10 p at which half of the units agree: a dotted line.
     """
-    require(len(rows), "rows must have at least one block")
     figure, axes, ranges = _evidence(rows, "block", rows, "", bar, half, 2.5)
     axes.set_xticks(rows["block"])
     axes.set(xlabel="block that was retrained", xlim=(-0.5, len(rows) - 0.5))
@@ -57,7 +56,6 @@ def retraining_frontier(points: pd.DataFrame, *, bar: float, half: float, captio
     bar, half
         As there.
     """
-    require(len(points) and (points["relative"] > 0).all(), "points must have rows, whose relative errors are positive")
     ordered = points.sort_values("relative", ascending=False)
     figure, axes, ranges = _evidence(ordered, "relative", ordered.groupby("block").tail(1), "-", bar, half, 2.9)
     axes.set_xscale("log")
@@ -114,7 +112,6 @@ def unit_signs(cosines: Mapping[str, ArrayLike], *, caption: str = "") -> Figure
         For each label, the cosine of each recognised unit with its partner, from -1 to 1.
     """
     series = {label: np.clip(np.asarray(values, dtype=float), -1, 1) for label, values in cosines.items()}
-    require(series and all(values.size for values in series.values()), "cosines: nothing to draw")
     figure = style.canvas(1.9, min(style.WIDTH, 1.0 + 1.5 * len(series)))
     panels = figure.subplots(1, len(series), sharey=True, squeeze=False)[0]
     counts = []

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from provlab import zoo
-from provlab.chapters.shared import calibration
 from provlab.engine.lineage import short_name
 from provlab.inference import pvalues
 from provlab.models import anatomy
@@ -51,22 +50,6 @@ def budgets(runs: str, reruns: str, n_budgets: int, n_pairs: int) -> list[Budget
         tokens = zoo.tokens(short_name(first[0]), recipes)
         stages.append(Budget(tokens, list(zip(first, second, strict=True)), list(zip(first, again, strict=True))))
     return stages
-
-
-def log10_uniformity(log10_p: ArrayLike, n_permutations: int | None = None) -> float:
-    """log10 p of the uniformity of p-values, by Kolmogorov and Smirnov, or of PERMTEST's on their own grid.
-
-    Parameters
-    ----------
-    log10_p
-        ``(pairs,)``, of disjoint pairs.
-    n_permutations
-        T, if the p-values lie on the grid 1/(T+1), ..., 1.
-    """
-    values = np.asarray(log10_p, dtype=float)
-    if n_permutations is None:
-        return float(np.log10(calibration.ks_uniform(values).p))
-    return float(np.log10(calibration.discrete_uniform_excess(10.0**values, n_permutations).p_two_sided))
 
 
 def redrawn(gate: NDArray[np.intp], up: NDArray[np.intp], *, rng: np.random.Generator) -> NDArray[np.float64]:

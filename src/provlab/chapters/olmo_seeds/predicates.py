@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from provlab.chapters.olmo_seeds.measure import log10_uniformity
+from provlab.chapters.shared import calibration
 from provlab.inference import pvalues
 from provlab.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
 
@@ -168,4 +168,5 @@ def _log10_uniformity(evidence: Evidence, rows: pd.DataFrame) -> float:
     """log10 p of the uniformity of the pairs' p-values, on PERMTEST's own grid where they come from one."""
     unit = evidence.store.get(rows["keys"].iloc[0][0])
     assert unit is not None
-    return log10_uniformity(rows["log10_p"], unit["parameters"].get("n_permutations"))
+    p = calibration.uniformity(rows["log10_p"].to_numpy(), unit["parameters"].get("n_permutations"))
+    return float(np.log10(p))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.modeldiff import MODELS
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 
 @styled
@@ -30,7 +30,6 @@ def both_evidence(
     log10_p
         For each statistic, log10 p of each pair, ``(n,)``, NaN where it was not run.
     """
-    require(rows and shares and log10_p, "rows, shares and log10_p must each hold something")
     figure = style.canvas(1.0 + 0.34 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1))
     place = np.arange(len(rows))

@@ -16,7 +16,7 @@ from provlab.chapters.shared.block_map import UnitMap
 from provlab.engine.lineage import short_name
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 FEW = 12  # blocks that can each be numbered
 LARGEST_CELL = 0.16  # inches
@@ -47,7 +47,6 @@ def block_arrows(maps: Sequence[MapRecord], *, level: float, caption: str = "") 
     level
         Of Holm's procedure, which calls pairs of blocks.
     """
-    require(maps, "maps: nothing to draw")
     most = max(record.log10_p.shape[0] for record in maps)
     largest = -min(record.log10_p.min() for record in maps)
     figure = style.canvas(max(1.2, min(most * 0.22, 4.6)) + 0.4, min(style.WIDTH, 1.7 * len(maps)))
@@ -96,7 +95,6 @@ def _column(axes: Axes, x: float, heights: NDArray[np.number], filled: NDArray[n
 @styled
 def block_matrices(maps: Sequence[MapRecord], *, level: float, caption: str = "") -> Figure:
     """Draw -log10 p of all pairs of blocks, a panel for each pair of models; parameters as of `block_arrows`."""
-    require(maps, "maps: nothing to draw")
     largest = max(2.0, *(-record.log10_p.min() for record in maps))
     norm, ticks = style.evidence_norm(largest), style.evidence_ticks(largest)
     tall, columns = max(record.log10_p.shape[0] for record in maps), [record.log10_p.shape[1] for record in maps]
@@ -153,7 +151,6 @@ def unit_maps(units: Mapping[str, UnitMap], kept: Mapping[str, Sequence[int] | N
     kept
         Of each panel, the parent's unit that each of the child's was; None where that is unknown, or none was.
     """
-    require(units and set(units) == set(kept), "units and kept must name equal panels")
     figure = style.canvas(3.0)
     panels = figure.subplots(1, 2 * len(units), width_ratios=[1.0, 0.16] * len(units))
     words = []
@@ -201,7 +198,6 @@ def evidence_by_change(points: pd.DataFrame, *, threshold: float, caption: str =
     threshold
         log10 p that a single test must reach to be called, for the line.
     """
-    require(len(points), "points: nothing to draw")
     figure = style.canvas(2.9, 4.9)
     axes = figure.add_subplot()
     marks = list(style.MARKERS[: points["child"].nunique()])

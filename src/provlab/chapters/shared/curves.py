@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 
 @styled
@@ -28,12 +28,10 @@ def curve(
     series
         Frames with the columns x, y and, where there is an interval, low and high.
     """
-    require(series, "series: nothing to draw")
     figure = style.canvas(2.9, 4.6)
     axes = figure.add_subplot()
-    ends, edge = {}, max((float(frame["x"].max()) for frame in series.values() if "x" in frame), default=0.0)
+    ends, edge = {}, max(float(frame["x"].max()) for frame in series.values())
     for i, (name, frame) in enumerate(series.items()):
-        require({"x", "y"} <= set(frame.columns), f"{name}: needs the columns x and y")
         data = frame.sort_values("x")
         color = style.SERIES[i % 5]
         axes.plot(data["x"], data["y"], style.MARKERS[i] + style.LINES[i % 4], color=color, markersize=4)

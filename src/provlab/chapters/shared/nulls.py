@@ -100,8 +100,6 @@ def agreement(x: ArrayLike, y: ArrayLike, *, xlabel: str, ylabel: str, caption: 
         What a point is.
     """
     a, b = np.asarray(x, dtype=float).ravel(), np.asarray(y, dtype=float).ravel()
-    require(a.shape == b.shape and a.size, f"x and y must hold one value a pair each, not {a.size} and {b.size}")
-    require(np.isfinite(a).all() and np.isfinite(b).all(), "x and y must be finite")
     figure = style.canvas(style.HALF_WIDTH, style.HALF_WIDTH)
     axes = figure.add_subplot()
     both = -np.concatenate([a, b])
@@ -217,7 +215,6 @@ def correlation_matrix(
     """
     full = np.asarray(matrix, dtype=float)
     k = len(labels)
-    require(full.shape == (k, k), f"matrix must be {k} x {k} for {k} labels, not {full.shape}")
     (low, high), below = band, np.tri(k, k=-1, dtype=bool)
     outside = below & ~((full >= low) & (full <= high))
     figure = style.canvas(min(3.6, 1.2 + 0.4 * k), 4.2)

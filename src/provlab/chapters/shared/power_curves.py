@@ -7,7 +7,7 @@ import pandas as pd
 
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 COLORS = (style.INDEPENDENT, "#009E73", "#CC79A7", "#E69F00", "#000000")
 
@@ -35,9 +35,6 @@ def power_curves(
         A height to mark with a dashed line.
     """
     predicted = predicted or {}
-    require(measured or predicted, "measured and predicted: nothing to draw")
-    for name, frame in (*measured.items(), *predicted.items()):
-        require({"x", "y"} <= set(frame.columns), f"{name}: needs the columns x and y")
     figure = style.canvas(2.9, 5.2)
     axes = figure.add_subplot()
     labels = list(dict.fromkeys((*measured, *predicted)))

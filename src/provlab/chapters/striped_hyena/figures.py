@@ -5,7 +5,7 @@ import pandas as pd
 
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.style import require, styled
+from provlab.plots.style import styled
 
 _LINEAR_TO = 10.0
 
@@ -22,7 +22,6 @@ def tensor_evidence(tests: pd.DataFrame, *, threshold: float, caption: str = "")
     threshold
         log10 p that a single test must reach to be called, for the line.
     """
-    require(len(tests), "tests holds no tensor")
     figure = style.canvas(0.19 * len(tests) + 0.9, 5.6)
     axes = figure.add_subplot()
     places = np.arange(len(tests))

@@ -189,8 +189,6 @@ def common_profile(
     array
         ``(n_tests, n_units)`` int64, one matching a test.
     """
-    if not 0.0 <= overlap <= 1.0:
-        raise InputError(f"overlap is {overlap}; it must lie in [0, 1]")
     shape = (n_units, n_features)
     profiles = [rng.standard_normal(shape) for _ in range(2)]
 

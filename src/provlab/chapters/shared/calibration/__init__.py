@@ -11,7 +11,7 @@ from provlab.chapters.shared.calibration.bands import (
     simultaneous_band,
     size_interval,
 )
-from provlab.chapters.shared.calibration.check import SIZES, CalibrationReport, check, too_many_small
+from provlab.chapters.shared.calibration.check import SIZES, CalibrationReport, check, too_many_small, uniformity
 from provlab.chapters.shared.calibration.rounds import jackknife, round_robin, tournament
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "size_interval",
     "too_many_small",
     "tournament",
+    "uniformity",
 ]

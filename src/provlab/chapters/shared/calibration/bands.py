@@ -77,13 +77,19 @@ def ks_uniform(log10_p: ArrayLike) -> KolmogorovSmirnov:
     InputError
         If there is no value, or one is NaN or above 0.
     """
-    values = np.asarray(log10_p, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0:
-        raise InputError(f"log10_p has shape {values.shape}; it must be a non-empty vector")
-    if np.isnan(values).any() or values.max() > 0.0:
-        raise InputError("log10_p holds a NaN or a value above 0; log10 of a p-value is at most 0")
+    values = checked(log10_p).ravel()
     result = stats.kstest(10.0**values, "uniform")
     return KolmogorovSmirnov(float(result.statistic), float(result.pvalue), int(values.size))
+
+
+def checked(log10_p: ArrayLike) -> NDArray[np.float64]:
+    """log10 p of pairs, ``(n,)``, or of pairs and blocks, ``(n, L)``; InputError if a value is NaN or above 0."""
+    values = np.asarray(log10_p, dtype=np.float64)
+    if values.ndim not in (1, 2) or values.size == 0:
+        raise InputError(f"log10_p has shape {values.shape}; give one value a pair, or one a pair and block")
+    if np.isnan(values).any() or values.max() > 1e-9:
+        raise InputError("log10_p holds a NaN or a value above 0; log10 of a p-value is at most 0")
+    return np.minimum(values, 0.0)
 
 
 def simultaneous_band(n: int, level: float) -> Band:

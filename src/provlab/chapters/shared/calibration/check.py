@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from provlab.chapters.shared.calibration.bands import discrete_uniform_excess, ks_uniform, size_interval
-from provlab.errors import InputError
+from provlab.chapters.shared.calibration.bands import checked, discrete_uniform_excess, ks_uniform, size_interval
 from provlab.inference import pvalues
 
 #: levels at which the share of p-values is looked at
@@ -119,11 +118,12 @@ def check(log10_p: ArrayLike, *, n_permutations: int | None = None, level: float
     Bonferroni over pairs of blocks)? And: is any p-value zero?
     Too few small p-values at a level is no fault of validity; where it is gross, the test of uniformity sees it.
     """
-    table = _table(log10_p)
+    values = checked(log10_p)
+    table = values.reshape(len(values), -1)
     n, n_blocks = table.shape
     zeros = int(np.isneginf(table).sum())
     finite = np.maximum(table, _SMALLEST)
-    uniform = _uniformity(table[~np.isneginf(table)], n_permutations)
+    uniform = uniformity(table[~np.isneginf(table)], n_permutations)
     pooled_sizes = sizes(finite, n_permutations)
     # each question: log10 p, and the reason if it is too small
     questions = {
@@ -236,18 +236,8 @@ def too_many_small(
 _SMALLEST = -1e9  # stands for the logarithm of zero
 
 
-def _table(log10_p: ArrayLike) -> NDArray[np.float64]:
-    values = np.asarray(log10_p, dtype=np.float64)
-    if values.ndim == 1:
-        values = values[:, None]
-    if values.ndim != 2 or values.size == 0:
-        raise InputError(f"log10_p has shape {values.shape}; give one value a pair, or one a pair and block")
-    if np.isnan(values).any() or values.max() > 1e-9:
-        raise InputError("log10_p holds a NaN or a value above 0; log10 of a p-value is at most 0")
-    return np.minimum(values, 0.0)
-
-
-def _uniformity(log10_p: NDArray[np.float64], n_permutations: int | None) -> float:
+def uniformity(log10_p: NDArray[np.float64], n_permutations: int | None) -> float:
+    """Test that p-values ``(n,)`` are uniform, by Kolmogorov and Smirnov, or PERMTEST's on the grid of its T: its p."""
     if log10_p.size == 0:
         return 0.0
     if n_permutations is None:
