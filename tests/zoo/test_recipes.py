@@ -43,9 +43,7 @@ def test_collections_part_the_zoo():
     assert list(large) == ["pine", "pine-tuned", "pine-leak", "larch", "cedar"]
     assert sorted(model.seed for model in recipes.collection("null", zoo).values()) == list(range(3001, 3041))
     assert sum(len(recipes.collection(name, zoo)) for name in {model.collection for model in zoo.values()}) == len(zoo)
-    assert (
-        len({model.shape for model in large.values() if model.shape}) == 1
-    )  # an equal shape is what makes strangers matchable
+    assert len({model.shape for model in large.values() if model.shape}) == 1  # or strangers could not be matched
     with pytest.raises(ZooError, match="the zoo has no collection 'small'; it has tree, large, "):
         recipes.collection("small", zoo)
 

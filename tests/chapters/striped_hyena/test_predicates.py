@@ -37,9 +37,7 @@ def judged(runs, **others):
 def test_it_holds_and_says_what_the_other_axis_calls():
     verdict = judged(good())
     assert verdict.status == "holds"
-    assert verdict.ours.startswith(
-        "by columns 2 of 2 taken tensors called in 1 hybrids, 0 of the other 338 pairs; 0 ag"
-    )
+    assert "by columns 2 of 2 taken tensors called in 1 hybrids, 0 of the other 338 pairs; 0 ag" in verdict.ours
     assert "by rows, not judged, 2 of 2 taken tensors called" in verdict.ours
     assert f"2 of the other 338 pairs ({HEAD} ~ {HEAD}, e ~ {HEAD})" in verdict.ours
     assert verdict.margin == (
