@@ -130,7 +130,7 @@ def test_the_longest_chain_goes_first(tiny):
 def test_bad_requests_are_refused(tiny):
     with pytest.raises(ParameterError, match="jobs must be at least 1, not 0"):
         zoo.build(jobs=0)
-    with pytest.raises(ZooError, match=r"no zoo model 'chidl'; did you mean child\? `provlab zoo list`"):
+    with pytest.raises(ZooError, match=r"no zoo model 'chidl'; did you mean child or grandchild\? `provlab zoo"):
         zoo.build(["chidl"], recipes=tiny)
     with pytest.raises(ZooError, match=r"no zoo model 'qqq'; `provlab zoo list` names all \d+$"):
         zoo.locate("qqq@smoke")
