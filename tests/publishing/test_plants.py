@@ -86,11 +86,15 @@ def uniform_on_grid(n, small=None):
     return (steps / (T + 1)).tolist()
 
 
-def sharing(hybrid, related, n_tests):
-    pairs = [{"first": f"w{k}", "second": f"w{k}", "log10_p": -90.0, "holm": -88.0, "taken": True} for k in range(9)]
+def sharing(hybrid, related, n_tests, small=0):
+    """Nine taken tensors of a hybrid; against an unrelated model all pairs, so many of them at 0.005."""
+    grid = np.where(np.arange(n_tests) < small, 0.005, (np.arange(n_tests) + 0.5) / n_tests)
+    log10_p, corrected = ([-90.0] * 9, -88.0) if related else (np.log10(grid).tolist(), 0.0)
+    names = [f"w{k}" for k in range(len(log10_p))]
+    rest = {"holm": corrected, "benjamini_yekutieli": corrected, "taken": related}
+    pairs = [{"first": w, "second": w, "log10_p": p, **rest} for w, p in zip(names, log10_p, strict=True)]
     run = {"hybrid": hybrid, "against": "oak" if related else "elm", "related": related, "axis": "columns"}
-    pairs = [pair | {"benjamini_yekutieli": -87.0} for pair in pairs]
-    return run | {"n_tests": n_tests, "n_taken": 9 * related, "pairs": pairs * related}
+    return run | {"n_tests": n_tests, "n_taken": 9 * related, "pairs": pairs}
 
 
 def uniformity(kind, per, n_pairs, size=(0.05, 0.01, 0.001), width=0.15):
@@ -244,6 +248,7 @@ PLANTS = [
     ("I9", "every pair at 10^-500", everywhere, "fails"),
     ("I9", "nobody knows the share of tokens", put("long_training", "share", value=None), "not run"),
     ("I12", "only taken tensors were tested", put("sharing", 0, value=sharing("h", True, 9)), "fails"),
+    ("I12", "size 0.04 at 0.01, unrelated models", put("sharing", 1, value=sharing("h", False, 340, 14)), "fails"),
     ("I15", "a head of zeros", put("preserved", value=preserved(0.0, 0.0)), "fails"),
     ("I15", "logits below 1e-12", put("preserved", value=preserved(1e-12, 1e-13)), "fails"),
     (

@@ -90,9 +90,9 @@ def test_statistics_keep_the_sample_and_say_so(models, text, name):
     features = statistic.prepare(base, few)
     first = features.block(1)
     assert (first[0] if isinstance(first, tuple) else first).shape[1] == KEPT
-    assert statistic.parameters(few)["activation_tokens"] == KEPT
+    assert statistic.parameters(few)["sampled_tokens"] == KEPT
     # where all is kept the records are those of a time before the option
-    assert "activation_tokens" not in statistic.parameters(every)
+    assert "sampled_tokens" not in statistic.parameters(every)
     itself = statistic.compare_block(first, first, 1, few)
     assert itself.value == pytest.approx(1.0 if itself.log10_p is not None else 0.0, abs=1e-4)
 

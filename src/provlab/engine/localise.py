@@ -26,7 +26,7 @@ from provlab.models.room import keep
 from provlab.statistics import get
 from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic, withheld
 from provlab.statistics.order import of_pair
-from provlab.statistics.phi_match import keep_views
+from provlab.statistics.two_views import Views
 
 _LEVEL = 0.01  # at which a pair of blocks is found, by Holm over all pairs
 _SHOWN = 12  # pairs of blocks that a verdict names
@@ -156,4 +156,6 @@ def _kept(features: Any, limit: int) -> Any:
         return {name: _kept(rows, limit // len(features)) for name, rows in features.items()}
     if isinstance(features, UnitRows):
         return replace(features, unit=keep(features.unit, limit))
-    return keep_views(features, limit)
+    if isinstance(features, Views):
+        return Views(*(_kept(view, limit // 2) for view in features[:2]), *features[2:])
+    return features

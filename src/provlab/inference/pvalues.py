@@ -139,7 +139,7 @@ def log10_p_spearman(distance: int | NDArray[np.integer], n: int) -> float | NDA
     InputError
         If no permutation of n ranks has this distance.
     """
-    log10_p = np.maximum(log10_tail(_possible(distance, n), int(n)), log10_floor(n))  # which rounding may pass
+    log10_p = np.maximum(log10_tail(_possible(distance, n), n), log10_floor(n))  # which rounding may pass
     return log10_p if log10_p.ndim else float(log10_p)
 
 
@@ -169,32 +169,25 @@ def log10_p_t(distance: int | NDArray[np.integer], n: int) -> float | NDArray[np
     -----
     Paper, Section 3.2, after Equation 2; the floor is added here.
     """
-    D, n = _possible(distance, n), int(n)
+    D = _possible(distance, n)
     if n <= 2:
-        log10_p = np.zeros(np.shape(D))
+        log10_p = np.zeros(D.shape)
     else:
         whole = n * (n * n - 1)  # rho = (whole - 6 D) / whole
         part, rest = 6 * D, 2 * whole - 6 * D  # 1 - rho and 1 + rho, times whole
-        if isinstance(D, int):  # Python's quotient of integers is rounded once
-            q, rho_squared = part * rest / whole**2, (whole - part) ** 2 / whole**2
-        else:
-            q, rho_squared = (part / whole) * (rest / whole), np.square((whole - part) / whole)
-        floor = log10_floor(n) + math.log10(2.0)
-        log10_p = np.maximum(_ln_t_tail(np.asarray(q), np.asarray(rho_squared), n) / LN10, floor)
-    return float(log10_p) if isinstance(D, int) else log10_p
+        q, rho_squared = np.asarray((part / whole) * (rest / whole)), np.asarray(np.square((whole - part) / whole))
+        log10_p = np.maximum(_ln_t_tail(q, rho_squared, n) / LN10, log10_floor(n) + math.log10(2.0))
+    return log10_p if log10_p.ndim else float(log10_p)
 
 
-def _possible(distance: int | NDArray[np.integer], n: int) -> int | NDArray[np.int64]:
-    """D as integers of 64 bits or of Python's, if permutations of n ranks have it."""
+def _possible(distance: int | NDArray[np.integer], n: int) -> NDArray[np.int64]:
+    """D as integers of 64 bits, if permutations of n ranks have it."""
     if n < 1:
         raise InputError(f"n is {n}; it must be at least 1")
-    n = int(n)
     largest = (n**3 - n) // 3
-    D = int(distance) if np.ndim(distance) == 0 else np.asarray(distance, dtype=np.int64)
-    impossible = (D < 0) | (largest < D) | (D % 2 != 0)
-    if np.any(impossible):
-        wrong = np.extract(impossible, D)[0]
-        raise InputError(f"distance is {wrong}; for n = {n} it must be even and between 0 and {largest}")
+    D = np.asarray(distance, dtype=np.int64)
+    if (wrong := D[(D < 0) | (largest < D) | (D % 2 != 0)]).size:
+        raise InputError(f"distance is {wrong[0]}; for n = {n} it must be even and between 0 and {largest}")
     return D
 
 

@@ -25,10 +25,8 @@ Comput. Simul. 84:404. The counts are row n of OEIS A175929.
 """
 
 import math
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.polynomial.chebyshev import Chebyshev, chebpts1
@@ -52,51 +50,19 @@ _THETA = np.sinh(_V)
 _NEAREST = 8  # D / 2 up to which permutations near the identity are counted
 
 
-@dataclass(frozen=True, eq=False)
-class ExactLaw:
-    """Number of permutations of n ranks with each sum of squared rank differences.
-
-    Attributes
-    ----------
-    n
-        Number of ranks.
-    distance
-        Shape (k,): D from the smallest, 0, to the largest, (n^3 - n) / 3, in steps of 2.
-    count
-        Shape (k,), int64: permutations with that D; their sum is n!.
-    """
-
-    n: int
-    distance: NDArray[np.int64]
-    count: NDArray[np.int64]
-
-    def log10_p(self, distance: ArrayLike) -> NDArray[np.float64]:
-        """Return log10 of the exact two-sided p: the share of permutations with |rho| at least as large.
-
-        Parameters
-        ----------
-        distance
-            Values of D, each even and between 0 and the largest.
-        """
-        d = np.asarray(distance, dtype=np.int64)
-        if d.size and (d.min() < 0 or d.max() > self.distance[-1] or (d % 2).any()):
-            raise InputError(f"distance must hold even numbers between 0 and {self.distance[-1]}")
-        largest = int(self.distance[-1])
-        nearer = np.minimum(d, largest - d)  # the law is symmetric about the middle
-        below = np.cumsum(self.count)[nearer // 2]
-        middle = 2 * nearer >= largest  # rho = 0, which both tails would count
-        total = math.factorial(self.n)
-        return np.asarray(np.where(middle, 0.0, np.log10(np.minimum(2.0 * below, total) / total)))
-
-
 @cache
-def exact_law(n: int) -> ExactLaw:
+def exact_law(n: int) -> NDArray[np.int64]:
     """Count the permutations of n ranks by D.
 
     Parameters
     ----------
     n
         From 1 to 14; time and memory grow as n^4 2^n.
+
+    Returns
+    -------
+    ndarray
+        int64, shape (k,): permutations with D = 0, 2, ..., (n^3 - n) / 3; their sum is n!.
 
     Raises
     ------
@@ -125,7 +91,7 @@ def exact_law(n: int) -> ExactLaw:
                 room = min(before.shape[1], largest + 1 - step)
                 ways[[following[state | 1 << j] for state in free], step : step + room] += before[:, :room]
         layer, index = ways, following
-    return ExactLaw(n, np.arange(0, largest + 1, 2), layer[0, ::2])
+    return layer[0, ::2]
 
 
 def log10_tail(distance: ArrayLike, n: int) -> Reals:
@@ -146,7 +112,7 @@ def log10_tail(distance: ArrayLike, n: int) -> Reals:
     d = np.asarray(distance, dtype=np.int64)
     largest = (n**3 - n) // 3
     if n <= COUNTED:
-        below = np.cumsum(exact_law(n).count)
+        below = np.cumsum(exact_law(n))
         return np.asarray(np.log10(below[d // 2] / below[-1]))
     # the law is symmetric about its middle: P(D <= d) = 1 - P(D <= largest - d - 2)
     upper = 2 * d > largest
@@ -227,31 +193,6 @@ def _over_squares(k: Reals) -> Chebyshev:
     return Chebyshev.fit(_V, k / _THETA**2, len(_V) - 1)
 
 
-def constants() -> dict[str, Any]:
-    """Constants of the law for any n, as JSON takes them: for another program (``book/_assets/tester.js``)."""
-    slope, constant, rest = _carried()
-    carried = [_over_squares(k).coef.tolist() for k in (slope, constant, rest + _beyond_the_determinant())]
-    single = {n: _over_squares(_wide(n)).coef.tolist() for n in range(COUNTED + 1, _CARRIED_FROM[0])}
-    g, e = _bands()
-    domains = [dict(zip(("low", "high"), map(float, curve.domain), strict=True)) for curve in (_over_squares(slope), g)]
-    return {
-        "points": _POINTS,
-        "widest": _WIDEST,
-        "nearest": _NEAREST,
-        "near": _rows_of_pieces(),
-        "counted": {n: np.cumsum(exact_law(n).count).tolist() for n in range(1, COUNTED + 1)},
-        "wide": {"domain": domains[0], "single": single, "carried": carried},
-        "narrow": {
-            "domain": domains[1],
-            "g": g.coef.tolist(),
-            "e": e.coef.tolist(),
-            "from": _EXACT_FROM,
-            "narrowest": _NARROWEST,
-            "zeta": float(special.zeta(1.5)),
-        },
-    }
-
-
 # A wide kernel --------------------------------------------------------------------------------------------------------
 
 
@@ -275,9 +216,9 @@ def _carried() -> Reals:
 @cache
 def _beyond_the_determinant() -> Reals:
     """a(theta) = n (K - McCullagh's K) at `_THETA`: from all permutations of ten ranks, and from bands beyond 60."""
-    law, n = exact_law(COUNTED), COUNTED
+    counts, n = exact_law(COUNTED), COUNTED
     theta = np.minimum(_THETA, 60.0)
-    weight = np.log(np.maximum(law.count, 1e-300)) - theta[:, None] / n**2 * law.distance / 2
+    weight = np.log(np.maximum(counts, 1e-300)) - theta[:, None] / n**2 * np.arange(len(counts))
     exact = special.logsumexp(weight, axis=1) - math.lgamma(n + 1) + theta * _sum_of_squares(n)
     error = n * (exact - np.array([_mccullagh(tilt, n) for tilt in theta]))
     return np.asarray(error + _beyond(_THETA) - _beyond(theta))
@@ -401,7 +342,7 @@ def _rows_of_pieces() -> list[tuple[int, int, int, int]]:
 @cache
 def _pieces() -> dict[tuple[int, int], int]:
     """(l, k) -> permutations of l > 1 ranks with D / 2 = k of which no first few are a permutation of themselves."""
-    whole = [[int(c) for c in exact_law(m).count[: _NEAREST + 1]] if m else [1] for m in range(_NEAREST + 2)]
+    whole = [[int(c) for c in exact_law(m)[: _NEAREST + 1]] if m else [1] for m in range(_NEAREST + 2)]
     # whole[m] = sum over the first piece: alone[l] * whole[m - l]
     alone: dict[int, list[int]] = {}
     for m in range(1, _NEAREST + 2):

@@ -72,7 +72,6 @@ REGISTRY = {
     "phi_unseen": Entry("phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$", usual=True),
     "stream_score": Entry("phi_e", "StreamScore", "stream score"),
     "phi_views": Entry("phi_views", "PhiViews", r"$\phi_{VIEWS}$"),
-    "phi_views_outer": Entry("phi_views", "PhiViewsOuter", r"outer $\phi_{VIEWS}$"),
 }
 #: what runs if no statistic is named
 USUAL = tuple(name for name, entry in REGISTRY.items() if entry.usual)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 
+PASS = ("n_sequences", "sequence_length", "device", "dtype")  # options of a pass over inputs
 DTYPES = ("float32", "float64", "bfloat16", "float16")  # in which models run, by torch's names
 
 _elsewhere: ContextVar[bool] = ContextVar("provlab_elsewhere", default=False)
@@ -111,19 +112,16 @@ class Options:
     shared: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length", "activation_tokens"):
+        counts = ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length", "activation_tokens")
+        for name, least in {**dict.fromkeys(counts, 1), "seed": 0, "units": 2}.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ParameterError(f"{name} must be a whole number of at least 1, not {value!r}")
-        units = 2 if self.units is None else self.units
-        if not isinstance(units, int) or isinstance(units, bool) or units < 2:
-            raise ParameterError(f"units must be a whole number of at least 2, as their order is read, not {units!r}")
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+            if not whole and (name, value) != ("units", None):
+                raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}")
         if self.dtype not in DTYPES:
             raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}")
         if not _elsewhere.get():
             _check_device(self.device)
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise ParameterError(f"seed must be a whole number of at least 0, not {self.seed!r}")
 
     @cached_property
     def text_sha256(self) -> str:
@@ -155,10 +153,10 @@ class Options:
 
         return sample_positions(self.n_sequences * self.sequence_length, self.activation_tokens, seed=self.seed)
 
-    def sampled(self) -> dict[str, Any]:
-        """Return the part of a record that says how many positions were drawn; empty where all are kept."""
-        all_kept = self.kept_tokens == self.n_sequences * self.sequence_length
-        return {} if all_kept else {"activation_tokens": self.kept_tokens}
+    @property
+    def sampled_tokens(self) -> int | None:
+        """How many positions were drawn; None where all are kept."""
+        return None if self.kept_tokens == self.n_sequences * self.sequence_length else self.kept_tokens
 
     def as_record(self) -> dict[str, Any]:
         """All options as JSON-able data, the text by its hash."""
@@ -281,6 +279,8 @@ class Statistic(ABC):
         Under which its p-value is one; empty for a raw value.
     theorem : bool
         Whether a theorem makes it one under these; else only independent models on which it was calibrated do.
+    settings : tuple of str
+        Names of the options, or of properties of `Options`, that its numbers depend on.
     independent_blocks : bool
         Whether its p-values of several blocks are independent under the null, so that blocks may be read until settled.
     recorded : type of Features, or None
@@ -294,12 +294,14 @@ class Statistic(ABC):
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
     theorem: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ()
     independent_blocks: ClassVar[bool] = False
     recorded: ClassVar[type[Features] | None] = None
 
     def parameters(self, options: Options) -> dict[str, Any]:
-        """Return the part of the options that this statistic's numbers depend on."""
-        return {}
+        """Return the part of the options that this statistic's numbers depend on; None stands for what is not set."""
+        values = {name: getattr(options, name) for name in self.settings}
+        return {name: value for name, value in values.items() if value is not None or name == "vocab_size"}
 
     def identity(self, model: Model, options: Options) -> str:
         """Return what stands for a model in keys: its digest, with its tokenizer's where inputs come through that.

@@ -25,7 +25,7 @@ one language alike have a share, too, so that it is a score without a p-value.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,16 +80,13 @@ class PhiE(Statistic):
     name = "phi_e"
     version = 2  # 1 took any order
     reads = "embeddings"
+    settings = ("seed",)
     theorem = True
     assumptions = (
         "the residual stream of one of the two models stands in the order that training left: it was trained by an "
         "algorithm that treats its dimensions alike (SGD, Adam, ...) from an initialisation that does, and they were "
         "neither sorted nor put into the order of the other's"
     )
-
-    def parameters(self, options: Options) -> dict[str, Any]:
-        """The order in which ties are broken, and the halves of the tokens."""
-        return {"seed": options.seed}
 
     def identity(self, model: Model, options: Options) -> str:
         """Weights, and the tokenizer that says which token is which."""

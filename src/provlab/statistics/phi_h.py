@@ -6,7 +6,6 @@ number the same strings differently, the strings that both have are drawn, and e
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from provlab.inference.matching import UnitRows, tie_seed
 from provlab.models.activations import random_tokens
 from provlab.models.canonical import applied
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Statistic
+from provlab.statistics.base import PASS, Array, BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.order import KEYS, MLP, PRODUCT, OrderedRows, along_direction, keys_of_mlp
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
 from provlab.statistics.text import one_pass, strings
@@ -79,16 +78,10 @@ class PhiH(Statistic):
     )
     # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates; 6 any order
     version = 7
+    settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens")
     recorded = HiddenActivations
     theorem = True
     independent_blocks = True
-
-    def parameters(self, options: Options) -> dict[str, Any]:
-        """Inputs and arithmetic."""
-        names = ["seed", "vocab_size", "n_sequences", "sequence_length", "device", "dtype"]
-        if options.vocabulary is not None:
-            names.append("vocabulary_sha256")
-        return {name: getattr(options, name) for name in names} | options.sampled()
 
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""

@@ -7,7 +7,6 @@ Where two vocabularies differ, the tokens are compared that both have.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.models.activations import next_token_log_probs
 from provlab.models.room import keep
-from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Statistic, require_positions
+from provlab.statistics.base import PASS, Array, BlockResult, Features, Model, Options, Statistic, require_positions
 from provlab.statistics.text import Columns, common, cut, spellings
 
 ROWS = 256  # distributions compared at once, in float64
@@ -83,12 +82,8 @@ class PhiJSD(Statistic):
 
     name = "phi_jsd"
     reads = "next-token distributions on text"
+    settings = ("text_sha256", *PASS)
     recorded = NextTokens
-
-    def parameters(self, options: Options) -> dict[str, Any]:
-        """Inputs and arithmetic."""
-        names = ("text_sha256", "n_sequences", "sequence_length", "device", "dtype")
-        return {name: getattr(options, name) for name in names}
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """One unit."""

@@ -103,15 +103,9 @@ class BlockWeights:
 
     def mlp(self) -> dict[str, NDArray[np.float64]]:
         """Everything that belongs to a hidden unit, by role, one row a unit: ``(h, columns)`` float64 each."""
-        rows = {}
-        for part in self.anatomy.parts:
-            if part.name not in self.tensors:
-                continue
-            for role, piece in part.split(self.tensors[part.name]).items():
-                if role in MLP_ROLES:
-                    by_unit = piece.mT if role == "down" else piece
-                    rows[role] = by_unit.reshape(len(by_unit), -1).astype(np.float64)
-        return {role: rows[role] for role in sorted(rows)}
+        pieces = {segment.role: piece for _, segment, piece in self.pieces if segment.role in MLP_ROLES}
+        rows = {role: pieces[role].mT if role == "down" else pieces[role] for role in sorted(pieces)}
+        return {role: piece.reshape(len(piece), -1).astype(np.float64) for role, piece in rows.items()}
 
 
 def _in_a_row(parts: Sequence[TensorPart], tensors: Weights) -> Array:
@@ -208,16 +202,13 @@ class PhiL2(Statistic):
     # 6 took any order; 7 summed large blocks whole
     version = 8
     reads = "all weights of the blocks"
+    settings = ("seed", "n_permutations")
     theorem = True
     assumptions = (
         "one of the two models stands in the order that training left: it was trained by an algorithm that treats "
         "hidden units and embedding dimensions alike, from an initialisation that does, and these were neither sorted "
         "nor put into the order of the other's"
     )
-
-    def parameters(self, options: Options) -> dict[str, Any]:
-        """Permutations of the whole model."""
-        return {name: getattr(options, name) for name in ("seed", "n_permutations")}
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """Every block; both models must have the same tensors in the same shapes, one MLP a block among them."""
@@ -278,12 +269,9 @@ class PhiL2Blocks(PhiL2):
     name = "phi_l2_blocks"
     version = 4  # 1 summed in the order of names; 2 took any order; 3 summed large blocks whole
     reads = "MLP weights of the blocks"
+    settings = ("seed", "n_block_permutations")
     independent_blocks = True  # each permutes the hidden units of its own MLP, and no stream
     assumptions = PERMUTATION_ASSUMPTIONS
-
-    def parameters(self, options: Options) -> dict[str, Any]:
-        """Permutations of a block."""
-        return {name: getattr(options, name) for name in ("seed", "n_block_permutations")}
 
     def prepare(self, model: Model, options: Options) -> AllWeights:
         """Arrange to read the weights of the MLPs."""

@@ -38,9 +38,9 @@ from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
-from provlab.models.room import keep
 from provlab.statistics import experts
 from provlab.statistics.base import (
+    PASS,
     Array,
     BlockResult,
     Features,
@@ -113,14 +113,6 @@ class GateAndUp(Features):
         return viewed(self.gate[block], self.up[block], self.tokens, units, written)
 
 
-def keep_views(views: Any, limit: int) -> Any:
-    """Return a block's normalised activations, in temporary files if each half of them passes half of `limit` bytes."""
-    if isinstance(views, dict):
-        return {name: keep_views(some, limit // len(views)) for name, some in views.items()}
-    gate, up = (replace(view, unit=keep(view.unit, limit // 2)) for view in views[:2])
-    return Views(gate, up, *views[2:])
-
-
 class PhiMatch(Statistic):
     """phi_MATCH over blocks of equal index, aggregated by Fisher's method (Section 3.3.1)."""
 
@@ -132,6 +124,7 @@ class PhiMatch(Statistic):
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
         "has one direction for both, and the others as chance has it"
     )
+    settings = ("seed", "text_sha256", *PASS, "sampled_tokens")
     recorded = GateAndUp
     unsigned: ClassVar[bool] = False
     #: agreeing units count as evidence if they write at least this share of the MLP's output, on both sides
@@ -140,11 +133,6 @@ class PhiMatch(Statistic):
     TIED: ClassVar[float] = 0.9
     #: a block gives no p-value where the mean size of that cosine is larger, in either model; the zoo has up to 0.67
     MOST_TIED: ClassVar[float] = 0.7
-
-    def parameters(self, options: Options) -> dict[str, Any]:
-        """Inputs and arithmetic."""
-        names = ("seed", "text_sha256", "n_sequences", "sequence_length", "device", "dtype")
-        return {name: getattr(options, name) for name in names} | options.sampled()
 
     def require(self, a: Model, b: Model) -> None:
         """Both models must have gated MLPs."""

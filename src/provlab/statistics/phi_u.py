@@ -9,7 +9,6 @@ permutation, whatever the data (Section 3.2), so that the null distribution is k
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
@@ -110,13 +109,10 @@ class PhiU(Statistic):
         f"{PERMUTATION_ASSUMPTIONS}; whether units are sorted is read off their up rows: a sort of both models by what "
         "these do not show, such as activity, shows only where phi_h is run as well"
     )
+    settings = ("seed", "units")
     theorem = True
     independent_blocks = True
     version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order
-
-    def parameters(self, options: Options) -> dict[str, Any]:
-        """The order in which ties are broken, and how many units are compared, if not all."""
-        return {"seed": options.seed} | ({} if options.units is None else {"units": options.units})
 
     def require(self, a: Model, b: Model) -> None:
         """Both models must have a residual stream of one width."""

@@ -8,16 +8,11 @@ writes is estimated from its weights and biases, as if the normalised stream wer
 these and never on text may still imitate another model's.
 
 The price is that rows and columns must be written in the same basis: a permutation or rotation of the residual stream
-hides a model from `PhiViews`. `PhiViewsOuter` looks at both ends from outside, the row through its pre-activations on
-text and the column through what it adds to the model's logits, which no change of basis touches. But models that
-learned one language alike agree there a little, even if trained independently: it gives a score and no p-value.
-
-Neither is the paper's. Before the comparison, what a norm makes indifferent is taken out: its weights are multiplied
-into the rows, and where it subtracts the mean (LayerNorm), the mean of rows and columns is.
+hides a model from it. It is not the paper's. Before the comparison, what a norm makes indifferent is taken out: its
+weights are multiplied into the rows, and where it subtracts the mean (LayerNorm), the mean of rows and columns is.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +24,6 @@ from provlab.models.canonical import applied, by_weights, read_besides
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import PhiMatch
-from provlab.statistics.text import one_pass
 from provlab.statistics.two_views import Views
 
 _MATCH = PhiMatch()  # two views of a unit are compared as its two are
@@ -39,12 +33,12 @@ _NO_TOKENS = np.zeros((0, 0), dtype=np.int64)
 
 def reads(model: Model, block: int | None, up: Array | None = None) -> Matrix:
     """Rows that read the stream, ``(h, width)`` float64, with the norm before them multiplied in."""
-    return _centred(model, through_norm(model, "up", block, up))
+    return centred(model, through_norm(model, "up", block, up))
 
 
 def writes(model: Model, block: int | None) -> Matrix:
     """Columns that write to the stream, as rows ``(h, width)`` float64."""
-    return _centred(model, model.anatomy.read(model.checkpoint, "down", block).astype(np.float64).T)
+    return centred(model, model.anatomy.read(model.checkpoint, "down", block).astype(np.float64).T)
 
 
 def through_norm(model: Model, role: str, block: int | None, read: Array | None = None) -> Matrix:
@@ -60,7 +54,8 @@ def through_norm(model: Model, role: str, block: int | None, read: Array | None 
     return rows
 
 
-def _centred(model: Model, rows: Matrix) -> Matrix:
+def centred(model: Model, rows: Matrix) -> Matrix:
+    """Rows ``(n, width)`` without their means, where the model's norms subtract the mean."""
     if described(model.anatomy.architecture).centred:
         return rows - rows.mean(axis=1, keepdims=True)
     return rows
@@ -118,15 +113,12 @@ class PhiViews(Statistic):
         8  # 1, 2 tails; 3 no allowance; 4 idle units; 5 opposite gates; 6 a fixed share; 7 units that write nothing
     )
     reads = "up and down projections of the MLPs"
+    settings = ("seed",)
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by row and by column for other reasons than chance, and the others "
         "as chance has it"
     )
-
-    def parameters(self, options: Options) -> dict[str, Any]:
-        """The order in which ties are broken."""
-        return {"seed": options.seed}
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """Blocks of equal index, with or without gates; the residual streams must be of one width."""
@@ -149,74 +141,3 @@ class PhiViews(Statistic):
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching by rows with the matching by columns, as phi_MATCH does its two."""
         return _MATCH.compare_block(a, b, block, options)
-
-
-@dataclass(frozen=True)
-class EndsFromOutside(Features):
-    """Both ends as text and logits see them; the pre-activations of all blocks are from one pass over the text.
-
-    Attributes
-    ----------
-    model : Model
-        Whose columns are read when a block is asked for.
-    activations : list of array
-        Per block ``(h, kept tokens)`` float32: what enters the activation function.
-    tokens : array
-        ``(n_sequences, sequence_length)``.
-    units : list of array
-        Per block, the units that there really are, as `provlab.models.canonical.merged` says.
-    """
-
-    model: Model
-    activations: list[Array]
-    tokens: NDArray[np.int64]
-    units: list[NDArray[np.float64]]
-
-    def block(self, block: int | None) -> Views:
-        """Pre-activations, and what each unit adds to the logits, ``(h, vocabulary)``, of one block."""
-        assert block is not None
-        role = "head" if self.model.anatomy.has("head") else "embedding"
-        head = _centred(self.model, through_norm(self.model, role, None)).astype(np.float32)
-        name = f"an MLP of {self.model.name}"
-        units = self.units[block]
-        written = applied(units, writes(self.model, block), "down").astype(np.float32) @ head.T
-        inner, outer = living_rows(applied(units, self.activations[block], "up"), written, name=name)
-        return Views(inner, outer, self.tokens)
-
-
-class PhiViewsOuter(Statistic):
-    """phi_VIEWS by text and logits: the mean correlation over blocks, a score without a p-value."""
-
-    name = "phi_views_outer"
-    version = 7  # 1 ties; 2 two-sided t tail; 3 no allowance; 4 idle units; 5 opposite gates; 6 allowed a fixed share
-    reads = "pre-activations of the MLPs on held-out text, down projections, and the head"
-    recorded = EndsFromOutside
-
-    def blocks(self, a: Model, b: Model) -> list[int | None]:
-        """Blocks of equal index, with or without gates, of any width."""
-        for model in (a, b):
-            if not (model.anatomy.has("head") or model.anatomy.has("embedding")):
-                raise NotComparableError(f"{self.name} needs a head, which {model.name} has not")
-        if a.anatomy.vocab_size != b.anatomy.vocab_size:
-            raise NotComparableError(f"{self.name} needs one vocabulary, but {a.name} and {b.name} have two")
-        return super().blocks(a, b)
-
-    def prepare(self, model: Model, options: Options) -> Features:
-        """Run the model once over the text."""
-        kept, tokens = one_pass(self, model, options, ("up", "units"))
-        return EndsFromOutside(model, kept["up"], tokens, kept["units"])
-
-    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
-        """The down projection, and the head."""
-        anatomy = model.anatomy
-        head = anatomy.tensor_name("head" if anatomy.has("head") else "embedding")
-        return dict.fromkeys([anatomy.tensor_name("down", block), head])
-
-    def parameters(self, options: Options) -> dict[str, Any]:
-        """Inputs and arithmetic."""
-        return _MATCH.parameters(options)
-
-    def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
-        """Correlate the two matchings; what would be log10 p if the score were one stands in the detail."""
-        result = _MATCH.compare_block(a, b, block, options)
-        return BlockResult(block, result.value, None, {**result.detail, "nominal": result.log10_p}, result.matching)

@@ -22,7 +22,7 @@ def test_rows_name_attacks_that_there_are():
     assert [row.label for row in known] == ["", *(label for labels in ROWS.values() for label in labels)]
     assert len({row.label for row in known}) == len(known)
     exact = {row.label for row in known if row.exact}
-    assert {"T1", "split=3", "vocabulary+split=3+T3"} <= exact
+    assert {"T1", "split=3", "vocabulary+split=3+T3", "respelt", "respelt+T2+T3"} <= exact
     assert not exact & {"noise=1", "average=0.5@origin", "retrained", "retrained+T1+T2", "distilled"}
     assert all(Row.read(label, "").places == ("origin",) for label in FRAMING)
     assert [row.label for row in rows(["T2", "T3+T2"])] == ["", "T2", "T3+T2"]

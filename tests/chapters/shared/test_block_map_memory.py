@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from provlab.chapters.shared.block_map import block_map
+from provlab.engine import localise
 from provlab.models import room
-from provlab.statistics import phi_match, two_views
+from provlab.statistics import two_views
 from provlab.statistics.base import Model, Options
 
 
@@ -19,14 +20,15 @@ def test_files_give_the_numbers_that_memory_gives(pair, text, tmp_path, monkeypa
     in_memory = block_map(*pair, options, progress=False)
     monkeypatch.setattr(room, "IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    opened, prepared, kept = [], [], phi_match.keep_views
+    opened, prepared, kept = [], [], localise._kept
 
-    def keep_views(views, limit):
-        kept_views = kept(views, limit)
-        opened.append([isinstance(view.unit, np.memmap) for view in kept_views[:2]])
-        return kept_views
+    def of_views(features, limit):
+        result = kept(features, limit)
+        if isinstance(result, two_views.Views):
+            opened.append([isinstance(view.unit, np.memmap) for view in result[:2]])
+        return result
 
-    monkeypatch.setattr("provlab.engine.localise.keep_views", keep_views)
+    monkeypatch.setattr(localise, "_kept", of_views)
     living_rows = two_views.living_rows
     monkeypatch.setattr(two_views, "living_rows", lambda *a, **k: prepared.append(1) or living_rows(*a, **k))
     in_files = block_map(*pair, options, progress=False)

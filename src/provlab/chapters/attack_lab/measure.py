@@ -17,7 +17,8 @@ from tqdm import tqdm
 
 from provlab import api, studying, zoo
 from provlab.chapters.attack_lab import training
-from provlab.chapters.attack_lab.rows import Row
+from provlab.chapters.attack_lab.respelling import respelt
+from provlab.chapters.attack_lab.rows import TRAINED, Row
 from provlab.chapters.shared import calibration
 from provlab.engine.lineage import short_name
 from provlab.engine.store import Store
@@ -157,12 +158,14 @@ def made(
     """
     others = [Checkpoint.open(getattr(family, place)) for place in row.places]
     source, growth = checkpoint, 1.0
-    if row.trained:
-        made_of = folder.with_name(f"{folder.name}-trained") if row.kinds else folder
-        if row.trained == "retrained":
+    if row.own:
+        made_of = folder.with_name(f"{folder.name}-first") if row.kinds else folder
+        if row.own == "retrained":
             training.retrained(checkpoint, made_of, options, effort.retrain_steps)
-        else:
+        elif row.own == "distilled":
             training.distilled(checkpoint, made_of, options.seed, effort.distil_steps)
+        else:
+            respelt(checkpoint, made_of)
         source = Checkpoint.open(str(made_of))
     if row.kinds:
         growth = disguise(source, folder, seed=options.seed, kinds=row.kinds, others=others).growth
@@ -194,7 +197,7 @@ def run(
             for row in (*rows, *framing):
                 bar.update()
                 if any(not getattr(family, place) for place in row.places) or (
-                    row.trained and index >= effort.n_trained
+                    row.own in TRAINED and index >= effort.n_trained
                 ):
                     continue
                 framed = row in framing

@@ -5,19 +5,20 @@ from dataclasses import dataclass
 from provlab.errors import ParameterError
 from provlab.models.attacks.catalogue import Step
 
-#: attacks that train, in addition to those of the catalogue; they come first in a row
+#: attacks that train, and all attacks in addition to those of the catalogue; they come first in a row
 TRAINED = ("retrained", "distilled")
+OWN = (*TRAINED, "respelt")
 #: group -> rows; the names after @ are the models that an attack takes from, by their places in a `Family`
 ROWS = {
     "outputs kept": (
         "T1", "T2", "sorted", "T3", "T4", "T5", "T6", "T6-", "fold", "scales", "signs=0.5", "heads", "values",
         "duplicates=2", "dead=1", "decoys=2", "cancelling=1", "zeros=1", "split=3", "turned", "mirror=3", "quadratic",
-        "pad=16", "identity=1", "vocabulary", "extend=16",
+        "pad=16", "identity=1", "vocabulary", "extend=16", "respelt",
     ),
     "outputs kept, two and three together": (
         "T1+T2", "T6-+T2", "split=3+T2", "signs=0.5+T1+T2", "decoys=2+T2+T3", "cancelling=1+T2", "identity=1+T2",
         "vocabulary+T2", "vocabulary+split=3+T3", "split=3+decoys=1+T2", "split=3+identity=1+T3", "turned+T2",
-        "mirror=3+T2+T3", "quadratic+T2+T3", "pad=16+T3+T5",
+        "mirror=3+T2+T3", "quadratic+T2+T3", "pad=16+T3+T5", "respelt+T2+T3",
     ),
     "some quality lost": (
         "noise=0.3", "noise=1", "rank=32", "rank=8", "bits=4", "bits=2", "prune=0.5", "prune=0.9", "swap=0",
@@ -47,8 +48,8 @@ class Row:
         As it is written: ``average=0.5@partner``.
     group
         Under which it stands.
-    trained
-        The attack that trains, or "".
+    own
+        The attack that the catalogue has not, or "".
     kinds
         Those of the catalogue, in their order.
     places
@@ -57,7 +58,7 @@ class Row:
 
     label: str
     group: str
-    trained: str
+    own: str
     kinds: tuple[str, ...]
     places: tuple[str, ...]
 
@@ -66,18 +67,18 @@ class Row:
         """Read a row; raise ParameterError if a place is unknown, InputError if an attack is."""
         named, _, places = label.partition("@")
         names = named.split("+") if named else []
-        trained = names.pop(0) if names and names[0] in TRAINED else ""
+        own = names.pop(0) if names and names[0] in OWN else ""
         for name in names:
             Step.read(name)
         inputs = tuple(places.split(",")) if places else ()
         if unknown := set(inputs) - {"origin", "partner"}:
             raise ParameterError(f"{label}: attacks take from the origin or the partner, not from {min(unknown)}")
-        return cls(label, group, trained, tuple(names), inputs)
+        return cls(label, group, own, tuple(names), inputs)
 
     @property
     def exact(self) -> bool:
         """Whether all outputs stay."""
-        return not self.trained and all(Step.read(kind).attack.exact for kind in self.kinds)
+        return self.own not in TRAINED and all(Step.read(kind).attack.exact for kind in self.kinds)
 
 
 def rows(only: list[str]) -> list[Row]:

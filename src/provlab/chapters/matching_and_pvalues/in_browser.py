@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
 import safetensors.numpy
+from scipy import special
 
 from provlab.inference import allowing, tail
 from provlab.models import architectures
@@ -59,6 +61,35 @@ def script_elements(sources: Sequence[str], titles: Mapping[str, str], *, allow_
     return "".join(elements)
 
 
+def of_the_law() -> dict[str, Any]:
+    """Constants of Spearman's law for any n, as `provlab.inference.tail` computes it."""
+    slope, constant, rest = tail._carried()
+    carried = [tail._over_squares(k) for k in (slope, constant, rest + tail._beyond_the_determinant())]
+    single = {n: tail._over_squares(tail._wide(n)) for n in range(tail.COUNTED + 1, tail._CARRIED_FROM[0])}
+    g, e = tail._bands()
+    domains = [dict(zip(("low", "high"), map(float, curve.domain), strict=True)) for curve in (carried[0], g)]
+    return {
+        "points": tail._POINTS,
+        "widest": tail._WIDEST,
+        "nearest": tail._NEAREST,
+        "near": tail._rows_of_pieces(),
+        "counted": {n: np.cumsum(tail.exact_law(n)).tolist() for n in range(1, tail.COUNTED + 1)},
+        "wide": {
+            "domain": domains[0],
+            "single": {n: curve.coef.tolist() for n, curve in single.items()},
+            "carried": [curve.coef.tolist() for curve in carried],
+        },
+        "narrow": {
+            "domain": domains[1],
+            "g": g.coef.tolist(),
+            "e": e.coef.tolist(),
+            "from": tail._EXACT_FROM,
+            "narrowest": tail._NARROWEST,
+            "zeta": float(special.zeta(1.5)),
+        },
+    }
+
+
 def constants() -> dict[str, Any]:
     """Return constants of the law and of phi_MATCH, and the names under which families keep gates and ups."""
     rows: dict[tuple[str, bool], list[str]] = {}
@@ -70,4 +101,4 @@ def constants() -> dict[str, Any]:
                 rows[part.name, part.transposed] = roles
     tensors = [{"name": name, "roles": roles, "transposed": across} for (name, across), roles in rows.items()]
     agreement = {"common": allowing.COMMON, "tied": PhiMatch.TIED, "most_tied": PhiMatch.MOST_TIED}
-    return {**tail.constants(), **agreement, "tensors": tensors}
+    return {**of_the_law(), **agreement, "tensors": tensors}

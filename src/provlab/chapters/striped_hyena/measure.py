@@ -60,7 +60,8 @@ class Sharing:
     n_tests, n_taken
         Pairs of tensors that were tested, and those of them that the recipe says were taken.
     pairs
-        Taken pairs, and those with a corrected p below 0.1: first, second, log10_p, holm, benjamini_yekutieli, taken.
+        All pairs with an unrelated model; else taken pairs, and those with a corrected p below 0.1. Each has first,
+        second, log10_p, holm, benjamini_yekutieli, taken.
     """
 
     hybrid: str
@@ -77,7 +78,7 @@ def sharing(comparisons: Comparisons, hybrids: Sequence[str], parent: str) -> li
     records = []
     for (hybrid, other, axis), frame in comparisons.items():
         if hybrid in hybrids:
-            near = frame[frame["taken"] | (frame[list(CORRECTIONS)].min(axis=1) < -1)]
+            near = frame[frame["taken"] | (frame[list(CORRECTIONS)].min(axis=1) < -1) | (other != parent)]
             pairs = near[["first", "second", "log10_p", *CORRECTIONS, "taken"]].to_dict("records")
             records.append(Sharing(hybrid, other, other == parent, axis, len(frame), int(frame["taken"].sum()), pairs))
     return records

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from provlab.chapters.shared import calibration
 from provlab.chapters.striped_hyena.measure import Sharing
 from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
@@ -14,8 +15,9 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
 
     All pairs of matrices of equal shape decide, over one axis. The level is kept over all comparisons of models
     together: p-values that are corrected within each are multiplied by their number. Each comparison must have tested
-    as many pairs that were not taken as a hybrid took, or more: otherwise hardly a wrong call was possible. Calls over
-    the other axis are reported.
+    as many pairs that were not taken as a hybrid took, or more: otherwise hardly a wrong call was possible. Of the
+    pairs with unrelated models no more may be at 0.01 and 0.001 than chance has there; one pair of tensors repeats
+    itself in all hybrids of one base. Calls over the other axis are reported.
     """
     every = evidence.records(measurement, Sharing)
     runs = [run for run in every if run.axis == axis]
@@ -49,7 +51,13 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
     for other in dict.fromkeys(run.axis for run in every if run.axis != axis):
         ours += f"; by {other}, not judged, {words([run for run in every if run.related and run.axis == other])}"
     fewest, most = min(run.n_tests - run.n_taken for run in runs), max(run.n_taken for run in runs)
+    null = [(run, pair) for run in runs if not run.related for pair in run.pairs]
     problems = [
+        *calibration.too_many_small(
+            "pairs of tensors of unrelated models",
+            [pair["log10_p"] for _, pair in null],
+            groups=[(run.against, pair["first"], pair["second"]) for run, pair in null],
+        ),
         (fewest < most, f"a comparison tested only {fewest} pairs that were not taken, fewer than the {most} taken"),
         (missed > 0, f"{missed} taken tensors not called"),
         (bool(wrong), f"called though not taken: {_few(wrong)}"),

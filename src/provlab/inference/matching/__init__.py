@@ -12,7 +12,6 @@ matches by cosine similarity; matching by Euclidean distance is another statisti
 
 import functools
 import hashlib
-import math
 import os
 import warnings
 from contextlib import AbstractContextManager, nullcontext
@@ -38,8 +37,6 @@ from provlab.inference.matching.cosine import (
 )
 
 __all__ = ["Assignment", "UnitRows", "assign", "cosine_similarity", "match", "match_shuffled", "tie_seed", "unit_rows"]
-
-SAFE_EXPONENT = 900  # sums of 2^120 entries stay in range
 
 
 def match(W1: Rows, W2: Rows) -> Assignment:
@@ -138,15 +135,8 @@ def assign(similarity: ArrayLike) -> Assignment:
     )
     if (exact := _exact(dtype.__name__)) is None:
         return _by_scipy(values)
-    # sums of float64 entries near the end of the range would pass it: a power of two changes no digit
-    exponent = int(np.frexp(max(values.max(), -values.min()))[1]) if values.dtype == np.float64 else 0
-    shift = exponent if abs(exponent) > SAFE_EXPONENT else 0
-    best = exact.best(np.ldexp(values, -shift) if shift else values)
-    return Assignment(best.indices, _total(values, best.indices), math.ldexp(best.gap, shift), best.certified)
-
-
-def _total(values: NDArray[np.floating], indices: NDArray[np.int64]) -> float:
-    return float(values[np.arange(len(indices)), indices].sum(dtype=np.float64))
+    best: Assignment = exact.best(values)
+    return best
 
 
 def _match(sides: tuple[UnitRows, UnitRows], unsigned: bool, order: NDArray[np.int64] | None) -> Assignment:
@@ -162,9 +152,9 @@ def _by_scipy(similarity: NDArray[np.floating]) -> Assignment:
     """The library way, on shape (n, m) with n <= m: scipy solves it with rows in order, so `columns` is by row."""
     from scipy.optimize import linear_sum_assignment  # as slow to import as numba, whose place it takes
 
-    _, columns = linear_sum_assignment(similarity, maximize=True)
+    rows, columns = linear_sum_assignment(similarity, maximize=True)
     indices = columns.astype(np.int64, copy=False)
-    return Assignment(indices, _total(similarity, indices))
+    return Assignment(indices, float(similarity[rows, columns].sum(dtype=np.float64)))
 
 
 def _exact(dtype: str) -> ModuleType | None:

@@ -21,7 +21,8 @@ nothing of how it was found.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -360,13 +361,11 @@ def _augment(similarity: Reals, state: State, waiting: Integers, budget: int) ->
     settled = np.zeros(m, np.bool_)  # columns whose loss is final
     # columns that were reached and columns that were settled, in order: what must be cleared after each path
     touched, order = np.empty(m, np.int32), np.empty(m, np.int32)
-    # the heap, smallest loss first: columns, and as -1 - row the rows whose bound could hide something nearer
-    keys, items = np.empty(4 * m + 2 * k), np.empty(4 * m + 2 * k, np.int32)
     for served in range(len(waiting)):
         if budget < 0:
             return served
         start = waiting[served]
-        n_touched, n_order, size = 0, 0, 0
+        n_touched, n_order = 0, 0
         nearest, goal = np.inf, NONE  # the free column that is reached with the smallest loss so far
         # the row whose columns are looked at, the loss on the way to it, and whether beyond its list
         row, distance, reading = start, 0.0, False
@@ -375,12 +374,12 @@ def _augment(similarity: Reals, state: State, waiting: Integers, budget: int) ->
             bounds[row] = _read_again(similarity[row], prices, maxima, columns[row], values[row], best, row + 0)
             top = _two_best(columns[row], values[row], prices)[0]
         start_top = top
+        # smallest loss first: columns, and as -1 - row the rows whose bound could hide something nearer
+        heap = [(np.inf, m)]
         while True:
             if reading:
                 budget -= READING_ON_THE_WAY
                 bounds[row] = _read_again(similarity[row], prices, maxima, columns[row], values[row], best, row + 0)
-            if size + m + 1 > len(keys):  # old entries stay in the heap when a column is reached more cheaply
-                keys, items = _longer(keys), _longer(items)
             # a list is gone through as one group of k columns, a row that was read again group by group
             for g in range(len(maxima) if reading else 1):
                 if reading and distance + (top - maxima[g]) >= nearest:
@@ -401,16 +400,15 @@ def _augment(similarity: Reals, state: State, waiting: Integers, budget: int) ->
                     if owners[j] == NONE:
                         nearest, goal = there, j
                     else:
-                        size = _push(keys, items, size, there, j)
+                        heappush(heap, (there, np.int64(j)))  # an old entry stays
             if not reading:  # no column outside the list can be nearer than the bound says: look there when it comes up
                 there = distance + max(top - bounds[row], 0.0)
                 if there < nearest:
-                    size = _push(keys, items, size, there, -1 - row)
+                    heappush(heap, (there, np.int64(-1 - row)))
             # take what is nearest off the heap: the next row to look at, until the free column is the nearest
             row = NONE
-            while size > 0 and keys[0] < nearest:
-                key, item = keys[0], items[0]
-                size = _pop(keys, items, size)
+            while heap[0][0] < nearest:
+                key, item = heappop(heap)
                 if item >= 0:
                     if settled[item] or key > far[item]:  # an old entry
                         continue
@@ -443,44 +441,3 @@ def _augment(similarity: Reals, state: State, waiting: Integers, budget: int) ->
             partners[i], owners[j], worth[i] = j, i, new_worth[j]
             j = previous
     return len(waiting)
-
-
-@kernel()
-def _longer(array: NDArray[Any]) -> NDArray[Any]:
-    result = np.empty(2 * len(array), array.dtype)
-    for e in range(len(array)):  # to assign a slice takes numba two seconds to compile
-        result[e] = array[e]
-    return result
-
-
-@kernel()
-def _push(keys: Floats, items: Integers, size: int, key: float, item: int) -> int:
-    place = size
-    while place > 0:
-        parent = (place - 1) >> 1
-        if keys[parent] <= key:
-            break
-        keys[place], items[place] = keys[parent], items[parent]
-        place = parent
-    keys[place], items[place] = key, item
-    return size + 1
-
-
-@kernel()
-def _pop(keys: Floats, items: Integers, size: int) -> int:
-    """Take the smallest off the heap; returns the new size."""
-    size -= 1
-    key, item = keys[size], items[size]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and keys[child + 1] < keys[child]:
-            child += 1
-        if keys[child] >= key:
-            break
-        keys[place], items[place] = keys[child], items[child]
-        place = child
-    keys[place], items[place] = key, item
-    return size

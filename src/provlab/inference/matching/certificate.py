@@ -7,12 +7,14 @@ sum of what the rows could gain at these prices, plus the prices of columns with
 matrix finds that sum, and an error in the assignment or in the prices shows as a gap.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.inference.matching.compiled import Floats, Integers, Longs, Reals, kernel, over_rows, read_only
+Floats = NDArray[np.float64]
 
-GROUPS = 64  # of columns, of which the largest worth is looked at first
+IN_CACHE = 2**17  # entries worked on at a time: with their prices taken off they stay in a processor's cache
 ROUNDING = 64 * 2.0**-53  # of a row's gain, relative to the largest price or similarity
 
 
@@ -37,8 +39,7 @@ def gap(similarity: NDArray[np.floating], indices: NDArray[np.integer], prices: 
     missing = left_over(indices, prices)
     if not np.isfinite(missing):
         return missing
-    tops, shown = np.empty(len(similarity)), read_only(similarity)
-    over_rows(lambda start, stop: _most_worth(shown, prices, tops, start, stop), len(similarity), similarity.size)
+    tops = np.concatenate([worth.max(axis=1) for worth in _worth(similarity, prices)])
     own = similarity[np.arange(len(indices)), indices].astype(np.float64) - prices[indices]
     return float((tops - own).sum() + missing)
 
@@ -64,60 +65,18 @@ def above(
     similarity: NDArray[np.floating], prices: Floats, floors: Floats, limit: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
     """Columns worth more to a row than its floor, row after row, and where each row starts; None if beyond `limit`."""
-    counts, shown = np.zeros(len(similarity), np.int64), read_only(similarity)
-
-    def some(start: int, stop: int) -> NDArray[np.int32]:
-        return _above(shown, prices, floors, limit, counts, start, stop)
-
-    columns = np.concatenate(over_rows(some, len(similarity), similarity.size))
-    return (np.concatenate([[0], np.cumsum(counts)]), columns) if len(columns) <= limit else None
-
-
-@kernel(fastmath={"nnan", "nsz"})
-def _group_maxima(row: Reals, prices: Floats, maxima: Floats) -> None:
-    """Largest worth in each group of columns, which the processor finds side by side."""
-    width = len(maxima)
-    maxima[:] = -np.inf
-    for first in range(0, len(row), width):
-        part, less = row[first : first + width], prices[first : first + width]
-        for g in range(len(part)):
-            worth = part[g] - less[g]
-            maxima[g] = worth if worth > maxima[g] else maxima[g]
+    starts, columns, first = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], 0
+    for worth in _worth(similarity, prices):
+        rows, places = np.divmod(np.flatnonzero(worth > floors[first : first + len(worth), None]), worth.shape[1])
+        first += len(worth)
+        starts.append(starts[-1][-1] + np.bincount(rows, minlength=len(worth)).cumsum())
+        columns.append(places.astype(np.int32))
+        if starts[-1][-1] > limit:
+            return None
+    return np.concatenate(starts), np.concatenate(columns)
 
 
-@kernel()
-def _most_worth(similarity: Reals, prices: Floats, tops: Floats, start: int, stop: int) -> None:
-    maxima = np.empty(min(GROUPS, similarity.shape[1]))
-    for i in range(start, stop):
-        _group_maxima(similarity[i], prices, maxima)
-        tops[i] = maxima[0]
-        for g in range(1, len(maxima)):
-            tops[i] = max(tops[i], maxima[g])
-
-
-@kernel()
-def _above(
-    similarity: Reals, prices: Floats, floors: Floats, limit: int, counts: Longs, start: int, stop: int
-) -> Integers:
-    m = similarity.shape[1]
-    maxima = np.empty(min(GROUPS, m))
-    columns = np.empty(4 * (stop - start) + m, np.int32)
-    total = 0
-    for i in range(start, stop):
-        _group_maxima(similarity[i], prices, maxima)
-        before = total
-        if total + m > len(columns):
-            longer = np.empty(2 * (total + m), np.int32)
-            for e in range(total):
-                longer[e] = columns[e]
-            columns = longer
-        for g in range(len(maxima)):
-            if maxima[g] > floors[i]:
-                for j in range(g, m, len(maxima)):
-                    if similarity[i, j] - prices[j] > floors[i]:
-                        columns[total] = j
-                        total += 1
-        counts[i] = total - before
-        if total > limit:
-            break
-    return columns[:total]
+def _worth(similarity: NDArray[np.floating], prices: Floats) -> Iterator[Floats]:
+    """Similarity less price, float64, of some rows at a time."""
+    step = max(1, IN_CACHE // similarity.shape[1])
+    return (similarity[first : first + step] - prices for first in range(0, len(similarity), step))

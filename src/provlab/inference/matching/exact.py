@@ -64,7 +64,6 @@ def warm(dtype: str) -> None:
     if dtype == "float32":
         rows = unit_rows(column.astype(np.float32))
         polish(similarity, solution, rows, rows)
-    certificate.gap(similarity, solution.partners.astype(np.int64), solution.prices)
 
 
 def _proved(
