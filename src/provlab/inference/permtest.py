@@ -108,14 +108,8 @@ def permtest(
     if n_permutations < 1:
         raise InputError(f"n_permutations is {n_permutations}; it must be at least 1")
     generator = np.random.default_rng(rng)
-    observed = float(statistic(theta1, theta2))
-    if math.isnan(observed):  # said before T more evaluations
-        raise InputError("the statistic is NaN on the models as they are; it must be a number for every pair")
-    permuted = np.array(
-        [float(statistic(transformations.sample(generator)(theta1), theta2)) for _ in range(n_permutations)]
-    )
-    p = float(p_value(observed, permuted))
-    return PermTest(p=p, log10_p=math.log10(p), observed=observed, permuted=permuted)
+    copies = (statistic(transformations.sample(generator)(theta1), theta2) for _ in range(n_permutations))
+    return stopped(statistic(theta1, theta2), copies, exceedances=n_permutations + 1)
 
 
 def stopped(observed: float, copies: Iterable[float], *, exceedances: int) -> PermTest:

@@ -157,7 +157,7 @@ def by_weights(
     Parameters
     ----------
     up, down
-        Rows ``(h, d)``, as read or turned alike; what `read_besides` names is read.
+        Rows ``(h, d)``, as read or turned alike; the gate and biases are read.
     gate
         Rows of the gate projection, if they were read already.
     """
@@ -177,12 +177,6 @@ def up_rows(
     up = np.zeros((anatomy.mlp_width, rows.shape[1]), rows.dtype)
     up[places] = rows
     return applied(by_weights(checkpoint, anatomy, block, up, anatomy.read(checkpoint, "down", block).T), up, "up")
-
-
-def read_besides(anatomy: Anatomy, block: int | None) -> list[str]:
-    """Names of the tensors that `by_weights` reads."""
-    roles = ("gate", "gate_bias", "up_bias")
-    return list(dict.fromkeys(anatomy.tensor_name(role, block) for role in roles if anatomy.has(role)))
 
 
 def _lengths(rows: Array) -> Float64:

@@ -279,6 +279,8 @@ class Statistic(ABC):
         Under which its p-value is one; empty for a raw value.
     theorem : bool
         Whether a theorem makes it one under these; else only independent models on which it was calibrated do.
+    roles : tuple of str, or None
+        Of the tensors that it reads of a block; None for all of them, or for none where one pass recorded its features.
     settings : tuple of str
         Names of the options, or of properties of `Options`, that its numbers depend on.
     independent_blocks : bool
@@ -294,6 +296,7 @@ class Statistic(ABC):
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
     theorem: ClassVar[bool] = False
+    roles: ClassVar[tuple[str, ...] | None] = None
     settings: ClassVar[tuple[str, ...]] = ()
     independent_blocks: ClassVar[bool] = False
     recorded: ClassVar[type[Features] | None] = None
@@ -335,13 +338,10 @@ class Statistic(ABC):
         """Make (or arrange to read) one model's features, once for all its pairs."""
 
     def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
-        """Tensors of `model` that are read to compare one block with `partner`, and how many first rows (None: all).
-
-        By default all tensors of the block, or none where a pass over inputs recorded the features.
-        """
-        if self.recorded is not None:
+        """Tensors of `model` that are read to compare one block with `partner`, and how many first rows (None: all)."""
+        if self.recorded is not None and self.roles is None:
             return {}
-        return dict.fromkeys(part.name for part in model.anatomy.parts if part.block == block)
+        return dict.fromkeys(tensor_names(model.anatomy, block, self.roles))
 
     @abstractmethod
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
@@ -350,6 +350,15 @@ class Statistic(ABC):
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Bring the blocks of one pair together: Fisher over their p-values, or the mean of a score without them."""
         return aggregated(blocks)
+
+
+def tensor_names(of: anatomy.Anatomy, block: int | None, roles: Sequence[str] | None = None) -> list[str]:
+    """Tensors of one block, in the order of the anatomy; of some roles, those that hold any of them."""
+    return [
+        part.name
+        for part in of.parts
+        if part.block == block and (roles is None or any(segment.role in roles for segment in part.segments))
+    ]
 
 
 def tensor_bytes(model: Model, name: str, rows: int | None = None) -> int:

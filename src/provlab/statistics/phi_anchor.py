@@ -99,6 +99,7 @@ class PhiAnchor(PhiMatchUnsigned):
     name = "phi_anchor"
     version = 4  # 1 to 3 let some units agree that write nothing
     reads = "gate and up activations on text, and down projections"
+    roles = ("down",)
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
 
     def require(self, a: Model, b: Model) -> None:
@@ -110,10 +111,6 @@ class PhiAnchor(PhiMatchUnsigned):
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
         """Run the model once over the text."""
         return GateUpAndDown(**vars(super().prepare(model, options)), model=model)
-
-    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
-        """The down projection."""
-        return {model.anatomy.tensor_name("down", block): None}
 
     def compare_block(self, a: Parts, b: Parts, block: int | None, options: Options) -> BlockResult:
         """Compare as phi_MATCH does with either model as the anchor; Bonferroni's correction for the two."""

@@ -80,6 +80,7 @@ class PhiE(Statistic):
     name = "phi_e"
     version = 2  # 1 took any order
     reads = "embeddings"
+    roles = ("embedding",)
     settings = ("seed",)
     theorem = True
     assumptions = (
@@ -102,10 +103,6 @@ class PhiE(Statistic):
     def prepare(self, model: Model, options: Options) -> Features:
         """Arrange to read the embedding."""
         return Embedding(model)
-
-    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
-        """One table."""
-        return {model.anatomy.tensor_name("embedding"): None}
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Match the dimensions of two streams."""

@@ -31,6 +31,7 @@ from provlab.statistics.base import (
     Outcome,
     Statistic,
     aggregated,
+    tensor_names,
     withheld,
 )
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS
@@ -125,15 +126,6 @@ class AllWeights(Features):
         anatomy = self.model.anatomy
         names = tensor_names(anatomy, block, self.roles)
         return BlockWeights(anatomy, block, {name: self.model.checkpoint.array(name) for name in names})
-
-
-def tensor_names(anatomy: Anatomy, block: int | None, roles: Sequence[str] | None = None) -> list[str]:
-    """Tensors of one block, in the order of the anatomy; of some roles, those that hold any of them."""
-    return [
-        part.name
-        for part in anatomy.parts
-        if part.block == block and (roles is None or any(segment.role in roles for segment in part.segments))
-    ]
 
 
 def stream(options: Options, copy: int, block: int, purpose: int) -> np.random.Generator:
@@ -231,8 +223,8 @@ class PhiL2(Statistic):
         return blocks
 
     def prepare(self, model: Model, options: Options) -> AllWeights:
-        """Arrange to read the weights."""
-        return AllWeights(model)
+        """Arrange to read the weights, or those of its roles."""
+        return AllWeights(model, self.roles)
 
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
         """Distance of the block, and its place among those of the copies."""
@@ -269,17 +261,10 @@ class PhiL2Blocks(PhiL2):
     name = "phi_l2_blocks"
     version = 4  # 1 summed in the order of names; 2 took any order; 3 summed large blocks whole
     reads = "MLP weights of the blocks"
+    roles = MLP_ROLES
     settings = ("seed", "n_block_permutations")
     independent_blocks = True  # each permutes the hidden units of its own MLP, and no stream
     assumptions = PERMUTATION_ASSUMPTIONS
-
-    def prepare(self, model: Model, options: Options) -> AllWeights:
-        """Arrange to read the weights of the MLPs."""
-        return AllWeights(model, MLP_ROLES)
-
-    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
-        """All tensors of one block's MLP."""
-        return dict.fromkeys(tensor_names(model.anatomy, block, MLP_ROLES))
 
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
         """Distance of the MLPs, and its place among those of permuted copies."""

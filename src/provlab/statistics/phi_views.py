@@ -20,7 +20,7 @@ from scipy import special
 
 from provlab.errors import NotComparableError
 from provlab.models.architectures import described
-from provlab.models.canonical import applied, by_weights, read_besides
+from provlab.models.canonical import applied, by_weights
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import PhiMatch
@@ -113,6 +113,7 @@ class PhiViews(Statistic):
         8  # 1, 2 tails; 3 no allowance; 4 idle units; 5 opposite gates; 6 a fixed share; 7 units that write nothing
     )
     reads = "up and down projections of the MLPs"
+    roles = ("up", "down", "gate", "gate_bias", "up_bias")  # what `by_weights` reads says which units are one
     settings = ("seed",)
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
@@ -132,11 +133,6 @@ class PhiViews(Statistic):
     def prepare(self, model: Model, options: Options) -> Features:
         """Arrange to read both projections."""
         return Ends(model)
-
-    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
-        """Both projections; a gate, where there is one, says which units are one."""
-        names = [model.anatomy.tensor_name(role, block) for role in ("up", "down")]
-        return dict.fromkeys([*names, *read_besides(model.anatomy, block)])
 
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching by rows with the matching by columns, as phi_MATCH does its two."""

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.inference.matching.cosine import Assignment
+
 Floats = NDArray[np.float64]
 
 IN_CACHE = 2**17  # entries worked on at a time: with their prices taken off they stay in a processor's cache
@@ -59,6 +61,14 @@ def left_over(indices: NDArray[np.integer], prices: NDArray[np.float64]) -> floa
 def tolerance(values: NDArray[np.floating], prices: NDArray[np.float64]) -> float:
     """Largest gap that rounding in float64 can leave, for as many rows as values, where the true gap is zero."""
     return ROUNDING * len(values) * float(max(np.abs(values).max(initial=0.0), np.abs(prices).max(initial=0.0)))
+
+
+def proved(
+    partners: NDArray[np.integer], values: NDArray[np.float64], prices: NDArray[np.float64], gap: float
+) -> Assignment:
+    """Return an assignment with this gap: the column of each row, and the similarity of the two, ``(n,)`` each."""
+    gap = max(gap, 0.0)
+    return Assignment(partners.astype(np.int64), float(values.sum()), gap, gap <= tolerance(values, prices))
 
 
 def above(

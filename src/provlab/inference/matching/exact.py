@@ -17,10 +17,9 @@ WORTH_TRYING = 2**32  # multiplications of the whole product, below which there 
 def best(similarity: NDArray[np.floating]) -> Assignment:
     """Best assignment for similarities, shape (n, m) with n <= m, float32 or float64, C-contiguous, finite."""
     solution = assignment.solve(similarity)
-    indices = solution.partners.astype(np.int64)
-    values = similarity[np.arange(len(indices)), indices].astype(np.float64)
-    gap = certificate.gap(similarity, indices, solution.prices)
-    return _proved(indices, values, solution.prices, gap)
+    values = similarity[np.arange(len(similarity)), solution.partners].astype(np.float64)
+    gap = certificate.gap(similarity, solution.partners, solution.prices)
+    return certificate.proved(solution.partners, values, solution.prices, gap)
 
 
 def best_by_cosine(
@@ -46,11 +45,8 @@ def best_by_cosine(
     similarity = cosines(first, second, order=order, unsigned=unsigned)
     solution = assignment.solve(similarity)
     polished = polish(similarity, solution, first, second, order=order, unsigned=unsigned)
-    if polished is not None:
-        indices = polished.partners.astype(np.int64)
-        result = _proved(indices, polished.values, polished.prices, polished.gap)
-        if result.certified:
-            return result
+    if polished is not None and polished.certified:
+        return polished
     del similarity
     return best(cosines_float64(first, second, order=order, unsigned=unsigned))
 
@@ -64,10 +60,3 @@ def warm(dtype: str) -> None:
     if dtype == "float32":
         rows = unit_rows(column.astype(np.float32))
         polish(similarity, solution, rows, rows)
-
-
-def _proved(
-    indices: NDArray[np.int64], values: NDArray[np.float64], prices: NDArray[np.float64], gap: float
-) -> Assignment:
-    gap = max(gap, 0.0)
-    return Assignment(indices, float(values.sum()), gap, gap <= certificate.tolerance(values, prices))

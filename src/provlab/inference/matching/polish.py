@@ -6,39 +6,17 @@ that is assigned. Their cosines are computed again in float64, from the rows as 
 mended on these edges. All others stay below their row's best, if prices have changed by less than the margin leaves.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.inference.matching.assignment import Solution, mend
-from provlab.inference.matching.certificate import ROUNDING, above, left_over
+from provlab.inference.matching.certificate import ROUNDING, above, left_over, proved
 from provlab.inference.matching.compiled import Floats, Longs, Reals, kernel, over_rows, read_only
-from provlab.inference.matching.cosine import UnitRows
+from provlab.inference.matching.cosine import Assignment, UnitRows
 
 EDGES = 64  # near edges a row, on average, beyond which the whole product in float64 is cheaper ...
 FEW_EDGES = 2**17  # ... unless they are so few anyway
 WIDENINGS = 3
-
-
-@dataclass(frozen=True, eq=False)
-class Polished:
-    """An assignment that is best for float64 cosines, as far as `gap` proves it.
-
-    Attributes
-    ----------
-    partners, prices
-        As in `Solution`.
-    values
-        float64: the cosine of each row with its partner.
-    gap
-        How much larger another assignment could be, at most, up to rounding in float64.
-    """
-
-    partners: NDArray[np.int32]
-    prices: Floats
-    values: Floats
-    gap: float
 
 
 def error_bound(columns: int) -> float:
@@ -54,7 +32,7 @@ def polish(
     *,
     order: NDArray[np.integer] | None = None,
     unsigned: bool = False,
-) -> Polished | None:
+) -> Assignment | None:
     """Make an assignment of float32 cosines exact for float64 cosines.
 
     Parameters
@@ -72,7 +50,7 @@ def polish(
 
     Returns
     -------
-    Polished or None
+    Assignment or None
         None where so many edges are alike that the whole matrix had better be computed in float64.
     """
     error = error_bound(first.shape[1])
@@ -94,7 +72,8 @@ def polish(
         if (best >= worth - margin + error + (result.prices - mended.prices).max()).all():
             own = values[np.repeat(mended.partners, np.diff(starts)) == columns]
             gap = float((best - (own - mended.prices[mended.partners])).sum())
-            return Polished(mended.partners, mended.prices, own, gap + left_over(mended.partners, mended.prices))
+            gap += left_over(mended.partners, mended.prices)
+            return proved(mended.partners, own, mended.prices, gap)
     return None
 
 
