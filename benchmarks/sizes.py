@@ -2,7 +2,8 @@
 
 ``python benchmarks/sizes.py`` prints each statistic with the cases that bear on it (`MEANT`), ``python
 benchmarks/sizes.py sorted common-5`` some cases, and ``--pairs``, ``--units`` and ``--blocks`` set how many. ``--csv
-src/provlab/chapters/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them. A case makes both
+src/provlab/chapters/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them, each as soon as it is
+measured, and measures those alone that the file has not, or that are named. A case makes both
 models of a pair out of random numbers; a statistic reads them without a checkpoint. Cases of common and swapped units
 say how far phi_MATCH's assumption reaches, and its size above them is no fault.
 """
@@ -274,9 +275,9 @@ _TIES = ("tied-0.7", "tied-0.8", "common-5", "common-5.5", "common-7", "swapped-
 MEANT = {
     **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, "repeated")),
     "phi_match": ("sorted", "repeated", *_TIES),
-    "phi_match_unsigned": ("tied-0.7", "common-5.5"),
+    "phi_match_unsigned": ("sorted", "repeated", *_TIES),
     "phi_anchor": ("common-5.5",),
-    "phi_unseen": (),
+    "phi_unseen": ("sorted", "repeated"),
 }
 
 
@@ -298,29 +299,29 @@ def main() -> None:
     parser.add_argument("--units", type=int, default=64)
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--blocks", type=int, default=4)
-    parser.add_argument("--csv", type=Path, help="where to keep the rows")
+    parser.add_argument("--csv", type=Path, help="where rows are kept, and read")
     arguments = parser.parse_args()
     shape = arguments.blocks, arguments.units, arguments.width
-    header = [
-        "statistic",
-        "case",
-        *(f"at {level}" for level in LEVELS),
-        "withheld",
-        "pairs",
-        "blocks",
-        "units",
-        "width",
-    ]
-    rows = []
+    names = ["statistic", "case", *(f"at {level}" for level in LEVELS), "withheld", "pairs", "blocks", "units", "width"]
+    header, kept = [*names, "seed", "date"], {}
+    if arguments.csv and arguments.csv.exists():
+        with arguments.csv.open(newline="", encoding="utf-8") as file:
+            kept = {(row["statistic"], row["case"]): row for row in csv.DictReader(file)}
     print(*header[:6], sep="\t")
     for statistic in arguments.statistic or STATISTICS:
         for case in arguments.cases or ("plain", "masked", *MEANT[statistic]):
+            if (statistic, case) in kept and not arguments.cases:
+                continue
             measured = rates(case, statistic, arguments.pairs, shape)
             print(statistic, case, *measured, sep="\t", flush=True)
-            rows.append([statistic, case, *measured, arguments.pairs, *shape, 0, date.today().isoformat()])
-    if arguments.csv:
-        with arguments.csv.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([[*header, "seed", "date"], *rows])
+            row = [statistic, case, *measured, arguments.pairs, *shape, 0, date.today().isoformat()]
+            kept[statistic, case] = dict(zip(header, row, strict=True))
+            if arguments.csv:
+                places = {key: n for n, key in enumerate((name, case) for name in STATISTICS for case in CASES)}
+                with arguments.csv.open("w", newline="", encoding="utf-8") as file:
+                    writer = csv.DictWriter(file, header)
+                    writer.writeheader()
+                    writer.writerows(kept[key] for key in sorted(kept, key=places.__getitem__))
 
 
 if __name__ == "__main__":

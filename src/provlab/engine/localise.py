@@ -157,5 +157,6 @@ def _kept(features: Any, limit: int) -> Any:
     if isinstance(features, UnitRows):
         return replace(features, unit=keep(features.unit, limit))
     if isinstance(features, Views):
-        return Views(*(_kept(view, limit // 2) for view in features[:2]), *features[2:])
+        gate, up = (_kept(view, limit // 2) for view in features[:2])
+        return features._replace(gate=gate, up=up)
     return features

@@ -19,7 +19,7 @@ def respelt(checkpoint: Checkpoint, folder: Path) -> Path:
 
     The tokenizer is a byte-level BPE in ``tokenizer.json``, as those of the zoo.
     """
-    shutil.copytree(checkpoint.folder, folder)
+    shutil.copytree(checkpoint.folder(), folder)
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     model, added = content["model"], {token["content"]: token["id"] for token in content["added_tokens"]}

@@ -22,7 +22,7 @@ nothing of how it was found.
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -375,7 +375,7 @@ def _augment(similarity: Reals, state: State, waiting: Integers, budget: int) ->
             top = _two_best(columns[row], values[row], prices)[0]
         start_top = top
         # smallest loss first: columns, and as -1 - row the rows whose bound could hide something nearer
-        heap = [(np.inf, m)]
+        heap: list[Any] = [(np.inf, m)]
         while True:
             if reading:
                 budget -= READING_ON_THE_WAY
