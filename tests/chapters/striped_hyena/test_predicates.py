@@ -1,6 +1,7 @@
 """`taken_tensors_found`, on single tensors: it holds on good records, and fails or waits for each reason alone."""
 
 import copy
+import math
 
 import planted
 import pytest
@@ -25,7 +26,8 @@ def good():
     called = [pair("e", "e", -900.0, shared=True), pair("q", "q3", -86.0, shared=True), pair("k", "q", -1.9)]
     related = {"hybrid": "h", "against": "p", "related": True, "n_tests": 340, "n_taken": 2}
     related |= {"axis": "columns", "pairs": called}
-    unrelated = {**related, "against": "u", "related": False, "n_taken": 0, "pairs": [pair("q", "o", -1.2)]}
+    even = [pair(f"x{k}", "y", 0.0) | {"log10_p": math.log10((k + 0.5) / 339)} for k in range(339)]
+    unrelated = {**related, "against": "u", "related": False, "n_taken": 0, "pairs": [pair("q", "o", -1.2), *even]}
     rows = {**related, "axis": "rows", "pairs": [*related["pairs"], pair(HEAD, HEAD, -40.0), pair("e", HEAD, -4.0)]}
     return [related, unrelated, rows]
 

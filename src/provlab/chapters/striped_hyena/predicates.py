@@ -15,8 +15,8 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
 
     All pairs of matrices of equal shape decide, over one axis. The level is kept over all comparisons of models
     together: p-values that are corrected within each are multiplied by their number. Each comparison must have tested
-    as many pairs that were not taken as a hybrid took, or more: otherwise hardly a wrong call was possible. Of the
-    pairs with unrelated models no more may be at 0.01 and 0.001 than chance has there; one pair of tensors repeats
+    as many pairs that were not taken as a hybrid took, or more: otherwise hardly a wrong call was possible. No more
+    pairs with unrelated models may be at 0.01 and 0.001 than chance has there; one pair of tensors repeats
     itself in all hybrids of one base. Calls over the other axis are reported.
     """
     every = evidence.records(measurement, Sharing)
