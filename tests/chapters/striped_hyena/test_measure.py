@@ -88,9 +88,9 @@ def test_records_keep_taken_pairs_and_those_that_are_near(tests):
     near = frame.index[~frame["taken"]][0]
     frame.loc[near, "holm"] = -1.5
     (record,) = measure.sharing({("h", "p", "rows"): frame, ("control", "p", "rows"): frame}, ["h"], "p")
-    assert (record.related, record.n_tests, record.n_taken, len(record.pairs)) == (True, 10, 2, 3)
-    assert [pair["holm"] for pair in record.pairs if not pair["taken"]] == [-1.5]
-    assert set(record.pairs[0]) == {"first", "second", "log10_p", "holm", "benjamini_yekutieli", "taken"}
+    assert (record["related"], record["n_tests"], record["n_taken"], len(record["pairs"])) == (True, 10, 2, 3)
+    assert [pair["holm"] for pair in record["pairs"] if not pair["taken"]] == [-1.5]
+    assert set(record["pairs"][0]) == {"first", "second", "log10_p", "holm", "benjamini_yekutieli", "taken"}
 
 
 # Tests on one axis --------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ by Holm or by Benjamini and Yekutieli, which ask for no independence, and never 
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,42 +44,20 @@ TENSORS = {
 }
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """The tests of a hybrid with one other model over one axis, from which claim I12 is judged.
+def sharing(comparisons: Comparisons, hybrids: Sequence[str], parent: str) -> list[dict[str, Any]]:
+    """Return a record for each hybrid, other model and axis, from which claim I12 is judged.
 
-    Attributes
-    ----------
-    hybrid, against
-        Sources.
-    related
-        Whether the other model is the hybrid's parent.
-    axis
-        "rows" or "columns".
-    n_tests, n_taken
-        Pairs of tensors that were tested, and those of them that the recipe says were taken.
-    pairs
-        All pairs with an unrelated model; else taken pairs, and those with a corrected p below 0.1. Each has first,
-        second, log10_p, holm, benjamini_yekutieli, taken.
+    ``related`` says whether the other model (``against``) is the hybrid's parent; ``n_tests`` and ``n_taken`` count the
+    pairs of tensors that were tested, and those of them that the recipe says were taken. ``pairs`` are all pairs with
+    an unrelated model; else those that were taken, or have a corrected p below 0.1.
     """
-
-    hybrid: str
-    against: str
-    related: bool
-    axis: str
-    n_tests: int
-    n_taken: int
-    pairs: list[dict[str, Any]]
-
-
-def sharing(comparisons: Comparisons, hybrids: Sequence[str], parent: str) -> list[Sharing]:
-    """Return the records of these hybrids from all tests, which know their corrected p-values and what was taken."""
     records = []
     for (hybrid, other, axis), frame in comparisons.items():
         if hybrid in hybrids:
             near = frame[frame["taken"] | (frame[list(CORRECTIONS)].min(axis=1) < -1) | (other != parent)]
             pairs = near[["first", "second", "log10_p", *CORRECTIONS, "taken"]].to_dict("records")
-            records.append(Sharing(hybrid, other, other == parent, axis, len(frame), int(frame["taken"].sum()), pairs))
+            about = {"hybrid": hybrid, "against": other, "related": other == parent, "axis": axis, "pairs": pairs}
+            records.append(about | {"n_tests": len(frame), "n_taken": int(frame["taken"].sum())})
     return records
 
 
