@@ -238,9 +238,9 @@ def test_a_student_is_trained_once(tmp_path, monkeypatch):
     trained(teacher, settings, tmp_path, sample=first)  # noise needs no sample, and so does not depend on one
     monkeypatch.undo()
     matched = replace(settings, inputs="matched")
-    one = trained(teacher, matched, tmp_path, sample=first)
+    kept = trained(teacher, matched, tmp_path, sample=first)
     monkeypatch.setattr(distill, "_train", never)
-    assert torch.equal(trained(teacher, matched, tmp_path, sample=first).gate, one.gate)
+    assert torch.equal(trained(teacher, matched, tmp_path, sample=first).gate, kept.gate)
     for other, how, sample in (
         (changed, settings, None),
         (replace(teacher, activation="gelu"), settings, None),
