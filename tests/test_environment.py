@@ -93,17 +93,15 @@ def test_what_is_installed_is_what_the_lock_says(files):
 
 def too_new(distributions, python: str) -> list[str]:
     """Name the distributions that do not install on this version of Python."""
-    return [
-        f"{d.name} {d.version}"
-        for d in distributions
-        if python not in SpecifierSet(d.metadata["Requires-Python"] or "")
-    ]
+    needs = {f"{d.name} {d.version}": d.metadata.get("Requires-Python") or "" for d in distributions}
+    return [name for name, needed in needs.items() if python not in SpecifierSet(needed)]
 
 
 def test_every_pin_installs_on_the_python_of_debian():
     # Debian 12 has 3.11.2: a pin that asks for 3.11.5 ends the README's first command there
-    assert too_new(metadata.distributions(), "3.11.2") == []
-    assert "numpy" in str(too_new(metadata.distributions(), "3.8.0"))
+    here = list(metadata.distributions(path=[sysconfig.get_path("purelib")]))
+    assert too_new(here, "3.11.2") == []
+    assert "numpy" in str(too_new(here, "3.8.0"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The predicate about phi_MATCH between strangers holds on matchings by chance, and fails for each of its reasons.
+"""`behaves_like_pvalue` holds on matchings by chance between strangers, and fails for each of its reasons.
 
 Faults are planted in the matchings: units that gate and up give the same partner, in every block of every pair.
 """
