@@ -106,7 +106,7 @@ def test_shapes_are_those_of_the_files(tmp_path):
     assert folders.largest == named.largest
 
 
-@pytest.mark.parametrize("statistic", [name for name, law in LAWS.items() if law.roles != ()])
+@pytest.mark.parametrize("statistic", LAWS)
 def test_the_law_of_bytes_is_what_a_study_reads(models, text, statistic):
     """Counted where tensors are read, all pairs together; phi_anchor runs the models, too."""
     options = replace(OPTIONS, text=text, n_sequences=4, sequence_length=16)
