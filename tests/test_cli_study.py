@@ -134,13 +134,7 @@ def test_stopped_and_gone_on(models, tmp_path):
 
 CASES = {
     "one model": (["{base}"], "at least two models, not 1"),
-    "twice the same": (["{base}", "{base}"], "more than once"),
-    "an unknown statistic": (["{base}", "{tuned}", "--statistic", "phi_x"], "no statistic is called 'phi_x'"),
     "blocks that are no list": (["{base}", "{tuned}", "--blocks", "x"], "--blocks is a list such as 0,1,4-7"),
-    "no size": (["{base}", "{tuned}", "--memory", "much"], "memory must be a size such as 8GB or 512MiB, not 'much'"),
-    "too little": (["{base}", "{tuned}", "--memory", "1MB"], "less than the libraries take in 1 process; give more"),
-    "no workers": (["{base}", "{tuned}", "--workers", "0"], "workers must be a whole number of at least 1, not 0"),
-    "half a worker": (["{base}", "{tuned}", "--workers", "1.5"], "invalid int value: '1.5'"),
     "resources of nobody": (["{base}", "{tuned}", "--resources", "GPU=1"], "give --scheduler too"),
     "resources that are none": (
         ["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:1", "--resources", "GPU"],
@@ -151,11 +145,9 @@ CASES = {
         "give one of them",
     ),
     "no scheduler": (["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:{port}"], "no scheduler answers at tcp://"),
-    "no address": (["{base}", "{tuned}", "--scheduler", "nonsense"], "no scheduler answers at nonsense; start one by"),
     "half a pair": (["{base}", "{tuned}", "--pairs", "{base}"], "--pairs are two models such as zoo:oak,zoo:elm"),
     "a pair of others": (["{base}", "{tuned}", "--pairs", "{base},zoo:elm"], "pairs name zoo:elm, which is not among"),
     "results in a file": (["{base}", "{tuned}", "--results", "{file}"], "is a file; give a folder"),
-    "JSON nowhere": (["{base}", "{tuned}", "--json", "no/such/x.json"], "--json: no/such is no folder"),
 }
 
 

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 
 import numpy as np
 import pytest
+from planted import judge
 
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
@@ -20,7 +21,6 @@ from provlab.statistics import order
 
 ROWS = claims.load_claims()
 IDS = [row["id"] for row in ROWS]
-PREDICATES = {row["predicate"]["name"]: claims.predicate(row) for row in ROWS}
 FAMILIES = {"a": "A", "a1": "A", "a2": "A", "a11": "A", "b": "B", "c": "C", "d": "D", "e": "E"}
 SIBLINGS = {("a1", "a2"), ("a2", "a11")}
 BLOCKS = 4
@@ -202,13 +202,13 @@ def tree(planted):
         "long_training": {"base": "a", "child": "a1", "grandchild": "a11", "share": 0.5},
         "ks_by_symmetry": {"phi_u": {"p": 0.4}, "phi_h": {"p": 0.4}},
         "example_one": {
-            "independent": [(1 + i % 10) / 10 for i in range(500)],
-            "dependent": [0.1] * 50,
-            "n_permutations": 9,
+            "independent": [(1 + i % 100) / 100 for i in range(2000)],
+            "dependent": [0.01] * 100,
+            "n_permutations": 99,
         },
         "roles": {"base": "a", "leak": "a1", "controls": ["b", "c"]},
         "tail": tails([2001 / 10000, 4990 / 10000, 9010 / 10000]),
-        "matchings": uniform(0.3, 0.8),
+        "uniform": uniform(0.3, 0.8),
     }
     return planted
 
@@ -231,35 +231,6 @@ def uniform(all_pairs, disjoint, n_copies=999):
     ]
 
 
-ARGUMENTS = {
-    "separates": {"statistic": "phi_u", "log10_p": -30, "level": 0.01, "ks": 0.01},
-    "permtest_at_minimum": {
-        "whole": "phi_l2",
-        "by_block": "phi_l2_blocks",
-        "measurement": "chain_of_trees",
-        "fisher_log10_p": -4,
-        "level": 0.01,
-    },
-    "does_not_separate": {"statistic": "phi_jsd", "level": 0.01},
-    "siblings_found": {"statistics": ["phi_u", "phi_h"], "log10_p": -30, "level": 0.01},
-    "long_training_found": {
-        "measurement": "long_training",
-        "statistics": ["phi_u", "phi_h"],
-        "log10_p": -30,
-        "share": 0.375,
-        "level": 0.01,
-    },
-    "derives_from": {"measurement": "roles", "statistic": "phi_u", "log10_p": -30, "level": 0.01, "controls": 1},
-    "permtest_uniform": {
-        "measurement": "example_one",
-        "min_pairs": {"smoke": 200, "default": 300},
-        "min_tunes": 50,
-        "smallest": 0.1,
-    },
-    "tail_agrees": {"measurement": "tail", "matchings": "matchings", "level": 0.01},
-}
-
-
 def fails_to_run(statistic):
     def spoil(planted):
         planted.errors[statistic, "b", "c"] = "no memory"
@@ -273,6 +244,10 @@ def set_p(statistic, a, b, log10_p):
 
 def measure(name, **entries):
     return lambda planted: planted.measurements[name].update(entries)
+
+
+def put(**measurements):
+    return lambda planted: planted.measurements.update(measurements)
 
 
 def only(*kept):
@@ -300,86 +275,53 @@ def rank(a, b, below):
 
 
 FAULTS = [
-    # predicate, what is spoilt, words of the reason
+    # claim, what is spoilt, words of the reason
+    ("I4", set_p("phi_u", "a", "a1", -1.0), "largest phi_u of a dependent pair: 28.3 above -30"),
+    ("I4", set_p("phi_u", "a", "b", -9.0), "Holm at 0.01 rejects 1 of 22 independent pairs by phi_u"),
+    ("I4", measure("ks_by_symmetry", phi_u={"p": 0.004}), "KS p of the independent pairs: 0.006 below 0.01"),
+    ("I4", fails_to_run("phi_u"), "1 pairs could not be compared"),
+    ("I6", rank("a", "a1", 1), "1 dependent pairs"),
+    ("I6", set_p("phi_l2_blocks", "a", "a1", -0.5), "Fisher"),
+    ("I6", fails_to_run("phi_l2"), "1 pairs could not be compared"),
+    ("I7", jsd(0.1, 0.5), "area under the curve: 0.01 above 0.99"),
+    ("I7", jsd(0.5, 0.1), "area under the curve: 0.01 above 0.99"),
+    ("I7", fails_to_run("phi_jsd"), "1 pairs could not be compared"),
+    ("I8", set_p("phi_u", "a1", "a2", -2.0), "largest phi_u of siblings"),
+    ("I8", set_p("phi_h", "a2", "a11", -2.0), "largest phi_h of siblings"),
+    ("I9", set_p("phi_h", "a", "a11", -2.0), "largest phi_h of the chain"),
+    ("I9", set_p("phi_u", "a", "a1", -2.0), "largest phi_u of the chain"),
+    ("I9", measure("long_training", share=0.2), "the child saw only 20.0% of its base's tokens"),
+    ("I10", set_p("phi_u", "a", "a1", -2.0), "phi_u of a and a1: "),
+    ("I10", set_p("phi_u", "a", "b", -9.0), "smallest phi_u of a control, by Holm: "),
+    ("I10", set_p("phi_u", "b", "c", -9.0), "smallest phi_u of a control, by Holm: "),
+    ("I10", measure("roles", leak="d"), "a and d are known to be independent"),
+    ("I10", measure("roles", controls=["a2", "c"]), "a and a2 are known to be related"),
+    ("I10", fails_to_run("phi_u"), "phi_u has no value for"),
+    ("I1", measure("example_one", independent=[0.1] * 800 + [0.9] * 1200), "p of uniformity"),
+    ("I1", measure("example_one", independent=[0.5] * 2000), "p of uniformity"),
+    ("I1", measure("example_one", dependent=[0.01] * 99 + [0.02]), "1 fine-tunes above 1/100"),
+    ("I3", put(tail=tails([0.1, 0.5, 0.9])), "PERMTEST and the t tail differ by more than chance"),
     (
-        "separates",
-        set_p("phi_u", "a", "a1", -1.0),
-        "largest phi_u of a dependent pair: 28.3 above -30",
-    ),
-    ("separates", set_p("phi_u", "a", "b", -9.0), "Holm at 0.01 rejects 1 of 22 independent pairs by phi_u"),
-    (
-        "separates",
-        measure("ks_by_symmetry", phi_u={"p": 0.004}),
-        "KS p of the independent pairs: 0.006 below 0.01",
-    ),
-    ("separates", fails_to_run("phi_u"), "1 pairs could not be compared"),
-    ("permtest_at_minimum", rank("a", "a1", 1), "1 dependent pairs"),
-    ("permtest_at_minimum", set_p("phi_l2_blocks", "a", "a1", -0.5), "Fisher"),
-    ("permtest_at_minimum", fails_to_run("phi_l2"), "1 pairs could not be compared"),
-    ("does_not_separate", jsd(0.1, 0.5), "area under the curve: 0.01 above 0.99"),
-    ("does_not_separate", jsd(0.5, 0.1), "area under the curve: 0.01 above 0.99"),
-    ("does_not_separate", fails_to_run("phi_jsd"), "1 pairs could not be compared"),
-    ("siblings_found", set_p("phi_u", "a1", "a2", -2.0), "largest phi_u of siblings"),
-    ("siblings_found", set_p("phi_h", "a2", "a11", -2.0), "largest phi_h of siblings"),
-    ("long_training_found", set_p("phi_h", "a", "a11", -2.0), "largest phi_h of the chain"),
-    ("long_training_found", set_p("phi_u", "a", "a1", -2.0), "largest phi_u of the chain"),
-    ("long_training_found", measure("long_training", share=0.2), "the child saw only 20.0% of its base's tokens"),
-    ("derives_from", set_p("phi_u", "a", "a1", -2.0), "phi_u of a and a1: "),
-    ("derives_from", set_p("phi_u", "a", "b", -9.0), "smallest phi_u of a control, by Holm: "),
-    ("derives_from", set_p("phi_u", "b", "c", -9.0), "smallest phi_u of a control, by Holm: "),
-    ("derives_from", measure("roles", leak="d"), "a and d are known to be independent"),
-    ("derives_from", measure("roles", controls=["a2"]), "a and a2 are known to be related"),
-    ("derives_from", fails_to_run("phi_u"), "phi_u has no value for"),
-    ("permtest_uniform", measure("example_one", independent=[0.1] * 200 + [0.9] * 300), "p of uniformity"),
-    ("permtest_uniform", measure("example_one", independent=[0.5] * 500), "p of uniformity"),
-    ("permtest_uniform", measure("example_one", dependent=[0.1] * 49 + [0.2]), "1 fine-tunes above 1/10"),
-    (
-        "tail_agrees",
-        lambda planted: planted.measurements.update(tail=tails([0.1, 0.5, 0.9])),
-        "PERMTEST and the t tail differ by more than chance",
-    ),
-    (
-        "tail_agrees",
-        lambda planted: planted.measurements.update(matchings=uniform(0.001, 0.8)),
+        "I3",
+        put(uniform=uniform(0.001, 0.8)),
         "matchings of independent models are not uniform: phi_u, all pairs, per block",
     ),
-    (
-        "tail_agrees",
-        lambda planted: planted.measurements.update(matchings=uniform(0.3, 0.001)),
-        "matchings of independent models are not uniform: phi_u, disjoint pairs",
-    ),
-    (
-        "tail_agrees",
-        lambda planted: planted.measurements.update(matchings=uniform(0.3, 0.8, n_copies=99)),
-        "too few copies for any of 2 tests to reject at 0.01",
-    ),
+    ("I3", put(uniform=uniform(0.3, 0.001)), "matchings of independent models are not uniform: phi_u, disjoint pairs"),
+    ("I3", put(uniform=uniform(0.3, 0.8, n_copies=99)), "too few copies for any of 2 tests to reject at 0.01"),
 ]
-
 NOT_RUN = [
-    ("separates", lambda planted: planted.measurements.pop("ks_by_symmetry"), "not tested by relabelling trees"),
-    ("separates", only("a", "a1"), "no pair of known dependence and independence"),
-    ("permtest_at_minimum", only("b", "c"), "no pair of known dependence and independence"),
-    ("does_not_separate", only("b", "c"), "no pair of known dependence and independence"),
-    ("siblings_found", only("a", "a1"), "hold no siblings"),
-    (
-        "long_training_found",
-        lambda planted: planted.measurements.update(long_training=None),
-        "hold no child that is known to be trained on for so long",
-    ),
-    ("long_training_found", only("a", "b", "a2"), "was not compared"),
-    ("derives_from", only(), "phi_u was not run on"),
-    ("derives_from", measure("roles", controls=[]), "it takes the leak, its base and 1 controls"),
-    ("permtest_uniform", measure("example_one", independent=[0.5] * 20), "20 pairs, 50 fine-tunes, T = 9; 300, 50"),
-    (
-        "tail_agrees",
-        lambda planted: planted.measurements.update(tail=[]),
-        "no pair of independent models was run through PERMTEST",
-    ),
-    (
-        "tail_agrees",
-        lambda planted: planted.measurements.update(matchings=[]),
-        "no pair of independent models was run through PERMTEST",
-    ),
+    ("I4", lambda planted: planted.measurements.pop("ks_by_symmetry"), "not tested by relabelling trees"),
+    ("I4", only("a", "a1"), "no pair of known dependence and independence"),
+    ("I6", only("b", "c"), "no pair of known dependence and independence"),
+    ("I7", only("b", "c"), "no pair of known dependence and independence"),
+    ("I8", only("a", "a1"), "hold no siblings"),
+    ("I9", put(long_training=None), "hold no child that is known to be trained on for so long"),
+    ("I9", only("a", "b", "a2"), "was not compared"),
+    ("I10", only(), "phi_u was not run on"),
+    ("I10", measure("roles", controls=[]), "it takes the leak, its base and 2 controls"),
+    ("I1", measure("example_one", independent=[0.5] * 20), "20 pairs, 100 fine-tunes, T = 99; 2000, 100"),
+    ("I3", put(tail=[]), "no pair of independent models was run through PERMTEST"),
+    ("I3", put(uniform=[]), "no pair of independent models was run through PERMTEST"),
 ]
 
 
@@ -388,38 +330,38 @@ def planted(tmp_path):
     return tree(Planted(tmp_path))
 
 
+def judged(claim, planted):
+    return judge(ROWS[IDS.index(claim)], planted.evidence())
+
+
 def test_every_predicate_is_tested():
     """Here, or in the tests of the chapter, which plant faults for its predicates."""
-    assert {name for name, *_ in FAULTS} == set(ARGUMENTS)
+    here = {claims.predicate(row) for row in ROWS if row["id"] in {claim for claim, *_ in FAULTS}}
     beside = "".join(
         path.read_text(encoding="utf-8") for path in Path(__file__).parents[1].glob("chapters/*/test_predicates.py")
     )
-    assert [name for name in PREDICATES if name not in ARGUMENTS and name not in beside] == []
+    predicates = {row["predicate"]["name"]: claims.predicate(row) for row in ROWS}
+    assert [name for name, predicate in predicates.items() if predicate not in here and name not in beside] == []
 
 
-@pytest.mark.parametrize("name", list(ARGUMENTS))
-def test_a_good_record_holds(name, planted):
-    verdict = PREDICATES[name](planted.evidence(), **ARGUMENTS[name])
+@pytest.mark.parametrize("claim", sorted({claim for claim, *_ in FAULTS}))
+def test_a_good_record_holds(claim, planted):
+    verdict = judged(claim, planted)
     assert verdict.status == "holds", verdict
     assert verdict.ours
     assert verdict.why
 
 
-@pytest.mark.parametrize(("name", "spoil", "reason"), FAULTS, ids=[f"{n}-{i}" for i, (n, *_) in enumerate(FAULTS)])
-def test_a_planted_fault_fails(name, spoil, reason, planted):
+@pytest.mark.parametrize(
+    ("status", "claim", "spoil", "reason"),
+    [*(("fails", *row) for row in FAULTS), *(("not run", *row) for row in NOT_RUN)],
+)
+def test_a_planted_fault_is_judged(status, claim, spoil, reason, planted):
     spoil(planted)
-    verdict = PREDICATES[name](planted.evidence(), **ARGUMENTS[name])
-    assert verdict.status == "fails", verdict
+    verdict = judged(claim, planted)
+    assert verdict.status == status, verdict
     assert reason in verdict.why
-    assert verdict.ours
-
-
-@pytest.mark.parametrize(("name", "spoil", "reason"), NOT_RUN, ids=[f"{n}-{i}" for i, (n, *_) in enumerate(NOT_RUN)])
-def test_too_little_is_not_judged(name, spoil, reason, planted):
-    spoil(planted)
-    verdict = PREDICATES[name](planted.evidence(), **ARGUMENTS[name])
-    assert (verdict.status, verdict.ours) == ("not run", "")
-    assert reason in verdict.why
+    assert bool(verdict.ours) == (status == "fails")
 
 
 def test_ours_come_from_the_units_and_not_from_the_experiment(planted):

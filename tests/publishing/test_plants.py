@@ -9,6 +9,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from planted import judge
 
 from provlab.chapters.evasion import measure
 from provlab.publishing import claims
@@ -297,8 +298,7 @@ def judged(claim, folder, change=lambda record: None):
     store.put("unit", {"value": 0.0, "log10_p": 0.0, "detail": {}, "parameters": {"n_permutations": T}})
     evidence = Evidence({"name": "x", "profile": "default", "pairs": [], **record}, store)
     evidence.__dict__["pairs"] = record["pairs"]  # in place of what it aggregates from units
-    arguments = {key: value for key, value in ROWS[claim]["predicate"].items() if key != "name"}
-    return claims.predicate(ROWS[claim])(evidence, **arguments)
+    return judge(ROWS[claim], evidence)
 
 
 @pytest.mark.parametrize("claim", GOOD)
