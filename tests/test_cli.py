@@ -19,7 +19,7 @@ from provlab import zoo
 from provlab.cli.arguments import SETTINGS, parse_blocks
 from provlab.publishing.claims import load_claims
 from provlab.publishing.results import Results
-from provlab.statistics import REGISTRY, USUAL
+from provlab.statistics import REGISTRY
 from provlab.statistics.base import Options
 
 UP = "model.layers.1.mlp.up_proj.weight"
@@ -117,9 +117,6 @@ class Given:
         if lost:
             (folder / index["weight_map"][UP]).unlink()
         return folder
-
-    def deep(self):
-        return self.save_model(self.new_model(8, num_hidden_layers=2), self.tmp / "deep")
 
     def results(self, damage):
         store = Results(self.tmp / "kept")
@@ -254,20 +251,6 @@ def test_bad_input_gets_one_line(case, run, inputs, tmp_path):
     assert everything_below(tmp_path) == before  # no half-written file
 
 
-def test_a_store_that_is_damaged_is_named(run, models, monkeypatch, tmp_path):
-    import provlab
-
-    store = Results(tmp_path / "store")
-    pair = [models["base"], models["tuned"]]
-    provlab.compare(*pair, statistics=["phi_u"], store=store, progress=False)
-    path = sorted(store.root.rglob("*.json"))[0]
-    path.write_text("{")
-    with pytest.raises(provlab.ProvlabError, match=f"kept file {path} is damaged .*; delete that file and run again"):
-        provlab.compare(*pair, statistics=["phi_u"], store=store, progress=False)
-    path.unlink()
-    assert provlab.compare(*pair, statistics=["phi_u"], store=store, progress=False)
-
-
 def test_an_error_of_the_program_is_one_line_too(run, monkeypatch):
     def broken(*_):
         raise AssertionError("two\nlines")
@@ -295,15 +278,6 @@ def test_ctrl_c_is_130(run, monkeypatch):
 
 
 # Good input ----------------------------------------------------------------------------------------------------------
-
-
-def test_compare_prints_a_table_and_a_sentence(run, models):
-    status, out, err = run("compare", models["base"], models["tuned"], "--permutations", "9")
-    assert (status, err) == (0, "")
-    for name in USUAL:
-        assert f"\n{name} " in out
-    assert "Independent training is rejected by phi_u" in " ".join(out.split())
-    assert "Assumed by" in out
 
 
 def test_compare_writes_json(run, models, tmp_path):
@@ -348,14 +322,6 @@ def test_why_several_statistics_did_not_run_is_one_sentence(run, models, tmp_pat
 def test_a_file_is_shown_how_far_the_work_is_once_a_minute(run, models, monkeypatch, seconds, shown):
     monkeypatch.setattr("provlab.cli.arguments.seconds_between_bars", lambda: seconds)
     assert ("%|" in run("compare", models["base"], models["other"], *PHI_U)[2]) == shown
-
-
-def test_json_replaces_what_was(run, models, tmp_path):
-    target = tmp_path / "found.json"
-    target.write_text("old")
-    assert run("compare", models["base"], models["other"], *PHI_U, "--json", target)[0] == 0
-    assert json.loads(target.read_text())["schema"] == "provlab.compare/1"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "project"]
 
 
 def test_a_pickle_that_is_trusted(run, inputs):

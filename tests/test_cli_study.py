@@ -83,19 +83,6 @@ def test_as_json_and_chosen_pairs_and_blocks(run, models, tmp_path):
     assert json.loads((tmp_path / "file.json").read_text()) == content
 
 
-def test_a_model_that_is_not_there_is_a_line_of_the_table(run, models, tmp_path):
-    status, out, _ = run(models["base"], models["tuned"], tmp_path / "missing", *PHI_U)
-    assert status == 0
-    listed = " ".join(out.partition("\nNot run\n")[2].split())  # long lines are broken between words
-    assert re.search(r"phi_u \S*base \S*missing: \S*missing does not exist; give a checkpoint folder", listed)
-    assert re.search(r"phi_u \S*tuned \S*missing: \S*missing does not exist; give a checkpoint folder", listed)
-
-
-def test_a_limit_of_memory_changes_no_number(run, models, monkeypatch):
-    with_limit = run(*models.values(), *PHI_U, "--memory", "4GB", "--json", "-", "--results", "a")
-    assert with_limit == run(*models.values(), *PHI_U, "--json", "-", "--results", "b")
-
-
 @pytest.mark.slow
 def test_stopped_and_gone_on(models, tmp_path):
     """Ctrl-C ends with one line; the same command does what is left, and no more."""

@@ -343,12 +343,6 @@ def test_a_statistic_of_the_whole_model_ignores_blocks(models, options):
     assert [block.block for block in record.outcome.blocks] == [None]
 
 
-def test_chosen_pairs_only(models, options):
-    target = [(models["other"], models["base"]), (models["base"], models["tuned"])]
-    records = run(models.values(), ["phi_u"], options, pairs=target)
-    assert [(r.a, r.b) for r in records] == target
-
-
 def test_the_smallest_vocabulary_is_common(models, new_model, save_model, tmp_path):
     small = str(save_model(new_model(8, vocab_size=280), tmp_path / "small"))
     opened = open_models([models["base"], small]).models

@@ -217,9 +217,3 @@ def test_json_is_the_same(run, tmp_path):
     assert list(plan["refused"]) == ["shape:giant"]
     assert "left out: shape:giant" in err
     assert list(plan["seconds"]) == pytest.approx(planned("shape:tiny*3").seconds)
-
-
-def test_bad_input_gets_one_line(run):
-    status, out, err = run("plan", "shape:tiny")
-    assert (status, out) == (2, "")
-    assert err == "provlab: error: a plan needs at least two models, not 1\n"

@@ -299,6 +299,7 @@ FAULTS = [
     ("I10", fails_to_run("phi_u"), "phi_u has no value for"),
     ("I1", measure("example_one", independent=[0.1] * 800 + [0.9] * 1200), "p of uniformity"),
     ("I1", measure("example_one", independent=[0.5] * 2000), "p of uniformity"),
+    ("I1", measure("example_one", independent=[0.01] * 36 + [(1 + i % 100) / 100 for i in range(1964)]), "56 of 2000"),
     ("I1", measure("example_one", dependent=[0.01] * 99 + [0.02]), "1 fine-tunes above 1/100"),
     ("I3", put(tail=tails([0.1, 0.5, 0.9])), "PERMTEST and the t tail differ by more than chance"),
     (

@@ -156,7 +156,19 @@ def copied(*path, times):
     return change
 
 
+def changed(*path, **values):
+    """Set some values of one record."""
+
+    def change(records):
+        for key in path:
+            records = records[key]
+        records.update(values)
+
+    return change
+
+
 NAN = float("nan")
+small_runs = [[1 + k / 1000, 0.045, 0.5, 0.0] for k in range(3)]
 LONG, naive = ("sampling", "runs"), ("naive", "naive", 1)
 small_bias = every("bias", change=lambda k, row: {"A": 0.001, "B": 0.001})
 one_biased = every("bias", change=lambda k, row: {"z_B": 0.001})
@@ -251,6 +263,7 @@ PLANTS = [
         FAILS,
         "example comes out differently",
     ),
+    ("D4", "small terms", changed("normalisation", exact=[1, 0.02, 0.03, 1], sampled=[1, 0.065, 0, 1]), FAILS, ""),
     ("D4", "R3", put("normalisation", "common", value=[500, 499]), FAILS, "R3 has another size"),
     (
         "D4",
@@ -269,6 +282,7 @@ PLANTS = [
     ("D11", "one term", every("oracle", change=lambda k, row: {"term": "PD_AB"}), NOT_RUN, "2 terms"),
     ("D11", "no number", put("oracle", 2, "recall", value=NAN), FAILS, "no value"),
     ("D11", "no row", put("oracle", value=[]), NOT_RUN, "0 terms"),
+    ("D13", "small terms", changed("three", 0, exact=[1, 0.02, 0.5, 0.02], runs=small_runs), FAILS, ""),
     ("D13", "one run", put("three", 1, "runs", 2, value=[0.7, 0.3, 0.6, 0.38]), WITHIN_SPREAD, "furthest term of C"),
     ("D13", "one model as both others", one_model_twice, FAILS, "one model twice"),
     ("D13", "one pair twice", put("three", 1, "pair", value="B"), NOT_RUN, "two pairs"),
