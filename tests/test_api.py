@@ -111,8 +111,6 @@ def test_options_are_checked_before_anything_is_opened(settings, message):
 @pytest.mark.parametrize(
     ("models", "message"),
     [
-        (["/a"], "at least two models"),
-        (["/a", "/a"], "given more than once: /a"),
         ("zoo:oak", "models must be a list of sources, not the text 'zoo:oak'"),
         (["zoo:*@none"], "unknown zoo edition 'none'"),
     ],

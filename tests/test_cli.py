@@ -10,10 +10,12 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import tiny_models
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from provlab import zoo
 from provlab.cli.arguments import SETTINGS, parse_blocks
@@ -51,45 +53,20 @@ def inside(tmp_path, monkeypatch, text):
 class Given:
     """Makes the bad things of the table."""
 
-    def __init__(self, models, tmp_path, new_model, save_model):
-        self.a, self.b = models["base"], models["other"]
-        self.tmp, self.new_model, self.save_model = tmp_path, new_model, save_model
-
-    def file(self, name, content=b""):
-        path = self.tmp / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    def folder(self, name):
-        path = self.tmp / name
-        path.mkdir(parents=True)
-        return path
+    def __init__(self, models, tmp_path):
+        self.a, self.b, self.tmp = models["base"], models["other"], tmp_path
 
     def copy(self):
         return Path(shutil.copytree(self.a, self.tmp / "bad"))
 
-    def without(self, name):
-        folder = self.copy()
-        (folder / name).unlink()
-        return folder
-
     def config(self, **changes):
         folder = self.copy()
-        config = json.loads((folder / "config.json").read_text()) | changes
-        (folder / "config.json").write_text(json.dumps(config))
-        return folder
-
-    def with_file(self, name, content):
-        folder = self.copy()
-        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        tiny_models.edit_json(folder / "config.json", lambda config: config.update(changes))
         return folder
 
     def tensors(self, change):
         folder = self.copy()
-        tensors = load_file(folder / "model.safetensors")
-        change(tensors)
-        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        tiny_models.rewrite(folder, change)
         return folder
 
     def value(self, value):
@@ -105,17 +82,6 @@ class Given:
         folder = self.copy()
         torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
         (folder / "model.safetensors").unlink()
-        return folder
-
-    def sharded(self, change=lambda index: None, lost=False):
-        folder = self.tmp / "bad"
-        self.new_model(1).save_pretrained(folder, max_shard_size="40KB")
-        path = folder / "model.safetensors.index.json"
-        index = json.loads(path.read_text())
-        change(index["weight_map"])
-        path.write_text(json.dumps(index))
-        if lost:
-            (folder / index["weight_map"][UP]).unlink()
         return folder
 
     def results(self, damage):
@@ -149,70 +115,19 @@ BAD = {
         "--json: .* is a folder; give a file name, or - for standard output",
     ),
     # sources
-    "empty source": (compare(lambda g: ""), "source is empty; give a folder, org/name or scheme:name"),
     "missing folder": (compare(lambda g: "/no/such/model"), "/no/such/model does not exist; give a checkpoint folder"),
-    "a file": (compare(lambda g: g.file("x.txt")), "x.txt is a file; give the folder that holds config.json"),
-    "empty folder": (compare(lambda g: g.folder("empty")), "empty has no config.json; give the folder that holds it"),
-    "unknown scheme": (
-        compare(lambda g: "zzo:oak"),
-        "unknown scheme 'zzo'; known are disguised:NAME, zoo:NAME; a hub id is written",
-    ),
-    "no hub id": (compare(lambda g: "org//name"), "org//name'? is no .*org/name"),
-    "strange hub id": (compare(lambda g: "org/na me"), "org/na me'? is no .*org/name"),
     # checkpoints
-    "no weights": (
-        compare(lambda g: g.without("model.safetensors")),
-        "bad has no weights .*; give the folder",
-    ),
-    "no config": (
-        compare(lambda g: g.without("config.json")),
-        "bad has model.safetensors, but no config.json beside it",
-    ),
-    "corrupt config": (compare(lambda g: g.with_file("config.json", "{")), "config.json is no valid JSON; copy it"),
-    "config of another kind": (
-        compare(lambda g: g.with_file("config.json", "[]")),
-        "config.json must hold a JSON object",
-    ),
-    "no architecture": (compare(lambda g: g.config(architectures=[])), "names no architecture; add architectures"),
     "architecture without MLPs": (
         compare(lambda g: g.config(architectures=["MambaForCausalLM"])),
         "the architecture MambaForCausalLM has no MLPs",
     ),
-    "config that lacks a size": (
-        compare(lambda g: g.config(hidden_size=None)),
-        "bad: config.json lacks hidden_size",
-    ),
     "too many blocks": (compare(lambda g: g.config(num_hidden_layers=2)), "but its config counts 2 blocks"),
-    "pickle only": (
-        compare(lambda g: g.pickled()),
-        "only as pickle .*; convert them to safetensors, or pass --allow-p",
-    ),
-    "a pickle that is none": (
-        compare(
-            lambda g: (g.pickled() / "pytorch_model.bin").write_bytes(b"x" * 99) and g.tmp / "bad", "--allow-pickle"
-        ),
-        "pytorch_model.bin .*; ",
-    ),
     "truncated safetensors": (compare(lambda g: g.truncated()), "model.safetensors is truncated or corrupt .*copy it"),
-    "missing shard": (
-        compare(lambda g: g.sharded(lost=True)),
-        r"needs model-.*\.safetensors, which is missing; copy it",
-    ),
-    "shard outside": (
-        compare(lambda g: g.sharded(lambda weights: weights.update({UP: "../evil.safetensors"}))),
-        r"points outside the folder, to '\.\./evil.safetensors'; do not trust",
-    ),
-    "shards without index": (
-        compare(lambda g: (g.sharded() / "model.safetensors.index.json").unlink() or g.tmp / "bad"),
-        "but no model.safetensors.index.json; copy the index too",
-    ),
     "NaN weights": (compare(lambda g: g.value(float("nan"))), f"{UP} holds 3 NaN and 0 Inf among 1152 values; copy"),
-    "Inf weights": (compare(lambda g: g.value(float("inf"))), f"{UP} holds 0 NaN and 3 Inf among 1152 values; copy"),
     "zero rows": (
         compare(lambda g: g.tensors(lambda tensors: tensors[UP][1:].zero_())),
         "phi_u on block 1 of bad: the up projection has 1 rows that are not zero, .* leave the block out",
     ),
-    # notebooks and plans
     # zoo and claims
     "build of an unknown model": (lambda g: ["zoo", "build", "oka"], "no zoo model 'oka'; did you mean oak"),
     "results that are not there": (
@@ -227,8 +142,8 @@ BAD = {
 
 
 @pytest.fixture
-def inputs(models, tmp_path, new_model, save_model):
-    return Given(models, tmp_path, new_model, save_model)
+def inputs(models, tmp_path):
+    return Given(models, tmp_path)
 
 
 def everything_below(folder):
@@ -433,35 +348,36 @@ def test_what_comes_between_stages_runs_beside_the_study_and_ends_with_it(run, m
     assert not (tmp_path / "last").exists()  # what the shell began ended with it
 
 
-def test_nothing_is_fetched_without_a_yes(run, monkeypatch, tmp_path):
-    monkeypatch.delenv("PROVLAB_FETCH", raising=False)
-    from provlab.publishing import plan as plan_module
+@pytest.fixture
+def typed(monkeypatch):
+    """Say what stands on standard input: a pipe with nothing in it, or a terminal with this answer."""
+    monkeypatch.setattr("provlab.publishing.plan.run_plan", lambda *_, **__: 0)
 
+    def of(answer=None):
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: answer is not None))
+        monkeypatch.setattr("builtins.input", lambda question: answer or pytest.fail("asked"))
+
+    return of
+
+
+def test_nothing_is_fetched_without_a_yes(run, typed, monkeypatch, tmp_path):
+    monkeypatch.delenv("PROVLAB_FETCH", raising=False)
     plan = tmp_path / "paper.yml"
     plan.write_text(f"{PLAN}needs: A GPU.\nfetches: [{{id: a/b, gigabytes: 2}}, {{id: a/c, gigabytes: 13.5}}]\n")
-    monkeypatch.setattr(plan_module, "run_plan", lambda *_, **__: 0)
     requests = "  a/b" + " " * 47 + " " * 6 + "2.0 GB"
-    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
+    typed()
     status, out, err = run("reproduce", plan, "-o", tmp_path / "book")
-    sys.stdin.close()
     assert status == 2
     assert requests in out
     assert "2 models, 15.5 GB. A GPU." in out
     assert err == "provlab: error: nobody is there to agree to fetching these; agree with --yes (make: YES=1)\n"
-
-    class Terminal:
-        @staticmethod
-        def isatty():
-            return True
-
-    monkeypatch.setattr("sys.stdin", Terminal)
-    for answer, expected in (("n", 2), ("", 2), ("y", 0), ("YES", 0)):
-        monkeypatch.setattr("builtins.input", lambda question, answer=answer: answer)
+    for answer, expected in (("n", 2), (" ", 2), ("y", 0), ("YES", 0)):
+        typed(answer)
         assert run("reproduce", plan, "-o", tmp_path / "book")[0] == expected, answer
     assert run("reproduce", plan, "-o", tmp_path / "book", "--yes")[0] == 0
 
 
-def test_what_a_notebook_can_do_without_is_offered(run, monkeypatch, tmp_path):
+def test_what_a_notebook_can_do_without_is_offered(run, typed, monkeypatch, tmp_path):
     from provlab.publishing import plan as plan_module
 
     plan, fetched = tmp_path / "small.yml", []
@@ -476,16 +392,10 @@ def test_what_a_notebook_can_do_without_is_offered(run, monkeypatch, tmp_path):
             fetched.append(fetch)
             return {"model": "no index here"}
 
-    class Terminal:
-        @staticmethod
-        def isatty():
-            return True
-
     plan.write_text("profile: x\nexperiments: [{notebook: tree}]\noffers: [tree]\n")
     monkeypatch.setattr(plan_module, "offer", lambda name: Chapter)
-    monkeypatch.setattr(plan_module, "run_plan", lambda *_, **__: 0)
     reproduce = ("reproduce", plan, "-o", tmp_path / "book")
-    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
+    typed()
     status, out, _ = run(*reproduce)  # nobody is asked on a pipe, and the study goes on
     assert (status, fetched) == (0, [])
     assert "tree: these are not fetched; agree with --yes or PROVLAB_FETCH=yes" in out
@@ -493,9 +403,7 @@ def test_what_a_notebook_can_do_without_is_offered(run, monkeypatch, tmp_path):
     status, out, _ = run(*reproduce)
     assert (status, fetched) == (0, [True])
     assert "tree: model is not shown: no index here" in out
-    sys.stdin.close()
-    monkeypatch.setattr("sys.stdin", Terminal)
-    monkeypatch.setattr("builtins.input", lambda question: pytest.fail("asked although the answer is known"))
+    typed("")  # the answer is known
     monkeypatch.setenv("PROVLAB_FETCH", "no")
     assert (run(*reproduce)[0], len(fetched)) == (0, 1)
     assert (run(*reproduce, "--yes")[0], len(fetched)) == (0, 2)
@@ -503,7 +411,7 @@ def test_what_a_notebook_can_do_without_is_offered(run, monkeypatch, tmp_path):
     assert run(*reproduce)[2] == "provlab: error: PROVLAB_FETCH must be yes or no, not 'perhaps'\n"
     monkeypatch.delenv("PROVLAB_FETCH")
     for answer, expected in (("n", 2), ("y", 3)):
-        monkeypatch.setattr("builtins.input", lambda question, answer=answer: answer)
+        typed(answer)
         assert (run(*reproduce)[0], len(fetched)) == (0, expected)
 
 

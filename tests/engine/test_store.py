@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from provlab import files
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
 from provlab.publishing.results import Results
@@ -70,25 +69,16 @@ def test_a_failed_write_leaves_what_was(store, content):
     assert everything_below(store.root) == [f"units/{KEY[:2]}/{KEY}.json"]
 
 
-def test_stopped_between_matching_and_unit_the_unit_is_not_there(store, monkeypatch):
-    """The unit is what says "finished": it must come last."""
+@pytest.mark.parametrize("where", ["provlab.engine.store.np.save", "provlab.files.os.replace"])
+def test_stopped_in_the_middle_nothing_is_left(store, monkeypatch, where):
+    """The unit is what says "finished": it must come after its matching."""
 
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("provlab.engine.store.np.save", stopped)
+    monkeypatch.setattr(where, stopped)
     with pytest.raises(KeyboardInterrupt):
         store.put(KEY, UNIT, np.arange(3))
-    assert store.get(KEY) is None
-
-
-def test_stopped_in_the_middle_of_a_write_nothing_is_left(store, monkeypatch):
-    def stopped(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(files.os, "replace", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        store.put(KEY, UNIT)
     assert everything_below(store.root) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 import tiny_models
 from synthetic import synthesise
 
-from provlab import cli, zoo
+from provlab import zoo
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import CheckpointError, InputError
 from provlab.models.checkpoint import Checkpoint
@@ -183,15 +183,9 @@ def test_this_machine_has_rates(monkeypatch):
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setattr("provlab.cli._quiet", lambda: None)
+def run(run, monkeypatch):
     monkeypatch.setattr("provlab.planning.rates.measure_rates", lambda seed: RATES)
-
-    def call(*arguments):
-        status = cli.main([str(argument) for argument in arguments])
-        return status, *capsys.readouterr()
-
-    return call
+    return run
 
 
 def test_the_command_prints_a_plan(run):
