@@ -109,7 +109,7 @@ def test_finish_writes_the_experiment(finished, results, models):
     assert kept == footer.experiment
     assert kept["name"] == "llama_tree"
     assert kept["profile"] == "smoke"
-    assert kept["seed"] == 3
+    assert kept["seed"] == study.options.seed == 3
     assert kept["parameters"] == {**VALUES, "profile": "smoke"}
     assert kept["measurements"] == {"share": {"n": 1}, "chain_of_trees": []}
     assert kept["versions"]["torch"] == metadata.version("torch")
@@ -125,11 +125,6 @@ def test_finish_writes_the_experiment(finished, results, models):
         assert pair["error"] == record.error
         assert all(run.store.get(key) is not None for key in pair["keys"])
         assert pair["dependent"] is None
-
-
-def test_the_seed_of_the_run_reaches_the_study(finished):
-    _, study, _ = finished
-    assert study.options.seed == 3
 
 
 def test_the_footer_shows_where_it_comes_from(finished, models):
