@@ -183,7 +183,7 @@ def no_tokenizer(folder):
     [
         (None, ["--text", "{empty}"], "the text is empty; give"),
         (None, ["--text", "/no/such"], "--text /no/such cannot be read"),
-        (None, ["--length", "900"], "length 900 exceeds the context of base: 63; give less"),
+        (None, ["--length", "900"], "sequences of 900 tokens exceed the context of base: 63"),
         (None, ["--length", "1"], "length must be a whole number of at least 2, not 1"),
         (None, ["--sequences", "3"], "n must be a whole number of at least 40, not 3"),
         (None, ["--range", "0.001:0.002"], "has 0 of 800 sequences .* too few; most have .*: move Z there"),

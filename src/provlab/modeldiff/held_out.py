@@ -61,13 +61,6 @@ class HeldOut:
         """Mean loss of the pieces (nats per token) under each of some models that are compared."""
         return [float(losses.mean()) for losses in self.each_loss(models, length)]
 
-    def loss_apart(self, a: Model, b: Model, length: int) -> list[float]:
-        """Mean loss of B less that of A (nats per token) with the ends of its 95% interval, piece against piece."""
-        losses_a, losses_b = self.each_loss([a, b], length)
-        apart = losses_b - losses_a
-        mean, reach = float(apart.mean()), 1.96 * float(apart.std(ddof=1)) / len(apart) ** 0.5
-        return [mean, mean - reach, mean + reach]
-
     def range_of(self, a: Model, b: Model, length: int, shares: Sequence[float], z: Sequence[float] = ()) -> Range:
         """Z as given, or by a rule that looks at no ratio: two quantiles of the losses under both models together."""
         if z:

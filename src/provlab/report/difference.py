@@ -93,7 +93,7 @@ class Difference(views.Report):
     z
         The range of loss that makes an input one of a model's.
     inputs
-        The inputs of A and those of B, with all draws in Z; None for a model that wrote too few there.
+        The inputs of A and those of B, with all draws in Z; empty for a model that wrote too few there.
     prices
         What each model's law costs on what the other writes, see `provlab.modeldiff.excess.price`.
     apart
@@ -112,7 +112,7 @@ class Difference(views.Report):
 
     models: tuple[dict[str, Any], dict[str, Any]]
     z: tuple[float, float]
-    inputs: tuple[Direction | None, Direction | None]
+    inputs: tuple[Direction, Direction]
     prices: tuple[dict[str, Any], dict[str, Any]]
     apart: Apart
     parameters: dict[str, Any]
@@ -153,7 +153,7 @@ class Difference(views.Report):
             **self.prices[k],
         }
         names = ("log10_inputs", "common", "disagreement", "agreement", "quantiles")
-        if inputs is None:
+        if not inputs:
             return side | {"in_z": 0, "effective": 0.0} | dict.fromkeys(names)
         numbers = inputs.log10_numbers(np.random.default_rng(self.seed))
         values = (
@@ -386,7 +386,7 @@ def panel(title: str, compared: Comparison, *, tail: float, seed: int, bins: int
 
     ends = np.concatenate([side.quantile([tail, 1 - tail]) for side in (compared.a, compared.b)])
     reach = 1.05 * np.nanmax(np.abs(ends)) or 1.0  # a side without draws has no quantile
-    edges = np.linspace(-reach, reach, bins + 1)
+    edges = reach * np.arange(-bins, bins + 1, 2) / bins  # 0 itself is an edge
     return Panel(title, edges, *(compared.rho(side, edges, "count", seed=seed) for side in ("A", "B")))
 
 

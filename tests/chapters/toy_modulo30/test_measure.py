@@ -100,10 +100,6 @@ def test_precision_and_recall_by_hand():
     assert (first["precision"], first["exact_recall"], first["plain_precision"]) == (3 / 4, 3 / 7, 1 / 2)
 
 
-def test_the_worked_example():
-    assert measure.worked_example().tolist() == [3, 2, 3, 3]
-
-
 def test_runs_that_do_not_converge_are_left_out_and_counted():
     def run(number):
         if number % 3 == 0:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from provlab.modeldiff.comparison import Comparison, total_variation
 from provlab.modeldiff.diagnostics import NotConverged, converged
-from provlab.modeldiff.representative import Direction, Draws, Side, within
+from provlab.modeldiff.representative import Direction, Draws, within
 from provlab.modeldiff.sampler import Samples
 from provlab.publishing.published import published_table, scalar
 from provlab.zoo.toy import is_valid
@@ -115,17 +115,6 @@ def first_draws(samples: Samples, n: int) -> Samples:
     """The first `n` draws of each chain."""
     some = np.s_[:, :, :n]
     return replace(samples, tokens=samples.tokens[some], nll=samples.nll[some], replica=samples.replica[some])
-
-
-def worked_example() -> NDArray[np.float64]:
-    """Terms of the example of Section 3.3, times four: 3:2:3:3."""
-
-    def direction(side: Side, below: int, above: int, common: int) -> Direction:
-        n = below + above
-        difference = np.repeat([-1.0, 1.0], [below, above])
-        return Direction(side, difference, np.ones(n), np.arange(n) < common, np.zeros(n, dtype=np.int64), n_chains=1)
-
-    return 4 * Comparison(direction("A", 60, 40, 80), direction("B", 150, 150, 200), (2.0, 4.0)).terms()
 
 
 def extents(names: Sequence[str], *differences: NDArray[np.float64]) -> pd.DataFrame:
