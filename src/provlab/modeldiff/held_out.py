@@ -57,10 +57,6 @@ class HeldOut:
         tokens = self.pieces(models[0], length)
         return np.stack([judged(model, tokens, self.kept) for model in models])
 
-    def losses(self, models: Sequence[Model], length: int) -> list[float]:
-        """Mean loss of the pieces (nats per token) under each of some models that are compared."""
-        return [float(losses.mean()) for losses in self.each_loss(models, length)]
-
     def range_of(self, a: Model, b: Model, length: int, shares: Sequence[float], z: Sequence[float] = ()) -> Range:
         """Z as given, or by a rule that looks at no ratio: two quantiles of the losses under both models together."""
         if z:

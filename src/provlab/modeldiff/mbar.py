@@ -69,7 +69,6 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
     """
     levels, chains, draws = energies.shape
     flat = energies.reshape(-1)  # (n,)
-    chain = np.tile(np.repeat(np.arange(chains), draws), levels)  # (n,)
     multiplicity = np.repeat(1.0 / inefficiency, chains * draws)  # (n,) effective draws that each draw counts for
     n = chains * draws / inefficiency  # (level,)
     free = _step_by_step(energies.reshape(levels, -1), betas)
@@ -82,8 +81,11 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
         total = share.sum(axis=1, keepdims=True)
         share /= total  # (n, level), rows sum to 1
         log_weight = -(np.log(total) + largest)[:, 0]
-        of_chain, derivative = _equations(share, multiplicity, chain, n / chains)
+        # by how much the shares of each chain miss its part of n, and by minus free energies the sum of diag(s) - s s'
+        counted = share * multiplicity[:, None]
+        of_chain = n / chains - counted.reshape(levels, chains, draws, levels).sum(axis=(0, 2))  # (chain, level)
         residual = of_chain.sum(axis=0)
+        derivative = np.diag(n - residual) - share.T @ counted
         solved = bool(np.abs(residual / n).max() < _SOLVED)
         if solved:
             break
@@ -91,7 +93,7 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
         free[1:] += np.linalg.lstsq(derivative[1:, 1:], residual[1:], rcond=None)[0]
     log_weight += np.log(multiplicity)
     log_weight -= logsumexp(log_weight - betas[0] * flat)
-    overlap = _overlap(flat, share * multiplicity[:, None] / n, free, betas)
+    overlap = _overlap(flat, counted / n, free, betas)
     drift = np.zeros((chains, levels))
     drift[:, 1:] = np.linalg.lstsq(derivative[1:, 1:], of_chain[:, 1:].T, rcond=None)[0].T
     return Weights(free, log_weight, overlap, solved, share.astype(np.float32), drift)
@@ -101,29 +103,6 @@ def _step_by_step(energies: NDArray[np.float64], betas: NDArray[np.float64]) -> 
     """Free energies of ``(level, n)`` by exponential averaging from each level to the next, to begin with."""
     steps = np.log(energies.shape[1]) - logsumexp(-np.diff(betas)[:, None] * energies[:-1], axis=1)
     return np.concatenate([[0.0], np.cumsum(steps)])
-
-
-def _equations(
-    share: NDArray[np.float64],
-    multiplicity: NDArray[np.float64],
-    chain: NDArray[np.int64],
-    expected: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how far the equations are from holding in each chain, ``(chain, level)``, and their derivative.
-
-    The residual is n_k minus the sum of the draws' shares s_k, and its derivative by minus the free energies,
-    ``(level, level)``, the sum of diag(s) - s s'. Both are added up chain by chain (`expected` is n_k of one chain), so
-    that no further array is larger than one chain.
-    """
-    levels = share.shape[1]
-    residual, derivative = np.zeros((chain.max() + 1, levels)), np.zeros((levels, levels))
-    for c in range(len(residual)):
-        rows = chain == c
-        of_chain, weights = share[rows], multiplicity[rows]
-        summed = weights @ of_chain
-        residual[c] = expected - summed
-        derivative += np.diag(summed) - (of_chain * weights[:, None]).T @ of_chain
-    return residual, derivative
 
 
 def _overlap(

@@ -5,14 +5,13 @@ A plant is evidence in which the claim is false while single numbers of it look 
 
 import copy
 
+import planted
 import pytest
 
-from provlab.chapters.toy_modulo30 import predicates
-from provlab.engine.store import Store
 from provlab.publishing import claims
-from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD, Evidence
+from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD
 
-ROWS = {row["id"]: row["predicate"] for row in claims.load_claims() if row.get("experiment") == "toy_modulo30"}
+ROWS = {row["id"]: row for row in claims.load_claims() if row.get("experiment") == "toy_modulo30"}
 EXACT = [1.0, 0.72, 0.56, 0.73]
 
 
@@ -94,19 +93,15 @@ RECORDS = {
 }
 
 
-def judged(claim, tmp_path, change=None, profile="default"):
+def judged(claim, change=lambda records: None):
     records = copy.deepcopy(RECORDS)
-    if change is not None:
-        change(records)
-    store = Store(tmp_path)
-    experiment = {"name": "toy_modulo30", "profile": profile, "pairs": [], "measurements": records}
-    arguments = {key: value for key, value in ROWS[claim].items() if key != "name"}
-    return getattr(predicates, ROWS[claim]["name"])(Evidence(experiment, store), **arguments)
+    change(records)
+    return planted.judged(ROWS[claim], records)
 
 
 @pytest.mark.parametrize("claim", ROWS)
-def test_each_claim_can_hold(claim, tmp_path):
-    verdict = judged(claim, tmp_path)
+def test_each_claim_can_hold(claim):
+    verdict = judged(claim)
     assert verdict.status == HOLDS, verdict
     assert verdict.ours
 
@@ -253,7 +248,7 @@ PLANTS = [
 @pytest.mark.parametrize(
     ("claim", "spoilt", "change", "status", "words"), PLANTS, ids=[f"{p[0]}: {p[1]}" for p in PLANTS]
 )
-def test_a_broken_claim_does_not_hold(claim, spoilt, change, status, words, tmp_path):
-    verdict = judged(claim, tmp_path, change)
+def test_a_broken_claim_does_not_hold(claim, spoilt, change, status, words):
+    verdict = judged(claim, change)
     assert verdict.status == status, spoilt
     assert words in verdict.why
