@@ -21,8 +21,8 @@ def test_the_figure_says_how_far_the_samples_are_off():
     assert len(figure.spots) == 12
     value, known = EXACT.rho("A", EDGES)[0][0], truth[0][0]
     assert figure.spots[0].text == (
-        f"inputs of a, D from -0.30 to -0.20: enumerated {known:.4f}, sampled {value:.4f} ({value:.4f} to {value:.4f}), "
-        f"without weights {known:.4f}"
+        f"inputs of a, D from -0.30 to -0.20: enumerated {known:.4f}, sampled {value:.4f} "
+        f"({value:.4f} to {value:.4f}), without weights {known:.4f}"
     )
     truth[1][0] += 3 * truth[1].sum()
     assert "at most 0.6" in differences_against_truth(EDGES, "ab", truth, EXACT, EXACT, **labels).alt
