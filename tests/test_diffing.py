@@ -110,7 +110,7 @@ def test_foreign_layouts_of_tokenizers_are_read(layout, size, new_model, text, t
         layout(folder, text, size)
     result = provlab.diff(*pair, text=text, length=8, shares=(0, 1), n=400, progress=False)
     assert all(side["in_z"] > 20 for side in result.sides)
-    assert "ids of A and" in result.assumptions()[0]
+    assert "of A's ids and" in result.assumptions()[0]
 
 
 def test_the_picture_in_text_is_of_both_sides(pair):

@@ -291,7 +291,7 @@ def _tokens_compared(shared: SharedTokens) -> str:
     """Say of which tokens inputs are made."""
     sentence = f"Inputs are made of the {len(shared.ids[0]):,} tokens that both models have"
     if any(shared.left_out):
-        sentence += f"; {shared.left_out[0]:,} ids of A and {shared.left_out[1]:,} of B are left out"
+        sentence += f"; {shared.left_out[0]:,} of A's ids and {shared.left_out[1]:,} of B's are not among them"
     if shared.moved:
         sentence += f"; {shared.moved:,} have another id in B and are paired by their strings"
     return sentence + "."
