@@ -3,11 +3,11 @@
 import copy
 import re
 
+import planted
 import pytest
 
-from provlab.engine.store import Store
 from provlab.publishing import claims
-from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD, Evidence
+from provlab.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD
 
 CLAIMS = {row["id"]: row for row in claims.load_claims() if row.get("experiment") in ("model_diff", "plagiarism")}
 SMALLER = {"D12": {"draws": 1}, "D7": {"measurement": "sizes"}}  # than claims.yml asks for
@@ -96,30 +96,15 @@ MEASUREMENTS = {
 }
 
 
-def verdict(tmp_path, claim, spoil=lambda m: None):
+def verdict(claim, spoil=lambda m: None):
     measurements = copy.deepcopy(MEASUREMENTS)
     spoil(measurements)
-    experiment = {"name": "planted", "profile": "default", "pairs": [], "measurements": measurements}
-    arguments = {**CLAIMS[claim]["predicate"], **SMALLER.get(claim, {})}
-    arguments.pop("name")
-    return claims.predicate(CLAIMS[claim])(Evidence(experiment, Store(tmp_path)), **arguments)
-
-
-def test_the_chapters_decide_their_claims():
-    assert {claim: row["predicate"]["name"] for claim, row in CLAIMS.items()} == {
-        "D5": "disagreement_far_above",
-        "D6": "larger_disagrees_more",
-        "D7": "disagreement_far_above",
-        "D8": "maps_more_inputs",
-        "D9": "low_loss_repeats",
-        "D10": "composition_tells",
-        "D12": "one_sided_copies",
-    }
+    return planted.judged(CLAIMS[claim], measurements, **SMALLER.get(claim, {}))
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_planted_measurements_hold(tmp_path, claim):
-    judged = verdict(tmp_path, claim)
+def test_planted_measurements_hold(claim):
+    judged = verdict(claim)
     assert judged.status == HOLDS
     assert judged.ours
     assert judged.why
@@ -235,13 +220,13 @@ PLANTS = [
 @pytest.mark.parametrize(
     ("claim", "spoilt", "change", "status", "words"), PLANTS, ids=[f"{p[0]}: {p[1]}" for p in PLANTS]
 )
-def test_a_broken_claim_does_not_hold(tmp_path, claim, spoilt, change, status, words):
+def test_a_broken_claim_does_not_hold(claim, spoilt, change, status, words):
     """Evidence in which the claim is false while single numbers of it look right."""
-    judged = verdict(tmp_path, claim, change)
+    judged = verdict(claim, change)
     assert judged.status == status, spoilt
     assert re.search(words, judged.why)
 
 
-def test_without_counts_r3_decides(tmp_path):
+def test_without_counts_r3_decides():
     measured = {"by_count": {"error": "weights are known up to a factor only"}, "by_r3": ratio([1.0, 0.02, 0.01, 1.1])}
-    assert verdict(tmp_path, "D5", lambda m: m["sizes"].update(measured)).status == HOLDS
+    assert verdict("D5", lambda m: m["sizes"].update(measured)).status == HOLDS
