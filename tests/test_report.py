@@ -252,7 +252,7 @@ def test_matrix_is_symmetric_and_labelled_by_short_names(study):
     ],
 )
 def test_labels_are_short_where_that_is_unambiguous(sources, expected):
-    report = StudyReport(tuple(sources), (), (), (), Options(), Lineage.of(sources))
+    report = StudyReport((), (), Options(), sources=tuple(sources), statistics=(), lineage=Lineage.of(sources))
     assert list(report.labels().values()) == expected
 
 
@@ -263,7 +263,8 @@ def test_truth_and_families_come_from_the_lineage():
         for i, a in enumerate(sources)
         for b in sources[i + 1 :]
     )
-    report = StudyReport(tuple(sources), ("phi_u",), (), records, Options(), Lineage.of(sources))
+    kept = {"sources": tuple(sources), "statistics": ("phi_u",), "lineage": Lineage.of(sources)}
+    report = StudyReport((), records, Options(), **kept)
     truth = report.truth()
     assert truth.loc["oak", "oak-explain"]
     assert truth.to_numpy().sum() == 2

@@ -301,8 +301,8 @@ def cells(tested: Sequence[Tested]) -> list[Cell]:
     results = []
     for (attack, statistic), group in frame[frame["against"] != FRAMED].groupby(["attack", "statistic"], sort=False):
         kin, far = (group[group["against"] == against] for against in (KIN, STRANGER))
-        counts = [int(side[what].sum()) for side in (kin, far) for what in ("hit", "ran")]
-        results.append(Cell(str(attack), str(statistic), *counts, len(kin) - counts[1]))
+        caught, n, accused, n_strangers = (int(side[what].sum()) for side in (kin, far) for what in ("hit", "ran"))
+        results.append(Cell(str(attack), str(statistic), caught, n, accused, n_strangers, len(kin) - n))
     return results
 
 
