@@ -209,19 +209,6 @@ def test_frame_of_a_study(study):
     assert frame.loc[failed, ["value", "log10_p", "floor"]].isna().all(axis=None)
 
 
-def test_holm_is_over_all_statistics_and_pairs(study):
-    frame = study.to_frame()
-    rows = frame[frame["log10_p"].notna()]
-    assert len(rows) == 2 * 6  # phi_jsd has no p-value, and four pairs did not open
-    p = 10.0 ** rows["log10_p"].to_numpy()
-    order = np.argsort(p)
-    expected = np.empty_like(p)
-    expected[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)  # Holm 1979, by hand
-    np.testing.assert_allclose(rows["holm_log10_p"], np.log10(expected), rtol=1e-9, atol=1e-12)
-    assert list(rows["rejected"]) == list(expected <= 0.01)
-    pd.testing.assert_series_equal(rows["holm_log10_p"], rows["adjusted_log10_p"], check_names=False)
-
-
 def test_only_the_related_pair_is_rejected(study, models):
     frame = study.to_frame()
     rejected = frame[(frame["statistic"] == "phi_u") & frame["rejected"]]

@@ -247,10 +247,10 @@ def test_more_permutations_than_agreed_are_not_mixed(models):
         PhiL2().aggregate(blocks)
 
 
-@pytest.mark.parametrize("name", ["n_permutations", "n_block_permutations"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "9", None])
-def test_numbers_of_permutations_are_checked(name, value):
-    with pytest.raises(ParameterError, match=f"{name} must be a whole number of at least 1"):
+@pytest.mark.parametrize(("name", "least"), [("n_permutations", 1), ("n_block_permutations", 1), ("units", 2)])
+@pytest.mark.parametrize("value", [0, -1, 2.5, True, "9"])
+def test_whole_numbers_are_checked(name, least, value):
+    with pytest.raises(ParameterError, match=f"{name} must be a whole number of at least {least}"):
         Options(**{name: value})
 
 

@@ -123,12 +123,6 @@ def test_all_blocks_with_all(models):
     assert f"phi_u read the first {K} of {HIDDEN} hidden units of each block" in result.verdict()
 
 
-@pytest.mark.parametrize("units", [0, 1, -3, True, 2.0, "8"])
-def test_no_number_of_units(units):
-    with pytest.raises(ParameterError, match="units must be a whole number of at least 2"):
-        Options(units=units)
-
-
 def test_more_units_than_there_are(models, run):
     status, out, err = run("compare", models["base"], models["tuned"], "--units", HIDDEN + 1)
     assert (status, out, err.count("\n")) == (2, "", 1)

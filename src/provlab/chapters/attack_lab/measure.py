@@ -22,7 +22,7 @@ from provlab.chapters.attack_lab.rows import TRAINED, Row
 from provlab.chapters.shared import calibration
 from provlab.engine.lineage import short_name
 from provlab.engine.store import Store
-from provlab.errors import ParameterError, ProvlabError
+from provlab.errors import ProvlabError
 from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
@@ -52,26 +52,6 @@ class Family:
     tune: str
     stranger: str
     partner: str
-
-
-def members(
-    origins: Sequence[str], tunes: Sequence[str], strangers: Sequence[str], partners: Sequence[str]
-) -> list[Family]:
-    """Put four lists together; raise ParameterError unless they are equally long."""
-    if not len(origins) == len(tunes) == len(strangers) == len(partners) or not origins:
-        raise ParameterError(
-            "origins, tunes, strangers and partners must have as many entries as each other, one or more"
-        )
-    return [Family(*four) for four in zip(origins, tunes, strangers, partners, strict=True)]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long attacks train, and on how many families."""
-
-    retrain_steps: int
-    distil_steps: int
-    n_trained: int
 
 
 @dataclass(frozen=True)
@@ -147,9 +127,11 @@ def usable(family: Family, n_tests: int, options: Mapping[str, Any], store: Stor
 
 def made(
     row: Row, family: Family, checkpoint: Checkpoint, before: float | None, folder: Path, options: Options,
-    effort: Effort,
+    steps: Mapping[str, int],
 ) -> Instance:  # fmt: skip
     """Attack a descendant, or a stranger in its place, whose loss is `before`, and write it to `folder`.
+
+    Attacks that train take so many `steps`.
 
     Raises
     ------
@@ -161,9 +143,9 @@ def made(
     if row.own:
         made_of = folder.with_name(f"{folder.name}-first") if row.kinds else folder
         if row.own == "retrained":
-            training.retrained(checkpoint, made_of, options, effort.retrain_steps)
+            training.retrained(checkpoint, made_of, options, steps["retrained"])
         elif row.own == "distilled":
-            training.distilled(checkpoint, made_of, options.seed, effort.distil_steps)
+            training.distilled(checkpoint, made_of, options.seed, steps["distilled"])
         else:
             respelt(checkpoint, made_of)
         source = Checkpoint.open(str(made_of))
@@ -175,10 +157,12 @@ def made(
 
 
 def run(
-    rows: Sequence[Row], families: Sequence[Family], statistics: Sequence[str], effort: Effort, store: Store,
-    *, framing: Sequence[Row] = (), **settings: Any,
+    rows: Sequence[Row], families: Sequence[Family], statistics: Sequence[str], store: Store,
+    *, steps: Mapping[str, int], n_trained: int, framing: Sequence[Row] = (), **settings: Any,
 ) -> tuple[list[Instance], list[Tested]]:  # fmt: skip
     """Attack every family by every row, compare, and correct; attacked models vanish when they are compared.
+
+    Attacks that train are tried on the first `n_trained` families.
 
     Comparisons are kept in the store by the digests of the models, so a run that was stopped compares no pair twice.
     """
@@ -197,14 +181,14 @@ def run(
             for row in (*rows, *framing):
                 bar.update()
                 if any(not getattr(family, place) for place in row.places) or (
-                    row.own in TRAINED and index >= effort.n_trained
+                    row.own in TRAINED and index >= n_trained
                 ):
                     continue
                 framed = row in framing
                 folder = Path(scratch) / f"{len(requests)}"
                 try:
                     instances.append(
-                        made(row, family, victims[framed], losses[framed], folder, options, effort)
+                        made(row, family, victims[framed], losses[framed], folder, options, steps)
                         if row.label
                         else Instance(row.label, row.group, family.origin, 1.0, 0.0, None)
                     )
