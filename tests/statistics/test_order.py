@@ -232,7 +232,7 @@ def test_streams_that_are_sorted_have_no_p_value_by_phi_e_and_phi_l2():
 
 
 def test_blocks_that_repeat_are_one_block_to_phi_l2():
-    """Of two blocks in one order the first alone counts: one of two copies is closer there, and none by the sum."""
+    """The first of two blocks in one order counts alone: one of two copies is closer there, and none by the sum."""
     rngs = map(np.random.default_rng, (1, 2))
     drawn = [order.described({"length": rng.normal(size=50)}, rng.normal(size=50)) for rng in rngs]
     for second, p in ((drawn[0], 2 / 3), (drawn[1], 1 / 3)):

@@ -214,7 +214,7 @@ class Tested(Report):
         return pd.DataFrame(rows, columns=columns).astype({"log10_p": float, "paper_log10_p": float})
 
     def header(self, schema: str) -> dict[str, Any]:
-        """What JSON says of the run: the models, how they were compared, and how tests are corrected."""
+        """Return what all JSON holds: the models, how they were compared, and how tests are corrected."""
         from provlab import provenance
 
         return {
