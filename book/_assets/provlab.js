@@ -122,6 +122,18 @@ function fold(record) {
   open();
 }
 
+// A long table of a notebook folds: its caption says what it holds. A printer opens it.
+function foldTable(table) {
+  const inside = document.createElement("details");
+  inside.className = "provlab-long";
+  const words = document.createElement("summary");
+  words.textContent = `${table.caption?.textContent.trim() ?? "The whole table"} (${table.tBodies[0].rows.length} rows)`;
+  table.replaceWith(inside);
+  table.deleteCaption();
+  inside.append(words, table);
+  addEventListener("beforeprint", () => (inside.open = true));
+}
+
 // What scrolls in its own box can be reached by keys; the theme sees to code and outputs, not to the rest.
 function reachable() {
   document.querySelectorAll(".pst-scrollable-table-container, div.math, .provlab-figure label").forEach((box) => {
@@ -135,6 +147,9 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("figure.provlab-figure:has(.provlab-spots)").forEach(explore);
   document.querySelectorAll(".provlab-question").forEach(ask);
   document.querySelectorAll("section#for-the-record").forEach(fold);
+  document.querySelectorAll(".cell_output table:not(.provlab-scoreboard)").forEach((table) => {
+    if (table.tBodies[0]?.rows.length > 15) foldTable(table);
+  });
   reachable();
   new ResizeObserver(reachable).observe(document.body);
 });
