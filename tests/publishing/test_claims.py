@@ -467,7 +467,7 @@ def test_a_rule_settled_after_a_look_is_told(planted, monkeypatch):
     judged = {row["id"]: row for row in claims.evaluate(planted.store)}
     assert judged["I4"]["status"] == "holds_post_hoc"
     assert (judged["I4"]["rule"], judged["I4"]["date"]) == ("the bar is -30", "2026-05-01")
-    assert "settled on 2026-05-01, after records were seen (-12 was reached): the bar is -30" in judged["I4"]["why"]
+    assert "settled on 2026-05-01, after records (-12 was reached): the bar is -30" in judged["I4"]["why"]
     assert judged["I4"]["same_records"] == ["I8", "I9"]
     assert judged["I1"]["status"] == "not run"  # only what holds can hold post hoc
     assert (judged["I5"]["status"], judged["I5"]["rule"], judged["I5"]["date"]) == ("holds", None, None)
