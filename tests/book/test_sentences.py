@@ -1,4 +1,4 @@
-"""Sentences that tables or the papers contradict do not come back, and facts that pages repeat are those of one table."""
+"""False sentences do not come back, and facts that pages repeat are those of one table."""
 
 import json
 import re
