@@ -20,6 +20,16 @@ function explore(figure) {
   slider.max = spots.length - 1;
   figure.querySelector("label").after(panel);
 
+  // a heatmap of all pairs has labels too small for a phone: there the rows are named below
+  const pairs = texts.map((text) => text.match(/^(\S+) and (\S+): /));
+  const names = pairs.every(Boolean) ? [...new Set(pairs.flatMap(([, row, column]) => [column, row]))] : [];
+  if (names.length > 1 && pairs.length === (names.length * (names.length - 1)) / 2) {
+    const rows = document.createElement("p");
+    rows.className = "provlab-rows";
+    rows.textContent = `Rows from above, columns from the left: ${names.join(", ")}.`;
+    panel.append(rows);
+  }
+
   let shown = -1;
   function show(at) {
     spots[shown]?.classList.remove("here");

@@ -266,5 +266,29 @@ def test_a_long_table_folds_and_opens(page, tmp_path):
     assert page.value("document.querySelector('details').open")
 
 
+ROWS = (
+    "[...document.querySelectorAll('.provlab-rows')].filter(one => one.offsetParent).map(one => one.innerText).join()"
+)
+
+
+def test_the_rows_of_a_heatmap_are_named_on_a_phone(page, tmp_path):
+    pairs = ("elm and oak", "fir and oak", "fir and elm")
+    spots = "".join(f'<path d="M{k},0"><title>{pair}: not compared</title></path>' for k, pair in enumerate(pairs))
+    figure = f'<figure class="provlab-figure"><label></label><svg class="provlab-spots">{spots}</svg></figure>'
+    meta = '<!DOCTYPE html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    style = f"<style>{(ASSETS / 'provlab.css').read_text(encoding='utf-8')}</style>"
+    script = f'<script src="{(ASSETS / "provlab.js").as_uri()}"></script>'
+    (tmp_path / "index.html").write_text(f"{meta}{style}<body>{figure}{script}", encoding="utf-8")
+    shown = []
+    for width in (1280, 390):
+        page.screen((width, 800))
+        page.open(tmp_path / "index.html")
+        shown.append(page.value("getComputedStyle(document.querySelector('.provlab-rows')).display"))
+    assert shown == ["none", "block"]
+    rows = page.value("document.querySelector('.provlab-rows').textContent")
+    assert rows == "Rows from above, columns from the left: oak, elm, fir."
+    page.screen((1280, 800))
+
+
 def test_the_script_is_small():
     assert (ASSETS / "tester.js").stat().st_size + len(json.dumps(in_browser.constants())) < 100_000
