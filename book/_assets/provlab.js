@@ -20,6 +20,16 @@ function explore(figure) {
   slider.max = spots.length - 1;
   figure.querySelector("label").after(panel);
 
+  // a heatmap of all pairs has labels too small for a phone: there the rows are named below
+  const pairs = texts.map((text) => text.match(/^(\S+) and (\S+): /));
+  const names = pairs.every(Boolean) ? [...new Set(pairs.flatMap(([, row, column]) => [column, row]))] : [];
+  if (names.length > 1 && pairs.length === (names.length * (names.length - 1)) / 2) {
+    const rows = document.createElement("p");
+    rows.className = "provlab-rows";
+    rows.textContent = `Rows from above, columns from the left: ${names.join(", ")}.`;
+    panel.append(rows);
+  }
+
   let shown = -1;
   function show(at) {
     spots[shown]?.classList.remove("here");
@@ -122,6 +132,18 @@ function fold(record) {
   open();
 }
 
+// A long table of a notebook folds: its caption says what it holds. A printer opens it.
+function foldTable(table) {
+  const inside = document.createElement("details");
+  inside.className = "provlab-long";
+  const words = document.createElement("summary");
+  words.textContent = `${table.caption?.textContent.trim() ?? "The whole table"} (${table.tBodies[0].rows.length} rows)`;
+  table.replaceWith(inside);
+  table.deleteCaption();
+  inside.append(words, table);
+  addEventListener("beforeprint", () => (inside.open = true));
+}
+
 // What scrolls in its own box can be reached by keys; the theme sees to code and outputs, not to the rest.
 function reachable() {
   document.querySelectorAll(".pst-scrollable-table-container, div.math, .provlab-figure label").forEach((box) => {
@@ -135,6 +157,9 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("figure.provlab-figure:has(.provlab-spots)").forEach(explore);
   document.querySelectorAll(".provlab-question").forEach(ask);
   document.querySelectorAll("section#for-the-record").forEach(fold);
+  document.querySelectorAll(".cell_output table:not(.provlab-scoreboard)").forEach((table) => {
+    if (table.tBodies[0]?.rows.length > 15) foldTable(table);
+  });
   reachable();
   new ResizeObserver(reachable).observe(document.body);
 });

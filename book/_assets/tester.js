@@ -467,8 +467,9 @@
       return list.map((block) => ({ ...block, label: `block ${block.number + 1}${several ? ` of ${block.prefix}` : ""}` }));
     }
 
-    // The first `most` units of one tensor: {values, rows, columns, all}, float64, units as rows.
-    async function read({ blob, called, name, entry, at, of, transposed, start }, most) {
+    // The first units of one tensor: {values, rows, columns, all}, float64, units as rows. As many as a product of
+    // 2^30 multiplications allows: 1,024 at widths up to 1,024, and 512 at width 4,096.
+    async function read({ blob, called, name, entry, at, of, transposed, start }) {
       const [bytes, decode] = DTYPES[entry.dtype] ?? [];
       if (!decode) throw new Error(`${called}: ${name} is stored as ${entry.dtype}; this page reads F32, F16 and BF16.`);
       const [height, width] = entry.shape, [from, to] = entry.data_offsets ?? [];
@@ -477,7 +478,7 @@
         throw new Error(`${called}: ${name} does not fill its place in the file, which is cut off or damaged.`);
       }
       const all = (transposed ? width : height) / of, columns = transposed ? height : width;
-      const rows = Math.min(all, most);
+      const rows = Math.min(all, 1024, Math.floor(Math.sqrt(2 ** 30 / columns)));
       let values;
       if (transposed) {
         const whole = decode(await blob.slice(start + from, start + to).arrayBuffer());
@@ -506,7 +507,6 @@
 
   // The page ------------------------------------------------------------------------------------------------------------
 
-  const MOST = 1024; // units of a block that are compared, the first of either side
   const LEVEL = Math.log10(0.01 / 2); // two tests are read: Bonferroni at 0.01
   const number = (value, digits) =>
     value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
@@ -608,8 +608,8 @@
       const side = this.sides[name], turn = (side.turn = (side.turn ?? 0) + 1);
       try {
         side.up = null;
-        const up = await this.weights.read(block.up, MOST);
-        const gate = block.gate ? await this.weights.read(block.gate, MOST) : null;
+        const up = await this.weights.read(block.up);
+        const gate = block.gate ? await this.weights.read(block.gate) : null;
         if (gate && (gate.rows !== up.rows || gate.columns !== up.columns)) {
           throw new Error(`${block.up.called}: gate and up projection of ${block.label} differ in shape.`);
         }

@@ -80,6 +80,15 @@ def test_files_of_the_configuration_exist(key):
     assert all((BOOK / name).is_file() for name in CONFIG["bibtex_bibfiles"])
 
 
+@pytest.mark.parametrize("name", [n.stem for n in NOTEBOOKS if n.stem not in ("scoreboard", "status")])
+def test_the_core_of_a_chapter_is_short_and_the_rest_folds(name):
+    text = sources()[BOOK / "experiments" / f"{name}.ipynb"]
+    core, rest = text.split("\n## For the record\n")
+    assert len(core.split()) <= 1500
+    assert "\n## What this does not show\n" in core
+    assert "\n## Exercises\n" in rest
+
+
 @pytest.mark.parametrize("page", sorted(sources()), ids=lambda page: page.stem)
 def test_terms_citations_and_links_lead_somewhere(page):
     text = sources()[page]

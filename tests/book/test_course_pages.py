@@ -56,6 +56,13 @@ def test_a_session_has_its_parts_and_takes_90_minutes(session):
     assert "Compute on two cores" in part(text, "Lab")
 
 
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda s: s.stem)
+def test_readings_end_at_a_heading_of_their_chapter(session):
+    for name, heading in re.findall(r"experiments/(\w+)` up to \*([^*]+)\*", session.read_text()):
+        text = "\n".join("".join(cell["source"]) + "\n" for cell in notebook(name)["cells"])
+        assert re.search(rf"^##+ {re.escape(heading)}$", text, re.MULTILINE), heading
+
+
 @pytest.mark.parametrize("number", range(1, 11))
 def test_the_guide_plans_each_minute_along_the_session(number):
     rows = guided(number)

@@ -4,13 +4,14 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import nbformat
 import pytest
 
 BOOK = Path(__file__).parents[2] / "book"
 LINES = [
     line
     for line in (BOOK / "symbols.md").read_text().splitlines()
-    if line.startswith("|") and not line.startswith(("| symbol", "|---"))
+    if line.count("|") == 5 and not line.startswith(("| symbol", "|---"))
 ]
 NAMES = sorted(set(re.findall(r"`(provlab\.[\w.]+)`", "\n".join(LINES))))
 
@@ -46,3 +47,11 @@ def test_each_symbol_has_its_chapter_and_its_code(line):
     assert len(cells) == 4
     assert re.fullmatch(r"\[[^]]+\]\(experiments/\w+\.ipynb\)", cells[2])
     assert re.fullmatch(r"`provlab\.[\w.]+`", cells[3])
+
+
+@pytest.mark.parametrize("name", ["toy_modulo30", "model_diff", "plagiarism", "two_models"])
+def test_letters_that_both_papers_use_keep_the_form_of_the_second(name):
+    cells = nbformat.read(BOOK.parent / "notebooks" / f"{name}.ipynb", as_version=4).cells
+    text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    alone = r"(?<!\\mathcal )(?<![A-Za-z\\])D(?![A-Za-z])|(?<!\\mathbb )(?<![A-Za-z\\])Z(?![A-Za-z])|\\rho(?![_(])"
+    assert [m for m in re.findall(r"\$\$.+?\$\$|\$[^$]+\$", text, re.DOTALL) if re.search(alone, m)] == []

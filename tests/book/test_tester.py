@@ -194,6 +194,12 @@ def test_16_bits_are_read_as_what_they_are(page):
         assert page.value("[...provlab.tester.sides.a.up.values]") == kept.ravel().tolist()
 
 
+def test_a_wide_block_takes_no_more_work_than_the_time_allows(page):
+    restore(page)
+    choose(page, "a", safetensors.numpy.save({"layers.0.fc1.weight": np.ones((1000, 1100), np.float16)}))
+    assert "the first 987 of 1,000 hidden units" in page.value("provlab.tester.sides.a.what.textContent")
+
+
 def bad(entry, data=b"\0" * 64, name="layers.0.mlp.up_proj.weight"):
     header = json.dumps({name: {"dtype": "F32", "shape": [4, 4], "data_offsets": [0, 64]} | entry}).encode()
     return len(header).to_bytes(8, "little") + header + data
@@ -246,6 +252,42 @@ def test_a_question_answers_when_a_choice_is_pressed(page, tmp_path):
     answers += " document.querySelector('[role=status]').textContent))"
     assert page.value(answers) == ["Not so. The gate row must move along.", "Right. Each has another row."]
     assert "Each has another row" not in page.value("document.querySelector('.choices').textContent")
+
+
+def test_a_long_table_folds_and_opens(page, tmp_path):
+    rows = "<tr><td>1</td></tr>"
+    tables = [f"<table><caption>How many</caption><tbody>{n * rows}</tbody></table>" for n in (15, 16)]
+    script = f'<script src="{(ASSETS / "provlab.js").as_uri()}"></script>'
+    body = f'<!DOCTYPE html><meta charset="utf-8"><body><div class="cell_output">{"".join(tables)}</div>{script}'
+    (tmp_path / "index.html").write_text(body, encoding="utf-8")
+    page.open(tmp_path / "index.html")
+    assert page.value("[...document.querySelectorAll('details')].map(one => one.innerText)") == ["How many (16 rows)"]
+    page.value("dispatchEvent(new Event('beforeprint'))")
+    assert page.value("document.querySelector('details').open")
+
+
+ROWS = (
+    "[...document.querySelectorAll('.provlab-rows')].filter(one => one.offsetParent).map(one => one.innerText).join()"
+)
+
+
+def test_the_rows_of_a_heatmap_are_named_on_a_phone(page, tmp_path):
+    pairs = ("elm and oak", "fir and oak", "fir and elm")
+    spots = "".join(f'<path d="M{k},0"><title>{pair}: not compared</title></path>' for k, pair in enumerate(pairs))
+    figure = f'<figure class="provlab-figure"><label></label><svg class="provlab-spots">{spots}</svg></figure>'
+    meta = '<!DOCTYPE html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    style = f"<style>{(ASSETS / 'provlab.css').read_text(encoding='utf-8')}</style>"
+    script = f'<script src="{(ASSETS / "provlab.js").as_uri()}"></script>'
+    (tmp_path / "index.html").write_text(f"{meta}{style}<body>{figure}{script}", encoding="utf-8")
+    shown = []
+    for width in (1280, 390):
+        page.screen((width, 800))
+        page.open(tmp_path / "index.html")
+        shown.append(page.value("getComputedStyle(document.querySelector('.provlab-rows')).display"))
+    assert shown == ["none", "block"]
+    rows = page.value("document.querySelector('.provlab-rows').textContent")
+    assert rows == "Rows from above, columns from the left: oak, elm, fir."
+    page.screen((1280, 800))
 
 
 def test_the_script_is_small():

@@ -20,7 +20,7 @@ PLACES = (
     "tests",
     "benchmarks",
     "book",
-    "notebooks/course",
+    "notebooks",
     "README.md",
     "DESIGN.md",
     "CONTRIBUTING.md",
@@ -58,6 +58,7 @@ PHRASES = {
     r"\ball the same\b|\bit is said\b|\bis said by\b|\bare said by\b|\bwhat (?:it|they) (?:is|are) called\b": (
         "say it directly"
     ),
+    r"\baccus(?:es?|ed|ing) for\b": 'write "rejects"',
     r"\bfor its (?:own )?sake\b|\bin vain\b|\bafresh\b|\banew\b": "use a common word",
 }
 PATTERNS = {re.compile(pattern, re.MULTILINE): advice for pattern, advice in PHRASES.items()}

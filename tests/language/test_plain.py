@@ -17,6 +17,7 @@ SPEC.loader.exec_module(plain)
         '"""Of the arithmetic behind them."""',
         "# what is read besides\nx = 1",
         "# the model is held against the other\nx = 1",
+        "# a test that accuses for the opposite\nx = 1",
         '"""What is slow to import is imported later."""',
         'raise ValueError("it is told whoever asks")',
         "for one in range(3):\n    pass",

@@ -133,8 +133,8 @@ def test_a_right_heatmap_has_no_frame_and_marks_the_floor(log10_p, truth):
     figure = plots.pair_heatmap(log10_p, FAMILIES, statistic="phi_u", floor=FLOOR, truth=truth)
     assert frames(figure) == 0
     assert dots(figure) == 1
-    assert "φ_U calls 2 of 10 pairs dependent at level 0.01" in figure.caption
-    assert "Every call agrees" in figure.caption
+    assert "φ_U rejects independence for 2 of 10 pairs at level 0.01" in figure.caption
+    assert "No pair is wrongly judged" in figure.caption
     assert "-500.0" in figure.caption
 
 
@@ -143,7 +143,7 @@ def test_a_wrong_cell_is_framed_in_both_triangles(log10_p, truth):
     log10_p.loc["fir", "oak"] = log10_p.loc["oak", "fir"] = -9.0  # accused
     figure = plots.pair_heatmap(log10_p, FAMILIES, statistic="phi_u", truth=truth)
     assert frames(figure) == 4
-    assert "2 calls disagree" in figure.caption
+    assert "Wrongly judged (outlined): 2" in figure.caption
     assert "elm-chat and elm" in figure.alt
     assert "fir and oak" in figure.alt
 
@@ -153,13 +153,13 @@ def test_calls_follow_the_adjusted_p_values(log10_p, truth):
     adjusted.loc["elm", "elm-chat"] = adjusted.loc["elm-chat", "elm"] = -1.9
     figure = plots.pair_heatmap(log10_p, FAMILIES, statistic="phi_u", truth=truth, adjusted=adjusted)
     assert frames(figure) == 2
-    assert "calls 1 of 10" in figure.caption
+    assert "for 1 of 10" in figure.caption
 
 
 def test_a_p_value_of_exactly_the_level_rejects():
     # PERMTEST with T = 99 gives 1/100 at best, which must count at level 0.01
     values = frame({("oak", "oak-chat"): np.log10(1 / 100)}, default=-0.2)
-    assert "calls 1 of 10" in plots.pair_heatmap(values, FAMILIES, statistic="phi_l2", floor=-2.0).caption
+    assert "for 1 of 10" in plots.pair_heatmap(values, FAMILIES, statistic="phi_l2", floor=-2.0).caption
 
 
 def test_one_triangle_is_enough_and_a_missing_pair_is_said(log10_p, truth):

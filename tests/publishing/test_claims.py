@@ -46,7 +46,7 @@ def test_every_row_is_whole(row):
         ({"settled": {"rule": "wider", "look": "it failed"}}, "claim I1: settled lacks date"),
         ({"settled": {"rule": "wider", "look": "it failed", "date": "May"}}, "claim I1: settled: date must be date"),
         ({"settled": {"rule": "wider", "look": "", "date": date(2026, 5, 1), "by": "me"}}, "the unknown key 'by'"),
-        ({"settled": "after a look"}, "claim I1: settled must be dict"),
+        ({"settled": "afterwards"}, "claim I1: settled must be dict"),
         ({"same_records": "I2"}, "claim I1: same_records must be list"),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_rule_settled_after_a_look_is_told(store, monkeypatch):
     judged = {row["id"]: row for row in claims.evaluate(store)}
     assert judged["I1"]["status"] == "holds_post_hoc"
     assert (judged["I1"]["rule"], judged["I1"]["date"]) == ("the bar is -30", "2026-05-01")
-    assert "settled on 2026-05-01, after a look (-12 was reached): the bar is -30" in judged["I1"]["why"]
+    assert "settled on 2026-05-01, after records (-12 was reached): the bar is -30" in judged["I1"]["why"]
     assert judged["I1"]["same_records"] == ["I8", "I9"]
     assert judged["I2"]["status"] == "not run"  # only what holds can hold post hoc
     assert (judged["I5"]["rule"], judged["I5"]["date"]) == (None, None)

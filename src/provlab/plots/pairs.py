@@ -267,12 +267,12 @@ def _words(
     measured = int(np.isfinite(low).sum())
     called = int((calls & np.isfinite(low)).sum())
     text = (
-        f"{style.word(statistic)} calls {called} of {measured} pairs dependent at level {level:g} "
-        f"({len(names)} models); colour is −log10 p."
+        f"Below the diagonal: {style.word(statistic)} rejects independence for {called} of {measured} pairs at level "
+        f"{level:g} ({len(names)} models); colour is −log10 p."
     )
     if truth is not None:
-        text += " Above the diagonal stands the known lineage. "
-        text += f"{len(wrong)} calls disagree with it (framed)." if wrong else "Every call agrees with it."
+        text += " Above it, hatched: pairs that are truly related. "
+        text += f"Wrongly judged (outlined): {len(wrong)}." if wrong else "No pair is wrongly judged: mirror images."
     missing = len(names) * (len(names) - 1) // 2 - measured
     if missing:
         text += f" Not compared (?): {missing}."
