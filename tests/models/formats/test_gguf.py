@@ -118,6 +118,22 @@ def test_frequencies_are_divided_as_the_file_does(tmp_path):
         Checkpoint.open(tmp_path)
 
 
+def test_short_and_long_texts_have_divisors_of_their_own(tmp_path):
+    """Phi-3's, each a tensor in the file."""
+    config = tiny_models.build("phi3").config
+    factors = {"short_factor": [1.0, 1.5, 2.0], "long_factor": [1.0, 3.0, 9.0]}
+    config.original_max_position_embeddings = 6  # fewer than the tokens of `logits`
+    config.rope_parameters = {"rope_type": "longrope", "rope_theta": 10000.0, **factors}
+    config.rope_parameters["original_max_position_embeddings"] = 6
+    model = transformers.Phi3ForCausalLM(config).eval()
+    metadata, tensors = gguf_files.converted(model)
+    metadata["phi3.rope.scaling.original_context_length"] = 6
+    for which, numbers in factors.items():
+        tensors[f"rope_factors_{which.removesuffix('_factor')}.weight"] = np.array(numbers, np.float32), "F32"
+    (tmp_path / "a.gguf").write_bytes(gguf_files.content(metadata, tensors))
+    assert torch.allclose(logits(Checkpoint.open(tmp_path).load_model()), logits(model), atol=1e-5)
+
+
 def test_one_of_several_files_is_given_by_its_path(tmp_path):
     for i in range(2):
         gguf_files.save("llama", tmp_path / f"{i}.gguf", seed=i)
