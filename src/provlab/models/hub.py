@@ -6,7 +6,6 @@ sends the token to the hub alone) and into its cache. Tensors of large safetenso
 cannot be compared with the SHA-256 of their file, and records say so. Environment variables are read at call time.
 """
 
-import hashlib
 import io
 import json
 import os
@@ -27,6 +26,7 @@ from filelock import FileLock
 from huggingface_hub import hf_hub_url
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from huggingface_hub.utils.sha import git_hash
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -296,7 +296,7 @@ class HubFiles:
             damage = f"{size} bytes instead of {listed.size}"
         elif listed.sha256 and remembered_sha256(path) != listed.sha256:
             damage = "another SHA-256 than the hub lists"
-        elif listed.git_sha1 and _git_sha1(path) != listed.git_sha1:
+        elif listed.git_sha1 and git_hash(path.read_bytes()) != listed.git_sha1:
             damage = "another checksum than the hub lists"
         else:
             return
@@ -418,11 +418,6 @@ def _parse(source: str) -> tuple[str, str, str]:
     raise CheckpointError(
         f"{source!r} is no folder here and no hub id; a hub id is org/name[/folder][@revision], a folder ./name"
     )
-
-
-def _git_sha1(path: Path) -> str:
-    content = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _listing_path(repo: str, inside: str, commit: str) -> Path:

@@ -31,8 +31,11 @@ def logits(model):
 @pytest.mark.parametrize("label", FAMILIES.split())
 def test_every_tensor_and_the_logits_come_back(label, tmp_path):
     model = sweep.made(label, 0) if label.endswith("LM") else tiny_models.build(label)
-    if hasattr(model.config, "query_pre_attn_scalar"):  # which the file does not say: as in all but the largest Gemmas
-        model.config.query_pre_attn_scalar = model.config.head_dim
+    # none of the defaults; the first the file does not say: it is so in all but the largest Gemmas
+    unusual = {"query_pre_attn_scalar": getattr(model.config, "head_dim", 0), "logit_scale": 0.3}
+    unusual |= dict.fromkeys(("norm_epsilon", "norm_eps", "layer_norm_eps", "rms_norm_eps"), 0.01)
+    if some := {key: value for key, value in unusual.items() if hasattr(model.config, key)}:
+        model.config.update(some)
         weights, model = model.state_dict(), type(model)(model.config).eval()
         model.load_state_dict(weights)
     checkpoint = Checkpoint.open(gguf_files.save(model, tmp_path / "model.gguf").parent)
@@ -116,6 +119,22 @@ def test_frequencies_are_divided_as_the_file_does(tmp_path):
     (tmp_path / "a.gguf").write_bytes(gguf_files.content(metadata, tensors))
     with pytest.raises(CheckpointError, match="have not 3 frequencies to divide"):
         Checkpoint.open(tmp_path)
+
+
+def test_short_and_long_texts_have_divisors_of_their_own(tmp_path):
+    """Phi-3's, each a tensor in the file."""
+    config = tiny_models.build("phi3").config
+    factors = {"short_factor": [1.0, 1.5, 2.0], "long_factor": [1.0, 3.0, 9.0]}
+    config.original_max_position_embeddings = 6  # fewer than the tokens of `logits`
+    config.rope_parameters = {"rope_type": "longrope", "rope_theta": 10000.0, **factors}
+    config.rope_parameters["original_max_position_embeddings"] = 6
+    model = transformers.Phi3ForCausalLM(config).eval()
+    metadata, tensors = gguf_files.converted(model)
+    metadata["phi3.rope.scaling.original_context_length"] = 6
+    for which, numbers in factors.items():
+        tensors[f"rope_factors_{which.removesuffix('_factor')}.weight"] = np.array(numbers, np.float32), "F32"
+    (tmp_path / "a.gguf").write_bytes(gguf_files.content(metadata, tensors))
+    assert torch.allclose(logits(Checkpoint.open(tmp_path).load_model()), logits(model), atol=1e-5)
 
 
 def test_one_of_several_files_is_given_by_its_path(tmp_path):
