@@ -123,18 +123,13 @@ def store(tmp_path):
     keys = [Results.key(block=block) for block in range(2)]
     for block, key in enumerate(keys):
         store.put(key, UNIT | {"block": block, "log10_p": -1.0 - block})
-    pair = {
-        "a": "a",
-        "b": "b",
-        "statistic": "phi_u",
-        "dependent": False,
-        "siblings": False,
-        "error": None,
-        "keys": keys,
-    }
-    for name, pairs, measurements in (("llama_tree", [pair], {}), ("exchangeability", [], {"example_one": EXAMPLE})):
-        experiment = {"name": name, "profile": "default", "pairs": pairs, "measurements": measurements}
-        store.put_experiment(name, experiment)
+    pair = {"a": "a", "b": "b", "statistic": "phi_u", "dependent": False, "siblings": False, "error": None}
+    kept = [
+        {"name": "llama_tree", "pairs": [pair | {"keys": keys}], "measurements": {"chain_of_trees": []}},
+        {"name": "exchangeability", "pairs": [], "measurements": {"example_one": EXAMPLE}},
+    ]
+    for experiment in kept:
+        store.put_experiment(experiment["name"], {"profile": "default", **experiment})
     return store
 
 

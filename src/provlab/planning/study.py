@@ -195,16 +195,19 @@ def _unit(
     statistic: str, block: int | None, pairs: Sequence[Pair], models: Mapping[str, Model], options: Options
 ) -> Unit:
     law = LAWS.get(statistic, NO_LAW)
-    reads: dict[str, dict[str, int]] = {source: {} for pair in pairs for source in pair}
+    met = dict.fromkeys(source for pair in pairs for source in pair)
+    # what is read of a model depends on the MLPs of its partner alone: partners of one shape are asked about once
+    mlps = {source: (models[source].anatomy.mlp_width, models[source].anatomy.mlps(block)) for source in met}
+    partners: dict[str, dict[object, str]] = {source: {} for source in met}
     for a, b in pairs:
-        for source, other in ((a, b), (b, a)):
-            model = models[source]
-            read = get_statistic(statistic).tensors(model, models[other], block, options)
-            read |= dict.fromkeys(tensor_names(model.anatomy, block, law.again))
-            reads[source] |= {name: tensor_bytes(model, name, rows) for name, rows in read.items()}
-    features, widest = {}, 0
-    for source in reads:
+        partners[a][mlps[b]], partners[b][mlps[a]] = b, a
+    reads, features, widest = {}, {}, 0
+    for source in met:
         model = models[source]
+        read = dict.fromkeys(tensor_names(model.anatomy, block, law.again))
+        for other in partners[source].values():
+            read |= get_statistic(statistic).tensors(model, models[other], block, options)
+        reads[source] = {name: tensor_bytes(model, name, rows) for name, rows in read.items()}
         if law.matchings:  # float32 rows and their unit rows
             count, units = _mlps(statistic, model, block, options)
             features[source] = 8 * law.matchings * count * units * law.columns(model, options)
@@ -308,10 +311,10 @@ def estimate(
     """
     if workers < 1:
         raise InputError(f"workers must be at least 1, not {workers}")
-    laid = plan(models, statistics, options, blocks=blocks)
+    whole = plan(models, statistics, options, blocks=blocks)
     rows = products = easy = hard = others = 0.0
     left_out: dict[str, None] = {}
-    for unit in laid.units:
+    for unit in whole.units:
         law = LAWS.get(unit.statistic, NO_LAW)
         if not law.matchings:
             others += sum(law.seconds(models[a], options, rates) for a, _ in unit.pairs) if law.seconds else 0.0
@@ -326,12 +329,12 @@ def estimate(
             easy += n * rates.easy(math.sqrt(similarities))
             hard += n * rates.hard(math.sqrt(similarities))
     return Estimate(
-        laid,
+        whole,
         rates,
         workers,
-        hashing=laid.bytes_to_hash / rates.hashed,
-        reading=(laid.bytes_to_read - sum(laid.passes.values())) / rates.read + rows / rates.prepared,
-        passes=sum(_pass(models[source], options, rates) for source in laid.passes),
+        hashing=whole.bytes_to_hash / rates.hashed,
+        reading=(whole.bytes_to_read - sum(whole.passes.values())) / rates.read + rows / rates.prepared,
+        passes=sum(_pass(models[source], options, rates) for source in whole.passes),
         products=products,
         assignments=(easy, max(easy, hard)),
         others=others,
