@@ -61,7 +61,7 @@ def test_a_model_is_opened_retrained_and_compared(models, text):
     suspect = retraining.Retrained.open(str(models["base"]), options)
     base = retraining.reference(str(models["base"]), options)
     assert [rows.shape for rows in suspect.inputs] == [(32, suspect.model.anatomy.width)] * 3
-    # the block itself, not retrained, is results at the floor: the same views as the statistic records by hooks
+    # the block itself, not retrained, reaches the floor: the same views as the statistic records by hooks
     mlp = suspect.mlp(1)
     views = retraining.as_views(mlp.activations(suspect.inputs[1]), suspect.places)
     results = compare(base.block(1), views, 1, options)
