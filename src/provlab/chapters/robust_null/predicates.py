@@ -53,7 +53,7 @@ def behaves_like_pvalue(
     at_most: float,
     min_pairs: Mapping[str, int],
 ) -> Verdict:
-    """At no level phi_MATCH rejects independent pairs over `at_most` times too often, and no test of uniformity rejects.
+    """At no level phi_MATCH rejects independent pairs over `at_most` times too often, and no test of uniformity does.
 
     The measurement holds a `Uniformity` for each text, for bases and for the tree, per block and aggregated. The actual
     size at each of its levels is judged with its interval: one that lies above the bar fails, and one that reaches
