@@ -64,9 +64,9 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
     """Each unit on which gate and up agree is the very unit of the parent that stands in its place.
 
     Each block must be beyond chance, and all together above both bounds. That the unit named is *one* of those that
-    were kept is reported and not enough: a matching that shuffled the kept units among each other would have it. Units of an MLP
-    share activations and are no independent draws, so the interval of a block is only a yardstick; its chance is that
-    of naming a kept unit, which is far above that of naming the right one.
+    were kept is reported and not enough: a matching that shuffled the kept units among each other would have it.
+    Units of an MLP share activations and are no independent draws, so the interval of a block is only a yardstick; its
+    chance is that of naming a kept unit, which is far above that of naming the right one.
     """
     rows = [row for row in evidence.measurement(measurement) if row["by"] == "both"]
     if not rows:
