@@ -5,6 +5,7 @@ import torch
 
 from provlab.chapters.shared.retraining import as_views
 from provlab.chapters.shared.students import Point, Student
+from provlab.statistics import get
 from provlab.statistics.base import Options
 
 N_UNITS, WIDTH = 64, 12
@@ -15,6 +16,13 @@ INPUTS = np.random.default_rng(0).standard_normal((400, WIDTH)).astype(np.float3
 def views(mlp):
     """Gate and up activations of a student on `INPUTS`."""
     return as_views(mlp.activations(INPUTS), TOKENS)
+
+
+def compare(first, second, block, options):
+    """Compare two sides of one block by phi_MATCH and by its unsigned form."""
+    return {
+        name: get(name).compare_block(first, second, block, options) for name in ("phi_match", "phi_match_unsigned")
+    }
 
 
 class Read:

@@ -10,7 +10,6 @@ from provlab.chapters.calibration import spearman as law
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
-from provlab.inference.tail import exact_law
 
 
 def test_renumbering_a_model_renumbers_its_matching():
@@ -22,28 +21,6 @@ def test_renumbering_a_model_renumbers_its_matching():
         for _ in range(5):
             order = rng.permutation(40)
             assert match(W1[order], W2).indices.tolist() == whole[order].tolist()
-
-
-@pytest.mark.parametrize("start", ["identity", "reversal", "random"])
-def test_draws_have_the_exact_law_whatever_the_matching(start):
-    """20,000 draws of 8 units: chi-square over D against the counts; each draw is one of 40,320 permutations."""
-    matching = {"identity": np.arange(8), "reversal": np.arange(8)[::-1], "random": np.array([3, 1, 7, 0, 5, 2, 6, 4])}
-    drawn = law.relabelled_distances(matching[start], 20_000, seed=1)
-    exact = exact_law(8)
-    share = exact / exact.sum()
-    bins = np.digitize(np.arange(len(share)), np.searchsorted(np.cumsum(share), np.arange(0.05, 1, 0.05)))
-    expected = np.bincount(bins, share) * 20_000
-    counts = np.bincount(bins[drawn // 2], minlength=expected.size)
-    assert stats.chisquare(counts, expected).pvalue > 1e-3
-
-
-def test_draws_in_several_chunks_have_the_moments_of_spearman(monkeypatch):
-    """Mean (n^3 - n)/6 and variance of rho 1/(n - 1), textbook values; within five standard errors."""
-    monkeypatch.setattr(law, "_CHUNK", 50_000)
-    n, draws = 100, 4_000
-    rho = 1 - law.relabelled_distances(np.arange(n), draws, seed=2) / ((n**3 - n) / 6)
-    assert abs(rho.mean()) < 5 / math.sqrt((n - 1) * draws)
-    assert rho.var() * (n - 1) == pytest.approx(1.0, abs=5 * math.sqrt(2 / draws))
 
 
 def test_splitting_finds_the_exact_tail():

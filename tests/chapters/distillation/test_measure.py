@@ -9,8 +9,9 @@ import pytest
 from random_students import Read, student
 
 from provlab.chapters.distillation import measure as distillation
-from provlab.chapters.distillation.measure import Distilled
+from provlab.chapters.distillation.ridges import without_gate_direction
 from provlab.chapters.shared.groups import Groups
+from provlab.chapters.shared.retraining import as_views
 from provlab.errors import InputError
 from provlab.statistics import get
 from provlab.statistics.base import Options
@@ -49,6 +50,11 @@ def log10_p(model, students, statistic="phi_match", views=None):
     return [get(statistic).compare_block(a, b, 0, Options()).log10_p for a, b in combinations(sides, 2)]
 
 
+def apart(model, made):
+    gate, _ = made.activations(model.inputs[0])
+    return as_views((gate, without_gate_direction(made).numpy() @ model.inputs[0].T), model.places)
+
+
 def test_parallel_rows_accuse_strangers_and_their_other_part_does_not():
     """The fault that the chapter is about, planted: unrelated students whose up rows are their gate rows."""
     model = Read()
@@ -65,7 +71,7 @@ def test_parallel_rows_accuse_strangers_and_their_other_part_does_not():
     for made in own:
         made.up.add_(5 * made.gate)  # nearly parallel; the rest beside the gate is each student's own
     assert max(log10_p(model, own)) == 0.0
-    assert min(log10_p(model, own, views=distillation.views_apart)) > -2
+    assert min(log10_p(model, own, views=apart)) > -2
 
 
 def test_the_quality_of_students_is_their_mean():
@@ -73,28 +79,6 @@ def test_the_quality_of_students_is_their_mean():
     known = distillation.distilled(Groups([-0.1], [-9.0]), students, 2.0)
     assert (known.relative, known.independent, known.width_factor) == (pytest.approx(0.1), [-0.1], 2.0)
     assert known.cosine == pytest.approx(np.mean([made.gate_up_cosine() for made in students]))
-
-
-# Tables -----------------------------------------------------------------------------------------------------
-
-
-def results():
-    return {
-        "blind": Distilled([-0.1] * 9 + [-2.0], [-0.2, -0.3], 0.5, 0.1, 2.0),
-        "accusing": Distilled([-9.0] * 10, [-9.5, -40.0], 0.1, 0.9, 1.0),
-        "good": Groups([-0.1] * 30, [-9.0] * 5),
-    }
-
-
-def test_the_table_has_a_row_for_each_way():
-    table = distillation.size_and_power_table(results())
-    assert table["independent below 0.05"].tolist() == [
-        "0.10 (0.00 to 0.45)",  # Clopper-Pearson of 1 in 10, of 10 in 10 and of 0 in 30, from tables
-        "1.00 (0.69 to 1.00)",
-        "0.00 (0.00 to 0.12)",
-    ]
-    assert table.loc["accusing", "dependent below every independent"] == "1.00"
-    assert np.isnan(table.loc["good", "|cosine|"])
 
 
 def test_survival_is_corrected_for_the_number_of_disguises():

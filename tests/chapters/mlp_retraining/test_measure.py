@@ -5,11 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from random_students import INPUTS, N_UNITS, TOKENS, Read, student
+from random_students import INPUTS, N_UNITS, TOKENS, Read, compare, student
 
 from provlab.chapters.mlp_retraining import measure
 from provlab.chapters.mlp_retraining.measure import Trial
-from provlab.chapters.shared.retraining import compare
 from provlab.inference import allowing, pvalues
 from provlab.statistics.phi_match import GateAndUp
 

@@ -10,7 +10,7 @@ import planted
 import pytest
 from two_matchings import table_of
 
-from provlab.chapters.robust_null.common_units import actual_sizes, paper_log10_p
+from provlab.chapters.robust_null.common_units import actual_sizes
 from provlab.chapters.robust_null.measure import LEVELS
 from provlab.chapters.robust_null.predicates import Uniformity
 from provlab.chapters.shared.joint_null import joint_null
@@ -26,7 +26,8 @@ def rows_of(common, seed=1):
         matchings = table_of(10, 2, common, [seed, i], h=256)
         origins = {model: model for pair in matchings for model in pair}
         copies = joint_null(matchings, origins, n_draws=499, seed=seed)
-        log10_p = paper_log10_p(matchings)
+        table = np.array(list(matchings.values()))  # (pairs, blocks, 2, h)
+        log10_p = pvalues.log10_p_t(pvalues.distances(table[:, :, 0], table[:, :, 1]), table.shape[-1])
         for per, values in (("block", log10_p), ("pair", pvalues.fisher(log10_p, axis=1))):
             orders, aggregated = np.random.default_rng([seed, len(rows)]), per == "pair"
             ks_p = copies.ks(aggregated=aggregated, law=pvalues.log10_p_t).p

@@ -64,48 +64,40 @@ def test_correlation_band_holds_null_correlations_of_uniform_values(n):
         assert outside == pytest.approx(target, abs=4 * math.sqrt(target / 20_000))
 
 
-def uniform_on_grid(rng, n, cells):
+def drawn_on_grid(rng, n, cells):
     return rng.integers(1, cells + 1, n) / cells
 
 
 def test_grid_check_has_its_level():
-    """At most 5% of 400 sets of exact p-values are called too small, within four standard errors."""
+    """At most 5% of 400 sets of exact p-values are called uneven, within four standard errors."""
     rng = np.random.default_rng(5)
-    tests = [calibration.discrete_uniform_excess(uniform_on_grid(rng, 120, 20), 19) for _ in range(400)]
-    for p in (np.array([t.p_excess for t in tests]), np.array([t.p_two_sided for t in tests])):
-        assert (p <= 0.05).mean() < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 400)
-        assert (p <= 0.5).mean() > 0.25  # discrete, so conservative, but not blind
+    p = np.array([calibration.uniform_on_grid(drawn_on_grid(rng, 120, 20), 19) for _ in range(400)])
+    assert (p <= 0.05).mean() < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 400)
+    assert (p <= 0.5).mean() > 0.25  # discrete, so conservative, but not blind
 
 
 def test_grid_check_of_one_p_value_by_hand():
-    # T = 3: p = 1/4 has probability 1/4; no other outcome is as extreme from above
-    assert calibration.discrete_uniform_excess([0.25], 3).p_excess == pytest.approx(0.25)
+    # T = 3: 1/4 and 1 have probability 1/4 each and are as extreme, from below and from above
+    assert calibration.uniform_on_grid([0.25], 3) == pytest.approx(0.5)
 
 
-def test_grid_check_finds_p_values_that_left_out_the_observed_pair():
-    """The printed Algorithm 1 gives p - 1/(T + 1), here with its zeros raised to the grid."""
-    rng = np.random.default_rng(6)
-    p = uniform_on_grid(rng, 1000, 20)
-    assert calibration.discrete_uniform_excess(p, 19).p_excess > 0.01
-    assert calibration.discrete_uniform_excess(np.maximum(p - 0.05, 0.05), 19).p_excess < 1e-4
-
-
-def test_grid_check_separates_too_large_from_too_small():
-    p = np.minimum(uniform_on_grid(np.random.default_rng(7), 500, 20) + 0.1, 1.0)
-    grid = calibration.discrete_uniform_excess(p, 19)
-    assert grid.p_excess > 0.5
-    assert grid.p_two_sided < 1e-6
+def test_grid_check_finds_p_values_that_are_too_small_and_too_large():
+    """The printed Algorithm 1 gives p - 1/(T + 1), here with its zeros raised to the grid; and the other way round."""
+    p = drawn_on_grid(np.random.default_rng(6), 1000, 20)
+    assert calibration.uniform_on_grid(p, 19) > 0.01
+    assert calibration.uniform_on_grid(np.maximum(p - 0.05, 0.05), 19) < 1e-4
+    assert calibration.uniform_on_grid(np.minimum(p + 0.05, 1.0), 19) < 1e-4
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: calibration.ks_uniform([0.5]), "at most 0"),
-        (lambda: calibration.discrete_uniform_excess([], 19), "p has shape"),
-        (lambda: calibration.discrete_uniform_excess([0.0], 19), "off the grid"),
-        (lambda: calibration.discrete_uniform_excess([0.051], 19), "off the grid"),
-        (lambda: calibration.discrete_uniform_excess([math.nan], 19), "off the grid"),
-        (lambda: calibration.discrete_uniform_excess([0.5], 0), "T = 0"),
+        (lambda: calibration.uniform_on_grid([], 19), "p has shape"),
+        (lambda: calibration.uniform_on_grid([0.0], 19), "off the grid"),
+        (lambda: calibration.uniform_on_grid([0.051], 19), "off the grid"),
+        (lambda: calibration.uniform_on_grid([math.nan], 19), "off the grid"),
+        (lambda: calibration.uniform_on_grid([0.5], 0), "T = 0"),
     ],
 )
 def test_what_cannot_be_checked_is_refused(call, message):

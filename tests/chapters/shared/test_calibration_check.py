@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 from provlab.chapters.calibration import shipped
 from provlab.chapters.calibration.trained import train_residual_pairs
@@ -11,6 +12,7 @@ from provlab.chapters.shared import calibration
 from provlab.chapters.shared.example_one import permtest_pairs, train_pairs
 from provlab.errors import InputError
 from provlab.inference import pvalues
+from provlab.inference.matching import cosine_similarity
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +108,8 @@ def test_ties_broken_by_order_are_flagged_and_ties_broken_at_random_are_not(netw
     """Rows cut to their signs: at most 16 different rows among 16 units, so that most of them tie."""
     pairs, _ = networks
     signs = [np.sign(theta[..., :-1]) for theta in (pairs.theta1, pairs.theta2)]
-    assert calibration.check(shipped.ties_in_order(*signs)).flagged
+    in_order = [linear_sum_assignment(cosine_similarity(a, b), maximize=True)[1] for a, b in zip(*signs, strict=True)]
+    assert calibration.check([pvalues.spearman(matching).log10_p for matching in in_order]).flagged
     assert not calibration.check(log10_p_of(*signs)).flagged
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from random_students import INPUTS, N_UNITS, TOKENS, student, views
+from random_students import INPUTS, N_UNITS, TOKENS, compare, student, views
 from scipy import stats
 
 from provlab.chapters.shared import retraining
@@ -14,7 +14,7 @@ from provlab.statistics.base import Options
 
 
 def compared(first, second):
-    return retraining.compare(views(first), views(second), 0, Options())
+    return compare(views(first), views(second), 0, Options())
 
 
 def test_turned_units_say_the_same_and_are_lost_to_the_signed_statistic_alone():
@@ -37,9 +37,7 @@ def test_strangers_are_strangers():
 def test_other_tokens_are_refused():
     activations = student().activations(INPUTS)
     with pytest.raises(NotComparableError, match="cut the text differently"):
-        retraining.compare(
-            retraining.as_views(activations, TOKENS), retraining.as_views(activations, TOKENS + 1), 0, Options()
-        )
+        compare(retraining.as_views(activations, TOKENS), retraining.as_views(activations, TOKENS + 1), 0, Options())
 
 
 def test_shares_and_p_values():
@@ -63,13 +61,13 @@ def test_a_model_is_opened_retrained_and_compared(models, text):
     suspect = retraining.Retrained.open(str(models["base"]), options)
     base = retraining.reference(str(models["base"]), options)
     assert [rows.shape for rows in suspect.inputs] == [(32, suspect.model.anatomy.width)] * 3
-    # the block itself, not retrained, is results at the floor: the same views as the statistic records by hooks
+    # the block itself, not retrained, reaches the floor: the same views as the statistic records by hooks
     mlp = suspect.mlp(1)
     views = retraining.as_views(mlp.activations(suspect.inputs[1]), suspect.places)
-    results = retraining.compare(base.block(1), views, 1, options)
+    results = compare(base.block(1), views, 1, options)
     assert results["phi_match"].log10_p == results["phi_match"].detail["floor"]
     fresh = suspect.student(1, Settings(steps=3, batch=8, inputs="matched"))
-    again = retraining.compare(base.block(1), suspect.views(1, fresh), 1, options)
+    again = compare(base.block(1), suspect.views(1, fresh), 1, options)
     assert again["phi_match"].matching.shape == (2, mlp.mlp_width)
     # the loss is transformers' own, and the block itself in its place changes nothing
     network = suspect.model.checkpoint.load_model(dtype=torch.float32, device="cpu")

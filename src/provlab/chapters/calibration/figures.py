@@ -95,19 +95,5 @@ def size_table(rows: Sequence[SizeRow]) -> pd.DataFrame:
     )
 
 
-def report_table(reports: Mapping[str, calibration.CalibrationReport]) -> pd.DataFrame:
-    """Reports on sets that should be valid as the page's table."""
-    return pd.DataFrame(
-        [
-            {"statistic": style.word(name), "pairs": report.n, "blocks": report.n_blocks}
-            | {"uniform: p": f"{report.ks:.2f}"}
-            | {"Fisher uniform: p": "" if report.fisher_ks is None else f"{report.fisher_ks:.2f}"}
-            | _in_words(report.sizes)
-            | {"flagged": "; ".join(report.reasons) or "no"}
-            for name, report in reports.items()
-        ]
-    )
-
-
 def _in_words(sizes: Iterable[Size]) -> dict[str, str]:
     return {f"≤ {size.level:g}": format_interval(size.share, size.low, size.high, 4) for size in sizes}

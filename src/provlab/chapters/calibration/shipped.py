@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 from provlab.chapters.calibration.trained import N_BLOCKS, WIDTH, Networks, ResidualPairs
 from provlab.chapters.shared.calibration.check import Size, sizes
 from provlab.inference import pvalues
-from provlab.inference.matching import cosine_similarity, unit_rows
+from provlab.inference.matching import unit_rows
 from provlab.models.anatomy import Anatomy, TensorPart
 from provlab.models.architectures import Segment
 from provlab.statistics import get
@@ -101,13 +100,6 @@ def same_block(pairs: ResidualPairs, *, seed: int) -> Floats:
     return np.stack(
         [log10_p(match_rows(first[..., thirds != k], second[..., thirds != k], seed=seed)) for k in range(3)], axis=1
     )
-
-
-def ties_in_order(first: ArrayLike, second: ArrayLike) -> Floats:
-    """log10 p of pairs, as `match_rows`, by scipy's solver, which breaks ties by the order of the rows: a fault."""
-    similarities = (cosine_similarity(a, b) for a, b in zip(np.asarray(first), np.asarray(second), strict=True))
-    matchings = [linear_sum_assignment(similarity, maximize=True)[1] for similarity in similarities]
-    return np.array([pvalues.spearman(matching).log10_p for matching in matchings])
 
 
 def ties_alike(pairs: ResidualPairs, *, seed: int) -> Floats:

@@ -6,7 +6,7 @@ dependent or not, becomes uniform. So a null draw from a pair needs no new assig
 at hand, and the law of D depends on the width and on nothing else. Three ways to know it:
 
 - `provlab.inference.tail.exact_law`: all n! permutations, counted by a pass over subsets, for n up to 14;
-- `relabelled_distances`: draws, at any width, for the bulk of the law;
+- random permutations, at any width, for the bulk of the law (on the page itself);
 - `tail_by_splitting`: D so small that no draw comes near, reached in steps each of which is likely given the last.
 """
 
@@ -16,14 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.tail import COUNTED, LARGEST_EXACT, exact_law
 
-_CHUNK = 2**22  # entries of random permutations held at a time
 _FIFTH = math.log10(0.2)  # from level to level of splitting
 _RUNS = 8  # independent populations
 _PARTICLES = 1000  # permutations in each
@@ -48,35 +47,6 @@ class TailEstimate:
     log10_p: float
     low: float
     high: float
-
-
-def relabelled_distances(matching: ArrayLike, n_draws: int, *, seed: int) -> NDArray[np.int64]:
-    """D of a matching after each of many uniform renumberings of the first model's units.
-
-    Parameters
-    ----------
-    matching
-        Shape (n,): a permutation, the partner of each unit, of any pair of models.
-    n_draws
-        Number of renumberings.
-    seed
-        Seed of the renumberings.
-
-    Returns
-    -------
-    ndarray
-        int64, shape (n_draws,): exact draws from the null, since MATCH(pi W1, W2) = pi MATCH(W1, W2).
-    """
-    order = np.asarray(matching)
-    n = order.size
-    rng = np.random.default_rng(seed)
-    distances = np.empty(n_draws, dtype=np.int64)
-    rows = max(1, _CHUNK // n)
-    narrow = order.astype(np.int32)
-    for start in range(0, n_draws, rows):
-        copies = rng.permuted(np.tile(narrow, (min(rows, n_draws - start), 1)), axis=1)
-        distances[start : start + rows] = pvalues.distances(copies)
-    return distances
 
 
 def tail_by_splitting(n: int, targets: Sequence[int], *, seed: int) -> list[TailEstimate]:

@@ -3,22 +3,20 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
-from provlab.chapters.distillation.ridges import stretched, without_gate_direction
+from provlab.chapters.distillation.ridges import stretched
 from provlab.chapters.shared.calibration import size_interval
 from provlab.chapters.shared.groups import Groups
-from provlab.chapters.shared.retraining import Retrained, as_views
+from provlab.chapters.shared.retraining import Retrained
 from provlab.chapters.shared.students import Settings, Student, distill
 from provlab.errors import InputError
 from provlab.inference import pvalues
-from provlab.plots.numbers import format_interval, format_log10_p
-from provlab.statistics.two_views import Views
+from provlab.plots.numbers import format_log10_p
 
 LEVEL = 0.05  # at which size and power are reported
 
@@ -45,12 +43,6 @@ def students(
         )
         for source, model in tqdm(models.items(), desc=f"students, inputs x {factor:g}", leave=False)
     }
-
-
-def views_apart(model: Retrained, student: Student) -> Views:
-    """Views of a student on what enters the first MLP of its model, with up rows without their part along the gate."""
-    gate, _ = student.activations(model.inputs[0])
-    return as_views((gate, without_gate_direction(student).numpy() @ model.inputs[0].T), model.places)
 
 
 # Size and power ---------------------------------------------------------------------------------------------
@@ -146,25 +138,6 @@ def size_and_power(groups: Groups, *, level: float = LEVEL) -> SizeAndPower:
 def n_called(log10_p: ArrayLike, level: float) -> int:
     """Count the pairs that Holm's procedure over them all calls dependent."""
     return int((pvalues.holm(np.asarray(log10_p, dtype=float)) <= math.log10(level)).sum())
-
-
-def size_and_power_table(results: Mapping[str, Groups], first: str = "recipe") -> pd.DataFrame:
-    """Return size and power with exact intervals, a row for each of `results`; of students with error and cosine."""
-    rows = []
-    for name, groups in results.items():
-        fares = size_and_power(groups)
-        row: dict[str, Any] = {first: name}
-        if isinstance(groups, Distilled):
-            row |= {"relative error": groups.relative, "|cosine|": groups.cosine}
-        row |= {
-            "independent below 0.05": format_interval(fares.size, fares.low, fares.high, 2),
-            "dependent below 0.05": format_interval(fares.power, fares.power_low, fares.power_high, 2),
-            "smallest independent": format_log10_p(fares.smallest),
-            "smallest dependent": format_log10_p(min(groups.dependent)),
-            "dependent below every independent": f"{fares.beyond:.2f}",
-        }
-        rows.append(row)
-    return pd.DataFrame(rows).set_index(first)
 
 
 def surviving(

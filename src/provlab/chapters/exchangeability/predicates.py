@@ -25,16 +25,16 @@ def permtest_uniform(
     steps = np.concatenate([independent, dependent]) * (t + 1)
     if not (np.abs(steps - np.rint(steps)) < 1e-6).all() or not ((steps > 0.5) & (steps < t + 1.5)).all():
         return Verdict(FAILS, "", f"a p-value is off the grid 1/{t + 1}, ..., 1")
-    grid = calibration.discrete_uniform_excess(independent, t)
+    grid_p = calibration.uniform_on_grid(independent, t)
     at_minimum = int((np.rint(dependent * (t + 1)) == 1).sum())
     ours = (
         f"{len(independent):,} independent pairs, T = {t}: P(p ≤ 0.05) = {np.mean(independent <= 0.05):.3f}, "
-        f"uniform with p = {grid.p_two_sided:.2g}; {at_minimum} of {len(dependent)} fine-tunes at 1/{t + 1}"
+        f"uniform with p = {grid_p:.2g}; {at_minimum} of {len(dependent)} fine-tunes at 1/{t + 1}"
     )
     problems = [
         (at_minimum < len(dependent), f"{len(dependent) - at_minimum} fine-tunes above 1/{t + 1}"),
         *calibration.too_many_small("independent pairs", np.log10(independent), n_permutations=t),
     ]
-    bars = [Bar("p of uniformity on the grid", [grid.p_two_sided], 0.01, above=True)]
+    bars = [Bar("p of uniformity on the grid", [grid_p], 0.01, above=True)]
     why = "the share of p-values up to k/(T+1) is within the exact band at every k at once"
     return judge(ours, why, problems, bars)

@@ -63,10 +63,10 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
 def units_recovered(evidence: Evidence, measurement: str, precision: float, recall: float) -> Verdict:
     """Each unit on which gate and up agree is the very unit of the parent that stands in its place.
 
-    In each block beyond chance, over all to these bounds. That the unit named is *one* of those that were kept is
-    reported and not enough: a matching that shuffled the kept units among each other would have it. Units of an MLP
-    share activations and are no independent draws, so the interval of a block is only a yardstick; its chance is that
-    of naming a kept unit, which is far above that of naming the right record.
+    Each block must be beyond chance, and all together above both bounds. That the unit named is *one* of those that
+    were kept is reported and not enough: a matching that shuffled the kept units among each other would have it.
+    Units of an MLP share activations and are no independent draws, so the interval of a block is only a yardstick; its
+    chance is that of naming a kept unit, which is far above that of naming the right one.
     """
     rows = [row for row in evidence.measurement(measurement) if row["by"] == "both"]
     if not rows:

@@ -57,12 +57,6 @@ def common_units(matchings: Matchings) -> NDArray[np.int64]:
     return np.array([[(by_gate == by_up).sum() for by_gate, by_up in blocks] for blocks in matchings.values()])
 
 
-def paper_log10_p(matchings: Matchings) -> Floats:
-    """The paper's p-values of phi_MATCH, two-sided by the t tail, ``(pairs, blocks)`` log10."""
-    table = np.array(list(matchings.values()))  # (pairs, blocks, 2, h)
-    return pvalues.log10_p_t(pvalues.distances(table[:, :, 0], table[:, :, 1]), table.shape[-1])
-
-
 def renumbered(
     matchings: ArrayLike, n_draws: int, *, rng: np.random.Generator, allowance: Allowance | None = None
 ) -> Floats:

@@ -17,7 +17,6 @@ from provlab.chapters.shared.block_map import BlockMap
 from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.plots import format_interval
-from provlab.publishing import published
 from provlab.statistics import get
 from provlab.statistics.base import Array, Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
@@ -137,16 +136,6 @@ def common_by_block(matchings: Matchings, **where: float) -> list[dict[str, floa
     ]
 
 
-def ablations_in_words(means: Mapping[str, Sequence[tuple[float, float, float]]]) -> str:
-    """Sentences on the units in common under each ablation."""
-    listed = "; ".join(f"{name} {np.mean([mean for mean, _, _ in blocks]):.1f}" for name, blocks in means.items())
-    above = [name for name, blocks in means.items() if any(low > 1.0 for _, low, _ in blocks)]
-    return (
-        f"Units in common, mean over blocks (chance: 1): {listed}. In some block the interval lies above one for: "
-        f"{', '.join(above) or 'none'}."
-    )
-
-
 # Sizes and power: each a table, and sentences on it -----------------------------------------------------------------
 
 
@@ -162,20 +151,6 @@ def against_uniform(uniform: Sequence[Mapping[str, Any]], level: float) -> tuple
         table.rename(columns={"n_pairs": "pairs", "ks_p": "KS, by copies"}),
         f"Of {len(frame)} tests of uniformity, at {level:g} after Holm's correction, "
         + (f"{len(rows)} reject: {rejected}." if len(rows) else "none rejects."),
-    )
-
-
-def sizes_in_words(uniform: Sequence[Mapping[str, Any]], common: Iterable[NDArray[np.int64]]) -> str:
-    """Sentences on the actual sizes of single blocks, and on units in common."""
-    size, low = (np.array([row[key] for row in uniform if row["per"] == "block"]).T for key in ("size", "low"))
-    words = [
-        f"at {level:g} from {s.min():.4f} to {s.max():.4f} ({(e > level).sum()} of {s.size} intervals above the level)"
-        for level, s, e in zip(LEVELS, size, low, strict=True)
-    ]
-    mean = [counts.mean() for counts in common]
-    return (
-        f"Actual sizes of one block: {'; '.join(words)}. Pairs have {min(mean):.1f} to {max(mean):.1f} units in common "
-        "on average, where chance gives one."
     )
 
 
@@ -307,20 +282,3 @@ def pairs_of_blocks(
                 }
             )
     return rows
-
-
-def beside_the_paper(aggregated: Mapping[str, Floats]) -> pd.DataFrame:
-    """The independent pairs of the paper's tree and of ours: their number, the smallest p, and how likely it is."""
-    n_published = int(published.scalar("independent pairs"))
-    smallest = {"published": (n_published, float(published.scalar("smallest phi_MATCH over independent pairs")))}
-    smallest |= {name: (len(log10_p), 10.0 ** log10_p.min()) for name, log10_p in aggregated.items()}
-    return pd.DataFrame(
-        {
-            "quantity": [
-                "independent pairs",
-                "smallest aggregated phi_MATCH",
-                "probability that so many independent uniform values stay above it",
-            ]
-        }
-        | {name: [f"{n}", f"{p:.2g}", f"{(1 - p) ** n:.3f}"] for name, (n, p) in smallest.items()}
-    )

@@ -53,11 +53,11 @@ def behaves_like_pvalue(
     at_most: float,
     min_pairs: Mapping[str, int],
 ) -> Verdict:
-    """At no level phi_MATCH rejects independent pairs over `at_most` times too often, and no test finds more wrong.
+    """At no level phi_MATCH rejects independent pairs over `at_most` times too often, and no test of uniformity does.
 
     The measurement holds a `Uniformity` for each text, for bases and for the tree, per block and aggregated. The actual
-    size at each of its levels is judged with its interval: above the bar as a whole it fails, and an interval that
-    reaches the bar is within its spread. The estimate alone does not decide, since of so many sizes at 0.001 some are
+    size at each of its levels is judged with its interval: one that lies above the bar fails, and one that reaches
+    the bar is within its spread. The estimate alone does not decide, since of so many sizes at 0.001 some are
     above twice the level by chance. Intervals above the level itself are named. The tests of uniformity compare with
     copies in which gate and up are relabelled independently, and are read together with Holm's correction, at `level`.
     """

@@ -85,7 +85,7 @@ class BlockMap:
         truth : sequence of int
             Block of a that each block of b was; empty if none was any.
         level : float
-            As of `found`.
+            As of `rejected`.
         """
         right, rejected = {(old, new) for new, old in enumerate(truth)}, set(self.rejected(level))
         return sorted(right - rejected), sorted(rejected - right)

@@ -4,7 +4,7 @@ One block at a time means that all before it is as it was: what enters the block
 retraining, and the retrained model need never be assembled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,13 +18,10 @@ from provlab.chapters.shared.teachers import BlockMlp, block_mlp, in_place, mlp_
 from provlab.errors import InputError
 from provlab.inference import allowing, pvalues
 from provlab.models.activations import next_token_log_probs
-from provlab.statistics import get
-from provlab.statistics.base import BlockResult, Model, Options
+from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
 from provlab.statistics.text import cut, encode
 from provlab.statistics.two_views import Views
-
-STATISTICS = ("phi_match", "phi_match_unsigned")
 
 
 @dataclass(frozen=True)
@@ -113,24 +110,6 @@ def as_views(activations: tuple[NDArray[np.float32], NDArray[np.float32]], token
 def reference(source: str, options: Options, *, allow_pickle: bool = False) -> GateAndUp:
     """Run the model that retrained blocks are compared with over the text of the options."""
     return PhiMatch().prepare(Model.open(source, allow_pickle=allow_pickle), options)
-
-
-def compare(
-    first: Views, second: Views, block: int, options: Options, statistics: Sequence[str] = STATISTICS
-) -> dict[str, BlockResult]:
-    """Compare two sides of one block by phi_MATCH and by its unsigned form.
-
-    Returns
-    -------
-    dict
-        By statistic.
-
-    Raises
-    ------
-    NotComparableError
-        The tokenizers cut the text differently.
-    """
-    return {name: get(name).compare_block(first, second, block, options) for name in statistics}
 
 
 # How many units agree ----------------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ names those whose answers are further out than the level allows; `rounds` is for
 
 from provlab.chapters.shared.calibration.bands import (
     correlation_band,
-    discrete_uniform_excess,
     ks_uniform,
     simultaneous_band,
     size_interval,
+    uniform_on_grid,
 )
 from provlab.chapters.shared.calibration.check import SIZES, CalibrationReport, check, too_many_small, uniformity
 from provlab.chapters.shared.calibration.rounds import jackknife, round_robin, tournament
@@ -19,7 +19,6 @@ __all__ = [
     "CalibrationReport",
     "check",
     "correlation_band",
-    "discrete_uniform_excess",
     "jackknife",
     "ks_uniform",
     "round_robin",
@@ -27,5 +26,6 @@ __all__ = [
     "size_interval",
     "too_many_small",
     "tournament",
+    "uniform_on_grid",
     "uniformity",
 ]

@@ -46,23 +46,6 @@ class Band:
     upper: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class GridUniformity:
-    """How p-values on the grid {1/(T+1), ..., 1} compare with the uniform on it.
-
-    Attributes
-    ----------
-    p_excess
-        Probability, over all grid points at once, of an excess as unlikely anywhere: small means
-        that the p-values are too small, so not valid.
-    p_two_sided
-        The same for an excess or a shortfall: small means not uniform.
-    """
-
-    p_excess: float
-    p_two_sided: float
-
-
 def ks_uniform(log10_p: ArrayLike) -> KolmogorovSmirnov:
     """Kolmogorov-Smirnov test of p-values against U(0, 1).
 
@@ -70,7 +53,7 @@ def ks_uniform(log10_p: ArrayLike) -> KolmogorovSmirnov:
     ----------
     log10_p
         Shape (n,), n >= 1. For p-values on a coarse grid the test is conservative; use
-        `discrete_uniform_excess` there.
+        `uniform_on_grid` there.
 
     Raises
     ------
@@ -143,8 +126,8 @@ def correlation_band(n: int, level: float = 0.95, n_comparisons: int = 1) -> tup
     return -bound, bound
 
 
-def discrete_uniform_excess(p: ArrayLike, n_permutations: int) -> GridUniformity:
-    """Check P(p <= k/(T+1)) <= k/(T+1) for all k at once, and with equality.
+def uniform_on_grid(p: ArrayLike, n_permutations: int) -> float:
+    """Check P(p <= k/(T+1)) = k/(T+1) for all k at once: the p-value of p-values that are uniform on their grid.
 
     At each k the number of p-values up to k/(T+1) is binomial; the most unlikely of these numbers is
     the test statistic and its exact null distribution is computed, so no correction is left to make.
@@ -177,24 +160,13 @@ def discrete_uniform_excess(p: ArrayLike, n_permutations: int) -> GridUniformity
     counts = np.cumsum(np.bincount(steps.astype(np.int64) - 1, minlength=cells))
     # The last point, where every p-value is counted, says nothing.
     grid = np.arange(1, cells) / cells
-    at_least = stats.binom.sf(counts[:-1] - 1, n, grid)
-    at_most = stats.binom.cdf(counts[:-1], n, grid)
-    worst_high, worst_either = float(at_least.min()), float(np.minimum(at_least, at_most).min())
-    return GridUniformity(
-        p_excess=_probability_of_an_extreme(n, grid, worst_high, two_sided=False),
-        p_two_sided=_probability_of_an_extreme(n, grid, worst_either, two_sided=True),
-    )
-
-
-def _probability_of_an_extreme(n: int, grid: NDArray[np.float64], tail: float, *, two_sided: bool) -> float:
-    """P(at some grid point the count has a binomial tail probability of at most `tail`)."""
-    tail *= 1.0 + 1e-9  # the observed count itself is as extreme as itself, whatever the rounding
-    counts = np.arange(n + 1)
-    low, high = np.zeros(grid.size, dtype=np.int64), np.full(grid.size, n)
-    for i, t in enumerate(grid):
-        high[i] = np.searchsorted(-stats.binom.sf(counts - 1, n, t), -tail) - 1  # last count with sf > tail
-        if two_sided:
-            low[i] = np.searchsorted(stats.binom.cdf(counts, n, t), tail, side="right")
+    at_least, at_most = stats.binom.sf(counts[:-1] - 1, n, grid), stats.binom.cdf(counts[:-1], n, grid)
+    # the observed count itself is as extreme as itself, whatever the rounding
+    tail = float(np.minimum(at_least, at_most).min()) * (1.0 + 1e-9)
+    numbers = np.arange(n + 1)
+    low = np.array([np.searchsorted(stats.binom.cdf(numbers, n, t), tail, side="right") for t in grid])
+    # the last number whose upper tail is above `tail`
+    high = np.array([np.searchsorted(-stats.binom.sf(numbers - 1, n, t), -tail) - 1 for t in grid])
     return min(1.0, max(0.0, 1.0 - _probability_between(n, grid, low, high)))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from provlab.chapters.shared.calibration.bands import checked, discrete_uniform_excess, ks_uniform, size_interval
+from provlab.chapters.shared.calibration.bands import checked, ks_uniform, size_interval, uniform_on_grid
 from provlab.inference import pvalues
 
 #: levels at which the share of p-values is looked at
@@ -242,7 +242,7 @@ def uniformity(log10_p: NDArray[np.float64], n_permutations: int | None) -> floa
         return 0.0
     if n_permutations is None:
         return ks_uniform(log10_p).p
-    return discrete_uniform_excess(10.0**log10_p, n_permutations).p_two_sided
+    return uniform_on_grid(10.0**log10_p, n_permutations)
 
 
 def _between_blocks(p: NDArray[np.float64]) -> tuple[float, float]:
