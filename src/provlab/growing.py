@@ -50,11 +50,11 @@ def tree(
     bench = open_models(models, allow_pickle=allow_pickle, strict=True)
     engine: dict[str, Any] = {"store": store, "progress": progress, "memory": memory}
 
-    def tested(name: str, pairs: Sequence[tuple[str, str]] | None) -> list[PairRecord]:
+    def tested(name: str, pairs: Sequence[tuple[str, str]] | None = None) -> list[PairRecord]:
         (name,) = registry.checked_names([name])
         return run_pairs(bench, [name], with_text(options, [name], text), pairs=pairs, **engine)
 
-    records, names = tested(statistic, None), [statistic]
+    records, names = tested(statistic), [statistic]
     if withheld := {(r.a, r.b): None for r in records if r.outcome and "withheld" in r.outcome.detail}:
         records = [r for r in records if (r.a, r.b) not in withheld] + tested("phi_match", list(withheld))
         names.append("phi_match")
@@ -68,13 +68,5 @@ def tree(
     for group in groups:
         own = [record for record in readings if record.a in group]
         grown.append(grow.Tree.of(group, bench.models, own).grow(outgroup) if len(group) > 1 else Family(group))
-    return Forest(
-        described(bench),
-        tuple(grown),
-        tuple(names),
-        tuple(joins),
-        log10_bar(len(models), LEVEL),
-        tuple(f"{r.a} {r.b}: {r.error}" for r in records if r.error),
-        options,
-        outgroup,
-    )
+    bar, failed = log10_bar(len(models), LEVEL), tuple(f"{r.a} {r.b}: {r.error}" for r in records if r.error)
+    return Forest(described(bench), tuple(grown), tuple(names), tuple(joins), bar, failed, options, outgroup)

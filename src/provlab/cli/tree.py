@@ -10,20 +10,12 @@ from provlab.cli import arguments as common
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("models", nargs="+", help="as for study")
-    parser.add_argument(
-        "--outgroup", metavar="MODEL", help="one of the models, known to have parted first from its family"
-    )
-    parser.add_argument(
-        "--statistic", default="phi_u", metavar="NAME", help="by which families are joined (default: phi_u)"
-    )
+    parser.add_argument("--outgroup", metavar="MODEL", help="one of them, known to have parted first from its family")
+    parser.add_argument("--statistic", default="phi_u", metavar="NAME", help="that joins families (default: phi_u)")
     parser.add_argument("--seed", type=int, default=0, help="seed of ties (default: 0)")
-    parser.add_argument(
-        "--memory", metavar="SIZE", help="memory that it may take, such as 8GB (default: most that is free)"
-    )
+    parser.add_argument("--memory", metavar="SIZE", help="that it may take, such as 8GB (default: most that is free)")
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
-    parser.add_argument(
-        "--results", metavar="FOLDER", help="folder of finished units of work (default: below _results/)"
-    )
+    parser.add_argument("--results", metavar="FOLDER", help="of finished units of work (default: below _results/)")
     common.add_report(parser)
     parser.add_argument("--picture", metavar="FILE", help="draw the forest as PNG")
     form = parser.add_mutually_exclusive_group()

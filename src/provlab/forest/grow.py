@@ -124,9 +124,9 @@ class Tree:
         known, likely = outgroup in self.models, np.flatnonzero(allowed).tolist()
         if known:
             likely = [self.models.index(str(outgroup))]
-            notes.append(f"Root by the outgroup <{outgroup}>: all edges but its own point away from it.")
+            notes.append(f"Root by the outgroup {named(str(outgroup))}: all edges but its own point away from it.")
         elif len(likely) == 1:
-            notes.append(f"The clock decides the root: {named([self.models[likely[0]]])}.")
+            notes.append(f"The clock decides the root: {named(self.models[likely[0]])}.")
         elif root.is_chain(self.edges):
             likely = []
             notes.append(
@@ -135,7 +135,7 @@ class Tree:
         else:
             likely = root.root_set(n, self.edges, allowed)
             notes.append(
-                f"Root set of {root.COVERAGE:.0%} under {root.GROWTH}: {named([self.models[i] for i in likely])}. "
+                f"Root set of {root.COVERAGE:.0%} under {root.GROWTH}: {named(*(self.models[i] for i in likely))}. "
                 "Worthless if the family grew as a chain."
             )
         why = "outgroup" if known else "outside the span of the root set"

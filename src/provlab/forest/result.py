@@ -1,7 +1,7 @@
 """The result of a tree: families, edges with their levels, and what no comparison of weights can know."""
 
 import json
-from collections.abc import Sequence
+import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ LEVELS = {
     FAMILIES: f"exact: family-wise error at most {LEVEL:g}",
     ROWS: "exact up to rounding, unless somebody forged rows",
     ROOT: "conditional on how families grow, or on the outgroup",
-    ESTIMATED: "an estimate",
+    ESTIMATED: "an estimate: edges by changed rows, 206 of 231 right in the tiny Llamas that the rule was chosen on",
 }
 CALIBRATED = f"family-wise error at most {LEVEL:g} as far as the tests keep their level: no theorem says so of all"
 CANNOT_KNOW = (
@@ -155,7 +155,7 @@ class Forest(views.Report):
                 for e in family.edges
             ]
             parts.append(views.Table(("edge", "relation", "level", "evidence"), rows))
-            parts += [_renamed(note, names) for note in family.notes]
+            parts += [re.sub("<(.*?)>", lambda source: names[source[1]], note) for note in family.notes]
         if alone := [names[family.models[0]] for family in self.families if len(family.models) == 1]:
             parts.append(f"Alone: {', '.join(alone)}.")
         parts.append(views.Listed("Levels", [f"{level}: {words}" for level, words in self.levels.items()]))
@@ -211,13 +211,6 @@ class Forest(views.Report):
         return "\n".join(["digraph forest {", *lines, "}"])
 
 
-def _renamed(text: str, names: dict[str, str]) -> str:
-    """A sentence with short names; sources are written in angle brackets in it."""
-    for source, name in names.items():
-        text = text.replace(f"<{source}>", name)
-    return text
-
-
-def named(sources: Sequence[str]) -> str:
-    """Sources as `_renamed` finds them."""
+def named(*sources: str) -> str:
+    """Sources in a note, which `Forest.parts` finds and shortens."""
     return ", ".join(f"<{source}>" for source in sources)

@@ -4,6 +4,7 @@ Each family grows by uniform attachment: a new model descends from one drawn eve
 are drawn by Zipf's law from a topic, which has some of the tokens; no topic has the last ones. The trainer is AdamW.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ VOCABULARY, NEVER, TOPIC = 256, 32, 120  # tokens; those in no topic; those in o
 LENGTH, BATCH, RATE = 16, 8, 0.005
 STEPS = {"base": 120, "child": 40}
 WIDTH, HIDDEN, BLOCKS = 24, 48, 2
+ZIPF = 1 / np.arange(1, TOPIC + 1)  # chance of each token of a topic
 Tensors = dict[str, torch.Tensor]
 
 
@@ -120,13 +122,6 @@ class Grown:
     share: float = 1.0
 
 
-def _topic(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens, and a chance for each by Zipf's law."""
-    tokens = rng.choice(VOCABULARY - NEVER, TOPIC, replace=False)
-    chances = 1 / np.arange(1, TOPIC + 1)
-    return tokens, chances / chances.sum()
-
-
 def _config(arm: Arm) -> LlamaConfig:
     return LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=HIDDEN, num_hidden_layers=BLOCKS,
@@ -144,9 +139,9 @@ def train(tensors: Tensors | None, arm: Arm, steps: int, rng: np.random.Generato
     model.model.embed_tokens.weight.requires_grad_(tensors is None or not arm.frozen)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=arm.decay, betas=(0.9, 0.95), foreach=True)
-    tokens, chances = _topic(rng)
+    tokens = rng.choice(VOCABULARY - NEVER, TOPIC, replace=False)
     follows = rng.permutation(TOPIC)  # each token is followed by its own successor in half of the cases
-    draws = rng.choice(TOPIC, (steps, BATCH, LENGTH), p=chances)
+    draws = rng.choice(TOPIC, (steps, BATCH, LENGTH), p=ZIPF / ZIPF.sum())
     copied = rng.random(draws.shape) < 0.5
     for t in range(1, LENGTH):
         draws[..., t] = np.where(copied[..., t], follows[draws[..., t - 1]], draws[..., t])
@@ -167,10 +162,8 @@ def grow(folder: Path, name: str, n_models: int, seed: int) -> list[Grown]:
     grown: list[Grown] = []
 
     def keep(tensors: Tensors, parents: tuple[int, ...], share: float = 1.0) -> None:
-        place = folder / f"{name.replace(' ', '-').replace(':', '').replace(',', '')}-{len(made)}"
-        config = _config(arm)
-        config.dtype = arm.dtype
-        model = LlamaForCausalLM._from_config(config)
+        place = folder / f"{re.sub(r'[^a-z]+', '-', name)}-{len(made)}"
+        model = LlamaForCausalLM(_config(arm)).to(arm.dtype)
         model.load_state_dict(tensors)
         model.save_pretrained(place)
         made.append(tensors)

@@ -47,11 +47,8 @@ class Judged:
 def zoo_parents(models: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Parents of zoo models among these models: the nearest ancestor that is given."""
     lineage = Lineage.of(models)
-    return {
-        model: tuple(ancestor for ancestor in lineage.ancestors(model) if ancestor in models)[:1]
-        for model in models
-        if model in lineage.parents
-    }
+    known = [model for model in models if model in lineage.parents]
+    return {model: tuple(a for a in lineage.ancestors(model) if a in known)[:1] for model in known}
 
 
 def ancestors(model: str, parents: Parents) -> set[str]:
