@@ -54,7 +54,7 @@ def test_every_row_is_whole(row):
         ({"settled": {"rule": "wider", "look": "it failed"}}, "claim I1: settled lacks date"),
         ({"settled": {"rule": "wider", "look": "it failed", "date": "May"}}, "claim I1: settled: date must be date"),
         ({"settled": {"rule": "wider", "look": "", "date": date(2026, 5, 1), "by": "me"}}, "the unknown key 'by'"),
-        ({"settled": "afterwards"}, "claim I1: settled must be dict"),
+        ({"settled": "after a look"}, "claim I1: settled must be dict"),
         ({"same_records": "I2"}, "claim I1: same_records must be list"),
     ],
 )
@@ -467,7 +467,7 @@ def test_a_rule_settled_after_a_look_is_told(planted, monkeypatch):
     judged = {row["id"]: row for row in claims.evaluate(planted.store)}
     assert judged["I4"]["status"] == "holds_post_hoc"
     assert (judged["I4"]["rule"], judged["I4"]["date"]) == ("the bar is -30", "2026-05-01")
-    assert "settled on 2026-05-01, after records (-12 was reached): the bar is -30" in judged["I4"]["why"]
+    assert "settled on 2026-05-01, after a look (-12 was reached): the bar is -30" in judged["I4"]["why"]
     assert judged["I4"]["same_records"] == ["I8", "I9"]
     assert judged["I1"]["status"] == "not run"  # only what holds can hold post hoc
     assert (judged["I5"]["status"], judged["I5"]["rule"], judged["I5"]["date"]) == ("holds", None, None)
