@@ -1,6 +1,6 @@
 """How often independent models are rejected: rates at 0.05, 0.01 and 0.001 over synthetic pairs, case by case.
 
-``python benchmarks/sizes.py`` prints each statistic with the cases that bear on it (`MEANT`), ``python
+``python benchmarks/sizes.py`` prints each statistic with the cases that bear on it (`EVERY`, `MEANT`), ``python
 benchmarks/sizes.py sorted common-5`` some cases, and ``--pairs``, ``--units`` and ``--blocks`` set how many. ``--csv
 src/provlab/chapters/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them, each as soon as it is
 measured, and measures those alone that the file has not, or that are named. A case makes both
@@ -269,15 +269,15 @@ STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]]
     )
     for name in names
 }
-_SORTS = tuple(case for case in CASES if case.startswith("sorted"))
-_TIES = ("tied-0.7", "tied-0.8", "common-5", "common-5.5", "common-7", "swapped-50")
-#: statistic -> cases that bear on it, beside "plain" and "masked"
+_SORTS = tuple(case for case in CASES if case.startswith("sorted-"))
+_TIES = ("tied-0.7", "common-5", "common-5.5", "common-7", "swapped-50")
+#: cases of every statistic, and others that bear on some
+EVERY = ("plain", "masked", "sorted", "repeated", "tied-0.8")
 MEANT = {
-    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, "repeated")),
-    "phi_match": ("sorted", "repeated", *_TIES),
-    "phi_match_unsigned": ("sorted", "repeated", *_TIES),
+    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), _SORTS),
+    **dict.fromkeys(("phi_match", "phi_match_unsigned"), _TIES),
     "phi_anchor": ("common-5.5",),
-    "phi_unseen": ("sorted", "repeated"),
+    "phi_unseen": (),
 }
 
 
@@ -309,7 +309,7 @@ def main() -> None:
             kept = {(row["statistic"], row["case"]): row for row in csv.DictReader(file)}
     print(*header[:6], sep="\t")
     for statistic in arguments.statistic or STATISTICS:
-        for case in arguments.cases or ("plain", "masked", *MEANT[statistic]):
+        for case in arguments.cases or (*EVERY, *MEANT[statistic]):
             if (statistic, case) in kept and not arguments.cases:
                 continue
             measured = rates(case, statistic, arguments.pairs, shape)
@@ -319,7 +319,7 @@ def main() -> None:
             if arguments.csv:
                 places = {key: n for n, key in enumerate((name, case) for name in STATISTICS for case in CASES)}
                 with arguments.csv.open("w", newline="", encoding="utf-8") as file:
-                    writer = csv.DictWriter(file, header)
+                    writer = csv.DictWriter(file, header, lineterminator="\n")
                     writer.writeheader()
                     writer.writerows(kept[key] for key in sorted(kept, key=places.__getitem__))
 

@@ -1,14 +1,12 @@
 """`provlab.compare` and `provlab.study` as a user calls them from Python."""
 
 import inspect
-from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 import provlab
 from provlab import api, studying, zoo
-from provlab.engine.store import Store
 from provlab.errors import CheckpointError, InputError, NotComparableError, ParameterError
 from provlab.statistics import USUAL
 
@@ -31,20 +29,6 @@ def test_the_public_names_are_there():
         assert getattr(provlab, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = provlab.nonsense
-
-
-def test_compare_runs_every_statistic_by_default(models, text):
-    comparison = provlab.compare(models["base"], models["tuned"], text=text, progress=False, **SMALL)
-    assert [record.statistic for record in comparison.records] == list(USUAL)
-    assert all(record.error is None for record in comparison.records)
-    assert [model["source"] for model in comparison.models] == [models["base"], models["tuned"]]
-
-
-def test_study_runs_every_pair(models):
-    sources = list(models.values())
-    report = provlab.study(sources, statistics=["phi_u"], progress=False)
-    assert [(record.a, record.b) for record in report.records] == list(combinations(sources, 2))
-    assert report.sources == tuple(sources)
 
 
 def test_paths_are_sources_too(models, no_corpus):
@@ -73,12 +57,6 @@ def test_settings_reach_the_statistics(models, no_corpus):
     assert item.records[0].outcome.log10_p != other.records[0].outcome.log10_p
     (record,) = provlab.compare(*pair, statistics=["phi_u"], blocks=[2], progress=False).records
     assert [block.block for block in record.outcome.blocks] == [2]
-
-
-def test_a_store_is_used(models, tmp_path, no_corpus):
-    store = Store(tmp_path)
-    report = provlab.study(list(models.values())[:2], statistics=["phi_u"], store=store, progress=False)
-    assert all(store.get(key) is not None for key in report.records[0].keys)
 
 
 def test_a_statistic_that_does_not_apply_is_a_row_and_not_an_end(models, new_model, save_model, tmp_path, text):
@@ -119,6 +97,9 @@ def test_too_little_text_is_said(models):
         ({"n_sequences": 0}, "n_sequences must be a whole number of at least 1, not 0"),
         ({"sequence_length": -3}, "sequence_length must be"),
         ({"n_permutations": "99"}, "n_permutations must be a whole number of at least 1, not '99'"),
+        ({"n_block_permutations": True}, "n_block_permutations must be a whole number of at least 1, not True"),
+        ({"units": 1}, "units must be a whole number of at least 2, not 1"),
+        ({"units": 2.0}, "units must be"),
         ({"statistics": []}, r"statistics must be a list of one or more of phi_u, .*, not \[\]"),
         ({"statistics": "phi_u"}, "statistics must be a list .*, not 'phi_u'"),
         ({"statistics": ["phi_x"]}, "no statistic is called 'phi_x'; there are phi_u, phi_h"),
@@ -133,8 +114,6 @@ def test_options_are_checked_before_anything_is_opened(settings, message):
 @pytest.mark.parametrize(
     ("models", "message"),
     [
-        (["/a"], "at least two models"),
-        (["/a", "/a"], "given more than once: /a"),
         ("zoo:oak", "models must be a list of sources, not the text 'zoo:oak'"),
         (["zoo:*@none"], "unknown zoo edition 'none'"),
     ],

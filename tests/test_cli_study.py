@@ -83,19 +83,6 @@ def test_as_json_and_chosen_pairs_and_blocks(run, models, tmp_path):
     assert json.loads((tmp_path / "file.json").read_text()) == content
 
 
-def test_a_model_that_is_not_there_is_a_line_of_the_table(run, models, tmp_path):
-    status, out, _ = run(models["base"], models["tuned"], tmp_path / "missing", *PHI_U)
-    assert status == 0
-    listed = " ".join(out.partition("\nNot run\n")[2].split())  # long lines are broken between words
-    assert re.search(r"phi_u \S*base \S*missing: \S*missing does not exist; give a checkpoint folder", listed)
-    assert re.search(r"phi_u \S*tuned \S*missing: \S*missing does not exist; give a checkpoint folder", listed)
-
-
-def test_a_limit_of_memory_changes_no_number(run, models, monkeypatch):
-    with_limit = run(*models.values(), *PHI_U, "--memory", "4GB", "--json", "-", "--results", "a")
-    assert with_limit == run(*models.values(), *PHI_U, "--json", "-", "--results", "b")
-
-
 @pytest.mark.slow
 def test_stopped_and_gone_on(models, tmp_path):
     """Ctrl-C ends with one line; the same command does what is left, and no more."""
@@ -134,13 +121,7 @@ def test_stopped_and_gone_on(models, tmp_path):
 
 CASES = {
     "one model": (["{base}"], "at least two models, not 1"),
-    "twice the same": (["{base}", "{base}"], "more than once"),
-    "an unknown statistic": (["{base}", "{tuned}", "--statistic", "phi_x"], "no statistic is called 'phi_x'"),
     "blocks that are no list": (["{base}", "{tuned}", "--blocks", "x"], "--blocks is a list such as 0,1,4-7"),
-    "no size": (["{base}", "{tuned}", "--memory", "much"], "memory must be a size such as 8GB or 512MiB, not 'much'"),
-    "too little": (["{base}", "{tuned}", "--memory", "1MB"], "less than the libraries take in 1 process; give more"),
-    "no workers": (["{base}", "{tuned}", "--workers", "0"], "workers must be a whole number of at least 1, not 0"),
-    "half a worker": (["{base}", "{tuned}", "--workers", "1.5"], "invalid int value: '1.5'"),
     "resources of nobody": (["{base}", "{tuned}", "--resources", "GPU=1"], "give --scheduler too"),
     "resources that are none": (
         ["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:1", "--resources", "GPU"],
@@ -151,11 +132,9 @@ CASES = {
         "give one of them",
     ),
     "no scheduler": (["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:{port}"], "no scheduler answers at tcp://"),
-    "no address": (["{base}", "{tuned}", "--scheduler", "nonsense"], "no scheduler answers at nonsense; start one by"),
     "half a pair": (["{base}", "{tuned}", "--pairs", "{base}"], "--pairs are two models such as zoo:oak,zoo:elm"),
     "a pair of others": (["{base}", "{tuned}", "--pairs", "{base},zoo:elm"], "pairs name zoo:elm, which is not among"),
     "results in a file": (["{base}", "{tuned}", "--results", "{file}"], "is a file; give a folder"),
-    "JSON nowhere": (["{base}", "{tuned}", "--json", "no/such/x.json"], "--json: no/such is no folder"),
 }
 
 

@@ -110,7 +110,7 @@ def test_foreign_layouts_of_tokenizers_are_read(layout, size, new_model, text, t
         layout(folder, text, size)
     result = provlab.diff(*pair, text=text, length=8, shares=(0, 1), n=400, progress=False)
     assert all(side["in_z"] > 20 for side in result.sides)
-    assert "ids of A and" in result.assumptions()[0]
+    assert "of A's ids and" in result.assumptions()[0]
 
 
 def test_the_picture_in_text_is_of_both_sides(pair):
@@ -183,7 +183,7 @@ def no_tokenizer(folder):
     [
         (None, ["--text", "{empty}"], "the text is empty; give"),
         (None, ["--text", "/no/such"], "--text /no/such cannot be read"),
-        (None, ["--length", "900"], "length 900 exceeds the context of base: 63; give less"),
+        (None, ["--length", "900"], "sequences of 900 tokens exceed the context of base: 63"),
         (None, ["--length", "1"], "length must be a whole number of at least 2, not 1"),
         (None, ["--sequences", "3"], "n must be a whole number of at least 40, not 3"),
         (None, ["--range", "0.001:0.002"], "has 0 of 800 sequences .* too few; most have .*: move Z there"),

@@ -53,9 +53,3 @@ def test_what_is_refused_for_another_reason_keeps_its_words(tmp_path):
         raise InputError("of another model")
     with pytest.raises(CheckpointError, match=r"is damaged \(first second\); delete"), reading(tmp_path):
         raise ValueError("first\nsecond")
-
-
-def test_a_stop_while_writing_leaves_nothing(kept):
-    with pytest.raises(KeyboardInterrupt):
-        kept.get("draws", PARTS, lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert not kept.folder.exists()

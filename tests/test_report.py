@@ -209,19 +209,6 @@ def test_frame_of_a_study(study):
     assert frame.loc[failed, ["value", "log10_p", "floor"]].isna().all(axis=None)
 
 
-def test_holm_is_over_all_statistics_and_pairs(study):
-    frame = study.to_frame()
-    rows = frame[frame["log10_p"].notna()]
-    assert len(rows) == 2 * 6  # phi_jsd has no p-value, and four pairs did not open
-    p = 10.0 ** rows["log10_p"].to_numpy()
-    order = np.argsort(p)
-    expected = np.empty_like(p)
-    expected[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)  # Holm 1979, by hand
-    np.testing.assert_allclose(rows["holm_log10_p"], np.log10(expected), rtol=1e-9, atol=1e-12)
-    assert list(rows["rejected"]) == list(expected <= 0.01)
-    pd.testing.assert_series_equal(rows["holm_log10_p"], rows["adjusted_log10_p"], check_names=False)
-
-
 def test_only_the_related_pair_is_rejected(study, models):
     frame = study.to_frame()
     rejected = frame[(frame["statistic"] == "phi_u") & frame["rejected"]]
@@ -252,7 +239,7 @@ def test_matrix_is_symmetric_and_labelled_by_short_names(study):
     ],
 )
 def test_labels_are_short_where_that_is_unambiguous(sources, expected):
-    report = StudyReport(tuple(sources), (), (), (), Options(), Lineage.of(sources))
+    report = StudyReport((), (), Options(), sources=tuple(sources), statistics=(), lineage=Lineage.of(sources))
     assert list(report.labels().values()) == expected
 
 
@@ -263,7 +250,8 @@ def test_truth_and_families_come_from_the_lineage():
         for i, a in enumerate(sources)
         for b in sources[i + 1 :]
     )
-    report = StudyReport(tuple(sources), ("phi_u",), (), records, Options(), Lineage.of(sources))
+    kept = {"sources": tuple(sources), "statistics": ("phi_u",), "lineage": Lineage.of(sources)}
+    report = StudyReport((), records, Options(), **kept)
     truth = report.truth()
     assert truth.loc["oak", "oak-explain"]
     assert truth.to_numpy().sum() == 2

@@ -73,14 +73,13 @@ class Rehearsal:
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder, self.failures = plan, folder, []
-        made = repositories.make([model["id"] for model in plan.fetches], folder / "repositories")
-        assumed = repositories.table()
+        made = repositories.make([repositories.bare(model["id"]) for model in plan.fetches], folder / "repositories")
         self.server = HubServer(
             {
                 item: Repo(
                     path,
-                    commit=assumed[item].revision or git_sha1(item.encode()),
-                    gated=assumed[item].gated,
+                    commit=repositories.assumed(item).revision or git_sha1(item.encode()),
+                    gated=repositories.assumed(item).gated,
                     token=TOKEN,
                 )
                 for item, path in made.items()
@@ -161,7 +160,7 @@ class Rehearsal:
 
     def token(self) -> str:
         """Without a token the gated model and the variable are named, and no weights are fetched without need."""
-        gated = [model["id"] for model in self.plan.fetches if repositories.table()[model["id"]].gated]
+        gated = [model["id"] for model in self.plan.fetches if repositories.assumed(model["id"]).gated]
         if not gated:
             return "none of these is gated"
         status, text = self.reproduce("y", token=False)
@@ -227,7 +226,7 @@ def main() -> int:
     print("Assumed from memory, not looked up:")
     rehearsal = Rehearsal(plan_of(arguments.pages), arguments.folder.resolve())
     for model in rehearsal.plan.fetches:
-        print(f"  {repositories.table()[model['id']]}")
+        print(f"  {repositories.assumed(model['id'])}")
     with rehearsal.server:
         for name, step in rehearsal.steps().items():
             if arguments.steps and name not in arguments.steps:

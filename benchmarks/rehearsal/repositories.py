@@ -97,6 +97,16 @@ def table() -> dict[str, Assumed]:
         }
 
 
+def bare(source: str) -> str:
+    """Name of a repository without the commit to which it is pinned."""
+    return source.partition("@")[0]
+
+
+def assumed(source: str) -> Assumed:
+    """The line of the table for a model as the profile names it."""
+    return table()[bare(source)]
+
+
 def _config(name: str) -> dict:
     entry = dict(yaml.safe_load((HERE / "configs.yml").read_text(encoding="utf-8"))[name])
     like = entry.pop("like", None)

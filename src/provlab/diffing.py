@@ -29,6 +29,7 @@ from provlab.statistics.base import Options
 _EXAMPLES, _TAIL = 3, 0.05  # of each end of D, and the share of inputs that an end is
 _SIDES: tuple[Side, Side] = ("A", "B")
 _MEMBERS = 2  # of each group of disputed inputs
+_NOWHERE = -2.0, -1.0  # a range that no loss lies in
 
 
 def diff(
@@ -126,9 +127,6 @@ def diff(
         raise NotComparableError(
             f"neither {pair[0].name} nor {pair[1].name} has a tokenizer; copy it beside the weights"
         )
-    for model in models.values():
-        if model.nll.context is not None and length > model.nll.context:
-            raise InputError(f"length {length} exceeds the context of {model.name}: {model.nll.context}; give less")
     kept = Kept(Path(results) if results else cache_dir() / "modeldiff")
     text_loss, name, rule = None, "what A writes", "the losses of what both models write"
     if text is not None or (prompt is None and z is None):
@@ -206,8 +204,8 @@ def _own_range(own: Sequence[Direction], shares: tuple[float, float]) -> tuple[f
 
 def _inputs(
     side: Side, model: Model, draws: Draws, other: NDArray[np.float64], z: tuple[float, float], words: dict[str, str]
-) -> Direction | None:
-    """The draws in Z; None, and a reason in `words`, where they are too few."""
+) -> Direction:
+    """The draws in Z; none, and a reason in `words`, where they are too few."""
     inside = within(draws.nll, z)
     if len(np.unique(draws.chain[inside])) < 2:
         low, high = np.quantile(draws.nll, [0.01, 0.99])
@@ -216,14 +214,13 @@ def _inputs(
             f"too few; most have {low:.3g} to {high:.3g}: move Z there, write more, or, for lower losses, with tempers "
             "such as 1, 1.15, 1.3"
         )
-        return None
+        return Direction.from_draws(draws.within(_NOWHERE), other[:0], side, z)
     return Direction.from_draws(draws.within(z), other[inside], side, z)
 
 
 def _shown(inputs: Direction, rows: Sequence[int], end: str, pair: tuple[Model, Model]) -> tuple[Example, ...]:
     """Rows of a model's inputs, with D of each token."""
-    if not len(rows) or inputs.draws is None:
-        return ()
+    assert inputs.draws is not None  # only an enumeration has none
     tokens = inputs.draws.tokens[np.asarray(rows)]
     by_token = where.by_token(pair[0].nll, pair[1].nll, tokens)
     first = [None] * (tokens.shape[1] - by_token.shape[1])  # a first token that nothing predicts
@@ -239,13 +236,12 @@ def _shown(inputs: Direction, rows: Sequence[int], end: str, pair: tuple[Model, 
     )
 
 
-def _ends(inputs: Direction | None, pair: tuple[Model, Model], seed: int) -> tuple[Example, ...]:
+def _ends(inputs: Direction, pair: tuple[Model, Model], seed: int) -> tuple[Example, ...]:
     """Inputs of one model from both ends of D, drawn by weight."""
-    if inputs is None or inputs.draws is None:
-        return ()
     edges = np.unique(inputs.quantile([0, _TAIL, 1 - _TAIL, 1]))
     if len(edges) < 2:
         return ()
+    assert inputs.draws is not None  # only an enumeration has none
     names = [row.tobytes() for row in inputs.draws.tokens]
     bins = composition(inputs, edges, labels={}, distinct=names, n_examples=_EXAMPLES, seed=seed)
     return (
@@ -254,10 +250,8 @@ def _ends(inputs: Direction | None, pair: tuple[Model, Model], seed: int) -> tup
     )
 
 
-def _clusters(inputs: Direction | None, pair: tuple[Model, Model], seed: int) -> tuple[Cluster, ...]:
+def _clusters(inputs: Direction, pair: tuple[Model, Model], seed: int) -> tuple[Cluster, ...]:
     """Groups of a model's inputs that the other finds least likely."""
-    if inputs is None:
-        return ()
     groups = where.groups(inputs, pair[0].nll, pair[1].nll, n_members=_MEMBERS, seed=seed)
     return tuple(
         Cluster(
@@ -297,7 +291,7 @@ def _tokens_compared(shared: SharedTokens) -> str:
     """Say of which tokens inputs are made."""
     sentence = f"Inputs are made of the {len(shared.ids[0]):,} tokens that both models have"
     if any(shared.left_out):
-        sentence += f"; {shared.left_out[0]:,} ids of A and {shared.left_out[1]:,} of B are left out"
+        sentence += f"; {shared.left_out[0]:,} of A's ids and {shared.left_out[1]:,} of B's are not among them"
     if shared.moved:
         sentence += f"; {shared.moved:,} have another id in B and are paired by their strings"
     return sentence + "."

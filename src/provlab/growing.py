@@ -8,7 +8,7 @@ from typing import Any
 from provlab import statistics as registry
 from provlab.api import described, with_text
 from provlab.engine.ledger import PairRecord
-from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError
 from provlab.forest import grow
@@ -52,8 +52,7 @@ def tree(
 
     def tested(name: str, pairs: Sequence[tuple[str, str]] | None) -> list[PairRecord]:
         (name,) = registry.checked_names([name])
-        common = with_common_vocabulary(with_text(options, [name], text), bench.models, [name])
-        return run_pairs(bench, [name], common, pairs=pairs, **engine)
+        return run_pairs(bench, [name], with_text(options, [name], text), pairs=pairs, **engine)
 
     records, names = tested(statistic, None), [statistic]
     if withheld := {(r.a, r.b): None for r in records if r.outcome and "withheld" in r.outcome.detail}:

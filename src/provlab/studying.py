@@ -107,7 +107,13 @@ def study(
             workers=workers,
             executor=executor,
         )
-        lineage = Lineage.of(models)
         return StudyReport(
-            tuple(models), tuple(names), described(bench), tuple(records), options, lineage, primary, fdr
+            described(bench),
+            tuple(records),
+            options,
+            primary,
+            fdr,
+            sources=tuple(models),
+            statistics=tuple(names),
+            lineage=Lineage.of(models),
         )

@@ -181,22 +181,54 @@ def test_forged_folders_that_agree_with_themselves_are_refused_by_the_models(rep
 
 def test_a_forged_page_and_swapped_models_are_refused(copy, models):
     page = (copy / "index.html").read_text()
-    rebuild(copy, load(copy), index=page.replace("is rejected", "is not rejected"))
-    with pytest.raises(EvidenceError, match=r"index\.html does not show this result"):
-        folders.verify(copy)
+    for forged in (page.replace("is rejected", "is not rejected"), page.replace("<figure", "<figure title='no kin'")):
+        rebuild(copy, load(copy), index=forged)
+        with pytest.raises(EvidenceError, match=r"index\.html does not show this result"):
+            folders.verify(copy)
     with pytest.raises(EvidenceError, match=r"tuned is not .*base: model.safetensors.sha256 is \w+, not \w+"):
         folders.verify(copy, [models["tuned"], models["base"]])
     with pytest.raises(EvidenceError, match="the report is of 2 models, and 1 are given"):
         folders.verify(copy, [models["tuned"]])
 
 
-def test_another_machine_may_round_otherwise_and_no_more(copy, monkeypatch):
+def test_claims_of_another_machine_open_the_stated_tolerance_and_no_more(copy):
+    """A forger may write any processor and versions into a folder; what that buys is bounded, and said."""
     content = load(copy)
-    content["result"]["statistics"]["phi_u"]["value"] *= 1 + 1e-5
+    ours = content["machine"]["processor"], content["result"]["versions"]["torch"]
     content["machine"]["processor"] = "another"
-    page = (copy / "index.html").read_text()
-    rebuild(copy, content, index=page.replace(load(copy)["machine"]["processor"], "another"))
-    assert "recomputed within 0.001" in folders.verify(copy)
+    content["result"]["versions"]["torch"] = "9.9"
+    page = (copy / "index.html").read_text().replace(ours[0], "another").replace(f"torch {ours[1]}", "torch 9.9")
+    content["result"]["statistics"]["phi_u"]["value"] *= 1 + 1e-5
+    rebuild(copy, content, index=page)
+    said = folders.verify(copy)
+    assert "recomputed within 0.001\nThe folder claims processor another (here" in said
+    assert f"torch 9.9 (here {ours[1]}): nothing proves that" in said
+    forged = re.sub(r"-\d+\.\d", lambda match: f"{2 * float(match[0]):.1f}", page.partition("<table")[2], count=1)
+    rebuild(copy, content, index=page.partition("<table")[0] + "<table" + forged)
+    with pytest.raises(EvidenceError, match=r"index\.html does not show this result"):
+        folders.verify(copy)
+    content["result"]["statistics"]["phi_u"]["value"] *= 1 + 1e-2
+    rebuild(copy, content, index=page)
+    with pytest.raises(EvidenceError, match=r"phi_u\.value is .* in the report, and .* recomputed"):
+        folders.verify(copy)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "close"),
+    [
+        ("p = 10^-8.4 of 3", "p = 10^-8.5 of 3", True),
+        ("p = 10^-8.4 of 3", "p = 10^-8.6 of 3", False),
+        ("2 of 3 blocks", "3 of 3 blocks", False),
+        ("p = 4.2e-1085", "p = 4.3e-1085", True),
+        ("p = 4.2e-1085", "p = 4.2e-1185", False),
+        ("p = 4e-5", "p = 8.2e-5", False),  # few digits in the folder open nothing
+        ("torch 2.9.1", "torch 2.9.2", False),
+        (1.0, 1.0009, True),
+        (1000, 1001, False),
+    ],
+)
+def test_numbers_in_texts_may_differ_by_their_last_digit(theirs, ours, close):
+    assert folders._close(theirs, ours) is close
 
 
 def test_another_version_and_no_folder_are_refused(copy):

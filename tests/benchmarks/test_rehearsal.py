@@ -13,11 +13,15 @@ from hub_server import HubServer, Repo
 from provlab.errors import CheckpointError
 from provlab.models.checkpoint import Checkpoint
 
-PAPER = yaml.safe_load((rehearse.ROOT / "notebooks" / "profiles" / "paper.yml").read_text(encoding="utf-8"))
+TEXT = (rehearse.ROOT / "notebooks" / "profiles" / "paper.yml").read_text(encoding="utf-8")
+PAPER = yaml.safe_load(TEXT)
 
 
 def test_the_table_has_the_models_of_the_profile_and_their_lineage():
-    assert list(repositories.table()) == [model["id"] for model in PAPER["fetches"]]
+    pinned = [f"{item}@{line.revision}".removesuffix("@") for item, line in repositories.table().items()]
+    assert pinned[: len(PAPER["fetches"])] == [model["id"] for model in PAPER["fetches"]]
+    others = {word for line in TEXT.splitlines() if "provlab compare" in line for word in line.split() if "/" in word}
+    assert set(pinned[len(PAPER["fetches"]) :]) == others  # which pages have no room for
     tree = resources.files("provlab") / "engine" / "llama7b_tree.csv"
     known = {row["model_id"]: row["parent"] for row in csv.DictReader(tree.read_text().splitlines())}
     assert {item: repositories.table()[item].parent for item in known} == known
@@ -32,7 +36,7 @@ def test_every_model_that_a_page_names_is_asked_about():
         for value in (inputs if isinstance(inputs, list) else [inputs])
         if isinstance(value, str) and "/" in value
     }
-    assert named == set(repositories.table())
+    assert named == {model["id"] for model in PAPER["fetches"]}
 
 
 def test_cuts_change_sizes_and_the_device_alone():
@@ -114,6 +118,6 @@ def test_the_page_on_matching_has_a_fine_tune_and_three_trees():
     models = next(
         item["parameters"]["models"] for item in PAPER["experiments"] if item["notebook"] == "matching_and_pvalues"
     )
-    parents = [repositories.table()[item].parent for item in models]
-    assert any(parent in models for parent in parents)
+    parents = [repositories.assumed(item).parent for item in models]
+    assert set(parents) & {*map(repositories.bare, models)}
     assert parents.count("") > 2

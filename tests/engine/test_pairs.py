@@ -38,20 +38,16 @@ def run(sources, statistics, options, store=None, **settings):
 
 @pytest.fixture
 def compared(monkeypatch):
-    """Count the comparisons of phi_u; ``stop_after`` of them the user presses Ctrl-C."""
+    """Blocks of the comparisons of phi_u."""
     calls = []
     real = PhiU.compare_block
 
     def counted(self, a, b, block, options):
-        if len(calls) == counted.stop_after:
-            raise KeyboardInterrupt
         calls.append(block)
         return real(self, a, b, block, options)
 
-    counted.stop_after = -1
-    counted.calls = calls
     monkeypatch.setattr(PhiU, "compare_block", counted)
-    return counted
+    return calls
 
 
 @pytest.fixture
@@ -73,22 +69,6 @@ def units(store):
 
 
 # Resuming ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_stopped_study_goes_on_where_it_was(models, options, compared, tmp_path):
-    store = Store(tmp_path)
-    compared.stop_after = 13
-    with pytest.raises(KeyboardInterrupt):
-        run(models.values(), ["phi_u"], options, store)
-    assert len(compared.calls) == 13
-    compared.stop_after = -1
-    resumed = run(models.values(), ["phi_u"], options, store)
-    assert len(compared.calls) == 10 * BLOCKS  # 13 before, the other 17 now
-    assert resumed == run(models.values(), ["phi_u"], options, store)
-    assert len(compared.calls) == 10 * BLOCKS
-    whole = run(models.values(), ["phi_u"], options)
-    assert [r.outcome for r in resumed] == [r.outcome for r in whole]
-    assert [r.keys for r in resumed] == [r.keys for r in whole]
 
 
 def test_a_finished_study_reads_no_tensor(models, options, tensors_read, tmp_path):
@@ -138,7 +118,7 @@ def test_killed_for_good_in_the_middle(models, options, compared, tmp_path):
     finished = len(whole(tmp_path))
     assert 4 <= finished < 10 * BLOCKS
     records = run(models.values(), ["phi_u"], options, Store(tmp_path))
-    assert len(compared.calls) == 10 * BLOCKS - finished
+    assert len(compared) == 10 * BLOCKS - finished
     assert [r.outcome for r in records] == [r.outcome for r in run(models.values(), ["phi_u"], options)]
 
 
@@ -157,7 +137,7 @@ def test_other_options_are_other_units(models, options, compared, tmp_path):
     for chosen in (options, longer):
         run(pair, ["phi_u", "phi_h"], chosen, store)
     # phi_u reads no inputs and is not computed again; phi_h does
-    assert len(compared.calls) == BLOCKS
+    assert len(compared) == BLOCKS
     assert len([path for path in units(store) if path.suffix == ".json"]) == 3 * BLOCKS
 
 
@@ -341,12 +321,6 @@ def test_blocks_that_are_not_there_are_refused(blocks, message, models, options)
 def test_a_statistic_of_the_whole_model_ignores_blocks(models, options):
     (record,) = run([models["base"], models["tuned"]], ["phi_jsd"], options, blocks=[1])
     assert [block.block for block in record.outcome.blocks] == [None]
-
-
-def test_chosen_pairs_only(models, options):
-    target = [(models["other"], models["base"]), (models["base"], models["tuned"])]
-    records = run(models.values(), ["phi_u"], options, pairs=target)
-    assert [(r.a, r.b) for r in records] == target
 
 
 def test_the_smallest_vocabulary_is_common(models, new_model, save_model, tmp_path):

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from provlab import files
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
 from provlab.publishing.results import Results
@@ -39,11 +38,6 @@ def test_what_was_never_put_is_none(store):
     assert not store.root.exists()
 
 
-def test_a_unit_without_matching_has_none(store):
-    store.put(KEY, UNIT)
-    assert store.matching(KEY) is None
-
-
 def test_keys_depend_on_every_part_and_not_on_their_order():
     parts = {"statistic": "phi_u", "version": 1, "a": "x", "b": "y", "block": 0, "parameters": {"seed": 0}}
     keys = {Store.key(**parts)}
@@ -61,34 +55,16 @@ def test_keys_depend_on_every_part_and_not_on_their_order():
     assert len(keys) == 8
 
 
-@pytest.mark.parametrize("content", [float("nan"), float("inf"), {1, 2}])
-def test_a_failed_write_leaves_what_was(store, content):
-    store.put(KEY, UNIT)
-    with pytest.raises((ValueError, TypeError)):
-        store.put(KEY, {"value": content})
-    assert store.get(KEY) == UNIT
-    assert everything_below(store.root) == [f"units/{KEY[:2]}/{KEY}.json"]
-
-
-def test_stopped_between_matching_and_unit_the_unit_is_not_there(store, monkeypatch):
-    """The unit is what says "finished": it must come last."""
+@pytest.mark.parametrize("where", ["provlab.engine.store.np.save", "provlab.files.os.replace"])
+def test_stopped_in_the_middle_nothing_is_left(store, monkeypatch, where):
+    """The unit is what says "finished": it must come after its matching."""
 
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("provlab.engine.store.np.save", stopped)
+    monkeypatch.setattr(where, stopped)
     with pytest.raises(KeyboardInterrupt):
         store.put(KEY, UNIT, np.arange(3))
-    assert store.get(KEY) is None
-
-
-def test_stopped_in_the_middle_of_a_write_nothing_is_left(store, monkeypatch):
-    def stopped(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(files.os, "replace", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        store.put(KEY, UNIT)
     assert everything_below(store.root) == []
 
 

@@ -20,7 +20,8 @@ NAMES = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "self_attn.qkv_proj": "attn_qkv",
+    "mlp.gate_up_proj": "ffn_up", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
 }  # fmt: skip
 EXPERTS = {
     f"{at}.{ours}": f"ffn_{theirs}"
@@ -107,7 +108,7 @@ def converted(
     """
     config = model.config
     arch = {"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen3_moe": "qwen3moe"}
-    arch = arch.get(config.model_type, config.model_type)
+    arch = (arch | {"cohere": "command-r"}).get(config.model_type, config.model_type)
     sizes = {
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
@@ -115,8 +116,17 @@ def converted(
         "feed_forward_length": config.intermediate_size,
         "attention.head_count": config.num_attention_heads,
         "attention.head_count_kv": config.num_key_value_heads,
-        "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
     }
+    eps = {"starcoder2": "norm_epsilon", "command-r": "layer_norm_eps", "nemotron": "norm_eps"}
+    eps = eps.get(arch, "rms_norm_eps")
+    sizes[f"attention.layer_norm_{'rms_' * (eps == 'rms_norm_eps')}epsilon"] = getattr(config, eps)
+    scales = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier"}
+    scales |= {"attention.scale": "attention_multiplier"}
+    scales["logit_scale"] = "logits_scaling" if arch == "granite" else "logit_scale"
+    sizes |= {key: float(getattr(config, ours)) for key, ours in scales.items() if hasattr(config, ours)}
+    if arch == "nemotron":
+        head = config.hidden_size // config.num_attention_heads
+        sizes["rope.dimension_count"] = int(config.rope_parameters["partial_rotary_factor"] * head)
     if arch not in ("gemma", "gemma2"):
         rotary = config.rope_parameters
         sizes["rope.freq_base"] = float(rotary.get("full_attention", rotary)["rope_theta"])
@@ -140,16 +150,16 @@ def converted(
             _, _, block, part = module.split(".", 3)
             old = f"blk.{block}.{names[part]}"
         n = heads.get(module.rpartition(".")[2])
-        if arch == "llama" and n:  # LlamaModel.permute of convert_hf_to_gguf.py
+        if arch in ("llama", "granite", "smollm3") and n:  # LlamaModel.permute of convert_hf_to_gguf.py
             weight = weight.reshape(n, 2, len(weight) // n // 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
-        if arch.startswith("gemma") and name.endswith("norm.weight"):
+        if arch.startswith(("gemma", "nemotron")) and name.endswith("norm.weight"):
             weight += 1
         tensors[f"{old}.{ending}"] = (weight, kind if weight.ndim > 1 else "F32")
     return metadata, tensors
 
 
-def save(label: str, path: Path, seed: int = 0) -> Path:
-    """Write a tiny random model."""
+def save(model: str | PreTrainedModel, path: Path, seed: int = 0) -> Path:
+    """Write a model, or the tiny random one of a label."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content(*converted(tiny_models.build(label, seed=seed))))
+    path.write_bytes(content(*converted(tiny_models.build(model, seed=seed) if isinstance(model, str) else model)))
     return path

@@ -44,6 +44,15 @@ def duplicates(times: int, scaled: bool = False) -> Change:
     return change
 
 
+def off(*numbers: int) -> Change:
+    """Make these units do nothing."""
+
+    def change(gate, up, down, rng):
+        return gate, up.index_fill(0, torch.tensor(numbers), 0), down
+
+    return change
+
+
 def dead(times: int) -> Change:
     """Random units that write nothing."""
 

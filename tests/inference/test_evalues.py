@@ -40,15 +40,6 @@ def test_asking_fisher_again_after_each_block_would_not_keep_the_level():
     assert (chi.min(axis=1) <= 0.01).mean() > 0.02
 
 
-def test_the_calibrator_integrates_to_one():
-    """Over p in (0, 1) in steps of y = -ln p, where the rest above y = 2000 is 1 / 2000."""
-    parts = [(0, 1), (1, 50), (50, 2000)]
-    mean = sum(
-        integrate.quad(lambda y: 10 ** (evalues.log10_e(-y / np.log(10)) - y / np.log(10)), *part)[0] for part in parts
-    )
-    assert mean == pytest.approx(1 - 1 / 2000, abs=1e-6)
-
-
 @pytest.mark.parametrize("p", [0.5, 0.01, 1e-9])
 def test_the_calibrator_is_the_mixture(p):
     mixed = integrate.quad(lambda kappa: kappa * p ** (kappa - 1), 0, 1)[0]

@@ -74,8 +74,9 @@ def paper_floor(n: int) -> float:
     return (math.log(2) - math.lgamma(n + 1)) / math.log(10)
 
 
-@pytest.mark.parametrize("n", [3, 4, 5, 8, 33, 256, 1024, 11008])
+@pytest.mark.parametrize("n", [3, 4, 5, 8, 33, 256, 1024, 11008, 40_000])
 def test_t_tail_against_mpmath(n):
+    """Down to -50,000 at 40,000 ranks, whose floor is -166,713."""
     largest = (n**3 - n) // 3
     for share in (1e-4, 1e-3, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.49, 0.499, 0.51, 0.6, 0.8, 0.999):
         distance = int(share * largest) // 2 * 2
@@ -93,20 +94,6 @@ def test_t_tail_near_p_of_one(n):
     reference = [t_tail(int(d), n) if 6 * d != n**3 - n else 0.0 for d in D]
     assert_allclose(log10_p_t(D, n), reference, rtol=0, atol=1e-9)
     assert_allclose([log10_p_t(int(d), n) for d in D], reference, rtol=0, atol=1e-9)
-
-
-def test_t_tail_down_to_minus_fifty_thousand():
-    n = 11008
-    floor = paper_floor(n)
-    assert floor == pytest.approx(float(mpmath.log10(2) - mpmath.log10(mpmath.factorial(n))), abs=1e-9)
-    wide = 40_000  # wide enough for -50,000 to lie above the floor, -166,713
-    reached = []
-    for share in np.geomspace(1e-4, 0.4, 12):
-        distance = int(share * (wide**3 - wide) / 3) // 2 * 2
-        reference = t_tail(distance, wide)
-        reached.append(reference)
-        assert log10_p_t(distance, wide) == pytest.approx(reference, abs=1e-9)
-    assert paper_floor(wide) < min(reached) < -50_000
 
 
 @pytest.mark.parametrize("log10_p", [log10_p_t, log10_p_spearman])
@@ -283,12 +270,6 @@ def test_fisher_against_scipy_and_at_its_ends():
     assert fisher(np.log10(p)) == pytest.approx(math.log10(stats.combine_pvalues(p).pvalue), abs=1e-10)
     assert fisher([-3.25]) == pytest.approx(-3.25, abs=1e-12)
     assert fisher([0.0, 0.0]) == 0.0
-
-
-def test_fisher_of_uniforms_is_uniform():
-    p = np.random.default_rng(2).random((2000, 4))
-    combined = 10 ** fisher(np.log10(p), axis=1)
-    assert stats.kstest(combined, "uniform").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("n_blocks", [1, 2, 4, 32, 400])

@@ -4,13 +4,14 @@ Energies are exponentially distributed under the uniform law; then they are at e
 overlaps have closed forms.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.special import logsumexp
 
-from provlab.modeldiff import mbar
 from provlab.modeldiff.mbar import solve
 
 BETAS = np.array([0.0, 1.0, 4.0])
@@ -67,10 +68,12 @@ def test_overlaps_are_integrals(solution):
     assert_allclose(solution.overlap, exact, atol=0.01)
 
 
-def test_the_equations_hold_over_all_draws_though_pymbar_is_given_few(solution, monkeypatch):
-    """Newton's steps take in what pymbar did not see."""
-    monkeypatch.setattr(mbar, "_MOST_SOLVED", 200)
-    assert_allclose(solve(drawn(), BETAS, np.ones(3)).free_energies, solution.free_energies, atol=1e-6)
+def test_pymbar_finds_the_same_free_energies(solution):
+    with warnings.catch_warnings(action="ignore"):  # of its own options, and a banner about JAX
+        from pymbar import MBAR
+
+        energies = MBAR(BETAS[:, None] * drawn().reshape(-1), [20_000] * 3).f_k
+    assert_allclose(solution.free_energies, energies - energies[0], atol=1e-6)
 
 
 def test_draws_that_come_twice_count_once():
@@ -86,11 +89,10 @@ def test_levels_too_far_apart_show_no_overlap():
 
 
 def test_a_long_ladder_is_solved_from_its_steps():
-    """Seven levels over decades: from zeros, the search for free energies of this size may not end."""
+    """Seven levels over decades: from zeros Newton's steps do not arrive."""
     betas = np.array([0.0, 1.0, 3.0, 9.0, 27.0, 81.0, 243.0])
     energies = 3 + drawn(betas=betas, draws=400)  # a bound below them adds 3 beta
     exact = np.log1p(betas) + 3 * betas
-    assert_allclose(mbar._step_by_step([level.reshape(-1) for level in energies], betas), exact, atol=0.3)
     solution = solve(energies, betas, np.ones(7))
     assert solution.solved
     assert_allclose(solution.free_energies, exact, atol=0.1)

@@ -70,17 +70,11 @@ def test_draws_of_both_models_are_one_sample(models, kept, truth):
     assert diff.log10_common[0] == pytest.approx(np.log10(truth.a.common.sum()), abs=0.03)
 
 
-def test_replica_exchange_finds_the_same(models, kept, truth):
-    settings = pipeline.Exchange(LENGTH, (np.inf, 0.5, 0.25), n_chains=8, n_steps=600)
-    diff = pipeline.model_diff(*models, truth.z, settings, kept)
-    np.testing.assert_allclose(diff.ratio().value, truth.ratio().value, rtol=0.2)
-    np.testing.assert_allclose(diff.ratio("count").value, truth.ratio().value, rtol=0.2)
-
-
 def test_a_ladder_is_laid_through_the_models_own_temperature(models, kept, truth):
     settings = pipeline.Exchange(LENGTH, n_steps=500)
     diff = pipeline.model_diff(*models, truth.z, settings, kept)
-    np.testing.assert_allclose(diff.ratio("count").value, truth.ratio().value, rtol=0.2)
+    for by in ("R3", "count"):
+        np.testing.assert_allclose(diff.ratio(by).value, truth.ratio().value, rtol=0.2)
     samples = pipeline.exchanged(models[0], settings, kept)
     assert np.isinf(samples.temperatures[0])
     assert samples.temperatures[-1] == 1 / (LENGTH - 1)
@@ -136,7 +130,5 @@ def test_the_rule_for_z_and_its_pieces(models, kept):
     both = np.concatenate([model.nll(pieces) for model in models])
     assert (low, high) == pytest.approx(tuple(np.quantile(both, [0.05, 0.5])))
     assert pool.range_of(*models, LENGTH, (0.05, 0.5), (1.0, 2.0)) == (1.0, 2.0)
-    with pytest.raises(InputError, match="shares must rise"):
-        pool.range_of(*models, LENGTH, (0.5, 0.05))
     with pytest.raises(InputError, match="too few for pieces of 400"):
         held_out.pieces(text, 400, 2)

@@ -5,8 +5,6 @@ sequences itself.
 """
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -140,7 +138,8 @@ def test_a_few_heavy_inputs_carry_no_band():
         assert 10 ** result.log10_seen[0] == pytest.approx(len(np.unique(code)))
 
 
-def test_representative_inputs_stand_for_their_sequences(draws):
+def test_representative_inputs_stand_for_their_sequences(samples, draws):
+    """Without weights, likely sequences count too often."""
     z = (2.0, 3.0)
     result = representative(draws, z)
     exact = (z[0] <= ENERGIES) & (z[1] >= ENERGIES)
@@ -148,20 +147,13 @@ def test_representative_inputs_stand_for_their_sequences(draws):
     codes = result.tokens @ CODE.astype(np.int64)
     assert_array_equal(ENERGIES[codes], result.nll)
     assert exact[codes].all()
+    mean = ENERGIES[exact].mean()
+    assert abs(np.average(result.nll, weights=np.exp(result.log_weight)) - mean) < 0.01
+    assert abs(samples.nll[(samples.nll >= z[0]) & (samples.nll <= z[1])].mean() - mean) > 0.05
     # a property that says nothing of the energy: the last token is 0 for a known share of the sequences
     weight = np.exp(result.log_weight)
     share = weight[result.tokens[:, -1] == 0].sum() / weight.sum()
     assert_allclose(share, (np.flatnonzero(exact) % V == 0).mean(), atol=0.03)
-
-
-def test_draws_left_as_they_fell_would_be_wrong(samples):
-    """The fault that weights mend: without them, likely sequences count too often."""
-    inside = (samples.nll >= 2) & (samples.nll <= 3)
-    unweighted = samples.nll[inside].mean()
-    exact = ENERGIES[(ENERGIES >= 2) & (ENERGIES <= 3)].mean()
-    assert abs(unweighted - exact) > 0.05
-    result = representative(reweight(samples), (2.0, 3.0))
-    assert abs(np.average(result.nll, weights=np.exp(result.log_weight)) - exact) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -201,14 +193,3 @@ def test_a_gap_in_the_ladder_is_named_with_what_to_add():
         NotConverged, match=r"temperatures inf and 0.04 overlap by .*add a temperature between, such as"
     ):
         reweight(gap)
-
-
-def test_nothing_is_printed():
-    """Pymbar greets with a banner about JAX, and another about time series."""
-    code = (
-        "import numpy as np; from provlab.modeldiff import moves as m, reweighting as r, sampler as s;"
-        "x = s.replica_exchange(lambda t: t.sum(1) / 9, vocabulary=3, length=3, temperatures=[np.inf, 1], n_chains=4,"
-        "n_steps=200, moves=m.SingleSite(), seed=0); r.reweight(x)"
-    )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("", "")

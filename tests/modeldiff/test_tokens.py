@@ -42,7 +42,7 @@ def test_models_without_tokenizers_are_judged_by_size(gpt2, tmp_path):
     for name, size in (("a", 4), ("b", 4), ("c", 5)):
         gpt2(vocab_size=size).save_pretrained(tmp_path / name)
     common = shared(tmp_path / "a", tmp_path / "b")
-    assert (common.identical, common.named) == (True, False)
+    assert (common.moved, common.left_out, common.named) == (0, (0, 0), False)
     with pytest.raises(NotComparableError, match="a has 4 tokens and c has 5"):
         shared(tmp_path / "a", tmp_path / "c")
 

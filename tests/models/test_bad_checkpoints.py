@@ -2,7 +2,6 @@
 thing at fault, and the remedy."""
 
 import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +18,6 @@ from provlab.models.checkpoint import Checkpoint
 NAME = "model.layers.1.mlp.up_proj.weight"
 UP = "model.layers.0.mlp.up_proj.weight"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-
-
-class Evil:
-    """A pickle that would run a command."""
-
-    def __reduce__(self):
-        return (print, ("this must never be printed",))
 
 
 def _write(file, content):
@@ -68,10 +60,8 @@ def _only_pickle(content):
         with (folder / "pytorch_model.bin").open("wb") as stream:
             if content is None:
                 torch.save(tensors, stream)
-            elif isinstance(content, bytes):
-                stream.write(content)
             else:
-                torch.save(content, stream, pickle_protocol=2)
+                stream.write(content)
 
     return change
 
@@ -222,10 +212,6 @@ SINGLE = {
     ),
     "no such tensor": Case(lambda f: None, ["no.such.tensor"], act=read_absent),
     "pickle without permission": Case(_only_pickle(None), ["--allow-pickle", "allow_pickle=True"]),
-    "pickle runs code": Case(_only_pickle({"a": Evil()}), ["more than weights"], act=read_pickle),
-    "pickle runs code, bare": Case(_only_pickle(pickle.dumps(Evil(), 2)), ["more than weights"], act=read_pickle),
-    "pickle holds no table": Case(_only_pickle([torch.ones(2)]), ["no table of tensors"], act=read_pickle),
-    "pickle holds numbers": Case(_only_pickle({"a": 1}), ["no table of tensors"], act=read_pickle),
     "pickle is damaged": Case(_only_pickle(b"PK\x03\x04 and so on"), ["pytorch_model.bin"], act=read_pickle),
     "pickle is empty": Case(_only_pickle(b""), ["pytorch_model.bin"], act=read_pickle),
     "custom code": Case(

@@ -7,7 +7,7 @@ import pytest
 import tiny_models
 from synthetic import synthesise
 
-from provlab import cli, zoo
+from provlab import zoo
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import CheckpointError, InputError
 from provlab.models.checkpoint import Checkpoint
@@ -106,7 +106,7 @@ def test_shapes_are_those_of_the_files(tmp_path):
     assert folders.largest == named.largest
 
 
-@pytest.mark.parametrize("statistic", [name for name, law in LAWS.items() if law.roles != ()])
+@pytest.mark.parametrize("statistic", LAWS)
 def test_the_law_of_bytes_is_what_a_study_reads(models, text, statistic):
     """Counted where tensors are read, all pairs together; phi_anchor runs the models, too."""
     options = replace(OPTIONS, text=text, n_sequences=4, sequence_length=16)
@@ -183,15 +183,9 @@ def test_this_machine_has_rates(monkeypatch):
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setattr("provlab.cli._quiet", lambda: None)
+def run(run, monkeypatch):
     monkeypatch.setattr("provlab.planning.rates.measure_rates", lambda seed: RATES)
-
-    def call(*arguments):
-        status = cli.main([str(argument) for argument in arguments])
-        return status, *capsys.readouterr()
-
-    return call
+    return run
 
 
 def test_the_command_prints_a_plan(run):
@@ -217,9 +211,3 @@ def test_json_is_the_same(run, tmp_path):
     assert list(plan["refused"]) == ["shape:giant"]
     assert "left out: shape:giant" in err
     assert list(plan["seconds"]) == pytest.approx(planned("shape:tiny*3").seconds)
-
-
-def test_bad_input_gets_one_line(run):
-    status, out, err = run("plan", "shape:tiny")
-    assert (status, out) == (2, "")
-    assert err == "provlab: error: a plan needs at least two models, not 1\n"

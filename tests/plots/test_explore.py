@@ -15,7 +15,6 @@ from provlab.chapters.attack_lab import figures as attack_lab
 from provlab.chapters.attack_lab.measure import Cell
 from provlab.chapters.llama_tree.figures import lineage_tree
 from provlab.chapters.matching_and_pvalues.figures import partners
-from provlab.chapters.toy_modulo30.figures import Differences, differences_against_truth
 from provlab.plots import explore, style
 from provlab.plots.modeldiff import densities
 
@@ -75,16 +74,6 @@ def test_densities_say_every_model_of_a_bin():
         "NLL 1.00: oak 10^3.0 (10^2.5 to 10^3.5); elm at least the 10 that were drawn",
         "NLL 2.00: oak 10^9.0 (10^8.5 to 10^9.5); elm 10^8.0 (10^8.5 to 10^9.5)",
     ]
-
-
-def test_bins_of_d_say_truth_and_sample():
-    item = Differences("inputs of A", *np.array([[0.2, 0.8], [0.25, 0.75], [0.1, 0.6], [0.3, 0.9], [0.3, 0.7]]))
-    figure = differences_against_truth(np.array([-1.0, 0.0, 1.0]), (item, item), xlabel="D", caption="Two bins.")
-    assert len(figure.spots) == 4
-    assert figure.spots[0].text == (
-        "inputs of A, D from -1.00 to 0.00: enumerated 0.2000, sampled 0.2500 (0.1000 to 0.3000), "
-        "without weights 0.3000"
-    )
 
 
 def test_a_cell_of_the_attack_table_says_what_it_counts():

@@ -29,7 +29,8 @@ def comparison(tests, **family):
 def study(pairs, **family):
     result = [item for i, tests in enumerate(pairs) for item in records(tests, ("/a", f"/{i}"))]
     sources = ("/a", *(f"/{i}" for i in range(len(pairs))))
-    return StudyReport(sources, tuple(pairs[0]), (), tuple(result), Options(), Lineage.of(sources), **family)
+    kept = {"sources": sources, "statistics": tuple(pairs[0]), "lineage": Lineage.of(sources)}
+    return StudyReport((), tuple(result), Options(), **kept, **family)
 
 
 def test_benjamini_yekutieli_by_hand():
@@ -133,7 +134,8 @@ def test_the_share_of_units_that_agree_stands_beside_the_p_value():
     outcome = Outcome(1.0, -9.0, blocks, -99.0, {"paper_log10_p": -9.5})
     record = PairRecord("/a", "/b", "phi_u", outcome)
     item = Comparison(({"source": "/a"}, {"source": "/b"}), (record,), Options())
-    many = StudyReport(("/a", "/b"), ("phi_u",), (), (record,), Options(), Lineage.of(("/a", "/b")))
+    sources = ("/a", "/b")
+    many = StudyReport((), (record,), Options(), sources=sources, statistics=("phi_u",), lineage=Lineage.of(sources))
     for frame in (item.to_frame(), many.to_frame()):
         assert frame["agree"].tolist() == [0.7]
         assert frame["paper_log10_p"].tolist() == [-9.5]

@@ -191,13 +191,6 @@ def test_a_test_declared_beforehand_hides_no_other():
     assert "description only, not corrected: phi_match 10^-40.0." in message
 
 
-def test_two_p_values_of_0_006_reject_alone_and_not_together():
-    p = float(np.log10(0.006))
-    assert "is rejected by phi_u (one test, level 0.01)" in comparison({"phi_u": p}).verdict()
-    assert "is not rejected by phi_u, phi_h (Holm over 2" in comparison({"phi_u": p, "phi_h": p}).verdict()
-    assert "is rejected by phi_u (Holm over 2" in comparison({"phi_u": -10.0, "phi_h": -1.0}).verdict()
-
-
 def test_ids_that_a_model_was_lent_are_named():
     result = comparison({"phi_match": -9.0})
     models = tuple({**model, "lent_ids": model["name"] == "b"} for model in result.models)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import spread_units
-from spread_units import dead, decoys, duplicates, up_split
+from spread_units import dead, decoys, duplicates, off, up_split
 
 from provlab import api
 from provlab.engine.pairs import open_models, run_pairs
@@ -28,17 +28,6 @@ def attacked(tmp_path):
         return spread_units.write(folder, tmp_path / str(len(list(tmp_path.iterdir()))), *changes)
 
     return written
-
-
-def off(*numbers):
-    """Make these units do nothing."""
-
-    def change(gate, up, down, rng):
-        up = up.clone()
-        up[list(numbers)] = 0
-        return gate, up, down
-
-    return change
 
 
 def outcomes(a, b, text, statistics=BY_MATCH):

@@ -231,6 +231,19 @@ def test_streams_that_are_sorted_have_no_p_value_by_phi_e_and_phi_l2():
         assert get("phi_l2").aggregate([BlockResult(0, 1.0, 0.0, {**detail, "stream": streams})]).log10_p == p
 
 
+def test_blocks_that_repeat_are_one_block_to_phi_l2():
+    """The first of two blocks in one order counts alone: one of two copies is closer there, and none by the sum."""
+    rngs = map(np.random.default_rng, (1, 2))
+    drawn = [order.described({"length": rng.normal(size=50)}, rng.normal(size=50)) for rng in rngs]
+    for second, p in ((drawn[0], 2 / 3), (drawn[1], 1 / 3)):
+        blocks = [
+            BlockResult(block, -1.0, 0.0, {"distances": distances, "order": [own] * 2, "stream": [drawn[0]] * 2})
+            for block, (own, distances) in enumerate([(drawn[0], [2.0, 1.0, 3.0]), (second, [1.0, 5.0, 9.0])])
+        ]
+        outcome = get("phi_l2").aggregate(blocks)
+        assert (outcome.value, outcome.log10_p) == (-3.0, pytest.approx(np.log10(p)))
+
+
 @pytest.mark.parametrize("public", [True, False])
 def test_a_mask_that_both_models_share_is_named(public, new_model, tmp_path):
     """A 90% mask that both share, and masks of their own, on two independent models."""

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from scipy import stats
 
 from provlab import studying
-from provlab.errors import NotComparableError, ParameterError
+from provlab.errors import NotComparableError
 from provlab.models.anatomy import MissingRoleError, of
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
@@ -245,13 +245,6 @@ def test_more_permutations_than_agreed_are_not_mixed(models):
     blocks = [BlockResult(0, -1.0, -1.0, {"distances": [1.0, 2.0]}), BlockResult(1, -1.0, -1.0, {"distances": [1.0]})]
     with pytest.raises(ValueError, match="shape"):
         PhiL2().aggregate(blocks)
-
-
-@pytest.mark.parametrize("name", ["n_permutations", "n_block_permutations"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "9", None])
-def test_numbers_of_permutations_are_checked(name, value):
-    with pytest.raises(ParameterError, match=f"{name} must be a whole number of at least 1"):
-        Options(**{name: value})
 
 
 def test_the_blocks_as_a_statistic_of_their_own(models):

@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 
 from provlab import api
 from provlab.errors import NotComparableError
-from provlab.statistics import USUAL, get
+from provlab.statistics import get
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_views import reads, writes
@@ -115,4 +115,3 @@ def test_by_its_definition(ungated):
 def test_refusals(ungated, models, text):
     with pytest.raises(NotComparableError, match="blocks"):
         api.compare(ungated["base"], models["base"], statistics=["phi_views"], text=text, **SIZES)
-    assert not {"phi_views", "phi_views_outer"} & set(USUAL)

@@ -123,12 +123,6 @@ def test_all_blocks_with_all(models):
     assert f"phi_u read the first {K} of {HIDDEN} hidden units of each block" in result.verdict()
 
 
-@pytest.mark.parametrize("units", [0, 1, -3, True, 2.0, "8"])
-def test_no_number_of_units(units):
-    with pytest.raises(ParameterError, match="units must be a whole number of at least 2"):
-        Options(units=units)
-
-
 def test_more_units_than_there_are(models, run):
     status, out, err = run("compare", models["base"], models["tuned"], "--units", HIDDEN + 1)
     assert (status, out, err.count("\n")) == (2, "", 1)
@@ -183,13 +177,7 @@ def test_a_partner_that_begins_elsewhere_is_seen_by_all_units_only(models, tmp_p
 
 def test_units_that_are_zero_are_left_out(models, tmp_path):
     """The others are matched, the smaller side into the larger."""
-
-    def off(gate, up, down, rng):
-        up = up.clone()
-        up[[3, 30]] = 0
-        return gate, up, down
-
-    folder = spread_units.write(models["base"], tmp_path / "off", off)
+    folder = spread_units.write(models["base"], tmp_path / "off", spread_units.off(3, 30))
     outcome = compare(models["base"], folder).records[0].outcome
     assert [(block.detail["n"], block.detail["dropped"]) for block in outcome.blocks] == [(K - 1, [0, 1])] * BLOCKS
     assert outcome.log10_p < -20

@@ -9,6 +9,7 @@ the whole table. Holm over all tests of the shelf keeps the family-wise error.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -104,20 +105,6 @@ def _half(rows: NDArray[Any]) -> Rows:
     return np.asarray(rows / (np.abs(rows).max(initial=0.0) or 1.0), np.float16)
 
 
-def read_shelf(shelf: Path) -> list[Fingerprint]:
-    """Read all fingerprints of a shelf, in the order of their names.
-
-    Raises
-    ------
-    CheckpointError
-        There is none, or one is damaged or of another version.
-    """
-    paths = sorted(shelf.glob("*.npz"))
-    if not paths:
-        raise CheckpointError(f"{shelf} holds no fingerprints; make some by provlab shelf add MODEL --shelf {shelf}")
-    return [Fingerprint.read(path) for path in paths]
-
-
 def log10_p(a: Fingerprint, b: Fingerprint, test: str) -> float:
     """log10 p of one test of two fingerprints.
 
@@ -166,21 +153,17 @@ class Kin(views.Report):
 
     def title(self) -> str:
         """Kin of which, at which level, or none."""
-        kin = [test["source"] for test in self.tests if test["adjusted_log10_p"] <= np.log10(LEVEL)]
-        size = sum(test["error"] is None for test in self.tests)
-        over = f"Holm over {size} tests on {len(self.tests) // len(TESTS)} models, family-wise error at most {LEVEL}"
-        return f"{self.source}: kin of {', '.join(dict.fromkeys(kin)) or 'none'} ({over})"
+        tested = [test for test in self.tests if test["error"] is None]
+        kin = dict.fromkeys(test["source"] for test in tested if test["adjusted_log10_p"] <= np.log10(LEVEL))
+        over = f"Holm over {len(tested)} tests on {len(self.tests) // len(TESTS)} models"
+        return f"{self.source}: kin of {', '.join(kin) or 'none'} ({over}, family-wise error at most {LEVEL})"
 
     def parts(self) -> list[str | views.Table | views.Listed]:
         """A row for each test, and the ways in which kin stay unseen."""
-        rows = [
-            [
-                test["source"] + " (identical)" * (test["digest"] == self.digest),
-                test["test"],
-                test["error"] or format_log10_p(test["adjusted_log10_p"]),
-            ]
-            for test in self.tests
-        ]
+        same = {True: " (identical)", False: ""}
+        values = [test["error"] or format_log10_p(test["adjusted_log10_p"]) for test in self.tests]
+        names = [test["source"] + same[test["digest"] == self.digest] for test in self.tests]
+        rows = list(zip(names, (test["test"] for test in self.tests), values, strict=True))
         table = views.Table(("model of the shelf", "test", "log10 p, corrected"), rows)
         return [table, views.Listed("Not tested", NOT_TESTED)]
 
@@ -189,9 +172,7 @@ class Kin(views.Report):
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
-        tests = [{k: None if v != v else v for k, v in test.items()} for test in self.tests]
-        model = {"source": self.source, "digest": self.digest}
-        return {"schema": "provlab.identify/1", **model, "level": LEVEL, "tests": tests, "not_tested": NOT_TESTED}
+        return {"schema": "provlab.identify/1", **vars(self), "level": LEVEL, "not_tested": NOT_TESTED}
 
 
 def identify(source: str, shelf: Path, *, allow_pickle: bool = False) -> Kin:
@@ -202,22 +183,23 @@ def identify(source: str, shelf: Path, *, allow_pickle: bool = False) -> Kin:
     ProvlabError
         The model cannot be opened, or the shelf is empty, damaged or of another version.
     """
-    others = read_shelf(shelf)
+    paths = sorted(shelf.glob("*.npz"))
+    if not paths:
+        raise CheckpointError(f"{shelf} holds no fingerprints; make some by provlab shelf add MODEL --shelf {shelf}")
+    others = [Fingerprint.read(path) for path in paths]
     own = Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle))
     tests: list[dict[str, Any]] = []
-    for other in others:
-        for name in TESTS:
-            test = {"source": other.source, "digest": other.digest, "test": name, "log10_p": np.nan, "error": None}
-            try:
-                test["log10_p"] = log10_p(own, other, name)
-            except ProvlabError as error:
-                test["error"] = str(error)
-            tests.append(test)
-    values = np.array([test["log10_p"] for test in tests])
-    adjusted = values.copy()
-    adjusted[~np.isnan(values)] = pvalues.holm(values[~np.isnan(values)])
-    with_holm = ({**test, "adjusted_log10_p": value} for test, value in zip(tests, adjusted.tolist(), strict=True))
-    return Kin(source, own.digest, tuple(with_holm))
+    for other, name in product(others, TESTS):
+        test = {"source": other.source, "digest": other.digest, "test": name, "log10_p": None, "error": None}
+        try:
+            test["log10_p"] = log10_p(own, other, name)
+        except ProvlabError as error:
+            test["error"] = str(error)
+        tests.append(test | {"adjusted_log10_p": None})
+    tested = [test for test in tests if test["error"] is None]
+    for test, value in zip(tested, pvalues.holm(np.array([test["log10_p"] for test in tested])), strict=True):
+        test["adjusted_log10_p"] = float(value)
+    return Kin(source, own.digest, tuple(tests))
 
 
 def add(sources: Sequence[str], shelf: Path, *, allow_pickle: bool = False) -> list[Path]:

@@ -67,26 +67,19 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _numbers(sketch: "Sketch", estimated: "Estimate", budget: "Budget") -> dict[str, Any]:
     """All numbers of a plan, in bytes and seconds."""
-    from provlab.engine.memory import gigabytes
+    from provlab.engine.reference import too_large
 
     plan = estimated.plan
     spilled = plan.waiting if estimated.workers > 1 or plan.waiting + plan.largest > budget.process else 0
     peak = plan.largest + plan.waiting - spilled
     does_not_fit = list(plan.refused)
     if budget.given and plan.smallest > budget.process:
-        does_not_fit.append(
-            f"the largest pair needs about {gigabytes(plan.smallest)} beside the libraries, and "
-            f"{gigabytes(budget.process)} of the memory given are left for it in each process; raise the limit to "
-            f"{gigabytes(budget.limit_for(plan.smallest))}"
-        )
+        does_not_fit.append(too_large("the largest pair", plan.smallest, budget))
     return {
         "models": list(plan.models),
         "refused": dict(sketch.refused),
         "units": len(plan.units),
-        "comparisons": plan.comparisons,
-        "tensors": plan.tensors,
-        "bytes_to_read": plan.bytes_to_read,
-        "bytes_pair_by_pair": plan.bytes_pair_by_pair,
+        **{name: getattr(plan, name) for name in ("comparisons", "tensors", "bytes_to_read", "bytes_pair_by_pair")},
         "bytes_to_hash": plan.bytes_to_hash,
         "bytes_to_fetch": plan.to_fetch(sketch),
         "peak": min(peak, budget.process) if budget.given else peak,

@@ -1,6 +1,6 @@
 """Pairs of a study that are finished, missing or failed; and how a finished unit is kept."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from provlab.engine.memory import Pair
@@ -103,27 +103,42 @@ class Ledger:
         self.errors: dict[Pair, tuple[int, str]] = {}
         self._results: dict[tuple[Pair, int | None], BlockResult] = {}
         self._keys: dict[tuple[Pair, int | None], str] = {}
+        self._places: dict[Pair, list[int | None]] = {}
         for pair in pairs:
             if refused := [bench.refused[source] for source in pair if source in bench.refused]:
                 self.errors[pair] = -1, refused[0]
-        opened = [pair for pair in pairs if pair not in self.errors]
-        self._places, errors = places(self.statistic, bench.models, opened, only)
-        for pair, error in errors.items():
-            self.take(pair, None, error)
+                continue
+            try:
+                self._places[pair] = self._blocks(pair, only)
+            except PAIR_FAILURES as error:
+                self.take(pair, None, error)
+
+    def _blocks(self, pair: Pair, only: Sequence[int] | None) -> list[int | None]:
+        blocks = self.statistic.blocks(*(self.bench.models[source] for source in pair))
+        if only is None or blocks == [None]:
+            return blocks
+        if unknown := [block for block in only if block not in blocks]:
+            raise InputError(
+                f"there is no block {', '.join(map(str, unknown))}: these models have blocks 0 to {len(blocks) - 1}"
+            )
+        return [*sorted(set(only))]  # a block counted twice would count twice in Fisher
 
     def missing(self) -> dict[int | None, list[Pair]]:
         """Look up the store, and return the pairs of each block that are not in it."""
-        left: dict[Pair, list[int | None]] = {}
+        left: dict[int | None, list[Pair]] = {}
         for pair, blocks in self._places.items():
             try:
                 for block in blocks:
                     key = self._keys[pair, block] = self.finished.key([self.bench.models[s] for s in pair], block)
                     if (result := self.finished.get(key)) is not None:
                         self._results[pair, block] = result
-                left[pair] = [block for block in blocks if (pair, block) not in self._results]
             except PAIR_FAILURES as error:
                 self.take(pair, None, error)
-        return by_block(left)
+                continue
+            for block in blocks:
+                if (pair, block) not in self._results:
+                    left.setdefault(block, []).append(pair)
+        return dict(sorted(left.items(), key=lambda item: -1 if item[0] is None else item[0]))
 
     def take(self, pair: Pair, block: int | None, result: Result) -> None:
         """Enter what came out for one pair on one block (None: on all): keep a result, or note why there is none."""
@@ -145,34 +160,3 @@ class Ledger:
             units = [(pair, block) for block in self._places[pair]]
             outcome = self.statistic.aggregate([self._results[unit] for unit in units])
             yield PairRecord(*pair, self.statistic.name, outcome, None, tuple(self._keys[unit] for unit in units))
-
-
-def places(
-    statistic: Statistic, models: Mapping[str, Model], pairs: Sequence[Pair], only: Sequence[int] | None
-) -> tuple[dict[Pair, list[int | None]], dict[Pair, Exception]]:
-    """Blocks at which a statistic compares each pair, and why it does not compare others."""
-    where: dict[Pair, list[int | None]] = {}
-    errors: dict[Pair, Exception] = {}
-    for pair in pairs:
-        try:
-            blocks = statistic.blocks(*(models[source] for source in pair))
-            if only is not None and blocks != [None]:
-                if unknown := [block for block in only if block not in blocks]:
-                    raise InputError(
-                        f"there is no block {', '.join(map(str, unknown))}: these models have blocks 0 to "
-                        f"{len(blocks) - 1}"
-                    )
-                blocks = [*sorted(set(only))]  # a block counted twice would count twice in Fisher
-            where[pair] = blocks
-        except PAIR_FAILURES as error:
-            errors[pair] = error
-    return where, errors
-
-
-def by_block(places: Mapping[Pair, Sequence[int | None]]) -> dict[int | None, list[Pair]]:
-    """Turn pair -> blocks into block -> pairs, blocks in ascending order."""
-    pairs: dict[int | None, list[Pair]] = {}
-    for pair, blocks in places.items():
-        for block in blocks:
-            pairs.setdefault(block, []).append(pair)
-    return dict(sorted(pairs.items(), key=lambda item: -1 if item[0] is None else item[0]))

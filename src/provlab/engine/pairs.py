@@ -250,19 +250,18 @@ def _tasks(
             keys = {source: key(name, source) for source in sources if statistic.recorded}
             for source in keys:
                 features.setdefault(source, {})[name] = keys[source]
-            if pairs:
-                units.append(
-                    UnitTask(
-                        name,
-                        block,
-                        tuple(pairs),
-                        {source: reference(source) for source in sources},
-                        keys,
-                        shelf,
-                        options if reads_text else replace(options, text="", vocabulary=None, shared=None),
-                        budget,
-                    )
+            units.append(
+                UnitTask(
+                    name,
+                    block,
+                    tuple(pairs),
+                    {source: reference(source) for source in sources},
+                    keys,
+                    shelf,
+                    options if reads_text else replace(options, text="", vocabulary=None, shared=None),
+                    budget,
                 )
+            )
     if shelf is None:
         return units
     from provlab.engine.passes import PassTask

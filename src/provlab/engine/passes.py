@@ -102,7 +102,7 @@ class PassTask:
         try:
             model = opened(self.model)
             if self.budget.given and (needed := loaded_bytes(model, self.options)) > self.budget.process:
-                raise NotComparableError(too_large(next(iter(self.features)), model.name, needed, self.budget))
+                raise NotComparableError(too_large(f"{next(iter(self.features))} of {model.name}", needed, self.budget))
         except PAIR_FAILURES as error:
             yield from ((name, error) for name in self.features)
             return

@@ -21,10 +21,10 @@ class Reference:
     in_part: bool = False
 
 
-def too_large(statistic: str, models: str, needed: int, budget: Budget) -> str:
+def too_large(what: str, needed: int, budget: Budget) -> str:
     """Say that the memory given is too small, and which limit would do."""
     return (
-        f"{statistic} of {models} needs about {gigabytes(needed)} beside the libraries, and "
+        f"{what} needs about {gigabytes(needed)} beside the libraries, and "
         f"{gigabytes(budget.process)} of the memory given are left for it in each process; raise the limit to "
         f"{gigabytes(budget.limit_for(needed))}"
     )

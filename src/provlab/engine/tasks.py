@@ -97,7 +97,7 @@ class UnitTask:
                     return side
             names = [opened(self.models[source]).name for source in pair]
             if self.budget.given and (needed := nbytes(a) + nbytes(b)) > room:
-                return NotComparableError(too_large(self.statistic, " and ".join(names), needed, self.budget))
+                return NotComparableError(too_large(f"{self.statistic} of {' and '.join(names)}", needed, self.budget))
             measure = traced() if several and working is None else nullcontext([working or 0])
             try:
                 with named(self.place, *names), measure as peak:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-#: weights of the differences, second model less first, of ln squares, ln kurtosis and gains: see `features`
+#: weights of differences, second model less first: of ln squares of weights, ln kurtosis, and distance of gains from 1
 SCORE = (14.0, -8.0, 155.0)
 POPULATION = "right on 94 of 94 fresh edges of tiny models that AdamW trained for a short time"
 #: least log odds of a direction that is given. Settled after a look: the lowest of the 94 is 2.2, and fine-tunes of a
@@ -63,17 +63,7 @@ def spanning(
     return edges
 
 
-def features(first: dict[str, float], second: dict[str, float]) -> NDArray[np.float64]:
-    """What the score reads of two models: differences of ln squares of weights, of ln kurtosis, and of gains from 1."""
-    return np.array(
-        [
-            np.log(second["squares"] / first["squares"]),
-            np.log(second["kurtosis"] / first["kurtosis"]),
-            second["gains"] - first["gains"],
-        ]
-    )
-
-
 def score(first: dict[str, float], second: dict[str, float]) -> float:
     """Log odds that the second model descends from the first, not the other way round."""
-    return float(np.array(SCORE) @ features(first, second))
+    squares, kurtosis = (float(np.log(second[name] / first[name])) for name in ("squares", "kurtosis"))
+    return float(np.dot(SCORE, [squares, kurtosis, second["gains"] - first["gains"]]))

@@ -56,10 +56,8 @@ class Tree:
         readable, factor, distance = np.eye(n, dtype=bool), np.zeros((n, n)), np.full((n, n), np.inf)
         silence = np.ones((n, n))
         about: list[dict[str, float]] = [{}] * n
-        for record in records:
-            i, j = place[record.a], place[record.b]
-            if (outcome := record.outcome) is None:
-                continue
+        for record in (record for record in records if record.outcome):
+            i, j, outcome = place[record.a], place[record.b], record.outcome
             if record.statistic == "weight_distance":
                 distance[i, j] = distance[j, i] = outcome.value
                 about[i], about[j] = outcome.detail["a"], outcome.detail["b"]
@@ -89,14 +87,14 @@ class Tree:
         edges = [
             self._edge(i, j, directions.get((i, j)), int(between[i, j]), int(changed[i, j]))
             for i, j in self.edges
-            if i not in self.merges.get(j, exact.NO_MERGE).parents
+            if not self._into_merge(i, j)
         ]
-        return Family(
-            tuple(self.models),
-            (*edges, *self._merged()),
-            tuple(self.models[i] for i in likely),
-            (*self._spoken(), *notes),
-        )
+        first = tuple(self.models[i] for i in likely)
+        return Family(tuple(self.models), (*edges, *self._merged()), first, (self._spoken(), *notes))
+
+    def _into_merge(self, i: int, j: int) -> bool:
+        """Whether j is a weighted mean of models, i one of them."""
+        return j in self.merges and i in self.merges[j].parents
 
     def _rounding(self, x: int) -> float:
         """Length of the rounding errors of a model's file, at most."""
@@ -112,104 +110,82 @@ class Tree:
         self, outgroup: str | None
     ) -> tuple[dict[tuple[int, int], tuple[str, int, str]], list[str], list[int]]:
         """The level of each directed edge, 1 (-1) if its second (first) model is the child, why; notes; root set."""
-        nodes = range(len(self.models))
-        near = root.neighbours(nodes, self.edges)
-        directions, allowed, notes = {}, set(nodes) - set(self.merges), []
-        for i, j in self.edges:
-            into_merge = i in self.merges.get(j, exact.NO_MERGE).parents
-            if way := 1 if into_merge else self.rows.later(i, j):
-                older, newer = (i, j) if way > 0 else (j, i)
-                directions[i, j] = (ROWS, way, "")
-                allowed -= root.side(near, newer, older)
-        if not allowed:
+        n = len(self.models)
+        clocks = {(i, j): 1 if self._into_merge(i, j) else self.rows.later(i, j) for i, j in self.edges}
+        directions = {edge: (ROWS, way, "") for edge, way in clocks.items() if way}
+        beyond = {edge: root.side(n, self.edges, edge) for edge in self.edges}
+        whole = allowed = ~np.isin(range(n), list(self.merges))
+        for edge, (_, way, _) in directions.items():
+            allowed = allowed & (beyond[edge] == (way < 0))
+        notes = []
+        if not allowed.any():
             notes.append("The clocks contradict each other: a wrong edge, a merge that was trained on, or forged rows.")
-            allowed = set(nodes) - set(self.merges)
-        likely: tuple[int, ...] = ()
-        known = outgroup in self.models
+            allowed = whole
+        known, likely = outgroup in self.models, np.flatnonzero(allowed).tolist()
         if known:
-            likely = (self.models.index(str(outgroup)),)
+            likely = [self.models.index(str(outgroup))]
             notes.append(f"Root by the outgroup <{outgroup}>: all edges but its own point away from it.")
-        elif len(allowed) == 1:
-            likely = tuple(allowed)
+        elif len(likely) == 1:
             notes.append(f"The clock decides the root: {named([self.models[likely[0]]])}.")
-        elif root.is_chain(nodes, self.edges):
+        elif root.is_chain(self.edges):
+            likely = []
             notes.append(
                 "The tree is a chain, on which a root set is worthless (it covers the first model in no case)."
             )
         else:
-            likely = root.root_set(nodes, self.edges, allowed)
+            likely = root.root_set(n, self.edges, allowed)
             notes.append(
                 f"Root set of {root.COVERAGE:.0%} under {root.GROWTH}: {named([self.models[i] for i in likely])}. "
                 "Worthless if the family grew as a chain."
             )
-        for i, j in self.edges:
-            beyond = root.side(near, j, i)
-            inside = [node in beyond for node in likely]
-            unsure = known and set(likely) & {i, j}  # the outgroup's own edge
-            if (i, j) not in directions and likely and not unsure and len(set(inside)) == 1:
-                directions[i, j] = (
-                    ROOT,
-                    -1 if inside[0] else 1,
-                    "outgroup" if known else "outside the span of the root set",
-                )
-        return directions, notes, list(likely)
+        why = "outgroup" if known else "outside the span of the root set"
+        for edge in self.edges:
+            inside = set(beyond[edge][likely].tolist())
+            own = known and set(likely) & set(edge)  # the outgroup's own edge
+            if edge not in directions and len(inside) == 1 and not own:
+                directions[edge] = (ROOT, -1 if inside.pop() else 1, why)
+        return directions, notes, likely
 
     def _edge(self, i: int, j: int, direction: tuple[str, int, str] | None, between: int, changed: int) -> Edge:
         """One edge in words and numbers."""
         factor, kept = float(self.rows.factor[i, j]), int(self.rows.count()[i, j])
-        sides = self.about[i], self.about[j]
-        score = estimate.score(*sides) if all(sides) else 0.0
+        score = estimate.score(self.about[i], self.about[j]) if self.about[i] and self.about[j] else 0.0
         if direction is None and abs(score) > estimate.SURE:
             direction = (ESTIMATED, 1 if score > 0 else -1, f"score {abs(score):.1f} ({estimate.POPULATION})")
         level, way, why = direction or (None, 1, "")
-        a, b = (i, j) if way > 0 else (j, i)
-        exactly = ROWS if between == 0 else ESTIMATED
-        words = [f"{kept} of {self.rows.n_tokens} rows kept"]
         if level == ROWS:
-            words.append(f"clock: {-np.expm1(-abs(factor)):.2%} shorter")
+            clock = f"clock: {-np.expm1(-abs(factor)):.2%} shorter"
         else:
-            tied = [model.anatomy.tied for model in self.opened]
-            words.append(f"clock silent ({exact.silent_because(self.rows, i, j, tied.__getitem__)})")
-        if between:
-            words.append(f"{between} may lie between")
+            tied = self.opened[i].anatomy.tied or self.opened[j].anatomy.tied
+            clock = f"clock silent ({exact.silent_because(self.rows, i, j, tied=tied)})"
+        words = [f"{kept} of {self.rows.n_tokens} rows kept", clock, f"{between} may lie between" * (between > 0), why]
         numbers = {
             "kept": kept, "changed": changed, "between": between, "distance": float(self.distance[i, j]),
-            "ln_factor": factor if way > 0 else -factor, "score": abs(score) if way * score > 0 else -abs(score),
+            "ln_factor": way * factor, "score": way * score,
         }  # fmt: skip
-        return Edge(
-            self.models[a],
-            self.models[b],
-            "descends" if level else "related",
-            FAMILIES if len(self.models) == 2 else exactly,
-            level,
-            "; ".join([*words, why] if why else words),
-            numbers,
-        )
+        a, b = (self.models[k] for k in ((i, j) if way > 0 else (j, i)))
+        joined = FAMILIES if len(self.models) == 2 else ESTIMATED if between else ROWS
+        relation = "descends" if level else "related"
+        return Edge(a, b, relation, joined, level, "; ".join(word for word in words if word), numbers)
 
     def _merged(self) -> list[Edge]:
         """Edges into merges."""
-        return [
-            Edge(
-                self.models[parent],
-                self.models[x],
-                "merge",
-                ROWS,
-                ROWS,
-                f"weighted mean, share {share:.5f}, residual {merge.residual:.0e}",
-                {"share": share, "residual": merge.residual},
-            )
-            for x, merge in self.merges.items()
-            for parent, share in zip(merge.parents, merge.shares, strict=True)
-        ]
+        edges = []
+        for x, merge in self.merges.items():
+            for parent, share in zip(merge.parents, merge.shares, strict=True):
+                words = f"weighted mean, share {share:.5f}, residual {merge.residual:.0e}"
+                numbers = {"share": share, "residual": merge.residual}
+                edges.append(Edge(self.models[parent], self.models[x], "merge", ROWS, ROWS, words, numbers))
+        return edges
 
-    def _spoken(self) -> list[str]:
+    def _spoken(self) -> str:
         """Say how many rows speak."""
         pairs = list(combinations(range(len(self.models)), 2))
         kept = [int(self.rows.count()[pair]) for pair in pairs if self.rows.readable[pair]]
+        if not kept:
+            return f"Rows: none of {len(pairs)} pairs can be read."
         clocks = sum(self.rows.later(*pair) != 0 for pair in pairs)
-        return [
+        return (
             f"Rows: {min(kept)} to {max(kept)} of {self.rows.n_tokens} are kept in the {len(kept)} of {len(pairs)} "
             f"pairs that can be read; the clock speaks in {clocks}."
-            if kept
-            else f"Rows: none of {len(pairs)} pairs can be read."
-        ]
+        )

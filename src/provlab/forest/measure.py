@@ -4,7 +4,7 @@ Both are statistics without a p-value, so that the engine of a study keeps them,
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from provlab.statistics.text import common, spellings
 
 #: how far two rows may be from parallel: in float32 the roundings of training add up, in fewer bits one of them rules
 TOLERANCES = {"float64": 1e-5, "float32": 1e-5, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+COARSEST = max(TOLERANCES.values())  # also that of codes that were read back
 GAP = 2.0  # least ratio of the nearest row that moved to the farthest one that is taken as kept
 Matrix = NDArray[np.float64]
 
@@ -31,12 +32,7 @@ class Table(Features):
         """Read the table."""
         checkpoint, anatomy = self.model.checkpoint, self.model.anatomy
         rows = anatomy.read(checkpoint, "embedding", None)
-        return rows, self.model, tolerance(checkpoint.dtype(anatomy.tensor_name("embedding")))
-
-
-def tolerance(dtype: str) -> float:
-    """Look up `TOLERANCES`; codes that were read back are as coarse as the coarsest."""
-    return TOLERANCES.get(dtype, max(TOLERANCES.values()))
+        return rows, self.model, TOLERANCES.get(checkpoint.dtype(anatomy.tensor_name("embedding")), COARSEST)
 
 
 def one_numbering(models: Iterable[Model]) -> bool:
@@ -106,10 +102,10 @@ class KeptRows(Statistic):
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Compare the rows of tokens that both know; the matching holds the first model's numbers of the kept ones."""
         (rows, model, coarse), (others, other, as_coarse) = a, b
-        first = second = np.arange(min(len(rows), len(others)))
+        ids = None
         if not one_numbering((model, other)):
             ids = common(spellings(model.checkpoint, len(rows)), spellings(other.checkpoint, len(others)))
-            first, second = ids or (first, second)
+        first, second = ids or [np.arange(min(len(rows), len(others)))] * 2
         bound = max(coarse, as_coarse)
         kept, factor, readable = kept_rows(rows[first].astype(np.float64), others[second].astype(np.float64), bound)
         detail = {"kept": len(kept), "rows": len(first), "tolerance": bound, "readable": readable}
@@ -121,24 +117,16 @@ class KeptRows(Statistic):
 
 
 @dataclass(frozen=True)
-class Weights:
-    """All tensors of one block, or all outside the blocks: by role, and what is read of one model alone.
-
-    `about` holds the sum of squares of the matrices, their mean kurtosis, and the mean distance of norms' gains from 1.
-    """
-
-    tensors: dict[str, NDArray[np.float32]] = field(repr=False)
-    about: dict[str, float]
-
-
-@dataclass(frozen=True)
 class AllWeights(Features):
-    """Reads the tensors of one block when it is asked for."""
+    """Reads the tensors of one block, or all outside the blocks, when it is asked for them."""
 
     model: Model
 
-    def block(self, block: int | None) -> Weights:
-        """Read them."""
+    def block(self, block: int | None) -> tuple[dict[str, NDArray[np.float32]], dict[str, float]]:
+        """Read them by role, and what is known of one model alone.
+
+        That is the sum of squares of the matrices, their mean kurtosis, and the mean distance of norms' gains from 1.
+        """
         anatomy, checkpoint = self.model.anatomy, self.model.checkpoint
         roles = [s.role for part in anatomy.parts if part.block == block for s in part.segments]
         tensors = {role: anatomy.read(checkpoint, role, block) for role in roles}
@@ -149,7 +137,7 @@ class AllWeights(Features):
             "kurtosis": float(np.mean([kurtosis(m) for m in matrices])) if matrices else 0.0,
             "gains": float(np.mean(gains)) if gains else 0.0,
         }
-        return Weights(tensors, about)
+        return tensors, about
 
 
 def kurtosis(values: NDArray[np.floating]) -> float:
@@ -175,21 +163,19 @@ class WeightDistance(Statistic):
         """Arrange to read all weights."""
         return AllWeights(model)
 
-    def compare_block(self, a: Weights, b: Weights, block: int | None, options: Options) -> BlockResult:
+    def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Sum of squared differences."""
-        shared = [
-            role for role, array in a.tensors.items() if role in b.tensors and array.shape == b.tensors[role].shape
-        ]
-        squared = sum(float(np.square(a.tensors[role].astype(np.float64) - b.tensors[role]).sum()) for role in shared)
-        return BlockResult(block, squared, None, {"a": a.about, "b": b.about})
+        (own, about), (others, as_about) = a, b
+        shared = [role for role, array in own.items() if role in others and array.shape == others[role].shape]
+        squared = sum(float(np.square(own[role].astype(np.float64) - others[role]).sum()) for role in shared)
+        return BlockResult(block, squared, None, {"a": about, "b": as_about})
 
     def aggregate(self, blocks: Any) -> Outcome:
         """The distance, and what was read of each model alone."""
         sides = {
             side: {
                 "squares": sum(block.detail[side]["squares"] for block in blocks),
-                "kurtosis": float(np.mean([block.detail[side]["kurtosis"] for block in blocks[1:]])),
-                "gains": float(np.mean([block.detail[side]["gains"] for block in blocks[1:]])),
+                **{k: float(np.mean([block.detail[side][k] for block in blocks[1:]])) for k in ("kurtosis", "gains")},
             }
             for side in "ab"
         }

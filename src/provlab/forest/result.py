@@ -130,10 +130,11 @@ class Forest(views.Report):
     def title(self) -> str:
         """How many models and families, and how sure that is."""
         alone = sum(len(family.models) == 1 for family in self.families)
+        related = len(self.families) - alone
         tests = ", ".join([self.statistics[0], *(f"{name} where both are sorted" for name in self.statistics[1:])])
         return (
-            f"{len(self.sources)} models: {_number(len(self.families) - alone, 'family', 'families')} of related "
-            f"models, {alone} alone ({tests}, {self.levels[FAMILIES]})"
+            f"{len(self.sources)} models: {related} famil{'y' if related == 1 else 'ies'} of related models, "
+            f"{alone} alone ({tests}, {self.levels[FAMILIES]})"
         )
 
     @property
@@ -165,11 +166,8 @@ class Forest(views.Report):
         """Return the picture."""
         from provlab import plots  # matplotlib
 
-        return plots.forest(
-            self.sources,
-            [(e.a, e.b, e.joined, e.directed) for e in self.edges],
-            short_names(self.sources),
-        )
+        edges = [(e.a, e.b, e.joined, e.directed) for e in self.edges]
+        return plots.forest(self.sources, edges, short_names(self.sources))
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
@@ -197,8 +195,7 @@ class Forest(views.Report):
         number = {source: f"m{i}" for i, source in enumerate(self.sources)}
         lines = [f'  {number[source]}["{name}"]' for source, name in short_names(self.sources).items()]
         for e in self.edges:
-            arrow = ("-.-" if e.joined == ESTIMATED else "---") + ">" * (e.directed is not None)
-            arrow = {"--->": "-->", "-.->": "-.->"}.get(arrow, arrow)
+            arrow = (("---", "-->"), ("-.-", "-.->"))[e.joined == ESTIMATED][e.directed is not None]
             lines.append(f'  {number[e.a]} {arrow}|"{e.levels}"| {number[e.b]}')
         return "\n".join(["flowchart TD", *lines])
 
@@ -212,10 +209,6 @@ class Forest(views.Report):
             about = f"style={style}, arrowhead={ends}, label={json.dumps(e.levels)}"
             lines.append(f"  {json.dumps(e.a)} -> {json.dumps(e.b)} [{about}];")
         return "\n".join(["digraph forest {", *lines, "}"])
-
-
-def _number(n: int, singular: str, plural: str) -> str:
-    return f"{n} {singular if n == 1 else plural}"
 
 
 def _renamed(text: str, names: dict[str, str]) -> str:

@@ -13,9 +13,7 @@ All of it can be forged. Somebody who multiplies everything that writes to the r
 output and sets the clock at will; somebody who copies rows of another model back undoes the training of rare tokens.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,9 +83,6 @@ class Merge:
     residual: float
 
 
-NO_MERGE = Merge((), (), 0.0)
-
-
 def merges(squared: NDArray[np.float64], rounding: NDArray[np.float64]) -> dict[int, Merge]:
     """Find the models that are weighted means of others.
 
@@ -119,18 +114,17 @@ def _apart(x: int, squared: NDArray[np.float64], error: float) -> NDArray[np.int
 def _of_two(x: int, squared: NDArray[np.float64], error: float) -> Merge | None:
     """The point of the line through i and j next to x, for all pairs of others."""
     others = _apart(x, squared, error)
-    best: Merge | None = None
-    widest = 0.0
-    for i, j in combinations(others.tolist(), 2):
-        between = squared[i, j]
-        if between <= widest:
-            continue
+    i, j = others[np.array(np.triu_indices(len(others), 1))]
+    between = squared[i, j]
+    with np.errstate(divide="ignore", invalid="ignore"):  # two copies of one model have no line between them
         share = (squared[x, i] - squared[x, j] + between) / (2 * between)  # of j
-        left = (1 - share) * squared[x, i] + share * squared[x, j] - share * (1 - share) * between
-        if 0 < share < 1 and left <= error**2:
-            residual = float(np.sqrt(max(left, 0) / between))
-            best, widest = Merge((i, j), (1 - float(share), float(share)), residual), float(between)
-    return best
+    left = (1 - share) * squared[x, i] + share * squared[x, j] - share * (1 - share) * between
+    between[(share <= 0) | (share >= 1) | (left > error**2)] = 0
+    if not between.any():
+        return None
+    k = int(np.argmax(between))
+    shares = (1 - float(share[k]), float(share[k]))
+    return Merge((int(i[k]), int(j[k])), shares, float(np.sqrt(max(left[k], 0) / between[k])))
 
 
 def _of_many(x: int, others: NDArray[np.int64], squared: NDArray[np.float64], error: float) -> Merge | None:
@@ -151,12 +145,12 @@ def _of_many(x: int, others: NDArray[np.int64], squared: NDArray[np.float64], er
     return Merge(tuple(others[used].tolist()), tuple(shares[used].tolist()), left / float(scale))
 
 
-def silent_because(rows: Rows, a: int, b: int, tied: Callable[[int], bool]) -> str:
+def silent_because(rows: Rows, a: int, b: int, *, tied: bool) -> str:
     """Say why the clock of a pair is silent."""
     kept = int(np.bitwise_count(rows.kept[a, b]).sum())
     if not rows.readable[a, b]:
         return "rounding hides what training did to rows"
-    if tied(a) or tied(b):
+    if tied:
         return "the head is the embedding, so that training moves every row"
     if kept < LEAST:
         return f"{kept} rows were kept"

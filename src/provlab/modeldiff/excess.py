@@ -123,7 +123,7 @@ def apart(
     references: list[Model],
     tokens: NDArray[np.integer[Any]],
     where: str,
-    inputs: Direction | None,
+    inputs: Direction,
     kept: Kept,
 ) -> Apart:
     """Compare the distance of two models with that of references from the first.
@@ -146,7 +146,7 @@ def apart(
     for model in references:
         of_it = divergences(a, model, tokens, kept)
         beyond = log10 = None
-        if inputs is not None and inputs.draws is not None:
+        if inputs.draws is not None and inputs:
             # D = NLL_A - NLL_B: the loss under B is that under A less D
             farther = inputs.draws.nll - inputs.difference > judged(model, inputs.draws.tokens, kept)
             beyond = list(inputs.share(farther))

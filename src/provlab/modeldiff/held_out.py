@@ -57,23 +57,10 @@ class HeldOut:
         tokens = self.pieces(models[0], length)
         return np.stack([judged(model, tokens, self.kept) for model in models])
 
-    def losses(self, models: Sequence[Model], length: int) -> list[float]:
-        """Mean loss of the pieces (nats per token) under each of some models that are compared."""
-        return [float(losses.mean()) for losses in self.each_loss(models, length)]
-
-    def loss_apart(self, a: Model, b: Model, length: int) -> list[float]:
-        """Mean loss of B less that of A (nats per token) with the ends of its 95% interval, piece against piece."""
-        losses_a, losses_b = self.each_loss([a, b], length)
-        apart = losses_b - losses_a
-        mean, reach = float(apart.mean()), 1.96 * float(apart.std(ddof=1)) / len(apart) ** 0.5
-        return [mean, mean - reach, mean + reach]
-
     def range_of(self, a: Model, b: Model, length: int, shares: Sequence[float], z: Sequence[float] = ()) -> Range:
         """Z as given, or by a rule that looks at no ratio: two quantiles of the losses under both models together."""
         if z:
             return z[0], z[1]
-        if not 0 <= shares[0] < shares[1] <= 1:
-            raise InputError(f"shares must rise within 0 to 1, not {tuple(shares)}")
         low, high = np.quantile(self.each_loss([a, b], length), shares)
         return float(low), float(high)
 

@@ -263,18 +263,6 @@ def _judge(model: Model, tokens: NDArray[np.int64]) -> Arrays:
     return {"nll": model.nll(tokens)}
 
 
-def judged_inputs(draws: Draws, side: Side, z: tuple[float, float], other: Model, kept: Kept) -> Direction:
-    """Let the other model judge the draws with NLL in Z (Sections 3.1 and 3.2).
-
-    Raises
-    ------
-    NotComparableError
-        No draw is in Z.
-    """
-    inside = draws.within(z)
-    return Direction.from_draws(inside, judged(other, inside.tokens, kept), side, z)
-
-
 def mixed(a: Model, b: Model, settings: Generation, kept: Kept) -> tuple[Draws, Draws]:
     """Draws of both models as one sample of the mixture of their laws, as A and as B judges it.
 
@@ -336,9 +324,9 @@ def model_diff(a: Model, b: Model, z: tuple[float, float], settings: Generation 
 
     def direction(side: Side, model: Model, other: Model) -> Direction:
         if isinstance(settings, Generation):
-            draws = generated(model, settings, kept)
+            draws = generated(model, settings, kept).within(z)
         else:
             draws = reweighting.representative(reweighting.reweight(exchanged(model, settings, kept)), z)
-        return judged_inputs(draws, side, z, other, kept)
+        return Direction.from_draws(draws, judged(other, draws.tokens, kept), side, z)
 
     return Comparison(direction("A", a, b), direction("B", b, a), z)

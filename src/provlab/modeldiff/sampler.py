@@ -155,10 +155,8 @@ def replica_exchange(
     """
     mixture = moves if isinstance(moves, Mixture) else Mixture((moves,))
     ladder = _checked_ladder(temperatures)
-    least = {"vocabulary": (vocabulary, 2), "length": (length, 1), "n_chains": (n_chains, 1), "n_steps": (n_steps, 1)}
-    for name, (value, smallest) in least.items():
-        if value < smallest:
-            raise InputError(f"{name} must be at least {smallest}, not {value}")
+    if n_chains < 1:
+        raise InputError(f"n_chains must be at least 1, not {n_chains}")
     burn_in = n_steps // 5 if burn_in is None else burn_in
     if not 0 <= burn_in < n_steps:
         raise InputError(f"burn_in must leave at least one draw of {n_steps} steps: from 0 to {n_steps - 1}")

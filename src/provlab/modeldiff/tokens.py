@@ -39,11 +39,6 @@ class SharedTokens:
     moved: int
     named: bool
 
-    @property
-    def identical(self) -> bool:
-        """Whether each id of one model means the same in all others."""
-        return not self.moved and not any(self.left_out)
-
 
 def shared_tokens(checkpoints: Sequence[Checkpoint], *, controls: bool = True) -> SharedTokens:
     """Pair the tokens of models by their strings; models without any tokenizer by their ids.

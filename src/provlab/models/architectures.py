@@ -283,7 +283,9 @@ def axis_sizes(label: str, config: Mapping[str, Any], own: Mapping[str, str] | N
     }.items():
         if any(config.get(key) for key in keys):  # DeBERTa counts 0 types where it has none
             sizes[axis] = size(axis, *keys)
-    return {axis: length for axis, length in sizes.items() if (own or {}).get(axis) != ""}
+    own = own or {}
+    sizes |= {axis: size(axis, key) for axis, key in own.items() if axis not in sizes}
+    return {axis: length for axis, length in sizes.items() if own.get(axis) != ""}
 
 
 def config_axis(axis: str) -> str:

@@ -89,7 +89,8 @@ def _located(source: str | Path) -> "tuple[str, str, Files]":
 
     text = text.removesuffix("/")
     repo, at, revision = text.partition("@")
-    return text, f"{repo.rpartition('/')[2]}{at}{revision}", HubFiles.resolve(text)
+    shown = revision[:7] if len(revision) == 40 else revision  # of a commit, as git does
+    return text, f"{repo.rpartition('/')[2]}{at}{shown}", HubFiles.resolve(text)
 
 
 class Checkpoint:

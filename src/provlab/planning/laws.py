@@ -1,14 +1,11 @@
-"""The law of each statistic: which tensors of a block it reads, and the matchings or seconds of a comparison."""
+"""The law of each statistic: the matchings or the seconds of a comparison, and the memory of its features."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from provlab.planning.rates import Rates
-from provlab.statistics import get
 from provlab.statistics.base import Model, Options
-
-_MLP = ("gate", "up", "down", "gate_bias", "up_bias")
 
 
 @dataclass(frozen=True)
@@ -17,23 +14,18 @@ class Law:
 
     Attributes
     ----------
-    roles
-        Of the tensors that it reads of the block (of the model, where it has no blocks); None for all of them.
+    again
+        Roles of the tensors of a block that its pass over the inputs reads once more by themselves.
     matchings, columns
         A comparison is so many matchings of hidden units, over so many columns.
     seconds
         CPU seconds of a comparison that is no matching; None where no law is known.
     """
 
-    roles: tuple[str, ...] | None = ()
+    again: tuple[str, ...] = ()
     matchings: int = 0
     columns: Callable[[Model, Options], int] = lambda model, options: options.kept_tokens
     seconds: Callable[[Model, Options, Rates], float] | None = None
-
-
-def of(statistic: str) -> Law:
-    """Return the law of a statistic; one that has none is taken to read every tensor, unless it runs the model."""
-    return LAWS.get(statistic) or Law(() if get(statistic).recorded else None)
 
 
 def _width(model: Model, options: Options) -> int:
@@ -66,17 +58,18 @@ def _divergence(model: Model, options: Options, rates: Rates) -> float:
 
 
 LAWS = {
-    "phi_u": Law(("up",), 1, _width),
-    "phi_views": Law(_MLP, 2, _width),
-    "phi_h": Law(_MLP, 1),
+    "phi_u": Law(matchings=1, columns=_width),
+    "phi_views": Law(matchings=2, columns=_width),
+    "phi_h": Law(("gate", "up", "down", "gate_bias", "up_bias"), matchings=1),
     "phi_match": Law(matchings=2),
     "phi_match_unsigned": Law(matchings=2),
-    "phi_anchor": Law(("down",), 4),
-    "phi_l2": Law(None, seconds=_permuted_copies),
-    "phi_l2_blocks": Law(_MLP, seconds=_gram_matrix),
-    "phi_e": Law(("embedding",), seconds=_embeddings),
-    "phi_axes": Law(("embedding",), seconds=_decomposition),
-    "phi_unseen": Law(("embedding",), seconds=_decomposition),
-    "stream_score": Law(("embedding",), seconds=_decomposition),
+    "phi_anchor": Law(matchings=4),
+    "phi_l2": Law(seconds=_permuted_copies),
+    "phi_l2_blocks": Law(seconds=_gram_matrix),
+    "phi_e": Law(seconds=_embeddings),
+    "phi_axes": Law(seconds=_decomposition),
+    "phi_unseen": Law(seconds=_decomposition),
+    "stream_score": Law(seconds=_decomposition),
     "phi_jsd": Law(seconds=_divergence),
 }
+NO_LAW = Law()  # its bytes are counted, and its time is not known

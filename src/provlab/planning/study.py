@@ -16,14 +16,13 @@ from functools import cached_property
 from itertools import combinations
 
 from provlab.errors import InputError, ProvlabError
-from provlab.models.anatomy import TensorPart
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
-from provlab.planning import laws
+from provlab.planning.laws import LAWS, NO_LAW
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options, tensor_bytes
+from provlab.statistics.base import Model, Options, tensor_bytes, tensor_names
 
 Pair = tuple[str, str]
 _LOAD = 2.0  # numbers are touched about twice when a model is loaded: read and cast
@@ -195,18 +194,17 @@ def plan(
 def _unit(
     statistic: str, block: int | None, pairs: Sequence[Pair], models: Mapping[str, Model], options: Options
 ) -> Unit:
-    law = laws.of(statistic)
-    met = {source: models[source] for pair in pairs for source in pair}
-    roles = law.roles
-    if statistic == "phi_u" and options.units is None and len({model.anatomy.mlp_width for model in met.values()}) > 1:
-        roles = laws.LAWS["phi_views"].roles  # which units a wider model has more is read off all weights of the MLP
-    reads, features, widest = {}, {}, 0
-    for source, model in met.items():
-        names = [part.name for part in model.anatomy.parts if _is_read(part, roles, block)]
-        reads[source] = {name: tensor_bytes(model, name) for name in names}
-        if options.units is not None and model.anatomy.first("up", block, options.units):
-            units, name = model.anatomy.shape("up", block)[0], model.anatomy.tensor_name("up", block)
-            reads[source][name] = tensor_bytes(model, name, min(units, options.units))
+    law = LAWS.get(statistic, NO_LAW)
+    reads: dict[str, dict[str, int]] = {source: {} for pair in pairs for source in pair}
+    for a, b in pairs:
+        for source, other in ((a, b), (b, a)):
+            model = models[source]
+            read = get_statistic(statistic).tensors(model, models[other], block, options)
+            read |= dict.fromkeys(tensor_names(model.anatomy, block, law.again))
+            reads[source] |= {name: tensor_bytes(model, name, rows) for name, rows in read.items()}
+    features, widest = {}, 0
+    for source in reads:
+        model = models[source]
         if law.matchings:  # float32 rows and their unit rows
             count, units = _mlps(statistic, model, block, options)
             features[source] = 8 * law.matchings * count * units * law.columns(model, options)
@@ -217,12 +215,6 @@ def _unit(
             features[source] = sum(4 * n // itemsize(model.checkpoint.dtype(name)) for name, n in reads[source].items())
     working = 8 * widest**2 if law.matchings else 2 * max(features.values())
     return Unit(statistic, block, tuple(pairs), reads, features, working)
-
-
-def _is_read(part: TensorPart, roles: Sequence[str] | None, block: int | None) -> bool:
-    if roles is None:
-        return block in (None, part.block)
-    return part.block == block and any(segment.role.partition(".")[0] in roles for segment in part.segments)
 
 
 def _mlps(statistic: str, model: Model, block: int | None, options: Options) -> tuple[int, int]:
@@ -320,7 +312,7 @@ def estimate(
     rows = products = easy = hard = others = 0.0
     left_out: dict[str, None] = {}
     for unit in laid.units:
-        law = laws.of(unit.statistic)
+        law = LAWS.get(unit.statistic, NO_LAW)
         if not law.matchings:
             others += sum(law.seconds(models[a], options, rates) for a, _ in unit.pairs) if law.seconds else 0.0
             left_out |= {} if law.seconds else {unit.statistic: None}

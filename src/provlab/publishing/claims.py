@@ -141,7 +141,7 @@ def _verdict(claim: Mapping[str, Any], evidence: Evidence | None) -> Verdict:
     settled = claim.get("settled")
     if verdict.status != HOLDS or not settled:
         return verdict
-    note = f"by a rule settled on {settled['date']:%Y-%m-%d}, after a look ({settled['look']}): {settled['rule']}"
+    note = f"by a rule settled on {settled['date']:%Y-%m-%d}, after records ({settled['look']}): {settled['rule']}"
     return replace(verdict, status=HOLDS_POST_HOC, why=f"{verdict.why}; {note}")
 
 

@@ -39,11 +39,6 @@ class Verdict:
         How far the value is from its bar, and on which side.
     replicates : str
         In how many of how many replicates the claim holds, as "4 of 5".
-
-    Raises
-    ------
-    ParameterError
-        If the status is unknown.
     """
 
     status: str
@@ -51,10 +46,6 @@ class Verdict:
     why: str
     margin: str = ""
     replicates: str = ""
-
-    def __post_init__(self) -> None:
-        if self.status not in STATUSES:
-            raise ParameterError(f"a verdict's status must be one of {', '.join(STATUSES)}, not {self.status!r}")
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,16 @@
 """What the statistics say of one pair: text, a table and a picture in a notebook, a frame, JSON for machines."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from provlab import statistics as registry
-from provlab.engine.ledger import PairRecord
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
-from provlab.report.family import LEVEL, Family
+from provlab.report.family import Tested
 from provlab.report.verdict import Verdict
-from provlab.statistics.base import Options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,42 +20,11 @@ if TYPE_CHECKING:
 HEADER = ("statistic", "log10 p", "paper's", "floor", "value", "agree", "reads")
 
 
-@dataclass(frozen=True)
-class Comparison(views.Report):
+class Comparison(Tested):
     """What the statistics say of one pair; shows itself in a notebook, prints as text.
 
-    Attributes
-    ----------
-    models : tuple of dict
-        The two models, see `provlab.report.views.describe`.
-    records : tuple of PairRecord
-        One per statistic.
-    options : Options
-        As run.
-    primary, fdr
-        See `provlab.report.family.Family`.
+    Attributes as of `provlab.report.family.Tested`.
     """
-
-    models: tuple[dict[str, Any], ...]
-    records: tuple[PairRecord, ...]
-    options: Options
-    primary: str | None = None
-    fdr: bool = False
-
-    @cached_property
-    def family(self) -> Family:
-        """The tests that are corrected together."""
-        return Family.of(self.records, self.primary, fdr=self.fdr)
-
-    def _rows(self) -> list[dict[str, Any]]:
-        """One row per statistic, NaN where there is no number."""
-        rows: list[dict[str, Any]] = []
-        for record in self.records:
-            blocks = len(record.outcome.blocks) if record.outcome else 0
-            numbers = views.numbers(record.outcome)
-            rows.append({"statistic": record.statistic, **numbers, "blocks": blocks, "error": record.error})
-        columns = {"holm_log10_p": self.family.holm_log10_p, "adjusted_log10_p": self.family.adjusted_log10_p}
-        return [{**row, **{name: float(column[i]) for name, column in columns.items()}} for i, row in enumerate(rows)]
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per statistic.
@@ -66,17 +32,12 @@ class Comparison(views.Report):
         Columns: statistic, value, log10_p, floor, paper_log10_p, agree (`views.numbers` says what), blocks, error, and
         over the tests of the family holm_log10_p and adjusted_log10_p (by the correction asked; NaN outside it).
         """
-        import pandas as pd
-
-        from provlab.report import shown
-
-        return shown.with_reasons(pd.DataFrame(self._rows()), self.records)
-
-    def blocks_frame(self) -> "pd.DataFrame":
-        """One row per statistic and block: value, log10_p, paper_log10_p."""
-        from provlab.report import shown
-
-        return shown.blocks_frame(self.records)
+        outcomes = [record.outcome for record in self.records]
+        blocks = [len(outcome.blocks) if outcome else 0 for outcome in outcomes]
+        numbers = zip(self.records, outcomes, blocks, strict=True)
+        return self.with_adjusted(
+            [{"statistic": r.statistic, **views.numbers(outcome), "blocks": n} for r, outcome, n in numbers]
+        )
 
     @cached_property
     def _verdict(self) -> Verdict:
@@ -103,11 +64,11 @@ class Comparison(views.Report):
     def parts(self) -> list[str | views.Table | views.Listed]:
         """Table, verdict, assumptions."""
         rows = []
-        for row in self._rows():
-            shown = [row["statistic"], *_numbers(row), registry.get(row["statistic"]).reads]
-            if row["error"]:
-                shown[1] = "not run"  # the verdict says why, once for all statistics with one reason
-            rows.append(shown)
+        for record in self.records:
+            cells = _numbers(views.numbers(record.outcome))
+            if record.error:
+                cells[0] = "not run"  # the verdict says why, once for all statistics with one reason
+            rows.append([record.statistic, *cells, registry.get(record.statistic).reads])
         table = views.Table(HEADER, rows, right=range(1, len(HEADER) - 1))
         assumed: dict[str, list[str]] = {}  # statistics that share an assumption stand together
         for name, text in self.assumptions().items():
@@ -117,9 +78,12 @@ class Comparison(views.Report):
 
     def figure(self) -> "Figure":
         """Per-block -log10 p of every statistic that has blocks."""
-        from provlab.report import shown
+        from provlab import plots
 
-        return shown.figure(self.records)
+        blocks = self.blocks_frame().dropna(subset=["log10_p"])
+        series = {name: list(rows["log10_p"]) for name, rows in blocks.groupby("statistic", sort=False)}
+        ran = {record.statistic: record.outcome for record in self.records if record.outcome}
+        return plots.block_bars(series, {name: float(ran[name].blocks[0].detail["floor"]) for name in series})
 
     def drawn(self) -> "Figure | None":
         """Return the figure, if any block has a p-value."""
@@ -128,17 +92,9 @@ class Comparison(views.Report):
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines (see the README for the keys)."""
-        from provlab import provenance
-
         return {
-            "schema": "provlab.compare/1",
-            "models": list(self.models),
-            "parameters": self.options.as_record(),
-            "seed": self.options.seed,
-            "versions": provenance.versions(),
+            **self.header("provlab.compare/1"),
             "statistics": {record.statistic: views.record_json(record) for record in self.records},
-            "level": LEVEL,
-            "family": self.family.to_json(),
             "outcome": self.outcome,
             "verdict": self.verdict(),
             "assumptions": self.assumptions(),

@@ -30,7 +30,7 @@ _INPUT = views.Marked.of(
     f"input (<span style='{_LESS}1)'>less</span>, <span style='{_MORE}1)'>more</span> likely for B)",
 )
 _LONGEST = 120  # characters of an example in text
-_BEYOND = "less likely for B than for it: of A's inputs"
+_BEYOND = "A's inputs less likely for B than for it"
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
 
 
@@ -93,7 +93,7 @@ class Difference(views.Report):
     z
         The range of loss that makes an input one of a model's.
     inputs
-        The inputs of A and those of B, with all draws in Z; None for a model that wrote too few there.
+        The inputs of A and those of B, with all draws in Z; empty for a model that wrote too few there.
     prices
         What each model's law costs on what the other writes, see `provlab.modeldiff.excess.price`.
     apart
@@ -112,7 +112,7 @@ class Difference(views.Report):
 
     models: tuple[dict[str, Any], dict[str, Any]]
     z: tuple[float, float]
-    inputs: tuple[Direction | None, Direction | None]
+    inputs: tuple[Direction, Direction]
     prices: tuple[dict[str, Any], dict[str, Any]]
     apart: Apart
     parameters: dict[str, Any]
@@ -153,7 +153,7 @@ class Difference(views.Report):
             **self.prices[k],
         }
         names = ("log10_inputs", "common", "disagreement", "agreement", "quantiles")
-        if inputs is None:
+        if not inputs:
             return side | {"in_z": 0, "effective": 0.0} | dict.fromkeys(names)
         numbers = inputs.log10_numbers(np.random.default_rng(self.seed))
         values = (
@@ -254,7 +254,7 @@ class Difference(views.Report):
             a, b = (write(side) if side[needs] else "–" for side in self.sides)
             return name, a, b
 
-        losses = []
+        losses, whose = [], "draws of both models" if self.parameters["mixed"] else "its draws"
         if self.text_loss:
             losses.append(both("loss of the held-out text", lambda s: f"{s['text_loss']:.3f}", "text_loss"))
             losses.append(("  B's less A's", "", _number(self.text_loss[2])))
@@ -263,7 +263,7 @@ class Difference(views.Report):
             both("what it writes costs the other (nats per token)", lambda s: _number(s["extra"]), "extra"),
             both("  of it less likely for the other", lambda s: _percent(s["less_likely"]), "extra"),
             both("  two laws so far apart give, if D is normal", lambda s: f"{s['by_gibbs']:.1%}", "extra"),
-            both("sequences written, and draws in Z", lambda s: f"{s['written']:,}, {s['in_z']:,}", "written"),
+            both(f"sequences it wrote; {whose} in Z", lambda s: f"{s['written']:,}; {s['in_z']:,}", "written"),
             both("worth equal draws", lambda s: f"{s['effective']:,.0f}", "written"),
             both("log10 of its inputs in Z", lambda s: _interval(s["log10_inputs"])),
             both("of them in Z for the other too", lambda s: _percent(s["common"])),
@@ -277,7 +277,7 @@ class Difference(views.Report):
         for row in self.apart.references:
             beyond = _percent(row.beyond) + f", 10^{row.log10_beyond:.1f}" if row.beyond and row.log10_beyond else "–"
             rows.append((f"A and {row.model}", _number(row.forth), _number(row.back), _number(row.excess), beyond))
-        header = (f"nats per token, on {self.apart.where}", "KL(A || .)", "KL(. || A)", "A and B more by", _BEYOND)
+        header = (f"nats per token, on {self.apart.where}", "KL(A || .)", "KL(. || A)", "A and B farther by", _BEYOND)
         return views.Table(
             header if self.apart.references else header[:3], [r if self.apart.references else r[:3] for r in rows]
         )
@@ -386,7 +386,7 @@ def panel(title: str, compared: Comparison, *, tail: float, seed: int, bins: int
 
     ends = np.concatenate([side.quantile([tail, 1 - tail]) for side in (compared.a, compared.b)])
     reach = 1.05 * np.nanmax(np.abs(ends)) or 1.0  # a side without draws has no quantile
-    edges = np.linspace(-reach, reach, bins + 1)
+    edges = reach * np.arange(-bins, bins + 1, 2) / bins  # 0 itself is an edge
     return Panel(title, edges, *(compared.rho(side, edges, "count", seed=seed) for side in ("A", "B")))
 
 

@@ -8,6 +8,7 @@ not corrected and not in the verdict.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,11 @@ from provlab.engine.ledger import PairRecord
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.plots.numbers import format_log10_p
-from provlab.report.views import numbers
+from provlab.report.views import Report, numbers
+from provlab.statistics.base import Options
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEVEL = 0.01  # of every verdict: what the error that `Family.words` names is kept below
 
@@ -154,3 +159,70 @@ class Family:
         correct = pvalues.benjamini_yekutieli if fdr else pvalues.holm
         adjusted[self.members] = correct(log10_p[self.members])
         return adjusted
+
+
+@dataclass(frozen=True)
+class Tested(Report):
+    """Records of one pair or many, and the family of tests that they are.
+
+    Attributes
+    ----------
+    models : tuple of dict
+        Those that opened, see `provlab.report.views.describe`.
+    records : tuple of PairRecord
+        One per statistic and pair.
+    options : Options
+        As run.
+    primary, fdr
+        See `Family`.
+    """
+
+    models: tuple[dict[str, Any], ...]
+    records: tuple[PairRecord, ...]
+    options: Options
+    primary: str | None = None
+    fdr: bool = False
+
+    @cached_property
+    def family(self) -> Family:
+        """The tests that are corrected together."""
+        return Family.of(self.records, self.primary, fdr=self.fdr)
+
+    @property
+    def adjusted(self) -> dict[str, Values]:
+        """Adjusted p-values of the records: by Holm, and by the correction asked."""
+        return {"holm_log10_p": self.family.holm_log10_p, "adjusted_log10_p": self.family.adjusted_log10_p}
+
+    def with_adjusted(self, rows: Sequence[dict[str, Any]]) -> "pd.DataFrame":
+        """Make a frame of a row a record, with why each failed (None, not NaN, where it did not)."""
+        import pandas as pd
+
+        error = pd.Series([record.error for record in self.records], dtype=object)
+        return pd.DataFrame(rows).assign(error=error, **self.adjusted)
+
+    def blocks_frame(self) -> "pd.DataFrame":
+        """One row per pair, statistic and block: value, log10_p, paper_log10_p."""
+        import pandas as pd
+
+        rows = [
+            (r.a, r.b, r.statistic, block.block, block.value, block.log10_p, block.detail.get("paper_log10_p"))
+            for r in self.records
+            if r.outcome
+            for block in r.outcome.blocks
+        ]
+        columns = ["a", "b", "statistic", "block", "value", "log10_p", "paper_log10_p"]
+        return pd.DataFrame(rows, columns=columns).astype({"log10_p": float, "paper_log10_p": float})
+
+    def header(self, schema: str) -> dict[str, Any]:
+        """Return what all JSON holds: the models, how they were compared, and how tests are corrected."""
+        from provlab import provenance
+
+        return {
+            "schema": schema,
+            "models": list(self.models),
+            "parameters": self.options.as_record(),
+            "seed": self.options.seed,
+            "versions": provenance.versions(),
+            "level": LEVEL,
+            "family": self.family.to_json(),
+        }

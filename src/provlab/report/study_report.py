@@ -1,59 +1,38 @@
 """What the statistics say of all pairs of many models: text, a table and a picture in a notebook, a frame."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from provlab import plots, provenance
-from provlab.engine.ledger import PairRecord
+from provlab import plots
 from provlab.engine.lineage import Lineage, short_names
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.plots.numbers import format_log10_p
-from provlab.report import shown, views
-from provlab.report.family import LEVEL, Family
-from provlab.statistics.base import Options
+from provlab.report import views
+from provlab.report.family import LEVEL, Tested
 
 
-@dataclass(frozen=True)
-class StudyReport(views.Report):
+@dataclass(frozen=True, kw_only=True)
+class StudyReport(Tested):
     """All pairs of a list of models; shows itself in a notebook, prints as text.
 
-    Attributes
+    Attributes, with those of `provlab.report.family.Tested`
     ----------
     sources : tuple of str
         The models, in order.
     statistics : tuple of str
         As run.
-    models : tuple of dict
-        Those that opened, see `provlab.report.views.describe`.
-    records : tuple of PairRecord
-        One per statistic and pair.
-    options : Options
-        As run.
     lineage : Lineage
         What is known of their origin.
-    primary, fdr
-        See `provlab.report.family.Family`.
     """
 
     sources: tuple[str, ...]
     statistics: tuple[str, ...]
-    models: tuple[dict[str, Any], ...]
-    records: tuple[PairRecord, ...]
-    options: Options
     lineage: Lineage
-    primary: str | None = None
-    fdr: bool = False
-
-    @cached_property
-    def family(self) -> Family:
-        """The tests that are corrected together."""
-        return Family.of(self.records, self.primary, fdr=self.fdr)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per statistic and pair, with the truth and the verdict over the family of tests.
@@ -71,22 +50,13 @@ class StudyReport(views.Report):
                 "detail": record.outcome.detail if record.outcome else {},
                 "dependent": self.lineage.dependent(record.a, record.b),
                 "siblings": self.lineage.siblings(record.a, record.b),
-                "error": record.error,
             }
             for record in self.records
         ]
-        frame = pd.DataFrame(rows)
-        frame = shown.with_reasons(frame, self.records)
+        frame = self.with_adjusted(rows).assign(rejected=self.family.rejected)
         # of three values: True, False, None
         frame["dependent"] = pd.Series([row["dependent"] for row in rows], dtype=object)
-        frame["holm_log10_p"] = self.family.holm_log10_p
-        frame["adjusted_log10_p"] = self.family.adjusted_log10_p
-        frame["rejected"] = self.family.rejected
         return frame
-
-    def blocks_frame(self) -> pd.DataFrame:
-        """One row per pair, statistic and block: value, log10_p, paper_log10_p."""
-        return shown.blocks_frame(self.records)
 
     def matrix(self, statistic: str, column: str = "log10_p") -> pd.DataFrame:
         """Models by models, symmetric, NaN on the diagonal and where there is no value; labelled by short names."""
@@ -160,16 +130,10 @@ class StudyReport(views.Report):
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines; `family` says which tests `adjusted_log10_p` is corrected over, and how."""
-        adjusted = {"holm_log10_p": self.family.holm_log10_p, "adjusted_log10_p": self.family.adjusted_log10_p}
+        adjusted = self.adjusted
         return {
-            "schema": "provlab.study/1",
+            **self.header("provlab.study/1"),
             "sources": list(self.sources),
-            "models": list(self.models),
-            "parameters": self.options.as_record(),
-            "seed": self.options.seed,
-            "versions": provenance.versions(),
-            "level": LEVEL,
-            "family": self.family.to_json(),
             "records": [
                 {
                     "a": record.a,

@@ -235,14 +235,22 @@ class PhiL2(Statistic):
         return BlockResult(block, -distances[0], _log10_p(distances), {"distances": distances, "floor": floor} | orders)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """PERMTEST of the sum over blocks, which are permuted together: their own p-values are no independent ones."""
-        distances = np.sum([block.detail["distances"] for block in blocks], axis=0)
-        floor = float(-np.log10(len(distances)))
-        about, _ = order.of_pair([block.detail for block in blocks])
+        """PERMTEST of the sum over blocks, which are permuted together: their own p-values are no independent ones.
+
+        Blocks that stand in one order in both models are permuted apart in each copy, and so would be more alike as
+        they stand than in any copy: the first of them speaks for all.
+        """
+        distances = np.array([block.detail["distances"] for block in blocks])
+        about, labels = order.of_pair([block.detail for block in blocks])
+        chosen = np.unique(labels, return_index=True)[1]
+        if len(chosen) < len(blocks):
+            about["together"] = labels.tolist()
+        floor = float(-np.log10(distances.shape[1]))
         # all blocks have one stream: one of them says whether it is sorted
         stream, _ = order.of_pair([{"order": blocks[0].detail["stream"]}])
         about |= stream if "withheld" in stream else {}
-        outcome = Outcome(-float(distances[0]), _log10_p(distances), tuple(blocks), floor, about)
+        log10_p = _log10_p(distances[chosen].sum(axis=0))
+        outcome = Outcome(-float(distances[:, 0].sum()), log10_p, tuple(blocks), floor, about)
         return withheld(outcome, about["withheld"]) if "withheld" in about else outcome
 
 

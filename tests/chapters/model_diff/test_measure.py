@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from provlab.chapters.model_diff import measure
-from provlab.chapters.model_diff.predicates import Capability, Domains, Ways
+from provlab.chapters.model_diff.predicates import Ways
 from provlab.modeldiff.comparison import Comparison, from_enumeration
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.reweighting import density_of_states
@@ -19,23 +19,6 @@ def test_sides_are_those_of_the_comparison():
     assert (
         measure.sides_finding({"x": compared}) == "x: D is below 0 on 75.0% of A's inputs and above 0 on 50.0% of B's."
     )
-
-
-@pytest.mark.parametrize(
-    ("held_out", "more", "words"),
-    [
-        (
-            [3.2, 2.8],
-            [0.3, 0.2, 0.4],
-            "large, the model of lower held-out loss, has 2.00 times the inputs of small in Z.",
-        ),
-        ([3.2, 2.8], [-0.3, -0.4, -0.2], "small, the model of higher held-out loss, has 2.00 times"),
-        ([3.2, 2.8], [0.3, -0.1, 0.4], "in Z (the interval includes equality)."),
-    ],
-)
-def test_the_finding_on_capability_is_of_the_numbers(held_out, more, words):
-    row = Capability(["small", "large"], held_out, [0.1, 0.0, 0.2], more, [90.0, 80.0])
-    assert words in measure.capability_finding([row])
 
 
 def comparison(z, shift, n=2000):
@@ -94,9 +77,3 @@ def test_a_ratio_is_written_with_its_unit_or_its_reason():
     assert ratio_text(ratio) == "1.00 : 0.50 (0.40 to ∞)"
     assert ratio_text({**ratio, "reference": "PD_BA"}).endswith("relative to PD_BA")
     assert ratio_text({"error": "R3 holds 2 draws"}) == "none: R3 holds too few draws"
-
-
-def test_the_finding_on_domains_is_of_the_record():
-    finding = measure.domains_finding(Domains(0.9, 0.3, [0.6, 0.5, 0.7], [0.2, 0.1, 0.3], [0.0, -0.1, 0.1], 0.85))
-    assert "90% look like code" in finding
-    assert "difference 0.60, 95% interval 0.50 to 0.70" in finding

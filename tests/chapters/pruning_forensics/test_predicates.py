@@ -58,6 +58,10 @@ def put(record, place, value):
         (lambda maps: put(maps[2], (5, 0), -4.0), "deep and a stranger (p): wrongly found 5 to 0"),
         # a test that follows depth and not origin gives the stranger the child's own map
         (lambda maps: maps[2].update(log10_p=maps[0]["log10_p"]), "stranger (p): wrongly found 0 to 0, 2 to 1, 5 to 2"),
+        (
+            lambda maps: maps[2].update(log10_p=[[-3.2] * 3] * 6),
+            "18 of 18 other pairs of blocks of deep and a str",
+        ),
         (lambda maps: maps[0].update(kept=[0, 3, 5]), "deep: missed 3 to 1; deep: wrongly found 2 to 1"),
     ],
 )

@@ -67,6 +67,7 @@ def test_by_rows_it_would_fail():
 @pytest.mark.parametrize(
     ("run", "change", "message"),
     [
+        (1, lambda pairs: [p.update(log10_p=-2.3) for p in pairs[1:15]], "15 of 340 pairs of tensors of unrelated"),
         (0, lambda pairs: pairs[1].update(holm=-1.99), "1 taken tensors not called"),
         (0, lambda pairs: pairs.pop(0), "1 taken tensors not called"),
         (0, lambda pairs: pairs[2].update(holm=-2.31), "called though not taken: k ~ q"),
@@ -80,6 +81,12 @@ def test_it_fails_for_each_reason(run, change, message):
     verdict = judged(runs)
     assert verdict.status == "fails"
     assert message in verdict.why
+
+
+def test_a_comparison_of_taken_tensors_alone_fails():
+    runs = good()
+    runs[0]["n_tests"] = 3
+    assert "tested only 1 pairs that were not taken, fewer than the 2 taken" in judged(runs).why
 
 
 def test_one_in_a_hundred_comparisons_may_have_such_a_pair():

@@ -3,23 +3,28 @@
 import numpy as np
 import pytest
 
-from provlab.chapters.toy_modulo30.figures import Differences, differences_against_truth
+from provlab.chapters.toy_modulo30.figures import differences_against_truth
 from provlab.errors import InputError
+from provlab.modeldiff.comparison import from_enumeration
 
 EDGES = np.linspace(-0.3, 0.3, 7)
-TRUTH = np.array([0.1, 0.2, 0.5, 0.4, 0.2, 0.1])
-
-
-def inputs_of(label, truth=TRUTH):
-    return Differences(label, truth, truth * 1.02, truth * 0.9, truth * 1.1, truth[::-1])
+LOSSES = np.random.default_rng(0).uniform(2.2, 3.8, (2, 500))
+EXACT = from_enumeration(LOSSES[0], LOSSES[0] + np.linspace(-0.3, 0.3, 500), (2, 4))
 
 
 def test_the_figure_says_how_far_the_samples_are_off():
-    figure = differences_against_truth(EDGES, (inputs_of("A"), inputs_of("B")), xlabel="D", caption="What to see.")
-    assert "at most 0.000" in figure.alt  # the same shape: scale does not count
+    truth = [1.1 * EXACT.rho(side, EDGES)[0] for side in "AB"]  # the same shape: scale does not count
+    labels = {"xlabel": "D", "caption": "What to see."}
+    figure = differences_against_truth(EDGES, "ab", truth, EXACT, EXACT, **labels)
+    assert "at most 0.000" in figure.alt
     assert figure.png()[:4] == b"\x89PNG"
-
-
-def test_bins_and_values_must_agree():
+    assert len(figure.spots) == 12
+    value, known = EXACT.rho("A", EDGES)[0][0], truth[0][0]
+    assert figure.spots[0].text == (
+        f"inputs of a, D from -0.30 to -0.20: enumerated {known:.4f}, sampled {value:.4f} "
+        f"({value:.4f} to {value:.4f}), without weights {known:.4f}"
+    )
+    truth[1][0] += 3 * truth[1].sum()
+    assert "at most 0.6" in differences_against_truth(EDGES, "ab", truth, EXACT, EXACT, **labels).alt
     with pytest.raises(InputError, match="one value for each of 6 bins"):
-        differences_against_truth(EDGES, (inputs_of("A", TRUTH[:5]), inputs_of("B")), xlabel="D", caption="x")
+        differences_against_truth(EDGES, "ab", [truth[0][:5], truth[1]], EXACT, EXACT, **labels)

@@ -16,21 +16,12 @@ VALID = RNG.random(len(A)) < 0.3
 Z = (0.8, 1.93)
 
 
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(measure, "_CHUNK", 777)
-
-
-def test_bins_are_those_of_the_grid():
-    assert np.array_equal(measure.bins_of_loss(A), np.floor(A.astype(float) / 0.01))
-    assert (measure.on_grid(1.7349), measure.on_grid(2.0)) == (1.73, 2.0)
-
-
 def test_the_range_is_of_the_valid_inputs_and_ends_on_the_grid():
     low, high = measure.range_by_rule(A[VALID], [0.01, 0.99])
     assert 0 < low - np.quantile(A[VALID], 0.01, method="inverted_cdf") <= measure.WIDTH
     assert 0 < high - np.quantile(A[VALID], 0.99, method="inverted_cdf") <= measure.WIDTH
     assert (low, high) == (measure.on_grid(low), measure.on_grid(high))
+    assert (measure.on_grid(1.7349), measure.on_grid(2.0)) == (1.73, 2.0)
 
 
 def test_other_ranges_are_rules_each_once_and_moves_of_the_range():
@@ -98,10 +89,6 @@ def test_precision_and_recall_by_hand():
     first, second = measure.oracle_rows(side, good, side, good, Z)
     assert (first["term"], second["term"]) == ("PA_BA", "PD_BA")
     assert (first["precision"], first["exact_recall"], first["plain_precision"]) == (3 / 4, 3 / 7, 1 / 2)
-
-
-def test_the_worked_example():
-    assert measure.worked_example().tolist() == [3, 2, 3, 3]
 
 
 def test_runs_that_do_not_converge_are_left_out_and_counted():

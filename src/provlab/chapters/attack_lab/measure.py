@@ -7,7 +7,7 @@ with a base that it has nothing to do with (size). All tests of one statistic ar
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from provlab.chapters.attack_lab.rows import TRAINED, Row
 from provlab.chapters.shared import calibration
 from provlab.engine.lineage import short_name
 from provlab.engine.store import Store
-from provlab.errors import ParameterError, ProvlabError
+from provlab.errors import ProvlabError
 from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
@@ -52,26 +52,6 @@ class Family:
     tune: str
     stranger: str
     partner: str
-
-
-def members(
-    origins: Sequence[str], tunes: Sequence[str], strangers: Sequence[str], partners: Sequence[str]
-) -> list[Family]:
-    """Put four lists together; raise ParameterError unless they are equally long."""
-    if not len(origins) == len(tunes) == len(strangers) == len(partners) or not origins:
-        raise ParameterError(
-            "origins, tunes, strangers and partners must have as many entries as each other, one or more"
-        )
-    return [Family(*four) for four in zip(origins, tunes, strangers, partners, strict=True)]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long attacks train, and on how many families."""
-
-    retrain_steps: int
-    distil_steps: int
-    n_trained: int
 
 
 @dataclass(frozen=True)
@@ -147,9 +127,11 @@ def usable(family: Family, n_tests: int, options: Mapping[str, Any], store: Stor
 
 def made(
     row: Row, family: Family, checkpoint: Checkpoint, before: float | None, folder: Path, options: Options,
-    effort: Effort,
+    steps: Mapping[str, int],
 ) -> Instance:  # fmt: skip
     """Attack a descendant, or a stranger in its place, whose loss is `before`, and write it to `folder`.
+
+    Attacks that train take so many `steps`.
 
     Raises
     ------
@@ -161,9 +143,9 @@ def made(
     if row.own:
         made_of = folder.with_name(f"{folder.name}-first") if row.kinds else folder
         if row.own == "retrained":
-            training.retrained(checkpoint, made_of, options, effort.retrain_steps)
+            training.retrained(checkpoint, made_of, options, steps["retrained"])
         elif row.own == "distilled":
-            training.distilled(checkpoint, made_of, options.seed, effort.distil_steps)
+            training.distilled(checkpoint, made_of, options.seed, steps["distilled"])
         else:
             respelt(checkpoint, made_of)
         source = Checkpoint.open(str(made_of))
@@ -175,10 +157,12 @@ def made(
 
 
 def run(
-    rows: Sequence[Row], families: Sequence[Family], statistics: Sequence[str], effort: Effort, store: Store,
-    *, framing: Sequence[Row] = (), **settings: Any,
+    rows: Sequence[Row], families: Sequence[Family], statistics: Sequence[str], store: Store,
+    *, steps: Mapping[str, int], n_trained: int, framing: Sequence[Row] = (), **settings: Any,
 ) -> tuple[list[Instance], list[Tested]]:  # fmt: skip
     """Attack every family by every row, compare, and correct; attacked models vanish when they are compared.
+
+    Attacks that train are tried on the first `n_trained` families.
 
     Comparisons are kept in the store by the digests of the models, so a run that was stopped compares no pair twice.
     """
@@ -197,16 +181,16 @@ def run(
             for row in (*rows, *framing):
                 bar.update()
                 if any(not getattr(family, place) for place in row.places) or (
-                    row.own in TRAINED and index >= effort.n_trained
+                    row.own in TRAINED and index >= n_trained
                 ):
                     continue
                 framed = row in framing
                 folder = Path(scratch) / f"{len(requests)}"
                 try:
                     instances.append(
-                        made(row, family, victims[framed], losses[framed], folder, options, effort)
+                        made(row, family, victims[framed], losses[framed], folder, options, steps)
                         if row.label
-                        else _plain(row, family)
+                        else Instance(row.label, row.group, family.origin, 1.0, 0.0, None)
                     )
                 except ProvlabError as error:
                     instances.append(Instance(row.label, row.group, family.origin, None, None, str(error)))
@@ -219,10 +203,6 @@ def run(
             tested += _compared(requests, family, statistics, store, settings)
     bar.close()
     return instances, corrected(tested)
-
-
-def _plain(row: Row, family: Family) -> Instance:
-    return Instance(row.label, row.group, family.origin, 1.0, 0.0, None)
 
 
 def _compared(
@@ -249,14 +229,11 @@ def _compared(
 def corrected(tested: Iterable[Tested]) -> list[Tested]:
     """Adjust p-values by Holm over all tests of each statistic, on kin, strangers and the framed together."""
     result = list(tested)
-    for statistic in dict.fromkeys(member.statistic for member in result):
-        places = [
-            i for i, member in enumerate(result)
-            if member.statistic == statistic and member.log10_p is not None
-        ]  # fmt: skip
-        adjusted = pvalues.holm(np.array([result[i].log10_p for i in places], dtype=float)) if places else np.empty(0)
+    for statistic in {test.statistic for test in result}:
+        places = [i for i, t in enumerate(result) if t.statistic == statistic and t.log10_p is not None]
+        adjusted = pvalues.holm(np.array([result[i].log10_p for i in places], dtype=float))
         for i, value in zip(places, adjusted, strict=True):
-            result[i] = Tested(**{**asdict(result[i]), "adjusted": float(value)})
+            result[i] = replace(result[i], adjusted=float(value))
     return result
 
 
@@ -296,15 +273,20 @@ class Cell:
         return self.accused == 0
 
 
+def _framed(tested: Sequence[Tested]) -> pd.DataFrame:
+    """One row a test, with whether it `ran`, and whether it is a `hit` after correction."""
+    frame = pd.DataFrame([asdict(test) for test in tested]).astype({"log10_p": float, "adjusted": float})
+    return frame.assign(ran=frame["log10_p"].notna(), hit=frame["adjusted"] <= np.log10(LEVEL))
+
+
 def cells(tested: Sequence[Tested]) -> list[Cell]:
     """Count each cell of the table."""
-    frame = pd.DataFrame([asdict(member) for member in tested if member.against != FRAMED])
+    frame = _framed(tested)
     results = []
-    for (attack, statistic), group in frame.groupby(["attack", "statistic"], sort=False):
+    for (attack, statistic), group in frame[frame["against"] != FRAMED].groupby(["attack", "statistic"], sort=False):
         kin, far = (group[group["against"] == against] for against in (KIN, STRANGER))
-        hit = [int((side["adjusted"] <= np.log10(LEVEL)).sum()) for side in (kin, far)]
-        ran = [int(side["log10_p"].notna().sum()) for side in (kin, far)]
-        results.append(Cell(str(attack), str(statistic), hit[0], ran[0], hit[1], ran[1], len(kin) - ran[0]))
+        caught, n, accused, n_strangers = (int(side[what].sum()) for side in (kin, far) for what in ("hit", "ran"))
+        results.append(Cell(str(attack), str(statistic), caught, n, accused, n_strangers, len(kin) - n))
     return results
 
 
@@ -331,10 +313,9 @@ def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[st
     one that refuses none; a test that withstands a framing accuses none, one that is fooled more than half.
     """
     outcomes = {(cell.attack, cell.statistic): cell.verdict for cell in results}
-    framed = [test for test in tested if test.against == FRAMED and test.adjusted is not None]
-    for key in dict.fromkeys((test.attack, test.statistic) for test in framed):
-        hits = [test.adjusted <= np.log10(LEVEL) for test in framed if (test.attack, test.statistic) == key]
-        outcomes[key] = "fooled" if 2 * sum(hits) > len(hits) else "withstands" if not any(hits) else "in part"
+    frame = _framed(tested)
+    for key, hits in frame[frame["ran"] & (frame["against"] == FRAMED)].groupby(["attack", "statistic"])["hit"]:
+        outcomes[key] = "fooled" if 2 * hits.sum() > len(hits) else "in part" if hits.any() else "withstands"
     expected = [
         (attack, statistic, words)
         for flaw_rows, kinds in (
@@ -364,62 +345,14 @@ def costs(instances: Sequence[Instance]) -> pd.DataFrame:
 
 def size_table(tested: Sequence[Tested]) -> pd.DataFrame:
     """Return for each statistic how often unrelated pairs have small p-values, over all attacks, before correction."""
+    frame = _framed(tested)
     rows = []
-    for statistic in dict.fromkeys(member.statistic for member in tested):
-        values = np.array(
-            [
-                member.log10_p
-                for member in tested
-                if (member.statistic, member.against) == (statistic, STRANGER) and member.log10_p is not None
-            ]
-        )
-        if not len(values):
-            continue
-        small = {level: int((values <= np.log10(level)).sum()) for level in (0.05, 0.01)}
-        accused = sum(
-            member.adjusted is not None and member.adjusted <= np.log10(LEVEL)
-            for member in tested if (member.statistic, member.against) == (statistic, STRANGER)
-        )  # fmt: skip
-        rows.append(
-            {
-                "statistic": statistic,
-                "unrelated pairs": len(values),
-                "p at most 0.05": _rate(small[0.05], len(values)),
-                "p at most 0.01": _rate(small[0.01], len(values)),
-                "smallest log10 p": float(values.min()),
-                "accused after correction": accused,
-            }
-        )
+    for statistic, far in frame[frame["ran"] & (frame["against"] == STRANGER)].groupby("statistic", sort=False):
+        small = {level: int((far["log10_p"] <= np.log10(level)).sum()) for level in (0.05, 0.01)}
+        row = {"statistic": statistic, "unrelated pairs": len(far), "smallest log10 p": far["log10_p"].min()}
+        row |= {f"p at most {level}": _rate(count, len(far)) for level, count in small.items()}
+        rows.append(row | {"accused after correction": int(far["hit"].sum())})
     return pd.DataFrame(rows)
-
-
-def findings(results: Sequence[Cell], instances: Sequence[Instance]) -> str:
-    """Say in Markdown how many instances there are, what evades everything, and whether anybody was accused."""
-    made_ones = [member for member in instances if member.refused is None and member.group != "framing"]
-    n_attacks, n_bases = (
-        len({getattr(member, name) for member in made_ones if member.attack}) for name in ("attack", "origin")
-    )
-    by_attack: dict[str, list[Cell]] = {}
-    for member in results:
-        by_attack.setdefault(member.attack, []).append(member)
-    by_attack.pop("", None)
-    lost = [attack for attack, row in by_attack.items() if not any(member.verdict == "caught" for member in row)]
-    accused = sum(member.accused for member in results)
-    tests = sum(member.n_strangers for member in results)
-    best = {}
-    for statistic in dict.fromkeys(member.statistic for member in results):
-        best[statistic] = sum(
-            member.verdict == "caught" for row in by_attack.values() for member in row if member.statistic == statistic
-        )
-    ranked = ", ".join(f"{name} {count}" for name, count in sorted(best.items(), key=lambda item: -item[1]))
-    message = [
-        f"**{len(made_ones)} instances: {n_attacks} attacks on the descendants of up to {n_bases} bases.** "
-        f"Attacks under which most descendants are caught, of {len(by_attack)}: {ranked}.",
-        f"Unrelated pairs accused after correction: {accused} of {tests} tests.",
-        (f"No statistic here catches most descendants after: {', '.join(f'`{name}`' for name in lost)}." if lost
-         else "Every attack is caught by some statistic."),
-    ]  # fmt: skip
-    return "\n\n".join(message)
 
 
 def refusal_table(instances: Sequence[Instance], tested: Sequence[Tested]) -> pd.DataFrame:
@@ -429,28 +362,19 @@ def refusal_table(instances: Sequence[Instance], tested: Sequence[Tested]) -> pd
         if member.refused:
             reasons.setdefault(member.refused, []).append(f"{member.attack} on {short_name(member.origin)}")
     for test in tested:
-        if test.refused:
-            reasons.setdefault(_short(test), []).append(f"{test.statistic}, {test.attack}")
+        if test.refused:  # without names of temporary folders and numbers of this pair
+            words = test.refused.partition(", but ")[0].partition("; ")[0].removeprefix(test.statistic).strip()
+            reasons.setdefault(f"{test.statistic}: {words}", []).append(f"{test.statistic}, {test.attack}")
     rows = [{"reason": reason, "times": len(where), "such as": where[0]} for reason, where in reasons.items()]
     return pd.DataFrame(rows, columns=["reason", "times", "such as"])
 
 
-def _short(test: Tested) -> str:
-    """The reason without names of temporary folders and numbers of this pair."""
-    words = str(test.refused).partition(", but ")[0].partition("; ")[0]
-    return f"{test.statistic}: {words.removeprefix(test.statistic).strip()}"
-
-
 def framing_table(tested: Sequence[Tested]) -> pd.DataFrame:
     """Return how many unrelated models that were made to look derived each statistic accuses."""
+    frame = _framed(tested)
     rows: dict[str, dict[str, str]] = {}
-    for attack in dict.fromkeys(member.attack for member in tested if member.against == FRAMED):
-        for statistic in dict.fromkeys(member.statistic for member in tested):
-            ones = [
-                t
-                for t in tested
-                if (t.attack, t.statistic, t.against) == (attack, statistic, FRAMED) and t.log10_p is not None
-            ]
-            hits = sum(t.adjusted is not None and t.adjusted <= np.log10(LEVEL) for t in ones)
-            rows.setdefault(attack, {})[statistic] = f"{hits} of {len(ones)}" if ones else "–"
+    for (attack, statistic), ones in frame[frame["against"] == FRAMED].groupby(["attack", "statistic"], sort=False):
+        rows.setdefault(str(attack), {})[str(statistic)] = (
+            f"{ones['hit'].sum()} of {ones['ran'].sum()}" if ones["ran"].any() else "–"
+        )
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("attack")

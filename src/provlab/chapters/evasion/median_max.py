@@ -62,24 +62,17 @@ class MedianMax(Statistic):
     reads = "gate projections, and gate activations on held-out text"
     version = 3  # 1 broke ties alike in every block; 2 had units that do nothing
     recorded = Gates
+    roles = ("gate",)  # after the pass
+    require = PhiMatch.require
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Inputs and arithmetic."""
         return {**PhiMatch().parameters(options), "n_inputs": N_INPUTS}
 
-    def blocks(self, a: Model, b: Model) -> list[int | None]:
-        """Blocks of equal index; both models must have gated MLPs."""
-        PhiMatch().require(a, b)
-        return super().blocks(a, b)
-
     def prepare(self, model: Model, options: Options) -> Gates:
         """Run the model once over the text."""
         kept, _ = one_pass(self, model, options, ("gate", "units"))
         return Gates(model, kept["gate"], kept["units"])
-
-    def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
-        """The gate projection, after the pass."""
-        return {model.anatomy.tensor_name("gate", block): None}
 
     def compare_block(
         self, a: tuple[Array, Array], b: tuple[Array, Array], block: int | None, options: Options

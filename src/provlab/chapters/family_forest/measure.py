@@ -1,5 +1,6 @@
 """Right, wrong and abstained: edges and directions of a forest against the known parents, by level and by arm."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,13 +11,12 @@ import pandas as pd
 from provlab.chapters.family_forest import peers
 from provlab.engine.lineage import Lineage
 from provlab.forest.families import LEVEL, join
-from provlab.forest.measure import kurtosis
-from provlab.forest.result import Edge, Forest
+from provlab.forest.result import Forest
 from provlab.forest.rows import LEAST
 from provlab.statistics.base import Model
 
 Parents = Mapping[str, tuple[str, ...]]
-MERGE = "merge"
+MERGE, MISSED = "merge", "missed"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Judged:
     arm
         Of its models; of models that were not grown here, ``zoo``.
     joined, right
-        Level of the edge, and whether it is a true one. A true edge that the forest lacks has "missed" and False.
+        Level of the edge, and whether it is a true one. A true edge that the forest lacks has `MISSED` and False.
     directed, forward
         Level of its direction, None without one; whether its second model descends from its first. None where neither
         descends from the other.
@@ -67,43 +67,26 @@ def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Ju
         if edge.a not in parents or edge.b not in parents:
             continue
         down, up = edge.a in ancestors(edge.b, parents), edge.b in ancestors(edge.a, parents)
-        rows.append(
-            Judged(
-                arms.get(edge.b, "zoo"),
-                edge.joined,
-                frozenset((edge.a, edge.b)) in true,
-                edge.directed,
-                down if down or up else None,
-                _speaks(edge),
-            )
-        )
+        speaks = edge.relation == MERGE or (edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0)
+        is_true, forward = frozenset((edge.a, edge.b)) in true, down if down or up else None
+        rows.append(Judged(arms.get(edge.b, "zoo"), edge.joined, is_true, edge.directed, forward, speaks))
     drawn = {frozenset((edge.a, edge.b)) for edge in forest.edges}
-    rows += [Judged(arms.get(min(pair), "zoo"), "missed", False, None, None, False) for pair in true - drawn]
+    rows += [Judged(arms.get(min(pair), "zoo"), MISSED, False, None, None, False) for pair in true - drawn]
     return rows
 
 
-def _speaks(edge: Edge) -> bool:
-    return edge.relation == MERGE or (edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0)
-
-
-def table(rows: Sequence[Judged], by: str = "arm") -> pd.DataFrame:
-    """Count edges and directions, right, wrong and abstained, of each arm (or by another field)."""
-    counts = {}
-    for key in dict.fromkeys(getattr(row, by) for row in rows):
-        own = [row for row in rows if getattr(row, by) == key]
-        directed = [row for row in own if row.directed is not None and row.forward is not None]
-        drawn = [row for row in own if row.joined != "missed"]
-        counts[str(key)] = {
-            "edges right": sum(row.right for row in drawn),
-            "edges wrong": sum(not row.right for row in drawn),
-            **{
-                f"{level}: {word}": sum(row.directed == level and bool(row.forward) == good for row in directed)
-                for level in ("rows", "root", "estimated")
-                for word, good in (("right", True), ("wrong", False))
-            },
-            "no direction": sum(row.directed is None for row in drawn),
-        }
-    return pd.DataFrame(counts).T
+def table(rows: Sequence[Judged]) -> pd.DataFrame:
+    """Count edges and directions of each arm: right, wrong and abstained."""
+    words = {True: "right", False: "wrong"}
+    columns = [f"{what} {word}" for what in ("edges", "rows:", "root:", "estimated:") for word in words.values()]
+    counts = pd.DataFrame(0, index=list(dict.fromkeys(row.arm for row in rows)), columns=[*columns, "no direction"])
+    for row in (row for row in rows if row.joined != MISSED):
+        counts.loc[row.arm, f"edges {words[row.right]}"] += 1
+        if row.directed is None:
+            counts.loc[row.arm, "no direction"] += 1
+        elif row.forward is not None:
+            counts.loc[row.arm, f"{row.directed}: {words[row.forward]}"] += 1
+    return counts
 
 
 def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int]:
@@ -142,48 +125,26 @@ def family_wise(n_models: int, n_draws: int, seed: int) -> dict[str, dict[str, i
 
 
 def peer_rows(forest: Forest, models: Mapping[str, Model], parents: Parents) -> pd.DataFrame:
-    """Edges that each peer draws in the families found here, and directions by kurtosis, right of all."""
-    true = {frozenset((parent, child)) for child, names in parents.items() for parent in names}
-    right: dict[str, int] = dict.fromkeys(["this chapter", "distance of weights", *peers.SCORES], 0)
-    edges = down = directions = 0
+    """Edges and directions that each method gets right, in the families found here of models of these parents."""
+    right: Counter[str] = Counter()
+    edges = true_edges = answered = 0
     for family in forest.families:
-        if (
-            not set(family.models) <= parents.keys()
-            or len(family.models) < 2
-            or any(e.relation == MERGE for e in family.edges)
-        ):
+        merged = any(edge.relation == MERGE for edge in family.edges)
+        if merged or len(family.models) < 2 or not set(family.models) <= parents.keys():
             continue
-        edges += len(family.edges)
+        true = {frozenset((parent, child)) for child in family.models for parent in parents[child]}
+        edges, true_edges = edges + len(family.edges), true_edges + len(true)
         right["this chapter"] += sum(frozenset((e.a, e.b)) in true for e in family.edges)
-        pairs = list(combinations(family.models, 2))
-        scores = {name: {p: score(*(models[m] for m in p)) for p in pairs} for name, score in peers.SCORES.items()}
-        scores["distance of weights"] = {p: -_distance(*(models[m] for m in p)) for p in pairs}
-        for name, score in scores.items():
-            right[name] += len(peers.spanning(family.models, score) & true)
-        sharp = {model: _kurtosis(models[model]) for model in family.models}
-        for pair in (pair for pair in true if pair <= set(family.models)):
-            parent, child = sorted(pair, key=lambda model: len(ancestors(model, parents)))
-            directions, down = directions + 1, down + (sharp[child] < sharp[parent])
-    rows = [{"method": name, "edges right": f"{n} of {edges}"} for name, n in right.items()]
-    frame = pd.DataFrame(rows).set_index("method")
-    frame["directions right"] = "-"
-    frame.loc["MoTHer (distance and kurtosis)"] = [
-        frame.loc["distance of weights", "edges right"],
-        f"{down} of {directions}",
-    ]
-    return frame
-
-
-def _matrices(model: Model) -> list[np.ndarray]:
-    anatomy = model.anatomy
-    places = [(s.role, part.block) for part in anatomy.parts for s in part.segments if part.block is not None]
-    arrays = (anatomy.read(model.checkpoint, *place) for place in places)
-    return [array for array in arrays if array.ndim == 2]
-
-
-def _distance(a: Model, b: Model) -> float:
-    return float(np.sqrt(sum(np.square(x - y).sum() for x, y in zip(_matrices(a), _matrices(b), strict=True))))
-
-
-def _kurtosis(model: Model) -> float:
-    return float(np.mean([kurtosis(array) for array in _matrices(model)]))
+        for name, score in peers.SCORES.items():
+            scores = {pair: score(*(models[m] for m in pair)) for pair in combinations(family.models, 2)}
+            right[name] += len(peers.spanning(family.models, scores) & true)
+        ways = [e for e in family.edges if e.directed and frozenset((e.a, e.b)) in true]
+        answered += len(ways)
+        right["ways"] += sum(e.a in parents[e.b] for e in ways)
+        sharp = {model: peers.sharpness(models[model]) for model in family.models}
+        right["sharp"] += sum(sharp[child] < sharp[p] for child in family.models for p in parents[child])
+    rows = {name: [f"{right[name]} of {edges}", "-", "-"] for name in ("this chapter", *peers.SCORES)}
+    rows["this chapter"][1] = f"{right['ways']} of {answered} answered, of {true_edges}"
+    rows[peers.MOTHER][1] = f"{right['sharp']} of {true_edges}"
+    rows["stemma"] = ["-", "-", peers.STEMMA]
+    return pd.DataFrame(rows, index=["edges right", "directions right", "published, on other models"]).T

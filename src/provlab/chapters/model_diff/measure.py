@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab.chapters.model_diff.labels import TextKinds, repetition
-from provlab.chapters.model_diff.predicates import Capability, Domains, Repetition, Ways
+from provlab.chapters.model_diff.predicates import Domains, Repetition, Ways
 from provlab.errors import ProvlabError
 from provlab.kept import Kept
 from provlab.modeldiff import pipeline, reweighting
@@ -134,21 +134,6 @@ def ways_table(rows: Sequence[Ways]) -> pd.DataFrame:
 # The likeliest inputs, and the disputed ones --------------------------------------------------------------------------
 
 
-def capability_finding(rows: Sequence[Capability]) -> str:
-    """Say which model of each pair has more inputs in Z, from the records."""
-    words = []
-    for row in rows:
-        value, low, high = row.log10_more
-        more, fewer = (1, 0) if value > 0 else (0, 1)
-        lower = row.held_out[more] < row.held_out[fewer]
-        words.append(
-            f"{row.models[more]}, the model of {'lower' if lower else 'higher'} held-out loss, has "
-            f"{10 ** abs(value):.2f} times the inputs of {row.models[fewer]} in Z"
-            + ("" if low > 0 or high < 0 else " (the interval includes equality)")
-        )
-    return "; ".join(words) + "."
-
-
 def states_frame(states: reweighting.DensityOfStates) -> pd.DataFrame:
     """A density of states as `provlab.plots.modeldiff.densities` draws it."""
     columns = {"y": states.log10_count, "low": states.log10_low, "high": states.log10_high, "seen": states.log10_seen}
@@ -241,16 +226,3 @@ def disputed(compared: Comparison, is_code: Sequence[NDArray[np.float64]], accur
     first, second = (float(share[0]) for share in shares)
     gap = ends(shares[0] - shares[1])
     return Domains(first, second, gap, ends(shares[0] - rest[0]), ends(rest[1] - shares[1]), accuracy)
-
-
-def domains_finding(row: Domains) -> str:
-    """Say how the two sides differ, from the record."""
-    gap, low, high = row.gap
-    rises = [f"{value:+.2f} ({low:+.2f} to {high:+.2f})" for value, low, high in (row.code_rise, row.prose_rise)]
-    return (
-        f"Of the quarter of inputs that each model prefers most, {row.code_side:.0%} look like code on the code "
-        f"model's side and {row.prose_side:.0%} on the prose model's (difference {gap:.2f}, 95% interval {low:.2f} "
-        f"to {high:.2f}). Against the rest of the own inputs its own kind is more frequent there by {rises[0]} and "
-        f"{rises[1]}. "
-        f"The labels are right on {row.accuracy:.0%} of held-out pieces."
-    )

@@ -70,7 +70,8 @@ def kept_blocks(parent: Model, child: Model) -> list[int] | None:
     """
     if (note := Kept.of(child.checkpoint)) is not None:
         return note.blocks
-    published = published_maps().get((parent.checkpoint.source, child.checkpoint.source), {})
+    above, below = (model.checkpoint.source.partition("@")[0] for model in (parent, child))
+    published = published_maps().get((above, below), {})
     complete = len(published) == child.anatomy.n_blocks
     return [published[block] for block in range(child.anatomy.n_blocks)] if complete else None
 

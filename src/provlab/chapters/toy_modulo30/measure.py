@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from provlab.modeldiff.comparison import Comparison, total_variation
 from provlab.modeldiff.diagnostics import NotConverged, converged
-from provlab.modeldiff.representative import Direction, Draws, Side, within
+from provlab.modeldiff.representative import Direction, Draws, within
 from provlab.modeldiff.sampler import Samples
 from provlab.publishing.published import published_table, scalar
 from provlab.zoo.toy import is_valid
@@ -18,7 +18,6 @@ from provlab.zoo.toy import is_valid
 WIDTH = 0.01  # of a bin of NLL (nats per token); ranges begin and end at multiples of it
 TAILS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # quantile rules for Z
 SHIFTS = (-0.2, -0.1, 0.1, 0.2)  # of the rule's range, in its widths
-_CHUNK = 1_000_000  # inputs whose losses are held in float64 at a time
 _BINS = 24  # of D, over all but the last thousandths
 Range = tuple[float, float]
 T = TypeVar("T")
@@ -29,20 +28,10 @@ def on_grid(bound: float) -> float:
     return round(round(bound / WIDTH) * WIDTH, 10)
 
 
-def bins_of_loss(nll: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
-    """Bin of each loss; bin k is from ``k * WIDTH`` to ``(k + 1) * WIDTH``."""
-    parts = [np.floor(part.astype(np.float64) / WIDTH).astype(np.int16) for part in _chunks(nll)]
-    return np.concatenate(parts)
-
-
-def _chunks(array: NDArray[Any]) -> list[NDArray[Any]]:
-    return [array[begin : begin + _CHUNK] for begin in range(0, max(1, len(array)), _CHUNK)]
-
-
 def range_by_rule(nll: NDArray[np.floating[Any]], shares: Sequence[float]) -> Range:
     """Return Z: two quantiles of the losses of valid inputs, rounded up to the grid."""
     low, high = np.quantile(nll, shares, method="inverted_cdf")
-    return tuple(on_grid((k + 1) * WIDTH) for k in bins_of_loss(np.array([low, high])).tolist())  # type: ignore[return-value]
+    return tuple(on_grid((np.floor(float(end) / WIDTH) + 1) * WIDTH) for end in (low, high))  # type: ignore[return-value]
 
 
 def other_ranges(nll: NDArray[np.floating[Any]], z: Range) -> list[tuple[float | None, Range]]:
@@ -115,17 +104,6 @@ def first_draws(samples: Samples, n: int) -> Samples:
     """The first `n` draws of each chain."""
     some = np.s_[:, :, :n]
     return replace(samples, tokens=samples.tokens[some], nll=samples.nll[some], replica=samples.replica[some])
-
-
-def worked_example() -> NDArray[np.float64]:
-    """Terms of the example of Section 3.3, times four: 3:2:3:3."""
-
-    def direction(side: Side, below: int, above: int, common: int) -> Direction:
-        n = below + above
-        difference = np.repeat([-1.0, 1.0], [below, above])
-        return Direction(side, difference, np.ones(n), np.arange(n) < common, np.zeros(n, dtype=np.int64), n_chains=1)
-
-    return 4 * Comparison(direction("A", 60, 40, 80), direction("B", 150, 150, 200), (2.0, 4.0)).terms()
 
 
 def extents(names: Sequence[str], *differences: NDArray[np.float64]) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 The package ``gguf`` reads the file, de-quantises its codes, and knows llama.cpp's name of each tensor. The converter
 that makes such a file from a checkpoint of transformers also re-orders rows of queries and keys in Llamas, and adds 1
-to norms of Gemmas: both are undone here. The format is described in ggml's ``docs/gguf.md``.
+to norms of Gemmas and Nemotrons: both are undone here. The format is described in ggml's ``docs/gguf.md``.
 """
 
 import math
@@ -34,7 +34,8 @@ _UNKNOWN_KIND = re.compile(r"(\d+)\)? is not a valid GGMLQuantizationType")  # i
 _DAMAGE = (ValueError, KeyError, IndexError, TypeError, OverflowError, EOFError, OSError, struct.error)
 
 #: architecture in the file -> ``model_type`` of transformers; Mistral's models are llama here, and Mixtral with experts
-_TYPES = {kind: kind for kind in ("llama", "qwen2", "qwen3", "gemma", "gemma2", "olmo2")}
+_ALIKE = "llama qwen2 qwen3 gemma gemma2 olmo2 phi3 granite smollm3 starcoder2 nemotron"
+_TYPES = {kind: kind for kind in _ALIKE.split()} | {"command-r": "cohere"}
 _TYPES |= {"gemma3": "gemma3_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
 _MUST = {
     "block_count": "num_hidden_layers",
@@ -45,6 +46,9 @@ _MUST = {
 _MAY = {
     "context_length": "max_position_embeddings",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
     "attention.sliding_window": "sliding_window",
     "rope.freq_base": "rope_theta",
     "attn_logit_softcapping": "attn_logit_softcapping",
@@ -53,9 +57,11 @@ _MAY = {
     "expert_feed_forward_length": "moe_intermediate_size",
     "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
 }
-#: projections whose rows are re-ordered in Llamas -> the key of how many heads they have
+#: architectures whose converter re-orders rows; projections of which it does -> the key of how many heads they have
+_REORDERED = ("llama", "granite", "smollm3")
 _HEADS = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
-_ROTATIONS = "rope_freqs.weight"  # divisors of the frequencies of rotary positions: no weight
+#: divisors of the frequencies of rotary positions, which are no weight -> of which texts, by their length
+_ROTATIONS = {"rope_freqs.weight": "", "rope_factors_short.weight": "short", "rope_factors_long.weight": "long"}
 #: what chooses experts, which the table of architectures mostly leaves out
 _ROUTERS = ("mlp.gate.weight", "mlp.shared_expert_gate.weight")
 
@@ -119,8 +125,9 @@ class GgufFile:
             raise CheckpointError(f"{self._label} is one of {count} parts, and {len(files)} of them are here; copy all")
         tensors = {tensor.name: (file, tensor) for file, part in readers.items() for tensor in part.tensors}
         self.config = _config(reader, kind, {name: _shape(tensor) for name, (_, tensor) in tensors.items()})
-        if _ROTATIONS in tensors:
-            self.config["rope_scaling"] = _rotations(self.config, tensors.pop(_ROTATIONS)[1].data)
+        divisors = {which: tensors.pop(name)[1].data for name, which in _ROTATIONS.items() if name in tensors}
+        if divisors:
+            self.config["rope_scaling"] = _rotations(self.config, divisors)
         names = _names(kind, self.config)
         self.header: dict[str, TensorInfo] = {}
         self._places: dict[str, _Place] = {}
@@ -142,11 +149,11 @@ class GgufFile:
         coded = place.kind
         info = TensorInfo(shape, _PLAIN.get(coded, "float32"), stored="" if coded in _PLAIN else coded)
         projection = name.split(".")[-2:][0]
-        if kind == "llama" and projection in _HEADS:
+        if kind in _REORDERED and projection in _HEADS:
             place = place._replace(heads=self.config[_HEADS[projection]])
             if info.shape[0] % (2 * place.heads):
                 raise ValueError(f"{name[:80]} has {info.shape[0]} rows for {place.heads} heads")
-        if kind.startswith("gemma") and name.endswith("norm.weight"):
+        if kind.startswith(("gemma", "nemotron")) and name.endswith("norm.weight"):
             info, place = info._replace(dtype="float32"), place._replace(added=1)
         self.header[name], self._places[name] = info, place
 
@@ -274,7 +281,7 @@ def _config(reader: "gguf.GGUFReader", kind: str, shapes: dict[str, tuple[int, .
     """Write ``config.json`` from the file's description; transformers' defaults fill the rest."""
     experts = _number(reader, f"{kind}.expert_count", int)
     model_type = "mixtral" if kind == "llama" and experts else _TYPES[kind]
-    config: dict[str, Any] = {"architectures": [class_of(model_type)], "model_type": model_type}
+    config: dict[str, Any] = {"architectures": [class_of(model_type)], "model_type": model_type, "pad_token_id": None}
     if experts:  # of which llama.cpp itself divides what Qwen 3's routers give by its sum
         config |= {"num_experts": experts, "num_local_experts": experts, "norm_topk_prob": kind == "qwen3moe"}
     for key, name in (_MUST | _MAY).items():
@@ -283,6 +290,10 @@ def _config(reader: "gguf.GGUFReader", kind: str, shapes: dict[str, tuple[int, .
             raise ValueError(f"it gives no {kind}.{key}")
         if value is not None:
             config[name] = value
+    if epsilon := _number(reader, f"{kind}.attention.layer_norm_epsilon"):
+        config |= dict.fromkeys(("layer_norm_eps", "norm_epsilon", "norm_eps"), epsilon)
+    if scale := _number(reader, f"{kind}.logit_scale"):  # by which Granite divides, and Cohere multiplies
+        config |= {"logits_scaling": scale, "logit_scale": scale}
     if config["num_hidden_layers"] > len(shapes):
         raise ValueError("it promises more blocks than it has tensors")
     if experts and shapes.get("blk.0.ffn_up_exps.weight", (0,))[0] != experts:
@@ -294,29 +305,39 @@ def _config(reader: "gguf.GGUFReader", kind: str, shapes: dict[str, tuple[int, .
     config["vocab_size"] = vocabulary[0]
     config["tie_word_embeddings"] = "output.weight" not in shapes
     head = _number(reader, f"{kind}.attention.key_length", int) or shapes.get("blk.0.attn_q.weight", (0,))[0] // heads
-    if kind != "olmo2" and head:
+    if kind not in ("olmo2", "granite") and head:
         config["head_dim"] = head
-    config["attention_bias"] = "blk.0.attn_q.bias" in shapes
+    if part := _number(reader, f"{kind}.rope.dimension_count", int):
+        config["partial_rotary_factor"] = part / (head or config["hidden_size"] // heads)
+    config["attention_bias"] = config["use_bias"] = "blk.0.attn_q.bias" in shapes
     config["mlp_bias"] = "blk.0.ffn_up.bias" in shapes
     if kind in ("gemma2", "gemma3"):  # the largest of each divide by their width for a head; the file does not say
         largest = (kind, config["num_hidden_layers"]) in (("gemma2", 46), ("gemma3", 62))
         config["query_pre_attn_scalar"] = config["hidden_size"] // heads if largest else head
     scaling, factor = _value(reader, f"{kind}.rope.scaling.type"), _number(reader, f"{kind}.rope.scaling.factor")
+    length = _number(reader, f"{kind}.rope.scaling.original_context_length")
     if factor and scaling in ("linear", "yarn"):
         config["rope_scaling"] = {"rope_type": scaling, "factor": float(factor)}
-        length = _number(reader, f"{kind}.rope.scaling.original_context_length")
         if scaling == "yarn" and length:
             config["rope_scaling"]["original_max_position_embeddings"] = length
+    if kind == "phi3":
+        config["original_max_position_embeddings"] = length or config.get("max_position_embeddings")
     return config
 
 
-def _rotations(config: dict[str, Any], divisors: NDArray[Any]) -> dict[str, Any]:
-    """Divide the frequencies of rotary positions as the file does (Llama 3.1), in the words of transformers."""
+def _rotations(config: dict[str, Any], divisors: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Divide the frequencies of rotary positions as the file does (Llama 3.1, Phi-3), in the words of transformers."""
     pairs = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"]) // 2
-    if divisors.shape != (pairs,) or divisors.dtype != np.float32:
-        raise ValueError(f"{_ROTATIONS} does not divide {pairs} frequencies")
-    if not ((divisors > 0) & (divisors < np.inf)).all():
-        raise ValueError(f"{_ROTATIONS} divides by numbers that are not above 0")
-    both = dict.fromkeys(("short_factor", "long_factor"), divisors.tolist())
-    length = {"original_max_position_embeddings": config.get("max_position_embeddings", 1)}
-    return {"rope_type": "longrope", "factor": 1.0, "attention_factor": 1.0} | both | length
+    for numbers in divisors.values():
+        if numbers.shape != (pairs,) or numbers.dtype != np.float32:
+            raise ValueError(f"its rotary positions have not {pairs} frequencies to divide")
+        if not ((numbers > 0) & (numbers < np.inf)).all():
+            raise ValueError("it divides frequencies by numbers that are not above 0")
+    length = config.get("max_position_embeddings", 1)
+    scaling: dict[str, Any] = {"rope_type": "longrope"}
+    if "" in divisors:
+        divisors = dict.fromkeys(("short", "long"), divisors[""])
+        scaling |= {"factor": 1.0, "attention_factor": 1.0, "original_max_position_embeddings": length}
+    else:
+        scaling["original_max_position_embeddings"] = config.get("original_max_position_embeddings", length)
+    return scaling | {f"{which}_factor": numbers.tolist() for which, numbers in divisors.items()}
