@@ -65,6 +65,25 @@ function explore(figure) {
   });
 }
 
+// A picture much taller than wide shows its beginning, and all of it when the reader or a printer asks.
+function clip(figure) {
+  const image = figure.querySelector("label img"), label = figure.querySelector("label");
+  if (!image || image.naturalHeight < 1.5 * image.naturalWidth) return;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "provlab-all";
+  button.textContent = "Show the whole picture";
+  const all = () => {
+    label.classList.remove("clipped");
+    button.remove();
+  };
+  label.classList.add("clipped");
+  label.after(button);
+  button.addEventListener("click", all);
+  figure.querySelector(".provlab-readout input")?.addEventListener("input", all);
+  addEventListener("beforeprint", all);
+}
+
 // A question with choices, a task list in a box: the reader picks one, and its words after the colon answer. Without
 // scripts all choices stand there with their answers.
 function ask(box) {
@@ -152,6 +171,7 @@ function reachable() {
   });
 }
 
+addEventListener("load", () => document.querySelectorAll("figure.provlab-figure").forEach(clip)); // sizes are known then
 document.addEventListener("DOMContentLoaded", () => {
   mend();
   document.querySelectorAll("figure.provlab-figure:has(.provlab-spots)").forEach(explore);

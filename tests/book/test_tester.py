@@ -65,13 +65,13 @@ def page(tmp_path_factory):
         yield chromium
 
 
-def until(page, condition):
+def until(page, condition, of="document.getElementById('provlab-tester')"):
     """Wait for the worker: what the page shows once a condition in its script holds."""
     began = time.monotonic()
     while not page.value(f"Boolean({condition})"):
         assert time.monotonic() - began < 60, condition
         time.sleep(0.02)
-    return page.value("document.getElementById('provlab-tester').innerText")
+    return page.value(f"{of}.innerText")
 
 
 def cases():
@@ -288,6 +288,22 @@ def test_the_rows_of_a_heatmap_are_named_on_a_phone(page, tmp_path):
     rows = page.value("document.querySelector('.provlab-rows').textContent")
     assert rows == "Rows from above, columns from the left: oak, elm, fir."
     page.screen((1280, 800))
+
+
+def test_a_tall_picture_shows_its_beginning_until_it_is_asked_for(page, tmp_path):
+    images = ""
+    for width, height in ((200, 280), (200, 320)):
+        svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"></svg>'
+        image = f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+        images += f'<figure class="provlab-figure"><label><img src="{image}" alt="a table"></label></figure>'
+    script = f'<script src="{(ASSETS / "provlab.js").as_uri()}"></script>'
+    (tmp_path / "index.html").write_text(f'<!DOCTYPE html><meta charset="utf-8">{images}{script}', encoding="utf-8")
+    page.open(tmp_path / "index.html")
+    clipped = "[...document.querySelectorAll('label')].map(one => one.className)"
+    assert until(page, "document.querySelector('button')", of="document.body") == "Show the whole picture"
+    assert page.value(clipped) == ["", "clipped"]
+    page.value("document.querySelector('button').click()")
+    assert page.value(clipped) == ["", ""]
 
 
 def test_the_script_is_small():

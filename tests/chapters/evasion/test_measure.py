@@ -18,7 +18,7 @@ def test_the_heatmap_has_a_truth_only_where_every_origin_is_known(parents):
     frame = pd.DataFrame(PAIRS, columns=["a", "b", "log10_p", "holm_log10_p"])
     frame = frame.assign(statistic="phi_match", floor=-100.0)
     drawn = figures.disguised_pairs(frame, HIDDEN, Lineage(("a", "b", "c"), parents, {}), statistic="phi_match")
-    assert ("known lineage" in drawn.alt) == bool(parents)
+    assert ("truly related" in drawn.alt) == bool(parents)
     assert "for 2 of 3 pairs" in drawn.alt
 
 
