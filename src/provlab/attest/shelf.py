@@ -190,7 +190,13 @@ def identify(source: str, shelf: Path, *, allow_pickle: bool = False) -> Kin:
     own = Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle))
     tests: list[dict[str, Any]] = []
     for other, name in product(others, TESTS):
-        test = {"source": other.source, "digest": other.digest, "test": name, "log10_p": None, "error": None}
+        test: dict[str, Any] = {
+            "source": other.source,
+            "digest": other.digest,
+            "test": name,
+            "log10_p": None,
+            "error": None,
+        }
         try:
             test["log10_p"] = log10_p(own, other, name)
         except ProvlabError as error:

@@ -56,8 +56,10 @@ class Tree:
         readable, factor, distance = np.eye(n, dtype=bool), np.zeros((n, n)), np.full((n, n), np.inf)
         silence = np.ones((n, n))
         about: list[dict[str, float]] = [{}] * n
-        for record in (record for record in records if record.outcome):
+        for record in records:
             i, j, outcome = place[record.a], place[record.b], record.outcome
+            if outcome is None:
+                continue
             if record.statistic == "weight_distance":
                 distance[i, j] = distance[j, i] = outcome.value
                 about[i], about[j] = outcome.detail["a"], outcome.detail["b"]

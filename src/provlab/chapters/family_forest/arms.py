@@ -163,7 +163,7 @@ def grow(folder: Path, name: str, n_models: int, seed: int) -> list[Grown]:
 
     def keep(tensors: Tensors, parents: tuple[int, ...], share: float = 1.0) -> None:
         place = folder / f"{re.sub(r'[^a-z]+', '-', name)}-{len(made)}"
-        model = LlamaForCausalLM(_config(arm)).to(arm.dtype)
+        model = LlamaForCausalLM(_config(arm)).type(arm.dtype)
         model.load_state_dict(tensors)
         model.save_pretrained(place)
         made.append(tensors)

@@ -73,7 +73,8 @@ def huref(a: Model, b: Model) -> float:
 def near(a: Model, b: Model) -> float:
     """Less the distance of all weights."""
     statistic, sides = WeightDistance(), [AllWeights(model) for model in (a, b)]
-    blocks = [statistic.compare_block(*(s.block(i) for s in sides), i, Options()) for i in statistic.blocks(a, b)]
+    own, others = ([side.block(i) for i in statistic.blocks(a, b)] for side in sides)
+    blocks = [statistic.compare_block(x, y, None, Options()) for x, y in zip(own, others, strict=True)]
     return -statistic.aggregate(blocks).value
 
 
