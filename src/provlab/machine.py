@@ -1,6 +1,8 @@
 """What this machine offers."""
 
+import multiprocessing
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,6 +23,18 @@ def threads() -> int:
         if (value := os.environ.get(name, "")).isdigit():
             return max(1, int(value))
     return cores()
+
+
+def end_with_parent() -> None:
+    """Let this process end when its parent does: where the parent was killed, a worker takes up no other task."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def follow() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()
 
 
 @contextmanager

@@ -1,6 +1,9 @@
 """Plans: read with care, gone through in stages and waves, the models of each made before it."""
 
 import re
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -80,6 +83,30 @@ def test_several_run_at_a_time_each_in_a_process(project):
     assert message[0] == "2 notebooks to run, 2 at a time"
     assert sorted(line.partition(" done")[0] for line in message if " done" in line) == ["board:", "tree:"]
     assert run_plan(plan, project / "book", say=message.append) == 0
+
+
+def test_a_killed_study_leaves_no_process_that_goes_on(project):
+    """Four notebooks, two at a time; none is begun after the process that leads them is gone."""
+    begin = "import time\nopen('begun', 'a').write('x')\ntime.sleep(4)"
+    for name in ("tree", "board", "status", "last"):
+        write(project / "notebooks" / f"{name}.ipynb", begin)
+    lead = (
+        "from pathlib import Path\nfrom provlab.publishing.plan import Plan, run_plan\n"
+        "if __name__ == '__main__':\n"
+        "    named = [{'notebook': name} for name in ('tree', 'board', 'status', 'last')]\n"
+        "    run_plan(Plan('smoke', named, jobs=2), Path('book'), say=str)\n"
+    )
+    (project / "lead.py").write_text(lead)
+    process = subprocess.Popen([sys.executable, "lead.py"], cwd=project)
+    try:
+        while not (marks := list(project.rglob("begun"))) or marks[0].read_text() != "xx":
+            assert process.poll() is None
+            time.sleep(0.2)
+    finally:
+        process.kill()
+        process.wait()
+    time.sleep(8)
+    assert marks[0].read_text() == "xx"
 
 
 def test_of_several_the_longest_are_begun_first(project):

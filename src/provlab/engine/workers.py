@@ -7,7 +7,6 @@ into the store as they come: one writer, and a crashed worker loses its current 
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
@@ -45,14 +44,7 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 def _begin() -> None:
     """Begin as a worker: the parent handles Ctrl-C, and this process ends with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def follow() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=follow, daemon=True).start()
+    machine.end_with_parent()
 
 
 def completed(

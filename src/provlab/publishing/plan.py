@@ -23,6 +23,7 @@ from tqdm import tqdm
 from provlab import schema, zoo
 from provlab.errors import ParameterError, one_line
 from provlab.files import digest
+from provlab.machine import end_with_parent
 from provlab.publishing.experiment import checked_profile, is_stored
 from provlab.publishing.runner import (
     FINISHES,
@@ -244,7 +245,7 @@ def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
     tasks = sorted(tasks, key=lambda task: -task.minutes)
     say(f"{len(tasks)} notebooks to run, {jobs} at a time")
     bar = tqdm(total=len(tasks), desc="notebooks", unit="notebook", leave=False, disable=not sys.stderr.isatty())
-    with bar, ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+    with bar, ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), end_with_parent) as pool:
         left = {pool.submit(task.run): task for task in tasks}
         begun: dict[str, float] = {}
         try:
