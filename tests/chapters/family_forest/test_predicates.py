@@ -87,7 +87,7 @@ def test_edges_are_judged_against_their_truth():
     ],
 )
 def test_odd_ones_are_counted_against_true_paths(apart, right):
-    """Of the ten triples of a, its children b and e, and b's c and d, five have one: ace, ade, bce, bde, cde."""
+    """Five of ten triples of a, its children b and e, and b's c and d have one: ace, ade, bce, bde, cde."""
     parents = {"a": (), "b": ("a",), "c": ("b",), "d": ("b",), "e": ("a",), "mean": ("c", "e"), "x": ()}
     paths = dict(zip(map("".join, combinations("abcde", 2)), (1, 2, 2, 1, 1, 1, 2, 2, 3, 3), strict=True))
     paths |= {a + b: 0 for a in "abcde" for b in ("mean", "x")} | apart
