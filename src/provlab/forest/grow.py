@@ -92,7 +92,15 @@ class Tree:
             if not self._into_merge(i, j)
         ]
         first = tuple(self.models[i] for i in likely)
-        return Family(tuple(self.models), (*edges, *self._merged()), first, (self._spoken(), *notes))
+        apart = {
+            frozenset((self.models[i], self.models[j])): (int(changed[i, j]), float(self.distance[i, j]))
+            for i, j in combinations(range(n), 2)
+        }
+        if n == 3 and not self.merges:
+            odd = estimate.odd_one_out(self.models, apart)
+            without = "A model and two neighbours have none, nor have three siblings."
+            notes += [f"Odd one out of three, an estimate: {named(odd)} ({estimate.TRIPLES}). {without}"] if odd else []
+        return Family(tuple(self.models), (*edges, *self._merged()), first, (self._spoken(), *notes), apart)
 
     def _into_merge(self, i: int, j: int) -> bool:
         """Whether j is a weighted mean of models, i one of them."""

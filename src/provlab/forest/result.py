@@ -81,13 +81,16 @@ class Family:
     root_set : tuple of str
         Models one of which was first, the likeliest first; empty where that is worthless.
     notes : tuple of str
-        How many rows speak, what decides on the root, what contradicts what.
+        How many rows speak, what decides on the root, what contradicts what, the odd one of three.
+    apart : dict
+        Of each pair of models: changed rows, and the distance of weights. Not part of the JSON.
     """
 
     models: tuple[str, ...]
     edges: tuple[Edge, ...] = ()
     root_set: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    apart: dict[frozenset[str], tuple[int, float]] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,7 @@ class Forest(views.Report):
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
+        families = [{k: v for k, v in asdict(family).items() if k != "apart"} for family in self.families]
         return {
             "schema": "provlab.tree/1",
             "sources": list(self.sources),
@@ -179,7 +183,7 @@ class Forest(views.Report):
             "level": LEVEL,
             "log10_e_needed": self.bar,
             "joins": [{"a": list(a), "b": list(b), "log10_e": value} for a, b, value in self.joins],
-            "families": json.loads(json.dumps([asdict(family) for family in self.families])),
+            "families": json.loads(json.dumps(families)),
             "outgroup": self.outgroup,
             "levels": self.levels,
             "assumptions": {name: registry.get(name).assumptions for name in self.statistics},

@@ -1,6 +1,7 @@
 """Counts of a forest against its truth, families that are grown, and the claims on them with planted faults."""
 
 from collections import namedtuple
+from itertools import combinations
 
 import pytest
 
@@ -74,6 +75,27 @@ def test_edges_are_judged_against_their_truth():
     ]
     assert measure.table(rows).loc["zoo"].to_dict()["rows: wrong"] == 1
     assert measure.independent_joined(forest, {**parents, "c": ()}) == (2, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("apart", "right"),
+    [
+        ({}, 5),
+        ({"ae": 4}, 3),  # a and e seem far apart, so two triples are wrong: those of both with c and with d
+        ({"bd": 3}, 4),
+        ({"cd": 3}, 4),  # two pairs of c, d and e seem equally close: the rule names none
+    ],
+)
+def test_odd_ones_are_counted_against_true_paths(apart, right):
+    """Five of ten triples of a, its children b and e, and b's c and d have one: ace, ade, bce, bde, cde."""
+    parents = {"a": (), "b": ("a",), "c": ("b",), "d": ("b",), "e": ("a",), "mean": ("c", "e"), "x": ()}
+    paths = dict(zip(map("".join, combinations("abcde", 2)), (1, 2, 2, 1, 1, 1, 2, 2, 3, 3), strict=True))
+    paths |= {a + b: 0 for a in "abcde" for b in ("mean", "x")} | apart
+    family = namedtuple("Family", "models apart")(
+        tuple(parents), {frozenset((pair[0], pair[1:])): (length, 0.0) for pair, length in paths.items()}
+    )
+    counts = measure.odd_ones(namedtuple("Forest", "families")([family]), parents, dict.fromkeys("abcde", "plain"))
+    assert counts == {"plain": [right, 5]}
 
 
 def test_draws_under_the_null_keep_the_level():

@@ -10,6 +10,7 @@ import pandas as pd
 
 from provlab.chapters.family_forest import peers
 from provlab.engine.lineage import Lineage
+from provlab.forest.estimate import odd_one_out
 from provlab.forest.families import LEVEL, join
 from provlab.forest.result import Forest
 from provlab.forest.rows import LEAST
@@ -96,6 +97,25 @@ def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int]
     glued = sum(family[a] == family[b] and roots[a] != roots[b] for a, b in pairs)
     split = sum(family[a] != family[b] and roots[a] == roots[b] for a, b in pairs)
     return glued, split, len(pairs)
+
+
+def odd_ones(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> dict[str, list[int]]:
+    """Triples of related models whose odd one is named, and triples that have one by their true paths, by arm.
+
+    Merges are left out.
+    """
+    lines = {model: ancestors(model, parents) | {model} for model, names in parents.items() if len(names) < 2}
+    paths = {frozenset(pair): (len(lines[pair[0]] ^ lines[pair[1]]),) for pair in combinations(lines, 2)}
+    counts: dict[str, list[int]] = {}
+    for family in forest.families:
+        for three in combinations([model for model in family.models if model in lines], 3):
+            true = odd_one_out(three, paths)
+            if true is None or not set.intersection(*(lines[model] for model in three)):
+                continue
+            count = counts.setdefault(arms.get(true, "zoo"), [0, 0])
+            count[0] += odd_one_out(three, family.apart) == true
+            count[1] += 1
+    return counts
 
 
 def family_wise(n_models: int, n_draws: int, seed: int) -> dict[str, dict[str, int]]:
