@@ -109,7 +109,9 @@ def test_a_family_is_grown_and_peers_score_it(tmp_path, monkeypatch):
     made = arms.grow(tmp_path, "merges", 5, seed=0)
     assert [len(model.parents) for model in made] == [0, 1, 1, 2, 2]
     pair = [peers.Model.open(made[i].source) for i in (0, 1)]
-    assert all(score(pair[0], pair[0]) == pytest.approx(1.0) for score in peers.SCORES.values())
-    assert all(0.5 < score(*pair) <= 1 for score in peers.SCORES.values())
+    cosines = [score for name, score in peers.SCORES.items() if name != peers.MOTHER]
+    assert all(score(pair[0], pair[0]) == pytest.approx(1.0) for score in cosines)
+    assert all(0.5 < score(*pair) <= 1 for score in cosines)
+    assert peers.near(*pair) < peers.near(pair[0], pair[0]) == 0
     scores = {("a", "b"): 0.9, ("a", "c"): 0.8, ("b", "c"): 0.85}
     assert peers.spanning("abc", scores) == {frozenset("ab"), frozenset("bc")}
