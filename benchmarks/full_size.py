@@ -69,7 +69,7 @@ class Rehearsal:
     read_bytes : int
         Bytes read of one block of one model, in the mean.
     write, read, compare : Cost
-        Of both checkpoints, of one block of one model, of one block of the pair.
+        For both checkpoints, for one block of one model, for one block of the pair.
     blocks : tuple of BlockResult
         As the statistic gave them.
     right : tuple of float or None
@@ -176,7 +176,7 @@ def rehearse(
     Parameters
     ----------
     shape : str
-        Of the first model, see `provlab.planning.shapes.shape`.
+        The shape of the first model, see `provlab.planning.shapes.shape`.
     kind : str
         The second model: "independent" of the first, a "noisy" copy of it, or a "pruned" copy.
     other : str, optional
@@ -187,7 +187,7 @@ def rehearse(
     blocks : int or None
         How many to write and compare; None is all of them.
     noise : float
-        Of the copies, in standard deviations of each tensor.
+        The noise of the copies, in standard deviations of each tensor.
     vocabulary : int or None
         Rows of the token tables that are written; None is the true number.
     n_sequences, sequence_length : int
@@ -195,7 +195,7 @@ def rehearse(
     device : str
         Where models are run for phi_match; matching is done by the processor.
     seed : int
-        Of everything.
+        The seed of everything.
     folder : Path, optional
         On whose disk to write; by default the system's temporary folder.
     progress : bool

@@ -66,7 +66,7 @@ def synthesise(config: dict[str, Any], folder: Path, *, seed: int = 0, progress:
     folder
         Where; it must not exist yet.
     seed
-        Of the weights: two seeds make independent models.
+        The seed of the weights: two seeds make independent models.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def noisy_copy(
         Standard deviation of what is added, in standard deviations of the tensor. The cosine between a row and its
         copy is then about ``1 / sqrt(1 + noise**2)``.
     seed
-        Of the noise; another than the parent's.
+        The seed of the noise; another than the parent's.
     blocks
         Copy only the first ones.
 
@@ -209,7 +209,7 @@ def pruned_copy(
     folder
         Where; it must not exist yet.
     seed
-        Of what is kept (see `kept`) and of the noise.
+        The seed of what is kept (see `kept`) and of the noise.
     noise
         Added to what is kept, in standard deviations of the tensor, as healing would.
 

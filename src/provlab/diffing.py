@@ -80,7 +80,7 @@ def diff(
         Steps of replica exchange, the paper's way, as a second opinion; 0 for none. It has no start token before
         inputs, and then the others have none either.
     seed : int
-        Of all draws; each model draws numbers of its own from it.
+        The seed of all draws; each model draws numbers of its own from it.
     device, dtype : str
         Where the models run, and in which precision.
     allow_pickle : bool

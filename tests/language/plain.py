@@ -33,7 +33,7 @@ EXCEPT = ("tests/language",)
 START = r"(?:^|[.!?:;]\s+|\(|[-*]\s+)"
 #: each phrase, with what to write in its place
 PHRASES = {
-    START + r"Of\s+(?!course\b)": 'a sentence that begins with "Of": begin with the subject',
+    START.replace("^", r"^\s*") + r"Of\s+(?!course\b)": 'a sentence that begins with "Of": begin with the subject',
     START + r"(?:[Ww]ho|[Ww]hoever)\s+\w": '"who" as a subject: name the actor (a reader, a caller, the worker)',
     r"\b(?:whoever|whosoever|whichever one)\b": "name the actor",
     r"\b(?:to|for|by|from|that|as|than|if|where|when|so|and|but|tells|shows)\s+who\s+\w": (

@@ -15,6 +15,7 @@ SPEC.loader.exec_module(plain)
     [
         '"""Who compares weights loads no torch."""',
         '"""Of the arithmetic behind them."""',
+        '"""Draw.\n\n    seed\n        Of the draws.\n    """',
         "# what is read besides\nx = 1",
         "# the model is held against the other\nx = 1",
         "# a test that accuses for the opposite\nx = 1",

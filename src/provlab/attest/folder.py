@@ -50,7 +50,7 @@ def write(folder: Path, question: str, arguments: Mapping[str, Any], result: Ans
     arguments
         Its keyword arguments, JSON-able; `allow_pickle` is left to those who recompute it.
     result
-        Of this call.
+        The result of this call.
     """
     kept = {name: value for name, value in arguments.items() if name != "allow_pickle"}
     content = {"schema": SCHEMA, "question": question, "arguments": kept, "machine": _machine()}

@@ -33,7 +33,7 @@ def predicate(content: Mapping[str, Any]) -> Json:
     Parameters
     ----------
     content
-        Of ``result.json``: question, arguments, machine, and the result's own JSON.
+        Contents of ``result.json``: question, arguments, machine, and the result's own JSON.
     """
     result = {key: value for key, value in content["result"].items() if key not in BULK}
     names = result.get("statistics", ())

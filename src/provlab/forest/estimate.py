@@ -41,7 +41,7 @@ def spanning(
     fixed
         Edges that are known, the child second; taken first.
     later
-        Of two models, 1 if the second is the later one, -1 if the first is, 0 if that is not known.
+        For two models, 1 if the second is the later one, -1 if the first is, 0 if that is not known.
     """
     group, has_parent = list(range(n)), [False] * n
 

@@ -36,7 +36,7 @@ def join(
     models
         In the order in which families are to be listed.
     log10_p
-        Of the pairs that were tested, either way round. A pair that was not tested counts with an e-value of 0, which
+        For the pairs that were tested, either way round. A pair that was not tested counts with an e-value of 0, which
         is valid and costs power.
     level
         Bound on the probability that one family holds two independent models.

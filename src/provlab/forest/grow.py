@@ -28,7 +28,7 @@ class Tree:
     distance
         ``(n, n)``: of all weights, infinite where a pair could not be compared.
     about
-        Of each model, see `provlab.forest.measure.Weights`.
+        What was read of each model, see `provlab.forest.measure.Weights`.
     """
 
     models: Sequence[str]

@@ -83,7 +83,7 @@ class Family:
     notes : tuple of str
         How many rows speak, what decides on the root, what contradicts what, the odd one of three.
     apart : dict
-        Of each pair of models: changed rows, and the distance of weights. Not part of the JSON.
+        For each pair of models: changed rows, and the distance of weights. Not part of the JSON.
     """
 
     models: tuple[str, ...]

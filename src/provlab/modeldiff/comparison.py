@@ -283,7 +283,7 @@ class Comparison:
         by
             The unit, as in `terms`.
         seed
-            Of the bootstrap.
+            The seed of the bootstrap.
 
         Returns
         -------

@@ -163,7 +163,7 @@ def written(draws: Draws, other: NDArray[np.float64], side: Side, predictions: i
     Parameters
     ----------
     draws
-        Of the model.
+        The draws of the model.
     other
         ``(n,)`` their loss under the other one.
     side

@@ -44,7 +44,7 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
         Exponents of the model's conditional distributions, normalised at each position: 1 is the model's own, above is
         colder. One must be at most 1, so that no part of the space is left out but by chance.
     seed
-        Of the draws.
+        The seed of the draws.
 
     Returns
     -------

@@ -69,7 +69,7 @@ def tune_ladder(
     seed
         Everything random follows from it.
     n_steps
-        Of each of the pilot runs.
+        The number of steps of each of the pilot runs.
     through
         A temperature between the ends that is to be a level as it is.
 

@@ -138,7 +138,7 @@ class SequenceNll:
         temper
             ``(n,)`` powers that the distributions are raised to before they are normalised; 0 is uniform.
         seed
-            Of the draws.
+            The seed of the draws.
 
         Returns
         -------
@@ -177,7 +177,7 @@ class SequenceNll:
         prefix
             ``(n, c)`` tokens; `c` may be 0, then the first token is uniform where nothing stands before it.
         length
-            Of the whole sequences.
+            The length of the whole sequences.
         tempers
             ``(n, k)`` powers of the conditional distributions: tokens are drawn by the first of each row.
         generator

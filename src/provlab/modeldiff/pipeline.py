@@ -111,7 +111,7 @@ def open_models(
     Parameters
     ----------
     sources
-        Of the models.
+        The sources of the models.
     opening
         Says what stands before a model's inputs, see `provlab.modeldiff.tokens.opening`; then inputs are made of text
         alone, without control tokens. Nothing stands there if one of the models has nothing, so that all predict the
@@ -290,7 +290,7 @@ def one_sample(
     drawn
         As many of each model, in as many chains.
     losses, log_q
-        Of the draws of the first model and then of the second, ``(n,)`` under either: the loss, and the log of the
+        Draws of the first model, then of the second, ``(n,)`` under either: the loss, and the log of the
         probability with which that model writes them.
     """
     tokens, chain = (np.concatenate([getattr(draws, name) for draws in drawn]) for name in ("tokens", "chain"))
@@ -305,7 +305,7 @@ def model_diff(a: Model, b: Model, z: tuple[float, float], settings: Generation 
     Parameters
     ----------
     a, b
-        Of `open_models`.
+        Models of `open_models`.
     z
         Range of NLL.
     settings

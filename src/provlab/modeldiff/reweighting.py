@@ -50,7 +50,7 @@ def reweight(samples: Samples) -> Draws:
     Parameters
     ----------
     samples
-        Of at least two chains, whose hottest temperature is infinity or the model's own.
+        The samples of at least two chains, whose hottest temperature is infinity or the model's own.
 
     Returns
     -------
@@ -160,11 +160,11 @@ def density_of_states(draws: Draws, edges: ArrayLike, *, seed: int = 0) -> Densi
     Parameters
     ----------
     draws
-        Of one model, however drawn: their weights are kept when chains are resampled.
+        The draws of one model, however drawn: their weights are kept when chains are resampled.
     edges
         ``(k + 1,)`` of NLL.
     seed
-        Of the bootstrap over chains.
+        The seed of the bootstrap over chains.
     """
     edges = checked_edges(edges)
     place = bin_of(draws.nll, edges)
@@ -214,7 +214,7 @@ def smoothed(draws: Draws, z: tuple[float, float]) -> Draws:
     Parameters
     ----------
     draws
-        Of one model, also those beside Z.
+        The draws of one model, also those beside Z.
     z
         The range of loss whose inputs are meant.
     """

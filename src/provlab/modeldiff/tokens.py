@@ -46,7 +46,7 @@ def shared_tokens(checkpoints: Sequence[Checkpoint], *, controls: bool = True) -
     Parameters
     ----------
     checkpoints
-        Of the models.
+        The checkpoints of the models.
     controls
         Whether tokens that are no text (begin, end, unknown, turns of a dialogue) are among them.
 

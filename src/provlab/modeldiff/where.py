@@ -24,7 +24,7 @@ class Group:
     tokens
         Those that carry most of the difference, numbers of the comparison.
     share
-        Of the model's inputs, with its 95% interval for this division into groups.
+        The share of the model's inputs, with its 95% interval for this division into groups.
     log10_count
         Log10 of the number of these inputs.
     rows
@@ -54,7 +54,7 @@ def groups(inputs: Direction, a: SequenceNll, b: SequenceNll, *, n_members: int,
     n_members
         Typical members of each group.
     seed
-        Of the first centres, and of intervals.
+        The seed of the first centres, and of intervals.
 
     Returns
     -------

@@ -87,7 +87,7 @@ def mlp_activations(
     tokens
         Token ids, ``(n_sequences, length)``.
     kinds
-        Of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), ``"input"`` (what
+        Some of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), ``"input"`` (what
         enters these two) and ``"output"`` (what MLP or experts add). Besides, ``"units"`` says which hidden units there
         really are, by weights and activations, and ``"written"``, beside these, gate and up, what share of the MLP's
         output each of them writes.

@@ -65,7 +65,7 @@ def ask(question: Callable[[], None], label: str, *, commit: str | None = None) 
     label
         The model, or its file, for messages.
     commit
-        Of the file, which the hub has listed before.
+        The commit of the file, which the hub has listed before.
 
     Raises
     ------

@@ -21,9 +21,9 @@ class Count:
     Attributes
     ----------
     tensors : int
-        Of tensors, in the dtype of their files; a model that is loaded counts with all its weight files.
+        Bytes of tensors, in the dtype of their files; a model that is loaded counts with all its weight files.
     hashed : int
-        Of files that were hashed because their hash was not remembered; the larger ones are hashed once a machine.
+        Bytes of files that were hashed, since no hash was remembered; the larger ones are hashed once a machine.
     """
 
     tensors: int = 0

@@ -87,7 +87,7 @@ class MlpPermutations:
     Parameters
     ----------
     anatomy
-        Of the model to permute.
+        The anatomy of the model to permute.
     blocks
         Block indices, all by default.
     """

@@ -43,9 +43,9 @@ class Work:
     weights, held
         Bytes of weights in the precision of the run, and of keys, values and logits beside them.
     cpu_seconds, gpu_seconds
-        Of writing and judging.
+        For writing and judging.
     exchange_cpu_seconds, exchange_gpu_seconds
-        Of so many steps of replica exchange (`EXCHANGE_STEPS`).
+        For so many steps of replica exchange (`EXCHANGE_STEPS`).
     """
 
     parameters: int
@@ -71,9 +71,9 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
     length, n
         Tokens of an input, and sequences that each model writes.
     dtype
-        Of the weights in the run.
+        The dtype of the weights in the run.
     rates
-        Of this machine.
+        The rates of this machine.
     """
     if length < 2 or n < 1:
         raise InputError(f"a comparison needs inputs of 2 tokens or more and one sequence, not {length} and {n}")

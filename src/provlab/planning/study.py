@@ -242,7 +242,7 @@ class Estimate:
     plan : Plan
         The work.
     rates : Rates
-        Of the machine for which the time is meant.
+        The rates of the machine for which the time is meant.
     workers : int
         Processes like this one.
     hashing, reading, passes : float

@@ -23,7 +23,7 @@ class Panel:
     Attributes
     ----------
     title
-        Of the comparison.
+        The title of the comparison.
     edges
         ``(k + 1,)`` of D.
     a, b
@@ -47,7 +47,7 @@ def differences(panels: Sequence[Panel], *, labels: tuple[str, str], xlabel: str
     labels
         What the two directions are called.
     xlabel
-        Of D.
+        Values of D.
     caption
         What to see.
     """

@@ -28,7 +28,7 @@ def forest(models: Sequence[str], edges: Edges, names: Mapping[str, str]) -> Fig
     edges
         Two models, the level by which they are joined, and the level of the direction from the first to the second.
     names
-        Of the models, as they are shown.
+        The names of the models, as they are shown.
     """
     require(models, "models: nothing to draw")
     places = _places(models, edges)

@@ -69,11 +69,11 @@ class Run:
     Attributes
     ----------
     name : str
-        Of the notebook.
+        The name of the notebook.
     parameters : dict
         As run.
     store : Results
-        Of the run's profile.
+        The store of the run's profile.
     """
 
     name: str

@@ -49,7 +49,7 @@ class Family:
     Attributes
     ----------
     statistics : tuple of str
-        Of each test.
+        The statistic of each test.
     log10_p, floor : array
         ``(tests,)`` float64: its p, and the smallest that it could have been; NaN where there is none.
     primary : str or None

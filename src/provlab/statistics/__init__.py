@@ -36,7 +36,7 @@ class Entry:
     Attributes
     ----------
     module, kind : str
-        Of this package, and the class in it.
+        A module of this package, and the class in it.
     symbol : str
         In a picture, as TeX where it is mathematics.
     usual : bool

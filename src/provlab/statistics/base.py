@@ -218,7 +218,7 @@ class Outcome:
     value : float
         The raw statistic (mean Spearman correlation over blocks, minus a distance, a divergence in nats).
     log10_p : float or None
-        Of the aggregate; ``None`` for a statistic that yields no p-value.
+        The log10 p of the aggregate; ``None`` for a statistic that yields no p-value.
     floor : float or None
         The smallest log10 p that this statistic can reach on this pair.
     """
@@ -280,7 +280,7 @@ class Statistic(ABC):
     theorem : bool
         Whether a theorem makes it one under these; else only independent models on which it was calibrated do.
     roles : tuple of str, or None
-        Of the tensors that it reads of a block; None for all of them, or for none where one pass recorded its features.
+        Tensors that it reads of a block; None for all of them, or for none where one pass recorded its features.
     settings : tuple of str
         Names of the options, or of properties of `Options`, that its numbers depend on.
     independent_blocks : bool

@@ -202,7 +202,7 @@ def of_pair(details: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], NDArr
     Parameters
     ----------
     details
-        Of the blocks, each with ``order``: `described` of either model.
+        The details of the blocks, each with ``order``: `described` of either model.
 
     Returns
     -------

@@ -89,7 +89,7 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     block : int or None
         Where the rows come from.
     seed : int
-        Of the order in which ties are broken.
+        The seed of the order in which ties are broken.
     """
     smaller, larger = (a, b) if len(a) <= len(b) else (b, a)
     partners = larger.places[match_shuffled(a, b, seed=seed).indices]

@@ -149,7 +149,7 @@ def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:
     checkpoint
         With a tokenizer.
     size
-        Of the vocabulary that the model knows; the tokenizer may know fewer tokens, or more.
+        The size of the vocabulary that the model knows; the tokenizer may know fewer tokens, or more.
 
     Returns
     -------

@@ -34,7 +34,7 @@ def quantised(weights: Weights, bits: int, block: int = 32) -> Weights:
     weights
         Any shape, finite.
     bits
-        Of each weight, 1 to 8.
+        The bits of each weight, 1 to 8.
     block
         Weights that share one scale and one minimum.
 

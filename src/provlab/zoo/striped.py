@@ -163,7 +163,7 @@ def graft(parent: Path, attention_blocks: list[int], origins: Mapping[str, str],
     origins
         For each tensor of the hybrid that is not fresh, the parent's tensor that it begins as.
     seed
-        Of the fresh tensors, all that is drawn.
+        The seed of the fresh tensors, all that is drawn.
 
     Raises
     ------

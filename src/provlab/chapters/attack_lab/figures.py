@@ -24,7 +24,7 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
     Parameters
     ----------
     cells
-        Of the table; those of one attack follow each other.
+        The cells of the table; those of one attack follow each other.
     groups
         Attack -> the group under which it stands, in the order of the rows.
     costs

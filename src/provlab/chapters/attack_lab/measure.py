@@ -61,7 +61,7 @@ class Instance:
     Attributes
     ----------
     attack, group
-        Of the row.
+        Those of the row.
     origin
         Which family it is of.
     growth
@@ -247,7 +247,7 @@ class Cell:
     Attributes
     ----------
     caught, n
-        Of the descendants that could be compared with their base, how many are found.
+        How many descendants are found, among those that could be compared with their base.
     accused, n_strangers
         The same of unrelated pairs.
     refused

@@ -69,7 +69,7 @@ def tail_by_splitting(n: int, targets: Sequence[int], *, seed: int) -> list[Tail
     targets
         Values of D below the middle, (n^3 - n) / 6.
     seed
-        Of all draws.
+        The seed of all draws.
 
     Returns
     -------

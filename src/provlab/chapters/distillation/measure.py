@@ -31,11 +31,11 @@ def students(
     models
         By source.
     settings
-        Of all students but for the seed.
+        The settings of all students but for the seed.
     factor
         Standard deviation of the Gaussian inputs.
     seeds
-        Of each source's student: first weights and inputs.
+        The seeds of each source's student: first weights and inputs.
     """
     return {
         source: distill(

@@ -72,9 +72,9 @@ def gated_form(
     inputs
         ``(n, width)``.
     cosine
-        Of each gate row and its up row, from 0 to 1.
+        The cosine of each gate row and its up row, from 0 to 1.
     seed
-        Of the directions towards which the up rows are turned.
+        The seed of the directions towards which the up rows are turned.
 
     Returns
     -------

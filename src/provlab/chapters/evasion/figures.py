@@ -23,7 +23,7 @@ def disguised_pairs(frame: pd.DataFrame, hidden: Mapping[str, str], lineage: Lin
     hidden
         Source of each model but the first in disguise.
     lineage
-        Of the models as they are.
+        The lineage of the models as they are.
     """
     sources, names = list(lineage.models), short_names(lineage.models)
     rows = frame[frame["statistic"] == statistic]

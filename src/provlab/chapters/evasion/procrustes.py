@@ -60,7 +60,7 @@ def undo_matched(X: ArrayLike, Y: ArrayLike, x_views: ArrayLike, y_views: ArrayL
     x_views, y_views
         ``(h, inputs)`` each: what the units of either model answer, such as gate activations on one text.
     seed
-        Of the order in which ties are broken.
+        The seed of the order in which ties are broken.
 
     Raises
     ------
@@ -84,7 +84,7 @@ class Block:
     gates, inputs
         ``(h, positions)`` gate activations on text, and ``(width, positions)`` what enters the MLP.
     tokens
-        Of the text.
+        The tokens of the text.
     """
 
     up: Array
@@ -128,7 +128,7 @@ class Alignment:
     pairs
         The base and the other model of each pair.
     dependent, residual
-        Of each pair: whether its models are related, and what `undo` leaves.
+        For each pair: whether its models are related, and what `undo` leaves.
     """
 
     what: str

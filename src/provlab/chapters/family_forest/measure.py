@@ -27,7 +27,7 @@ class Judged:
     Attributes
     ----------
     arm
-        Of its models; of models that were not grown here, ``zoo``.
+        The arm of its models; of models that were not grown here, ``zoo``.
     joined, right
         Level of the edge, and whether it is a true one. A true edge that the forest lacks has `MISSED` and False.
     directed, forward

@@ -75,7 +75,7 @@ def evidence(
     draws
         Fates, and rows, that are drawn.
     seed
-        Of all draws.
+        The seed of all draws.
     kind
         Only this of `PARTNERS`, or "independent".
     """

@@ -194,7 +194,7 @@ class Accuser:
     source
         Where figure and threshold come from.
     score
-        Of two models; None where it is not defined.
+        The score of two models; None where it is not defined.
     """
 
     name: str

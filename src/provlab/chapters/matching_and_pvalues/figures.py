@@ -18,7 +18,7 @@ def partners(matchings: Mapping[str, ArrayLike], *, caption: str) -> Figure:
     Parameters
     ----------
     matchings
-        Of each panel, ``(h,)``: the partner of each unit.
+        For each panel, ``(h,)``: the partner of each unit.
     """
     figure = style.canvas(style.HALF_WIDTH)
     words, spots = [], []

@@ -75,7 +75,7 @@ def uniform_by_symmetry(
     n_copies
         Joint copies of all pairs.
     seed
-        Of the copies.
+        The seed of the copies.
 
     Returns
     -------

@@ -33,7 +33,7 @@ class Scheme:
     stored : float
         Bits a weight, scales and minima included.
     bits : int
-        Of one weight in its block, or signs of one row.
+        The bits of one weight in its block, or signs of one row.
     store : callable
         Matrix to what is read back.
     """

@@ -96,7 +96,7 @@ def precision_recall(scored: pd.DataFrame, compared: Comparison, *, seed: int = 
     Parameters
     ----------
     scored
-        Of `read`.
+        What `read` gives.
     compared
         The comparison that the inputs are of.
     """

@@ -159,7 +159,7 @@ def repetition_curve(
     Parameters
     ----------
     draws, states
-        Of one model, and its density of states: bins whose draws carry no count carry no mean.
+        Draws of one model, and its density of states: bins whose draws carry no count carry no mean.
     z
         The range of loss of typical inputs.
 
@@ -209,7 +209,7 @@ def disputed(compared: Comparison, is_code: Sequence[NDArray[np.float64]], accur
     accuracy
         Share of held-out pieces that the labels get right.
     seed
-        Of the bootstrap over chains.
+        The seed of the bootstrap over chains.
     """
     shares, rest = [], []
     for side, label in zip((compared.a, compared.b), is_code, strict=True):

@@ -65,7 +65,7 @@ class Repetition:
     Attributes
     ----------
     lowest, nll
-        Of the 30 distinct inputs of lowest loss that were drawn, each counted once, and their mean loss.
+        For the 30 distinct inputs of lowest loss that were drawn, each counted once, and their mean loss.
     counted, counted_nll
         Over all inputs in the lowest bin of loss whose draws carry a mean, and where that is; None if there is none.
     in_z, text

@@ -49,7 +49,7 @@ def suspects(
     tune, others
         Sources.
     seed
-        Of the noise.
+        The seed of the noise.
     """
 
     def noisy_copy(name: str) -> Path:

@@ -31,9 +31,9 @@ class Sweep:
     below_a, below_b
         Share of A's inputs there, and of B's, with D < 0, each with its 95% interval.
     mean, variance
-        Of -D = NLL_B - NLL_A over A's inputs there: mu and v.
+        Mean and variance of -D = NLL_B - NLL_A over A's inputs there: mu and v.
     slope
-        Of the log of the number of A's inputs there, by the loss: s.
+        The slope of the log of the number of A's inputs there, by the loss: s.
     predicted_b
         Share of B's inputs with D < 0 that these three give.
     """

@@ -71,7 +71,7 @@ class BlocksNeeded:
     evidence
         -ln p of one block.
     share
-        Of partners found in a block, by the model; None with a pilot.
+        The share of partners found in a block, by the model; None with a pilot.
     """
 
     blocks: int | None
@@ -207,7 +207,7 @@ def noise_limit(separations: Sequence[Separation], columns: int, target: float =
     Parameters
     ----------
     separations
-        Of every block, before noise, by `measured_separation`.
+        The separations of every block, before noise, by `measured_separation`.
     columns
         Weights in a row.
     target

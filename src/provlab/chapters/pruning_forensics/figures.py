@@ -45,7 +45,7 @@ def block_arrows(maps: Sequence[MapRecord], *, level: float, caption: str = "") 
     maps
         A panel each.
     level
-        Of Holm's procedure, which calls pairs of blocks.
+        Level of Holm's procedure, which calls pairs of blocks.
     """
     most = max(record.log10_p.shape[0] for record in maps)
     largest = -min(record.log10_p.min() for record in maps)
@@ -147,9 +147,9 @@ def unit_maps(units: Mapping[str, UnitMap], kept: Mapping[str, Sequence[int] | N
     Parameters
     ----------
     units
-        Of each panel, the matchings of two blocks.
+        For each panel, the matchings of two blocks.
     kept
-        Of each panel, the parent's unit that each of the child's was; None where that is unknown, or none was.
+        For each panel, the parent's unit that each of the child's was; None where that is unknown, or none was.
     """
     figure = style.canvas(3.0)
     panels = figure.subplots(1, 2 * len(units), width_ratios=[1.0, 0.16] * len(units))

@@ -203,7 +203,7 @@ def pair_matchings(
     a, b
         Gate and up activations of a block, ``(h, tokens)`` each, or the `unit_rows` of either.
     seed
-        Of the orders in which ties are broken; another one for each block.
+        The seed of the orders in which ties are broken; another one for each block.
     unsigned
         Match by the size of the cosine, whatever its sign.
     """

@@ -56,7 +56,7 @@ def ablations(
     means
         For each ablation, for each of `labels`, the mean and its interval.
     labels
-        Of the panels.
+        The labels of the panels.
     """
     figure = style.canvas(0.9 + 0.27 * len(means))
     panels = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]

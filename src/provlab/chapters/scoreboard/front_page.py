@@ -18,7 +18,7 @@ def sentences(store: Results, *, origin: str, adversary: str, counted: str) -> l
     Parameters
     ----------
     store
-        Of the run.
+        The store of the run.
     origin, adversary, counted
         Names of the experiments that left the records. Where one has not run, the sentence says so.
     """

@@ -30,7 +30,7 @@ class UnitMap:
         ``(h,)`` int64: partner of unit k of the narrower MLP (of the first, where both are equally wide), by gate and
         by up activations.
     width : int
-        Of the wider MLP.
+        The width of the wider MLP.
     """
 
     by_gate: NDArray[np.int64]

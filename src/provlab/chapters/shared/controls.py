@@ -30,7 +30,7 @@ def found_alone(
     log10_p
         What the pair must be below.
     level
-        Of the controls.
+        The level of the controls.
 
     Returns
     -------

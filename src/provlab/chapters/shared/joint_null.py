@@ -54,7 +54,7 @@ def relabelled_null(matchings: ArrayLike, n_draws: int, *, rng: np.random.Genera
     n_draws
         Random relabellings of the axis.
     rng
-        Of the relabellings.
+        The random generator of the relabellings.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def joint_null(
     n_draws
         Joint copies of the table.
     seed
-        Of the permutations.
+        The seed of the permutations.
 
     Raises
     ------

@@ -49,7 +49,7 @@ class Settings:
     width_factor
         Hidden units of the student for each one of the teacher's (the paper: 2).
     steps, batch, learning_rate
-        Of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001). The rate falls to zero
+        Those of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001). The rate falls to zero
         as a cosine.
     beta2
         Adam's memory of squared gradients: at the usual 0.999 a short training still divides by those of its beginning.
@@ -62,7 +62,7 @@ class Settings:
     snapshots
         Steps at which the student is kept as well, see `Student.at`.
     seed
-        Of the student's first weights and of its inputs.
+        The seed of the student's first weights and of its inputs.
     """
 
     width_factor: float = 2.0

@@ -27,7 +27,7 @@ def survival(
     texts
         What stands in each cell, ``(statistics, disguises)``.
     survives
-        Of the same shape: whether the dependence shows.
+        Whether the dependence shows, in the same shape.
     statistics, disguises
         Names of rows and columns.
     """

@@ -32,7 +32,7 @@ def differences_against_truth(
     edges
         ``(k + 1,)`` of D.
     names
-        Of A and of B.
+        For A and for B.
     truth
         ``(k,)`` from the enumeration, of A's inputs and of B's, for each input in R3.
     sampled, naive

@@ -82,7 +82,7 @@ def match_shuffled(W1: Rows, W2: Rows, *, seed: int, unsigned: bool = False) -> 
     W1, W2
         As for `match`.
     seed
-        Of the order; `tie_seed` makes one.
+        The seed of the order; `tie_seed` makes one.
     unsigned
         By the size of the cosine, whatever its sign: not the paper's MATCH, see `provlab.statistics.phi_match`.
 

@@ -199,7 +199,7 @@ class Aim:
     Attributes
     ----------
     rng
-        Of all its random choices.
+        The random generator of all its random choices.
     value
         Its number, such as how many units it adds for each that is there; 0 where it takes none.
     others

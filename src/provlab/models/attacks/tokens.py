@@ -28,7 +28,7 @@ def renumbered(
     n_tokens
         Tokens that the model has now; those beyond the old ones get names of their own.
     name
-        Of the model, for the error.
+        The name of the model, for the error.
 
     Returns
     -------

@@ -96,7 +96,7 @@ class Change(NamedTuple):
     first, second : str
         Names of A and of B; empty where there is no product.
     scale
-        Of the product.
+        The scale of the product.
     transposed
         The base stores this tensor with inputs as rows.
     """

@@ -114,7 +114,7 @@ def coded_weights(
     Parameters
     ----------
     names
-        Of all tensors as they are stored.
+        The names of all tensors as they are stored.
     config
         Content of ``config.json``.
     info, read

@@ -113,7 +113,7 @@ def jackknife(
     values
         One a pair of models.
     groups
-        Of each model, where models of one group share an origin: one group at a time is left out then.
+        The group of each model, where models of one group share an origin: one group at a time is left out then.
 
     Returns
     -------
