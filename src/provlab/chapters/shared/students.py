@@ -49,8 +49,8 @@ class Settings:
     width_factor
         Hidden units of the student for each one of the teacher's (the paper: 2).
     steps, batch, learning_rate
-        Those of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001). The rate falls to zero
-        as a cosine.
+        Those of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001). The rate falls to
+        zero as a cosine.
     beta2
         Adam's memory of squared gradients: at the usual 0.999 a short training still divides by those of its beginning.
     inputs
