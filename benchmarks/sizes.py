@@ -296,9 +296,9 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", choices=[[], *CASES], default=[], metavar="CASE")
     parser.add_argument("--statistic", choices=[*STATISTICS], action="append", help="may be given again (default: all)")
     parser.add_argument("--pairs", type=int, default=1000)
-    parser.add_argument("--units", type=int, default=64)
-    parser.add_argument("--width", type=int, default=32)
-    parser.add_argument("--blocks", type=int, default=4)
+    parser.add_argument("--units", type=int, default=48)
+    parser.add_argument("--width", type=int, default=24)
+    parser.add_argument("--blocks", type=int, default=2)
     parser.add_argument("--csv", type=Path, help="where rows are kept, and read")
     arguments = parser.parse_args()
     shape = arguments.blocks, arguments.units, arguments.width
