@@ -86,6 +86,7 @@ def test_seeds_repeat_and_chains_differ(model):
     [
         ({"tempers": ()}, "tempers must be positive"),
         ({"tempers": (2.0,)}, "at most 1"),
+        ({"n": 0}, "n must be at least 1"),
         ({"n_chains": 1}, "two or more chains"),
         ({"length": 9}, "from 2 to 8, the context of"),
     ],

@@ -130,5 +130,7 @@ def test_the_rule_for_z_and_its_pieces(models, kept):
     both = np.concatenate([model.nll(pieces) for model in models])
     assert (low, high) == pytest.approx(tuple(np.quantile(both, [0.05, 0.5])))
     assert pool.range_of(*models, LENGTH, (0.05, 0.5), (1.0, 2.0)) == (1.0, 2.0)
+    with pytest.raises(InputError, match="shares must rise"):
+        pool.range_of(*models, LENGTH, (0.5, 0.05))
     with pytest.raises(InputError, match="too few for pieces of 400"):
         held_out.pieces(text, 400, 2)

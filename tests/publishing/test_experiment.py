@@ -11,7 +11,7 @@ import provlab
 from provlab import machine, provenance
 from provlab.errors import InputError, ParameterError
 from provlab.publishing.evidence import Evidence, OldRecordsError
-from provlab.publishing.experiment import Footer, begin
+from provlab.publishing.experiment import INJECTED, Footer, begin
 from provlab.publishing.results import Results
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
@@ -30,9 +30,10 @@ def results(tmp_path, monkeypatch):
     return tmp_path / "results"
 
 
-def namespace(**values):
-    """``globals()`` of a notebook whose parameters cell declares these."""
-    return {"__annotations__": dict(DECLARED), **VALUES, **values}
+def namespace(*injected, **values):
+    """``globals()`` of a notebook whose parameters cell declares these, with what papermill injected behind it."""
+    cells = ["", 'profile: str = "own"\nseed: int = 3', *injected, 'run = provlab.begin("tree", globals())']
+    return {"__annotations__": dict(DECLARED), **VALUES, **values, "In": cells}
 
 
 def test_begin_takes_the_declared_parameters(results, capsys):
@@ -48,6 +49,15 @@ def test_begin_without_parameters_takes_the_defaults(results):
     run = begin("tree", {})
     assert run.seed == 0
     assert run.store == Results(results / "default")
+
+
+def test_begin_refuses_what_was_injected_and_is_not_declared():
+    injected = f"{INJECTED}\nseed = 5\nmodel = ['a']\nnoise = 1"
+    with pytest.raises(ParameterError, match="tree has no parameter model, noise; it has models, profile, quick"):
+        begin("tree", namespace(injected))
+    assert begin("tree", namespace(f"{INJECTED}\nseed = 5")).parameters == VALUES
+    # only the cell that papermill wrote last counts, and no other assignment of the notebook
+    assert begin("tree", namespace(f"{INJECTED}\nmodel = 1", f"{INJECTED}\nseed = 5", "x = 1")).seed == 3
 
 
 def test_begin_refuses_another_type():
@@ -190,3 +200,10 @@ def test_the_commit_is_that_of_provlab_or_none(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "__file__", str(tmp_path.parent / "provenance.py"))
     monkeypatch.setenv("PATH", "")
     assert provenance.commit() is None
+
+
+def test_injected_is_what_papermill_writes():
+    """The check of unknown parameters rests on the first line of papermill's cell."""
+    from papermill.translators import PythonTranslator
+
+    assert PythonTranslator.codify({"x": 1}, "Parameters").splitlines()[0] == INJECTED

@@ -58,6 +58,8 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
         A parameter is out of range, or `length` exceeds the model's context.
     """
     exponents = np.array(checked_tempers(tempers))
+    if n < 1:
+        raise InputError(f"n must be at least 1, not {n}")
     if length < 2 or (nll.context is not None and length > nll.context):
         raise InputError(f"length must be from 2 to {nll.context}, the context of {nll.name}, not {length}")
     k, each = len(exponents), -(-n // len(exponents))

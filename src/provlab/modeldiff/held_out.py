@@ -61,6 +61,8 @@ class HeldOut:
         """Z as given, or by a rule that looks at no ratio: two quantiles of the losses under both models together."""
         if z:
             return z[0], z[1]
+        if not 0 <= shares[0] < shares[1] <= 1:
+            raise InputError(f"shares must rise within 0 to 1, not {tuple(shares)}")
         low, high = np.quantile(self.each_loss([a, b], length), shares)
         return float(low), float(high)
 

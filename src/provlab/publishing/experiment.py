@@ -6,6 +6,7 @@
 >>> run.finish()  # doctest: +SKIP
 """
 
+import ast
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ from provlab.publishing.results import Results
 from provlab.publishing.scoreboard import scoreboard_table
 from provlab.report.study_report import StudyReport
 
+INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
+
 
 def checked_profile(profile: str) -> str:
     """Return the profile; raise ParameterError unless it is the plain name of a folder below the results."""
@@ -34,6 +37,20 @@ def checked_profile(profile: str) -> str:
 def is_stored(name: str, profile: str) -> bool:
     """Whether the store of a profile holds what the experiment `name` left."""
     return Results(provenance.results_root() / checked_profile(profile)).experiment(name) is not None
+
+
+def _unknown_injected(namespace: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    """Names that papermill injected and the parameters cell does not declare."""
+    cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith(INJECTED)]
+    names = [
+        target.id
+        for cell in cells[-1:]
+        for node in ast.walk(ast.parse(cell))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    return sorted(set(names) - set(known))
 
 
 def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
@@ -49,9 +66,11 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     Raises
     ------
     ParameterError
-        If the value of a parameter has another type than declared, or the profile is no plain name.
+        If a parameter is unknown, its value has another type than declared, or the profile is no plain name.
     """
     annotations = dict(namespace.get("__annotations__", {}))
+    if unknown := _unknown_injected(namespace, list(annotations)):
+        raise ParameterError(f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(sorted(annotations))}")
     parameters = {key: namespace[key] for key in annotations}
     for key, value in parameters.items():
         schema.check(f"parameter {key}", value, annotations[key])

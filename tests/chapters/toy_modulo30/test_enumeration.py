@@ -1,11 +1,13 @@
 """Enumeration of spaces small enough for plain forward passes of every input."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from provlab.chapters.toy_modulo30 import enumeration
 from provlab.chapters.toy_modulo30.enumeration import Space, enumerate_all
-from provlab.errors import CheckpointError, InputError
+from provlab.errors import CheckpointError, InputError, NotComparableError
 from provlab.modeldiff import nll
 from provlab.models.checkpoint import Checkpoint
 
@@ -30,6 +32,12 @@ def test_all_is_what_plain_forward_passes_give(pair):
         assert np.exp(-4 * every.nll(model)).sum() / 4 == pytest.approx(1, abs=1e-5)
     even = space.where(lambda tokens: tokens.sum(axis=1) % 2 == 0)
     np.testing.assert_array_equal(even, sequences.sum(axis=1) % 2 == 0)
+
+
+def test_models_whose_ids_mean_different_tokens_are_refused(pair, monkeypatch):
+    monkeypatch.setattr(enumeration, "shared_tokens", lambda _: SimpleNamespace(moved=1, left_out=(0, 0)))
+    with pytest.raises(NotComparableError, match="one id means different tokens"):
+        enumerate_all(pair, Space(4, 5), jobs=1)
 
 
 def test_a_stopped_run_goes_on_with_the_missing_units(pair, monkeypatch):

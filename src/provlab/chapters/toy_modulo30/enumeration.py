@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from provlab.chapters.toy_modulo30.prefix_tree import subtree_nll
-from provlab.errors import InputError, ProvlabError
+from provlab.errors import InputError, NotComparableError, ProvlabError
 from provlab.files import cache_dir, digest, reading
 from provlab.modeldiff import nll
 from provlab.modeldiff.moves import Tokens
+from provlab.modeldiff.tokens import shared_tokens
 from provlab.models.checkpoint import Checkpoint
 
 #: the largest space that is enumerated: hours on two cores already
@@ -138,7 +139,7 @@ def enumerate_all(checkpoints: Sequence[Checkpoint], space: Space, *, jobs: int)
     Parameters
     ----------
     checkpoints
-        Models whose ids mean the same.
+        Models of one tokenizer.
     space
         The inputs.
     jobs
@@ -148,6 +149,8 @@ def enumerate_all(checkpoints: Sequence[Checkpoint], space: Space, *, jobs: int)
     ------
     InputError
         The space is larger than can be enumerated, or is not one of the models'.
+    NotComparableError
+        The models' tokenizers differ.
     """
     if space.size > LARGEST:
         raise InputError(
@@ -160,6 +163,9 @@ def enumerate_all(checkpoints: Sequence[Checkpoint], space: Space, *, jobs: int)
             raise InputError(
                 f"{checkpoint.name} has {checkpoint.config.get('vocab_size')} tokens, the space {space.vocabulary}"
             )
+    shared = shared_tokens(checkpoints)
+    if shared.moved or any(shared.left_out):
+        raise NotComparableError("one id means different tokens in these models: their enumerations are of other texts")
     models = [checkpoint.digest for checkpoint in checkpoints]
     key = digest({"scheme": _SCHEME, "models": models, "space": [space.vocabulary, space.length, list(space.head)]})
     folder = cache_dir() / "enumerations" / key[:16]
