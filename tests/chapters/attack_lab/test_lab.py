@@ -61,13 +61,6 @@ def results():
     return measure.corrected(result)
 
 
-INSTANCES = [
-    Instance(attack, "kept", origin, 1.0 + (attack == "split=3"), 0.0, None)
-    for origin in "ab"
-    for attack in ("", "T1", "split=3")
-]
-
-
 def test_cells_count_who_is_caught_accused_and_refused():
     result = {(item.attack, item.statistic): item for item in measure.cells(results())}
     cell = result["T1", "phi_match"]
@@ -89,13 +82,12 @@ def test_tables():
     table = measure.cell_table(cells)
     assert table.loc["T1", "phi_match"].startswith("1/2 (0.01 to 0.99); 1/2")
     assert table.loc["split=3", "phi_u"] == "–; –"
-    sizes = measure.size_table(tested).set_index("statistic")
-    assert sizes.loc["phi_match", "accused after correction"] == 1
-    assert sizes.loc["phi_u", "unrelated pairs"] == 4
+    far = measure.by_test(tested).query("ran and against == 'stranger'").groupby("statistic")
+    assert far["hit"].sum()["phi_match"] == 1
+    assert far.size()["phi_u"] == 4
     reasons = measure.refusal_table([Instance("x", "y", "zoo:oak", None, None, "no gate")], tested)
     assert list(reasons["reason"]) == ["no gate", "phi_u: needs models of equal mlp_width"]
     assert list(reasons["times"]) == [1, 4]
-    assert measure.framing_table(tested).loc["align@origin", "phi_u"] == "1 of 1"
 
 
 def test_entries_of_the_table_of_flaws_that_a_run_contradicts():
@@ -121,13 +113,12 @@ def test_entries_of_the_table_of_flaws_that_a_run_contradicts():
 
 
 def test_the_picture_says_what_is_lost_and_who_is_accused():
-    costs = measure.costs(INSTANCES)
+    costs = pd.DataFrame({"growth": [1.0, 1.0, 2.0], "loss": 0.0}, index=["", "T1", "split=3"])
     groups = {"": "as it is", "T1": "kept", "split=3": "kept"}
     drawn = figures.lab(measure.cells(results()), groups, costs)
     assert "Attacks under which most are caught, of 2: φ_MATCH 1, φ_U 1" in drawn.caption
     assert "Cells in which a stranger is accused (framed, with !): 1." in drawn.caption
     assert "Caught by none: no attack." in drawn.alt
-    assert costs.loc["split=3", "growth"] == 2.0
 
 
 # Made and compared ------------------------------------------------------------------------------------------

@@ -273,7 +273,7 @@ class Cell:
         return self.accused == 0
 
 
-def _by_test(tested: Sequence[Tested]) -> pd.DataFrame:
+def by_test(tested: Sequence[Tested]) -> pd.DataFrame:
     """One row a test, with whether it `ran`, and whether it is a `hit` after correction."""
     frame = pd.DataFrame([asdict(test) for test in tested]).astype({"log10_p": float, "adjusted": float})
     return frame.assign(ran=frame["log10_p"].notna(), hit=frame["adjusted"] <= np.log10(LEVEL))
@@ -281,7 +281,7 @@ def _by_test(tested: Sequence[Tested]) -> pd.DataFrame:
 
 def cells(tested: Sequence[Tested]) -> list[Cell]:
     """Count each cell of the table."""
-    frame = _by_test(tested)
+    frame = by_test(tested)
     results = []
     for (attack, statistic), group in frame[frame["against"] != FRAMED].groupby(["attack", "statistic"], sort=False):
         kin, far = (group[group["against"] == against] for against in (KIN, STRANGER))
@@ -313,7 +313,7 @@ def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[st
     one that refuses none; a test that withstands a framing accuses none, one that is fooled more than half.
     """
     outcomes = {(cell.attack, cell.statistic): cell.verdict for cell in results}
-    frame = _by_test(tested)
+    frame = by_test(tested)
     for key, hits in frame[frame["ran"] & (frame["against"] == FRAMED)].groupby(["attack", "statistic"])["hit"]:
         outcomes[key] = "fooled" if 2 * hits.sum() > len(hits) else "in part" if hits.any() else "withstands"
     expected = [
@@ -334,27 +334,6 @@ def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[st
     ]
 
 
-def costs(instances: Sequence[Instance]) -> pd.DataFrame:
-    """Return for each attack how many instances there are, how much larger they are, and what they lose (nats)."""
-    frame = pd.DataFrame([asdict(member) for member in instances])
-    grouped = frame.groupby("attack", sort=False)
-    return pd.DataFrame(
-        {"n": grouped["growth"].count(), "growth": grouped["growth"].mean(), "loss": grouped["loss"].mean()}
-    )
-
-
-def size_table(tested: Sequence[Tested]) -> pd.DataFrame:
-    """Return for each statistic how often unrelated pairs have small p-values, over all attacks, before correction."""
-    frame = _by_test(tested)
-    rows = []
-    for statistic, far in frame[frame["ran"] & (frame["against"] == STRANGER)].groupby("statistic", sort=False):
-        small = {level: int((far["log10_p"] <= np.log10(level)).sum()) for level in (0.05, 0.01)}
-        row = {"statistic": statistic, "unrelated pairs": len(far), "smallest log10 p": far["log10_p"].min()}
-        row |= {f"p at most {level}": _rate(count, len(far)) for level, count in small.items()}
-        rows.append(row | {"accused after correction": int(far["hit"].sum())})
-    return pd.DataFrame(rows)
-
-
 def refusal_table(instances: Sequence[Instance], tested: Sequence[Tested]) -> pd.DataFrame:
     """Return each reason why something was not run, how often, and one example."""
     reasons: dict[str, list[str]] = {}
@@ -367,14 +346,3 @@ def refusal_table(instances: Sequence[Instance], tested: Sequence[Tested]) -> pd
             reasons.setdefault(f"{test.statistic}: {words}", []).append(f"{test.statistic}, {test.attack}")
     rows = [{"reason": reason, "times": len(where), "such as": where[0]} for reason, where in reasons.items()]
     return pd.DataFrame(rows, columns=["reason", "times", "such as"])
-
-
-def framing_table(tested: Sequence[Tested]) -> pd.DataFrame:
-    """Return how many unrelated models that were made to look derived each statistic accuses."""
-    frame = _by_test(tested)
-    rows: dict[str, dict[str, str]] = {}
-    for (attack, statistic), ones in frame[frame["against"] == FRAMED].groupby(["attack", "statistic"], sort=False):
-        rows.setdefault(str(attack), {})[str(statistic)] = (
-            f"{ones['hit'].sum()} of {ones['ran'].sum()}" if ones["ran"].any() else "–"
-        )
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("attack")
