@@ -134,7 +134,7 @@ def test_a_right_heatmap_has_no_frame_and_marks_the_floor(log10_p, truth):
     assert frames(figure) == 0
     assert dots(figure) == 1
     assert "φ_U rejects independence for 2 of 10 pairs at level 0.01" in figure.caption
-    assert "No pair is wrongly judged" in figure.caption
+    assert "no mistake: there is none." in figure.caption
     assert "-500.0" in figure.caption
 
 
@@ -143,7 +143,7 @@ def test_a_wrong_cell_is_framed_in_both_triangles(log10_p, truth):
     log10_p.loc["fir", "oak"] = log10_p.loc["oak", "fir"] = -9.0  # accused
     figure = plots.pair_heatmap(log10_p, FAMILIES, statistic="phi_u", truth=truth)
     assert frames(figure) == 4
-    assert "Wrongly judged (outlined): 2" in figure.caption
+    assert "2 wrongly judged (outlined)" in figure.caption
     assert "elm-chat and elm" in figure.alt
     assert "fir and oak" in figure.alt
 

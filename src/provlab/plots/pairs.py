@@ -86,7 +86,7 @@ def pair_heatmap(
     _legend(figure, truth is not None, bool(wrong), floor if at_floor else None)
     text, alt = _words(statistic, names, low, calls, truth, wrong, level, floor)
     spots = _spots(axes, statistic, names, low, calls, truth, level)
-    return Figure(figure, f"{caption} {text}".strip(), alt, spots)
+    return Figure(figure, f"{text} {caption}".strip(), alt, spots)
 
 
 def _spots(
@@ -267,12 +267,12 @@ def _words(
     measured = int(np.isfinite(low).sum())
     called = int((calls & np.isfinite(low)).sum())
     text = (
-        f"Below the diagonal: {style.word(statistic)} rejects independence for {called} of {measured} pairs at level "
-        f"{level:g} ({len(names)} models); colour is −log10 p."
+        f"Dark below the diagonal: {style.word(statistic)} rejects independence for {called} of {measured} pairs at "
+        f"level {level:g} ({len(names)} models)."
     )
     if truth is not None:
-        text += " Above it, hatched: pairs that are truly related. "
-        text += f"Wrongly judged (outlined): {len(wrong)}." if wrong else "No pair is wrongly judged: mirror images."
+        text += " Hatched above it: pairs that are truly related. Mirror images mean no mistake: "
+        text += f"{len(wrong)} wrongly judged (outlined)." if wrong else "there is none."
     missing = len(names) * (len(names) - 1) // 2 - measured
     if missing:
         text += f" Not compared (?): {missing}."

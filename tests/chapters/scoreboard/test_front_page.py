@@ -33,10 +33,9 @@ def test_the_front_pages_sentences_are_counted_in_the_records(tmp_path, monkeypa
         store.put_experiment(name, {"name": name, "profile": "smoke", "measurements": measurements, "pairs": []})
     origin, adversary, counted = sentences(store, origin="tree", adversary="hidden", counted="toy")
     assert "finds 1 of the 2 pairs of language models with a common origin, and accuses 1 of the 2 pairs" in origin
-    assert "the same test finds 1 of 2; one that is made for this finds 2, and 1 of 3 where" in adversary
-    assert adversary.endswith("all by Holm's correction at 0.01.")
-    assert "all their 1,000 inputs" in counted
-    assert "to within 2.0%." in counted
+    assert "this test finds 1 of 2. Another, φ_MATCH," in adversary
+    assert adversary.endswith("finds 2; if signs are flipped too, it finds 1 of 3 (all by Holm's correction at 0.01).")
+    assert counted.endswith("on all 1,000 inputs; estimates from samples come within 2.0% of the counts.")
     rows["phi_u"] = ([], [])  # a reader's own models, of which nothing is known
     store.put_experiment("hidden", {"name": "hidden", "profile": "smoke", "measurements": {}, "pairs": []})
     assert sentences(store, origin="tree", adversary="hidden", counted="toy")[:2] == [UNKNOWN, UNKNOWN]

@@ -60,9 +60,9 @@ def _adversary(evidence: Evidence) -> str:
     turned = np.asarray(evidence.measurement("negative"), dtype=float)
     still = int((pvalues.holm(turned) <= np.log10(LEVEL)).sum())
     return (
-        f"If somebody disguises the second model of each pair without changing what it says, the same test finds "
-        f"{plain} of {n}; one that is made for this finds {robust}, and {still} of {len(turned)} where the disguise "
-        f"turns signs as well, all by Holm's correction at {LEVEL:g}."
+        f"If somebody disguises the second model of each pair without changing what it says, this test finds {plain} "
+        f"of {n}. Another, φ_MATCH, is built for such disguises and finds {robust}; if signs are flipped too, it finds "
+        f"{still} of {len(turned)} (all by Holm's correction at {LEVEL:g})."
     )
 
 
@@ -72,6 +72,6 @@ def _counted(evidence: Evidence) -> str:
     ratios = np.array([run["ratio"] for run in sampling["runs"]])  # (runs, 4)
     off = float(np.abs(ratios / np.array(sampling["exact"]) - 1).max())
     return (
-        f"Where two models disagree can be counted: two toy models judged all their {inputs:,} inputs, and how many "
-        f"they agree and disagree on is estimated from samples to within {off:.1%}."
+        f"Where two models disagree can be counted. For two toy models we count agreement and disagreement on all "
+        f"{inputs:,} inputs; estimates from samples come within {off:.1%} of the counts."
     )
