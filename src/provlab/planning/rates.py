@@ -31,7 +31,7 @@ _SIZES = (256, 512, 1024, 2048, 4096)
 _ENOUGH = 0.33  # CPU seconds after which no larger assignment is tried
 _COLUMNS = 128
 _DIRECTIONS = 8  # that the hardest rows share
-_BLOCK = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8}
+_BLOCK = {"hidden_size": 384, "intermediate_size": 1536, "num_attention_heads": 8, "num_key_value_heads": 8}
 _FILE = 2**26  # bytes written and read back
 
 Matrix = NDArray[np.float32]
@@ -147,7 +147,7 @@ def _assignment(directions: int, rng: np.random.Generator) -> Law:
 
 
 def _permuted(rng: np.random.Generator) -> float:
-    """Numbers a CPU second in phi_l2 on one small block, every permuted copy counted."""
+    """Numbers a CPU second in phi_l2 on one block of some millions, every permuted copy counted."""
     options, statistic = Options(), statistics.get("phi_l2")
     tiny = anatomy.of(Skeleton("tiny", shape("tiny", 1) | _BLOCK))
     sizes = {part.name: part.shape for part in tiny.parts if part.block == 0}
