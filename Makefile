@@ -45,7 +45,7 @@ env: $(READY) ## make .venv from requirements.lock (a conda environment named pr
 
 # Modules are compiled when they are first imported: pip would compile all of them, for a minute.
 # .installing marks a set-up that has begun: found at the start, it was interrupted and is begun again from nothing.
-.venv/.ready: requirements.lock pyproject.toml
+.venv/.ready: requirements.lock pyproject.toml src/provlab_study/pyproject.toml
 	@python=$$(for name in python3.11 python3; do \
 	    if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done); \
 	if [ -z "$$python" ]; then echo "make: Python 3.11 or later is needed: neither python3.11 nor python3 is one" >&2; exit 1; fi; \
@@ -56,7 +56,7 @@ env: $(READY) ## make .venv from requirements.lock (a conda environment named pr
 	if [ -n "$$clear" ] || [ ! -e .venv ]; then mkdir -p .venv; touch .venv/.installing; $$python -m venv $$clear .venv; fi; \
 	touch .venv/.installing; echo "installing into .venv what requirements.lock names: minutes the first time"; \
 	.venv/bin/python -m pip install --quiet --no-input --no-compile -r requirements.lock; \
-	.venv/bin/python -m pip install --quiet --no-input --no-deps -e .; \
+	.venv/bin/python -m pip install --quiet --no-input --no-deps -e . -e src/provlab_study; \
 	rm -f .venv/.installing; touch $@
 
 reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html; its first chapters in minutes
@@ -130,10 +130,10 @@ bench: env ## the benchmarks, each printing its table
 
 lock: ## write requirements.lock again from pyproject.toml, with the latest versions that fit
 	@rm -rf _build/lock && mkdir -p _build && $$(command -v python3.11 || echo python3) -m venv _build/lock
-	@_build/lock/bin/python -m pip install --quiet --no-input '.[book,test]'
+	@_build/lock/bin/python -m pip install --quiet --no-input '.[book,test]' ./src/provlab_study
 	@{ echo "# Every package of the environment at the version it was tested with (Python 3.11, Linux)."; \
 	   echo "# Made by 'make lock' from pyproject.toml; environment.yml installs the same file."; \
-	   _build/lock/bin/python -m pip freeze --exclude provlab | sed -E 's/\+[a-z0-9]+$$//'; } > _build/requirements.lock
+	   _build/lock/bin/python -m pip freeze --exclude provlab --exclude provlab-study | sed -E 's/\+[a-z0-9]+$$//'; } > _build/requirements.lock
 	@mv _build/requirements.lock requirements.lock && rm -rf _build/lock build
 
 clean: ## remove what runs have made here; the environment and the trained zoo stay

@@ -24,12 +24,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
 from provlab import zoo
-from provlab.chapters.shared.block_map import block_map
 from provlab.inference.matching import match_shuffled, unit_rows
 from provlab.models import room
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.zoo import corpus
+from provlab_study.shared.block_map import block_map
 
 BLOCKS = 32, 28
 N_SEQUENCES, LENGTH = 16, 64

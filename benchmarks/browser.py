@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "book"))
 from browser import Browser, browser, installed
 
-from provlab.chapters.matching_and_pvalues import in_browser
+from provlab_study.matching_and_pvalues import in_browser
 
 SCRIPT = Path(__file__).parents[1] / "book" / "_assets" / "tester.js"
 BENCH = """(() => {

@@ -23,7 +23,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from provlab.chapters.toy_modulo30.moves import MultiSite
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import Comparison, from_enumeration
 from provlab.modeldiff.diagnostics import NotConverged
@@ -33,6 +32,7 @@ from provlab.modeldiff.pipeline import one_sample
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.reweighting import density_of_states, representative, reweight, smoothed
 from provlab.modeldiff.sampler import replica_exchange
+from provlab_study.toy_modulo30.moves import MultiSite
 
 MOVES = Mixture((SingleSite(), MultiSite(2)))
 Interval = tuple[float, float, float]

@@ -21,8 +21,8 @@ from cost import Cost, measure
 from scipy.optimize import linear_sum_assignment
 
 from provlab import machine
-from provlab.chapters.how_it_scales.measure import KINDS, exponent, pair
 from provlab.inference.matching import assign, match
+from provlab_study.how_it_scales.measure import KINDS, exponent, pair
 
 SIZES = [2048, 4096, 8192]
 COLUMNS = 1024  # of the rows whose similarities are assigned; the assignment does not see them

@@ -23,8 +23,6 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from provlab.chapters.toy_modulo30.moves import SumPreserving
-from provlab.chapters.toy_modulo30.prefix_tree import subtree_nll
 from provlab.modeldiff import nll
 from provlab.modeldiff.generation import write
 from provlab.modeldiff.moves import WRITING, Mixture, Move, SingleSite
@@ -34,6 +32,8 @@ from provlab.planning import diff
 from provlab.planning.rates import measure_rates
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics.base import Model
+from provlab_study.toy_modulo30.moves import SumPreserving
+from provlab_study.toy_modulo30.prefix_tree import subtree_nll
 
 ROUNDS = 3
 PLAIN = 200  # sequences that the plain loop is given: its rate does not depend on the number

@@ -18,6 +18,7 @@ import nbformat
 
 PROJECT = Path(__file__).parents[1]
 SRC = PROJECT / "src" / "provlab"
+STUDY = PROJECT / "src" / "provlab_study"
 SILENT = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -28,8 +29,8 @@ SILENT = {
 }
 BOUNDS = {
     "all of src": 21_500,
-    "library, without chapters and zoo": 11_500,
-    "chapters": 8_500,
+    "library, without the zoo": 11_500,
+    "study": 8_500,
     "zoo": 1_500,
     "tests": 19_000,
     "compare by phi_u, lines": 4_500,
@@ -106,8 +107,8 @@ def calls(path: Path) -> tuple[int, int]:
             module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
             for alias in node.names:
                 source = f"{module}.{alias.name}".lstrip(".")
-                if source.partition(".")[0] == "provlab":
-                    names[alias.asname or alias.name] = source.startswith("provlab.chapters")
+                if source.partition(".")[0] in ("provlab", "provlab_study"):
+                    names[alias.asname or alias.name] = source.startswith("provlab_study.")
     origins: Counter[bool] = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -124,11 +125,12 @@ def sizes() -> dict[str, int]:
     parts: Counter[str] = Counter()
     for path in SRC.rglob("*.py"):
         parts[path.relative_to(SRC).parts[0]] += of_file(path)
+    parts["study"] = sum(map(of_file, STUDY.rglob("*.py")))
     files, _ = loaded_by_compare()
     return {
         "all of src": sum(parts.values()),
-        "library, without chapters and zoo": sum(parts.values()) - parts["chapters"] - parts["zoo"],
-        "chapters": parts["chapters"],
+        "library, without the zoo": sum(parts.values()) - parts["study"] - parts["zoo"],
+        "study": parts["study"],
         "zoo": parts["zoo"],
         "tests": sum(map(of_file, (PROJECT / "tests").rglob("*.py"))),
         "compare by phi_u, lines": sum(map(of_file, files)),

@@ -2,7 +2,7 @@
 
 ``python benchmarks/sizes.py`` prints each statistic with the cases that bear on it (`EVERY`, `MEANT`), ``python
 benchmarks/sizes.py sorted common-5`` some cases, and ``--pairs``, ``--units`` and ``--blocks`` set how many. ``--csv
-src/provlab/chapters/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them, each as soon as it is
+src/provlab_study/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them, each as soon as it is
 measured, and measures those alone that the file has not, or that are named. A case makes both
 models of a pair out of random numbers; a statistic reads them without a checkpoint. Cases of common and swapped units
 say how far phi_MATCH's assumption reaches, and its size above them is no fault.

@@ -111,9 +111,9 @@ def spread(networks: Any, pair: int, block: int, rng: np.random.Generator) -> di
 
 def sizes(n_pairs: int) -> None:
     """Print how many of so many pairs of strangers each statistic rejects at three levels."""
-    from provlab.chapters.calibration.trained import N_BLOCKS, train_residual_pairs
     from provlab.statistics import get
     from provlab.statistics.base import Options
+    from provlab_study.calibration.trained import N_BLOCKS, train_residual_pairs
 
     results: dict[str, list[float]] = {name: [] for name in STATISTICS}
     networks = train_residual_pairs(n_pairs, seed=11).networks()

@@ -31,13 +31,14 @@ def places(address: str, branch: str, name: str) -> list[tuple[str, str, str]]:
     if (match := ADDRESS.fullmatch(address)) is None:
         raise ValueError(f"repository_address in _config.yml is {address!r}, no https://github.com/OWNER/NAME")
     repository, path = match["repository"], f"notebooks/{name}.ipynb"
+    project = f"git+https://github.com/{repository}@{branch}"
     binder = f"{BINDER}/{repository}/{quote(branch, safe='')}?urlpath="
     return [
         ("JupyterLab", "Open in JupyterLab, on mybinder.org", binder + quote(f"lab/tree/{path}", safe="")),
         ("Binder", "Open as a plain notebook, on mybinder.org", binder + quote(f"notebooks/{path}", safe="")),
         (
             "Colab",
-            f"Open in Colab; there run first: %pip install git+https://github.com/{repository}@{branch}",
+            f"Open in Colab; there run first: %pip install {project} {project}#subdirectory=src/provlab_study",
             f"{COLAB}/{repository}/blob/{quote(branch)}/{path}",
         ),
     ]

@@ -11,9 +11,9 @@ from typing import Any
 
 from provlab import provenance, studying
 from provlab.plots import Figure, style
-from provlab.publishing import claims
-from provlab.publishing.results import Results
-from provlab.publishing.scoreboard import SIGNS, made_by
+from provlab_study.publishing import claims
+from provlab_study.publishing.results import Results
+from provlab_study.publishing.scoreboard import SIGNS, made_by
 
 HERE = Path(__file__).parent / "_assets" / "readme"
 LINE = 0.155  # inches

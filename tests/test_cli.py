@@ -19,10 +19,10 @@ from safetensors.torch import load_file
 
 from provlab import zoo
 from provlab.cli.arguments import SETTINGS, parse_blocks
-from provlab.publishing.claims import load_claims
-from provlab.publishing.results import Results
 from provlab.statistics import REGISTRY
 from provlab.statistics.base import Options
+from provlab_study.publishing.claims import load_claims
+from provlab_study.publishing.results import Results
 
 UP = "model.layers.1.mlp.up_proj.weight"
 PHI_U = ["--statistic", "phi_u"]
@@ -218,6 +218,30 @@ def test_a_script_can_fail_on_what_is_rejected(run, models):
             assert [run(*arguments)[0], run(*arguments, "--fail-on", "rejected")[0]] == [0, status]
 
 
+@pytest.mark.parametrize("command", ["run", "reproduce", "claims"])
+def test_a_command_of_a_study_that_is_not_installed_says_how_it_comes(run, monkeypatch, command):
+    monkeypatch.setattr("provlab.cli.metadata.entry_points", lambda **_: [])
+    status, out, err = run(command, "x", "--no-such-option")
+    assert (status, out) == (2, "")
+    assert err == (
+        f"provlab: error: {command} is a command of the study, which is no part of the library; in a checkout of "
+        "provlab, make env installs both\n"
+    )
+    assert not re.search(rf"^    {command}\b", run("--help")[1], re.M)
+    assert run("nothing")[2].startswith("provlab: error: argument command: invalid choice: 'nothing'")
+
+
+def test_another_package_adds_a_command(run, monkeypatch, tmp_path):
+    (tmp_path / "weather").mkdir()
+    code = "def add(parser):\n    parser.set_defaults(command=lambda _: print('it rains') or 0)\n"
+    (tmp_path / "weather" / "today.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [metadata.EntryPoint("today", "weather.today", "provlab.commands")]
+    monkeypatch.setattr("provlab.cli.metadata.entry_points", lambda **_: points)
+    assert run("today") == (0, "it rains\n", "")
+    assert "today     a command of weather" in run("--help")[1]
+
+
 def test_help_names_statistics_formats_and_statuses(run):
     out = " ".join(run("compare", "--help")[1].split())
     assert all(name in out for name in (*REGISTRY, "safetensors", "GGUF", "AWQ", "MXFP4", "--fail-on"))
@@ -265,7 +289,7 @@ def test_blocks_are_parsed():
 
 
 def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tmp_path):
-    from provlab.publishing import runner
+    from provlab_study.publishing import runner
 
     ran = []
     monkeypatch.setattr(runner, "run", lambda path, inputs, output, **_: ran.append((path.stem, inputs, output)))
@@ -279,7 +303,7 @@ def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tm
 
 
 def test_run_takes_what_a_profile_gives_a_notebook(run, monkeypatch, tmp_path):
-    from provlab.publishing import runner
+    from provlab_study.publishing import runner
 
     ran = []
     monkeypatch.setattr(runner, "run", lambda path, inputs, output, **_: ran.append(inputs))
@@ -300,7 +324,7 @@ def test_run_takes_what_a_profile_gives_a_notebook(run, monkeypatch, tmp_path):
 
 
 def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
-    from provlab.publishing import plan as plan_module
+    from provlab_study.publishing import plan as plan_module
 
     done = []
     monkeypatch.setattr(zoo, "build", lambda names, **settings: done.append((names, settings)))
@@ -321,7 +345,7 @@ def test_reproduce_builds_runs_and_remembers(run, monkeypatch, tmp_path):
 
 
 def test_what_comes_between_stages_runs_beside_the_study_and_ends_with_it(run, monkeypatch, tmp_path):
-    from provlab.publishing import plan as plan_module
+    from provlab_study.publishing import plan as plan_module
 
     recorded, stops = tmp_path / "seen", False
 
@@ -351,7 +375,7 @@ def test_what_comes_between_stages_runs_beside_the_study_and_ends_with_it(run, m
 @pytest.fixture
 def typed(monkeypatch):
     """Say what stands on standard input: a pipe with nothing in it, or a terminal with this answer."""
-    monkeypatch.setattr("provlab.publishing.plan.run_plan", lambda *_, **__: 0)
+    monkeypatch.setattr("provlab_study.publishing.plan.run_plan", lambda *_, **__: 0)
 
     def of(answer=None):
         monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: answer is not None))
@@ -378,7 +402,7 @@ def test_nothing_is_fetched_without_a_yes(run, typed, monkeypatch, tmp_path):
 
 
 def test_what_a_notebook_can_do_without_is_offered(run, typed, monkeypatch, tmp_path):
-    from provlab.publishing import plan as plan_module
+    from provlab_study.publishing import plan as plan_module
 
     plan, fetched = tmp_path / "small.yml", []
 

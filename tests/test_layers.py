@@ -16,15 +16,18 @@ import pytest
 import yaml
 
 import provlab
+import provlab_study
 
-SRC = Path(provlab.__file__).parent
-PROJECT = SRC.parent.parent
+SRC = Path(provlab.__file__).parents[1]
+PACKAGES = [Path(str(package.__file__)).parent for package in (provlab, provlab_study)]
+PROJECT = SRC.parent
 NOTEBOOKS = [path.stem for path in (PROJECT / "notebooks").glob("*.ipynb")]
 PROFILES = [path.stem for path in (PROJECT / "notebooks" / "profiles").glob("*.yml")]
 # what costs seconds to import, and the modules that may do so when they are imported themselves; all others import it
 # in the function that needs it, so that a comparison of weights waits for none of them
 SLOW = "torch|transformers|matplotlib|seaborn|pandas|huggingface_hub"
-QUICK = r"provlab(\.(models|statistics|engine|report|plots|cli|api|diffing|provenance|errors|files|lazy)\b.*)?"
+OURS = "models|statistics|engine|report|plots|cli|commands|api|diffing|provenance|errors|files|lazy"
+QUICK = rf"provlab(_study)?(\.({OURS})\b.*)?"
 MAY_WAIT = r"provlab\.(models\.(activations|formats\.pickled|attacks\..*|disguise|evasion|examples|hub|asking|loading|precision|ranges)|report\.study_report|plots\..*)"  # noqa: E501
 
 
@@ -65,7 +68,7 @@ def names_of_pages(root: Path, notebooks: list[str], profiles: list[str]) -> lis
         values = [node.value for node in texts if isinstance(node.value, str)]
         bad += [f"{path}: {text!r}" for text in values if text in set(notebooks) - common or named(text)]
     for path in sorted(path for path in root.rglob("*") if path.suffix in (".yml", ".toml", ".csv")):
-        if path.relative_to(root).parts[0] not in ("chapters", "publishing", "planning"):
+        if not {"provlab_study", "planning"} & set(path.relative_to(root).parts):
             text = path.read_text(encoding="utf-8")
             values = _scalars(yaml.safe_load(text) if path.suffix == ".yml" else list(csv.reader(text.splitlines())))
             bad += [f"{path} names {value!r}" for value in sorted(set(values) & set(notebooks))]
@@ -83,19 +86,19 @@ def _scalars(value: object) -> Iterator[str]:
 
 
 def test_the_contracts_of_the_project_are_kept():
-    result = lint_imports(PROJECT / "pyproject.toml", SRC.parent)
+    result = lint_imports(PROJECT / "pyproject.toml", SRC)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_there_are_no_circles():
     """Not even of imports for the type checker alone."""
-    graph = grimp.build_graph("provlab", cache_dir=None)
+    graph = grimp.build_graph("provlab", "provlab_study", cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
 
 
 def test_slow_libraries_are_imported_where_they_are_needed():
-    assert slow(SRC) == []
+    assert [fault for package in PACKAGES for fault in slow(package)] == []
 
 
 def test_the_library_knows_no_notebook_and_no_profile():
@@ -106,7 +109,7 @@ def test_the_library_knows_no_notebook_and_no_profile():
 
 def test_an_experiment_is_a_notebook_and_a_folder():
     """Its lines in the profiles and the contents are asked for by tests/book; no other place names a notebook."""
-    folders = {path.parent.name for path in SRC.glob("chapters/*/*.py")} - {"shared", "chapters"}
+    folders = {path.parent.name for path in SRC.glob("provlab_study/*/*.py")} - {"shared", "publishing", "commands"}
     assert folders <= set(NOTEBOOKS)
     assert set(NOTEBOOKS) - folders <= {"audit", "scoreboard", "status", "two_models"}
     files = [PROJECT / name for name in ("Makefile", "pyproject.toml", "_config.yml", ".ci/run")]
@@ -123,31 +126,33 @@ def test_an_experiment_is_a_notebook_and_a_folder():
 @pytest.mark.parametrize(
     ("module", "code"),
     [
-        ("models/x", "from provlab.statistics import get"),
-        ("models/x", "from provlab import zoo"),
-        ("models/x", "def f():\n    import provlab.inference.pvalues"),
-        ("inference/x", "from transformers import AutoModel"),
-        ("statistics/x", "from provlab.engine.store import Store"),
-        ("zoo/x", "from provlab.inference import pvalues"),
-        ("plots/x", "from provlab.report import Comparison"),
-        ("engine/x", "try:\n    from provlab import api\nexcept ImportError:\n    pass"),
-        ("publishing/x", "from provlab.chapters.power import measure"),
-        ("chapters/miqu/x", "from provlab.chapters.power import measure"),
-        ("chapters/shared/x", "from provlab.chapters.power import measure"),
-        ("files", "import provlab.provenance"),
-        ("attic", "x = 1"),
+        ("provlab/models/x", "from provlab.statistics import get"),
+        ("provlab/models/x", "from provlab import zoo"),
+        ("provlab/models/x", "def f():\n    import provlab.inference.pvalues"),
+        ("provlab/inference/x", "from transformers import AutoModel"),
+        ("provlab/statistics/x", "from provlab.engine.store import Store"),
+        ("provlab/zoo/x", "from provlab.inference import pvalues"),
+        ("provlab/plots/x", "from provlab.report import Comparison"),
+        ("provlab/engine/x", "try:\n    from provlab import api\nexcept ImportError:\n    pass"),
+        ("provlab_study/publishing/x", "from provlab_study.power import measure"),
+        ("provlab_study/miqu/x", "from provlab_study.power import measure"),
+        ("provlab_study/shared/x", "from provlab_study.power import measure"),
+        ("provlab/api", "from provlab_study import begin"),
+        ("provlab_study/publishing/x", "from provlab_study.shared import curves"),
+        ("provlab/files", "import provlab.provenance"),
+        ("provlab/attic", "x = 1"),
     ],
 )
 def test_a_planted_arrow_is_seen(tmp_path, module, code):
-    for path in SRC.rglob("*.py"):  # the package's modules without their code
-        copy = tmp_path / "provlab" / path.relative_to(SRC)
+    for path in SRC.rglob("*.py"):  # the packages' modules without their code
+        copy = tmp_path / path.relative_to(SRC)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.touch()
     config = tmp_path / "pyproject.toml"
     text = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
-    config.write_text(re.sub(r"(?m)^ignore_imports = .*$", "", text))
+    config.write_text(re.sub(r"(?ms)^ignore_imports = \[.*?^\]$", "", text))
     assert lint_imports(config, tmp_path).returncode == 0
-    planted = tmp_path / "provlab" / f"{module}.py"
+    planted = tmp_path / f"{module}.py"
     planted.write_text(code)
     assert lint_imports(config, tmp_path).returncode == 1
 
@@ -185,7 +190,7 @@ def test_a_planted_slow_import_is_seen(tmp_path, module, code, planted):
         ("zoo/x.yml", "models: [oak]  # as smoke.yml has them", True),
         ("engine/x.csv", "page,model\nllama_tree,oak", True),
         ("zoo/x.yml", "models: {oak: {mirrors: a/llama_tree-1}}", False),
-        ("chapters/x/claims.yml", "- {experiment: llama_tree}", False),
+        ("provlab_study/x/claims.yml", "- {experiment: llama_tree}", False),
     ],
 )
 def test_a_planted_name_is_seen(tmp_path, file, text, planted):

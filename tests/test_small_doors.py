@@ -53,9 +53,9 @@ def test_lines_of_code_are_code():
 
 def test_calls_are_counted_by_where_names_come_from(tmp_path):
     code = (
-        "import provlab\nfrom provlab.chapters.x import measure\nfrom provlab.chapters.x.y import f as g\n"
-        "from provlab.plots import table\nimport numpy as np\n"
-        "run = provlab.begin()\nmeasure.a(table(np.ones(3)))\ng(measure.b)\nrun.finish()"
+        "import provlab\nimport provlab_study\nfrom provlab_study.x import measure\n"
+        "from provlab_study.x.y import f as g\nfrom provlab.plots import table\nimport numpy as np\n"
+        "run = provlab_study.begin()\nmeasure.a(table(np.ones(3)))\ng(measure.b)\nrun.finish()"
     )
     path = tmp_path / "x.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]), path)

@@ -29,7 +29,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "helpers")]
 import repositories  # noqa: E402
 from hub_server import HubServer, Repo, git_sha1  # noqa: E402
 
-from provlab.publishing.plan import Plan  # noqa: E402
+from provlab_study.publishing.plan import Plan  # noqa: E402
 
 ROOT = HERE.parents[1]
 TOKEN = "hf_rehearsal"

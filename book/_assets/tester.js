@@ -2,7 +2,7 @@
 //
 // `arithmetic` computes and knows no page: it runs in a worker, so that the page answers meanwhile, and in the tests
 // beside Python. `weights` reads safetensors. `Tester` is the page. The constants of Spearman's law, the names of
-// tensors and the blocks to choose from were written into the page by provlab.chapters.matching_and_pvalues.in_browser.
+// tensors and the blocks to choose from were written into the page by provlab_study.matching_and_pvalues.in_browser.
 (() => {
   "use strict";
 

@@ -1,5 +1,6 @@
 """Names of a package that are loaded on first use, so that importing the package costs nothing."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,8 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        with warnings.catch_warnings():  # of a progress bar that we do not use in notebooks
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            return getattr(import_module(homes[name]), name)
 
     return find

@@ -24,7 +24,7 @@ FALSE = [
     ("notebooks/mlp_retraining", "in some blocks (a dash)", "in three of four"),
     ("notebooks/mlp_retraining", "by a wide margin", "-15.4 at a bar of -12"),
     ("notebooks/exchangeability", "In the picture intervals are judged one by one", "they hold together"),
-    ("src/provlab/chapters/exchangeability/claims.yml", '"exact, by Theorem 1"', "no theorem on fine-tunes"),
+    ("src/provlab_study/exchangeability/claims.yml", '"exact, by Theorem 1"', "no theorem on fine-tunes"),
     ("notebooks/evasion", "A statistic without power has uniform", "phi_U leaves the band"),
     ("src/provlab/plots/pairs", "disagree with it (framed)", "framed means accused innocents"),
     ("notebooks/distillation", "and its width decides which", "the intervals overlap"),
@@ -45,7 +45,7 @@ NEEDED = [
     ),
     ("notebooks/matching_and_pvalues", 'shown.insert(4, "after Holm"', "one of the rows is small by chance"),
     ("notebooks/plagiarism", "beyond their intervals", "no case is one-sided, rather than few"),
-    ("src/provlab/chapters/scoreboard/front_page", "all by Holm's correction", "Evasion also counts pair by pair"),
+    ("src/provlab_study/scoreboard/front_page", "all by Holm's correction", "Evasion also counts pair by pair"),
 ]
 
 

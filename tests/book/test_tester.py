@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from provlab.chapters.matching_and_pvalues import in_browser
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import assign, match_shuffled
 from provlab.inference.tail import log10_tail
+from provlab_study.matching_and_pvalues import in_browser
 
 ASSETS = check_axe.AXE.parents[3] / "book" / "_assets"
 PAGE = """<!DOCTYPE html><html lang="en" data-theme="light"><head><title>Test two blocks here</title>

@@ -98,8 +98,9 @@ def passed(tree: ast.Module) -> Iterator[tuple[str, int, set[str | None]]]:
 def dead(root: Path) -> dict[str, str]:
     """Parameters that nothing passes, as ``module.function(parameter)``, each with a line that says so."""
     modules = {
-        ".".join(path.relative_to(root / "src" / "provlab").with_suffix("").parts): ast.parse(path.read_text("utf-8"))
-        for path in sorted(root.glob("src/provlab/**/*.py"))
+        ".".join(path.relative_to(package).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
+        for package in (root / "src" / "provlab", root / "src" / "provlab_study")
+        for path in sorted(package.rglob("*.py"))
     }
     calls: dict[str, tuple[int, set[str | None]]] = {}
     replaced: set[str | None] = set()  # fields in ``replace(value, field=...)``

@@ -11,7 +11,7 @@ def root(tmp_path):
     for name, text in {
         "src/provlab/a.py": "def called(): pass\ndef judged(): pass\ndef timed(): pass\ndef dead(): pass\n"
         "class Named: pass\nNAMES = {'x': 'Named'}\nprint(NAMES)\nclass Record:\n    field: int\nprint(Record)",
-        "src/provlab/chapters/x/claims.yml": "- id: I1\n  predicate: {name: judged}\n- id: I2",
+        "src/provlab_study/x/claims.yml": "- id: I1\n  predicate: {name: judged}\n- id: I2",
         "benchmarks/b.py": "timed()",
         "notebooks/x.ipynb": json.dumps(
             {"cells": [{"cell_type": "code", "source": ["from provlab import a\n", "a.called()"]}]}

@@ -1,4 +1,4 @@
-"""Names that nothing uses: vulture over the library, seeing what notebooks, benchmarks and rows of claims use.
+"""Names that nothing uses: vulture over library and study, seeing what notebooks, benchmarks and rows of claims use.
 
 Run by ``make lint``. Names that only look unused stand in allowed.txt, with the reason.
 """
@@ -28,7 +28,7 @@ def callers(root: Path) -> Iterator[tuple[str, str]]:
         for i, cell in enumerate(cells):
             if cell["cell_type"] == "code":
                 yield f"{notebook.name}, cell {i}", "".join(cell["source"])
-    for table in sorted(root.glob("src/provlab/chapters/*/claims.yml")):
+    for table in sorted(root.glob("src/provlab_study/*/claims.yml")):
         rows = yaml.safe_load(table.read_text(encoding="utf-8"))
         predicates = (row["predicate"] for row in rows if "predicate" in row)
         calls = (
@@ -40,8 +40,9 @@ def callers(root: Path) -> Iterator[tuple[str, str]]:
         yield str(table.relative_to(root)), _names(table.read_text(encoding="utf-8"))
     if root == ROOT:
         yield "the registry of statistics", "\n".join(f"_.{entry.kind}" for entry in REGISTRY.values())
-        points = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
-        yield "entry points", _names(str(points))
+        for project in (root / "pyproject.toml", root / "src" / "provlab_study" / "pyproject.toml"):
+            points = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["entry-points"]
+            yield f"entry points of {project.relative_to(root)}", _names(str(points))
     for script in sorted([*root.glob("benchmarks/*.py"), *root.glob("book/*.py")]):
         yield str(script.relative_to(root)), script.read_text(encoding="utf-8")
 
@@ -75,7 +76,7 @@ def unused(root: Path) -> dict[str, str]:
     is the name of a class counts as a use: a registry loads it by that.
     """
     reader = vulture.Vulture()
-    modules = {path: path.read_text(encoding="utf-8") for path in sorted(root.glob("src/provlab/**/*.py"))}
+    modules = {path: path.read_text(encoding="utf-8") for path in sorted(root.glob("src/*/**/*.py"))}
     fields, classes = set(), set()
     for path, text in modules.items():
         reader.scan(text, filename=path)

@@ -7,7 +7,7 @@ import pytest
 
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
-from provlab.publishing.results import Results
+from provlab_study.publishing.results import Results
 
 KEY = Store.key(statistic="phi_u", block=0)
 UNIT = {"value": 0.5, "log10_p": -3.0, "detail": {"n": 4}}

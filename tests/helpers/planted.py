@@ -4,10 +4,10 @@ from pathlib import Path
 
 from provlab.engine.ledger import PairRecord
 from provlab.engine.store import Store
-from provlab.publishing import claims
-from provlab.publishing.evidence import Evidence, Verdict
 from provlab.report.comparison import Comparison
 from provlab.statistics.base import Options, Outcome
+from provlab_study.publishing import claims
+from provlab_study.publishing.evidence import Evidence, Verdict
 
 
 def record(statistic, value, pair=("/a", "/b"), **detail):

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from provlab.chapters.shared.retraining import as_views
-from provlab.chapters.shared.students import Point, Student
 from provlab.statistics import get
 from provlab.statistics.base import Options
+from provlab_study.shared.retraining import as_views
+from provlab_study.shared.students import Point, Student
 
 N_UNITS, WIDTH = 64, 12
 TOKENS = np.zeros((1, 1), dtype=np.int64)

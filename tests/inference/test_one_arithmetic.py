@@ -11,8 +11,8 @@ import pytest
 
 import provlab
 
-SRC = Path(provlab.__file__).parent
-HOME = "inference.pvalues"
+SRC = Path(provlab.__file__).parents[1]
+HOME = "provlab.inference.pvalues"
 
 SPECIAL = {
     *("bdtr", "bdtrc", "betainc", "betaincc", "betainccinv", "betaincinv", "btdtr", "chdtr", "chdtrc", "chdtri"),
@@ -24,21 +24,33 @@ TESTS = {"binomtest", "combine_pvalues", "false_discovery_control", "kendalltau"
 
 # what is neither Spearman's tail nor Fisher's
 EXCEPTIONS = {
-    "chapters.shared.calibration.bands": {"kstest", "sf", "cdf", "betaincinv", "binomtest"},  # KS, binomial and beta
-    "chapters.shared.calibration.check": {"logsf"},  # binomial
-    "inference.tail": {"log_ndtr"},  # of the saddlepoint formula
-    "inference.evalues": {"gammainc"},  # 1 - p + p ln p without cancellation
-    "chapters.evasion.predicates": {"kstest", "cdf"},  # KS against values below the uniform, and the range of uniforms
-    "chapters.distillation.predicates": {"sf"},  # binomial: a count of independent models that are rejected
-    "chapters.matching_and_pvalues.measure": {"binomtest"},  # of PERMTEST's counts, whose rate is the t tail's p
-    "chapters.robust_null.common_units": {"sf", "ndtr"},  # a normal law about a shifted mean
-    "chapters.power.planted": {"ndtr", "stdtr"},  # laws of similarities
-    "chapters.plagiarism.measure": {"cdf"},  # the share of a normal law beyond zero
-    "modeldiff.bootstrap": {"ndtr", "betaincinv"},  # percentiles of few chains moved out; Clopper and Pearson's bounds
-    "modeldiff.excess": {"ndtr"},  # the share of a normal law beyond zero
-    "statistics.phi_views": {"ndtr"},  # how often a normal input makes a unit fire
-    "chapters.family_forest.predicates": {"sf", "binomtest"},  # binomial: counts of wrong joins and of right edges
-    "chapters.power.blocks_needed": {"cdf"},  # a power, by the normal law
+    "provlab_study.shared.calibration.bands": {
+        "kstest",
+        "sf",
+        "cdf",
+        "betaincinv",
+        "binomtest",
+    },  # KS, binomial and beta
+    "provlab_study.shared.calibration.check": {"logsf"},  # binomial
+    "provlab.inference.tail": {"log_ndtr"},  # of the saddlepoint formula
+    "provlab.inference.evalues": {"gammainc"},  # 1 - p + p ln p without cancellation
+    "provlab_study.evasion.predicates": {
+        "kstest",
+        "cdf",
+    },  # KS against values below the uniform, and the range of uniforms
+    "provlab_study.distillation.predicates": {"sf"},  # binomial: a count of independent models that are rejected
+    "provlab_study.matching_and_pvalues.measure": {"binomtest"},  # of PERMTEST's counts, whose rate is the t tail's p
+    "provlab_study.robust_null.common_units": {"sf", "ndtr"},  # a normal law about a shifted mean
+    "provlab_study.power.planted": {"ndtr", "stdtr"},  # laws of similarities
+    "provlab_study.plagiarism.measure": {"cdf"},  # the share of a normal law beyond zero
+    "provlab.modeldiff.bootstrap": {
+        "ndtr",
+        "betaincinv",
+    },  # percentiles of few chains; Clopper and Pearson
+    "provlab.modeldiff.excess": {"ndtr"},  # the share of a normal law beyond zero
+    "provlab.statistics.phi_views": {"ndtr"},  # how often a normal input makes a unit fire
+    "provlab_study.family_forest.predicates": {"sf", "binomtest"},  # binomial: counts of wrong joins and of right edges
+    "provlab_study.power.blocks_needed": {"cdf"},  # a power, by the normal law
 }
 
 
@@ -119,4 +131,4 @@ def test_what_is_no_tail_is_no_fault(tmp_path):
 
 
 def test_an_exception_that_nobody_uses_is_seen(tmp_path):
-    assert "chapters.power.planted has no stdtr any more" in elsewhere(tmp_path)
+    assert "provlab_study.power.planted has no stdtr any more" in elsewhere(tmp_path)

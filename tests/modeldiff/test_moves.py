@@ -13,10 +13,10 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from provlab.chapters.toy_modulo30.moves import MultiSite, SumPreserving
 from provlab.errors import InputError
 from provlab.modeldiff.moves import Conditional, Mixture, Proposal, Rewrite, Setting, SingleSite
 from provlab.modeldiff.nll import sequence_nll
+from provlab_study.toy_modulo30.moves import MultiSite, SumPreserving
 
 V, L = 3, 3
 STATES = np.array(list(itertools.product(range(V), repeat=L)))

@@ -12,7 +12,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
-from provlab.chapters.toy_modulo30.moves import MultiSite
 from provlab.errors import InputError
 from provlab.modeldiff import mbar, reweighting
 from provlab.modeldiff.diagnostics import NotConverged, converged
@@ -20,6 +19,7 @@ from provlab.modeldiff.moves import Mixture, SingleSite
 from provlab.modeldiff.representative import Draws
 from provlab.modeldiff.reweighting import density_of_states, representative, reweight
 from provlab.modeldiff.sampler import Samples, replica_exchange
+from provlab_study.toy_modulo30.moves import MultiSite
 
 V, L = 4, 6
 CODE = V ** np.arange(L - 1, -1, -1)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from provlab.chapters.toy_modulo30.moves import MultiSite, SumPreserving
 from provlab.errors import CheckpointError, InputError
 from provlab.modeldiff import nll, reweighting, sampler
 from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.moves import WRITING, Conditional, Mixture, SingleSite
 from provlab.modeldiff.sampler import own_temperature, replica_exchange
+from provlab_study.toy_modulo30.moves import MultiSite, SumPreserving
 
 V, L = 3, 3
 STATES = np.array(list(itertools.product(range(V), repeat=L)))

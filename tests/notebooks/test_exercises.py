@@ -22,7 +22,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from provlab.publishing.page import boxed, fenced
+from provlab_study.publishing.page import boxed, fenced
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 COURSE = FOLDER.parent / "book" / "course"
@@ -279,7 +279,7 @@ def same_block(stage: Stage) -> dict[str, Any]:
 
 
 def networks(stage: Stage) -> dict[str, Any]:
-    from provlab.chapters.shared.example_one import train_pairs
+    from provlab_study.shared.example_one import train_pairs
 
     return {"independent": train_pairs(300, dependent=False, seed=0)}
 
@@ -292,7 +292,7 @@ def rows(stage: Stage) -> dict[str, Any]:
 
 
 def retrained(stage: Stage) -> dict[str, Any]:
-    from provlab.chapters.shared.students import Settings
+    from provlab_study.shared.students import Settings
 
     few = lambda **settings: Settings(**{**settings, "steps": 20})  # noqa: E731
     return {"options": stage.options(), "Settings": few}
@@ -336,8 +336,8 @@ def audited(stage: Stage) -> dict[str, Any]:
 
 def opened(stage: Stage) -> dict[str, Any]:
     """A pruned model's map, and its parent."""
-    from provlab.chapters.shared.block_map import block_map
     from provlab.statistics.base import Model
+    from provlab_study.shared.block_map import block_map
 
     parent, child = (Model.open(source) for source in ("zoo:spruce", "zoo:spruce-sheared"))
     options = stage.options()

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from provlab import schema
-from provlab.publishing import claims, runner
-from provlab.publishing.page import OPENING, boxed
-from provlab.publishing.plan import Plan
+from provlab_study.publishing import claims, runner
+from provlab_study.publishing.page import OPENING, boxed
+from provlab_study.publishing.plan import Plan
 
 BY_HAND, SOLUTION = "by-hand", "solution"  # tags of cells
 
@@ -104,12 +104,11 @@ def bad_begin(notebook, name):
     position = next((i for i, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", [])), None)
     if position is None:
         return ["there are no parameters"]
-    begun = [i for i, cell in enumerate(cells) if "provlab.begin(" in cell.source]
-    faults = (
-        [] if begun == [position + 1] else [f"provlab.begin stands in the code cells {begun}, not in {position + 1}"]
-    )
-    calls = re.findall(r"provlab\.begin\((.*)\)", "\n".join(cell.source for cell in cells))
-    return faults + [f"provlab.begin({call})" for call in calls if call != f'"{name}", globals()']
+    begun = [i for i, cell in enumerate(cells) if "provlab_study.begin(" in cell.source]
+    where = f"provlab_study.begin stands in the code cells {begun}, not in {position + 1}"
+    faults = [] if begun == [position + 1] else [where]
+    calls = re.findall(r"provlab_study\.begin\((.*)\)", "\n".join(cell.source for cell in cells))
+    return faults + [f"provlab_study.begin({call})" for call in calls if call != f'"{name}", globals()']
 
 
 def bad_opening(notebook, name):
@@ -282,15 +281,15 @@ def open_with(*texts):
 
 
 def output(notebook):
-    cell_of(notebook, "provlab.begin").outputs = [nbformat.v4.new_output("stream", text="x")]
+    cell_of(notebook, "provlab_study.begin").outputs = [nbformat.v4.new_output("stream", text="x")]
 
 
 def count(notebook):
-    cell_of(notebook, "provlab.begin").execution_count = 3
+    cell_of(notebook, "provlab_study.begin").execution_count = 3
 
 
 def begin_later(notebook):
-    begin = cell_of(notebook, "provlab.begin")
+    begin = cell_of(notebook, "provlab_study.begin")
     notebook.cells.remove(begin)
     notebook.cells.append(begin)
 
@@ -305,7 +304,7 @@ PLANTED = [
     ("parameters", add_to("profile: str", '\nthreads: int = "5"  # x')),
     ("parameters", add_to("profile: str", "\nnever_used: int = 5  # x")),
     ("parameters", add_to("profile: str", "\nseed: int = 5")),
-    ("begin", replace('provlab.begin("audit"', 'provlab.begin("other"')),
+    ("begin", replace('provlab_study.begin("audit"', 'provlab_study.begin("other"')),
     ("begin", begin_later),
     ("opening", replace("# Audit your own models\n\n", "# Audit your own models\n\n**Needs.** x\n\n")),
     ("opening", replace("**Needs.**", "Needs:")),
@@ -313,12 +312,12 @@ PLANTED = [
     ("picture", open_with("suspected = ", "controlled = ")),
     ("picture", open_with("## The control")),
     ("end", lambda notebook: notebook.cells.append(nbformat.v4.new_code_cell("1"))),
-    ("end", add_to("provlab.begin", "\nrun.finish()")),
+    ("end", add_to("provlab_study.begin", "\nrun.finish()")),
     ("exercises", replace(":class: dropdown", "")),
     ("exercises", replace("{exercise}", "{note}")),
     ("exercises", replace("minutes.*", "long.*")),
     ("exercises", replace("importance", "worth")),
-    ("code", add_to("provlab.begin", "\nx = 1" * MOST_LINES)),
+    ("code", add_to("provlab_study.begin", "\nx = 1" * MOST_LINES)),
     ("code", add_to("## The control", "\n\n```python\n1\n```")),
     ("code", tag("1 - 0.99**4", "solution", "skip-execution")),
     ("code", tag("suspected = ", "by-hand")),

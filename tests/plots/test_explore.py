@@ -11,12 +11,12 @@ from matplotlib import image
 from matplotlib.colors import to_rgb
 
 from provlab import plots
-from provlab.chapters.attack_lab import figures as attack_lab
-from provlab.chapters.attack_lab.measure import Cell
-from provlab.chapters.llama_tree.figures import lineage_tree
-from provlab.chapters.matching_and_pvalues.figures import partners
 from provlab.plots import explore, style
 from provlab.plots.modeldiff import densities
+from provlab_study.attack_lab import figures as attack_lab
+from provlab_study.attack_lab.measure import Cell
+from provlab_study.llama_tree.figures import lineage_tree
+from provlab_study.matching_and_pvalues.figures import partners
 
 NAMES = ["oak", "oak-chat", "elm", "fir"]
 KIN = {("oak", "oak-chat"), ("oak-chat", "oak")}

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from provlab.chapters.plagiarism.figures import both_evidence
 from provlab.errors import InputError
 from provlab.plots.modeldiff import Panel, densities, differences
+from provlab_study.plagiarism.figures import both_evidence
 
 EDGES = np.linspace(-1, 1, 5)
 

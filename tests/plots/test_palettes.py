@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from provlab.chapters.attack_lab import figures as attack_lab
 from provlab.plots import modeldiff, style
+from provlab_study.attack_lab import figures as attack_lab
 
 SIGHT = {
     "three cones": np.eye(3),

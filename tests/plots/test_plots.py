@@ -16,10 +16,10 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 
 from provlab import plots
-from provlab.chapters.llama_tree import figures
-from provlab.chapters.shared import curves, nulls
 from provlab.errors import InputError
 from provlab.plots import style
+from provlab_study.llama_tree import figures
+from provlab_study.shared import curves, nulls
 
 NAMES = ["oak", "oak-chat", "elm", "elm-chat", "fir"]
 FAMILIES = {"oak": "oak", "oak-chat": "oak", "elm": "elm", "elm-chat": "elm", "fir": "fir"}

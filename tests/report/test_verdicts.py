@@ -17,7 +17,6 @@ from planted import record as planted_record
 
 import provlab
 from provlab import statistics
-from provlab.chapters.attack_lab.rows import Row
 from provlab.engine.ledger import PairRecord
 from provlab.errors import CheckpointError
 from provlab.inference import allowing, pvalues
@@ -28,6 +27,7 @@ from provlab.models.disguise import disguise
 from provlab.statistics import flaws
 from provlab.statistics.base import BlockResult, Outcome
 from provlab.statistics.order import why_withheld
+from provlab_study.attack_lab.rows import Row
 
 SMALL = {"n_permutations": 19, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32, "progress": False}
 

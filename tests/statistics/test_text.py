@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provlab.chapters.attack_lab.respelling import respelt
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Model, Options
 from provlab.statistics.text import cut, shared_tokens, spellings
+from provlab_study.attack_lab.respelling import respelt
 
 
 def edited(source, folder, change):

@@ -1,7 +1,8 @@
 """The commands of ``provlab``, one module each, in the order of `COMMANDS`.
 
 A module offers ``add(parser)``, which says what the command takes and names the function that runs it; only the module
-of the command that is given is imported. `STATUSES` says what the exit status means.
+of the command that is given is imported. Other packages add commands by the entry points `provlab.commands`: the name
+and its module. `STATUSES` says what the exit status means.
 """
 
 import argparse
@@ -13,9 +14,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 
 from provlab.cli.arguments import Parser
-from provlab.errors import ProvlabError, one_line
+from provlab.errors import InputError, ProvlabError, one_line
 
-#: module -> what the command does
+ENTRY_POINTS = "provlab.commands"
+
+#: command -> what it does, those of the study too
 COMMANDS = {
     "compare": "test a pair of models",
     "study": "test all pairs of many models",
@@ -31,6 +34,11 @@ COMMANDS = {
     "claims": "judge the papers' claims from stored records",
     "plan": "estimate tensors, bytes, memory and hours of a study before it starts",
 }
+
+_HERE = "provlab.cli"
+_STUDY = "the study, which is no part of the library; in a checkout of provlab, make env installs both"
+#: commands of other packages -> who brings them, and how they come
+_ELSEWHERE = dict.fromkeys(("run", "reproduce", "claims"), _STUDY)
 
 STATUSES = (
     "exit status: 0 the command ran, 1 it ran and --fail-on holds, 2 it could not run (one line on stderr says why), "
@@ -48,10 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"provlab {metadata.version('provlab')}")
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
     words = sys.argv[1:] if arguments is None else list(arguments)
-    for name, what in COMMANDS.items():
-        command_parser = commands.add_parser(name, help=what)
+    homes = _homes()
+    for name, home in homes.items():
+        command_parser = commands.add_parser(name, help=COMMANDS.get(name, f"a command of {home.partition('.')[0]}"))
         if words[:1] == [name]:
-            import_module(f"provlab.cli.{name}").add(command_parser)
+            import_module(home).add(command_parser)
+    for name in {*words[:1]} & (_ELSEWHERE.keys() - homes.keys()):
+        return _failed(InputError(f"{name} is a command of {_ELSEWHERE[name]}"))
     parsed = parser.parse_args(words)
     _quiet()
     try:
@@ -65,6 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("PROVLAB_DEBUG") and not isinstance(error, ProvlabError | OSError):
             raise
         return _failed(error)
+
+
+def _homes() -> dict[str, str]:
+    """Module of each command that there is here, in the order in which the help names them."""
+    named = {entry.name: entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
+    ours = {name: f"{_HERE}.{name}" for name in COMMANDS if name not in _ELSEWHERE}
+    homes = ours | {name: home for name, home in named.items() if name not in ours}
+    return {name: homes[name] for name in dict.fromkeys([*COMMANDS, *homes]) if name in homes}
 
 
 def _from_an_interrupt(error: BaseException | None) -> bool:

@@ -1,0 +1,109 @@
+"""``provlab reproduce``: run the notebooks of a plan."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from provlab.errors import ParameterError
+
+CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("plan", help="a YAML file, see notebooks/profiles/")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where executed notebooks go")
+    parser.add_argument("--force", action="store_true", help="run all of them again")
+    parser.add_argument(
+        "--between", metavar="COMMAND", help="what the shell is to run after each stage, beside the next"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before models are fetched")
+    parser.set_defaults(command=_reproduce, goes_on=True)
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from provlab import provenance
+    from provlab_study.publishing import plan as plans
+    from provlab_study.publishing.results import Results
+
+    plan = plans.Plan.read(Path(arguments.plan))
+    consent = "yes" if arguments.yes else os.environ.get(CONSENT, "")
+    if consent not in ("", "yes", "no"):
+        raise ParameterError(f"{CONSENT} must be yes or no, not {consent!r}")
+    if plan.fetches and consent != "yes":
+        _show(plan.fetches, "models", plan.needs)
+        if consent == "no" or not sys.stdin.isatty():
+            raise ParameterError("nobody is there to agree to fetching these; agree with --yes (make: YES=1)")
+        if not _agrees():
+            raise ParameterError("nothing was fetched")
+    if plan.fetches:
+        from provlab.models.hub import check_access
+
+        check_access([model["id"] for model in plan.fetches])  # now, and not after days of the others
+    for name in plan.offers:
+        chapter = plans.offer(name)
+        missing = chapter.missing()
+        if missing and _offered(name, missing, consent):
+            for model, why in chapter.obtain(fetch=True).items():
+                print(f"{name}: {model} is not shown: {why}")
+    say = partial(print, flush=True)
+    with _beside(arguments.between) if arguments.between else nullcontext() as between:
+        ran = plans.run_plan(plan, Path(arguments.output), force=arguments.force, say=say, between=between)
+    Results(provenance.results_root()).mark_current(plan.profile)
+    print(
+        f"{ran} of {len(plan.experiments)} notebooks ran"
+        + (", the others were up to date" if ran < len(plan.experiments) else "")
+    )
+    return 0
+
+
+@contextmanager
+def _beside(command: str) -> Iterator[Callable[[], None]]:
+    """Give what starts a command of the shell, one at a time; it is waited for, or ended where the study stops."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        for earlier in started:
+            earlier.wait()
+        # its own session: a Ctrl-C at the terminal is this process's to answer, and ends all that the shell began
+        started.append(subprocess.Popen(command, shell=True, start_new_session=True))
+
+    try:
+        yield start
+        for process in started:
+            process.wait()
+    finally:
+        for process in started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
+
+
+def _show(models: Sequence[Mapping[str, Any]], what: str, needs: str) -> None:
+    """Print what would be fetched, and other requirements."""
+    for model in models:
+        print(f"  {model['id']:<50} {float(model['gigabytes']):>8.1f} GB")
+    total = sum(float(model["gigabytes"]) for model in models)
+    print(f"{len(models)} {what}, {total:,.1f} GB. {needs}".strip())
+
+
+def _agrees() -> bool:
+    return input("Fetch them? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _offered(name: str, missing: Sequence[Mapping[str, Any]], consent: str) -> bool:
+    """Whether a notebook may fetch what it can do without; nobody is asked on a pipe."""
+    if consent == "yes":
+        return True
+    _show(missing, "packages", f"Without them {name} runs as well, and shows less.")
+    if not consent and sys.stdin.isatty() and _agrees():
+        return True
+    print(f"{name}: these are not fetched; agree with --yes or {CONSENT}=yes")
+    return False

@@ -1,0 +1,167 @@
+"""Right, wrong and abstained: edges and directions of a forest against the known parents, by level and by arm."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from provlab.engine.lineage import Lineage
+from provlab.forest.estimate import odd_one_out
+from provlab.forest.families import LEVEL, join
+from provlab.forest.result import Forest
+from provlab.forest.rows import LEAST
+from provlab.statistics.base import Model
+from provlab_study.family_forest import peers
+
+Parents = Mapping[str, tuple[str, ...]]
+MERGE, MISSED = "merge", "missed"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One edge of a forest, or one that it lacks, against the truth.
+
+    Attributes
+    ----------
+    arm
+        The arm of its models; of models that were not grown here, ``zoo``.
+    joined, right
+        Level of the edge, and whether it is a true one. A true edge that the forest lacks has `MISSED` and False.
+    directed, forward
+        Level of its direction, None without one; whether its second model descends from its first. None where neither
+        descends from the other.
+    speaks
+        Whether rows speak: some, not all, were kept.
+    """
+
+    arm: str
+    joined: str
+    right: bool
+    directed: str | None
+    forward: bool | None
+    speaks: bool
+
+
+def zoo_parents(models: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Parents of zoo models among these models: the nearest ancestor that is given."""
+    lineage = Lineage.of(models)
+    known = [model for model in models if model in lineage.parents]
+    return {model: tuple(a for a in lineage.ancestors(model) if a in known)[:1] for model in known}
+
+
+def ancestors(model: str, parents: Parents) -> set[str]:
+    """All models that a model descends from."""
+    return {a for parent in parents.get(model, ()) for a in (parent, *ancestors(parent, parents))}
+
+
+def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Judged]:
+    """Judge each edge between models of known parents, and list true edges that are missing."""
+    true = {frozenset((parent, child)) for child, names in parents.items() for parent in names}
+    rows = []
+    for edge in forest.edges:
+        if edge.a not in parents or edge.b not in parents:
+            continue
+        down, up = edge.a in ancestors(edge.b, parents), edge.b in ancestors(edge.a, parents)
+        speaks = edge.relation == MERGE or (edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0)
+        is_true, forward = frozenset((edge.a, edge.b)) in true, down if down or up else None
+        rows.append(Judged(arms.get(edge.b, "zoo"), edge.joined, is_true, edge.directed, forward, speaks))
+    drawn = {frozenset((edge.a, edge.b)) for edge in forest.edges}
+    rows += [Judged(arms.get(min(pair), "zoo"), MISSED, False, None, None, False) for pair in true - drawn]
+    return rows
+
+
+def table(rows: Sequence[Judged]) -> pd.DataFrame:
+    """Count edges and directions of each arm: right, wrong and abstained."""
+    words = {True: "right", False: "wrong"}
+    columns = [f"{what} {word}" for what in ("edges", "rows:", "root:", "estimated:") for word in words.values()]
+    counts = pd.DataFrame(0, index=list(dict.fromkeys(row.arm for row in rows)), columns=[*columns, "no direction"])
+    for row in (row for row in rows if row.joined != MISSED):
+        counts.loc[row.arm, f"edges {words[row.right]}"] += 1
+        if row.directed is None:
+            counts.loc[row.arm, "no direction"] += 1
+        elif row.forward is not None:
+            counts.loc[row.arm, f"{row.directed}: {words[row.forward]}"] += 1
+    return counts
+
+
+def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int]:
+    """Pairs of independent models in one family, related pairs in two, and pairs in all."""
+    roots = {
+        model: min(ancestors(model, parents) | {model}, key=lambda m: len(ancestors(m, parents))) for model in parents
+    }
+    family = {model: i for i, group in enumerate(forest.families) for model in group.models}
+    pairs = list(combinations(parents, 2))
+    glued = sum(family[a] == family[b] and roots[a] != roots[b] for a, b in pairs)
+    split = sum(family[a] != family[b] and roots[a] == roots[b] for a, b in pairs)
+    return glued, split, len(pairs)
+
+
+def odd_ones(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> dict[str, list[int]]:
+    """Triples of related models whose odd one is named, and triples that have one by their true paths, by arm.
+
+    Merges are left out.
+    """
+    lines = {model: ancestors(model, parents) | {model} for model, names in parents.items() if len(names) < 2}
+    paths = {frozenset(pair): (len(lines[pair[0]] ^ lines[pair[1]]),) for pair in combinations(lines, 2)}
+    counts: dict[str, list[int]] = {}
+    for family in forest.families:
+        for three in combinations([model for model in family.models if model in lines], 3):
+            true = odd_one_out(three, paths)
+            if true is None or not set.intersection(*(lines[model] for model in three)):
+                continue
+            count = counts.setdefault(arms.get(true, "zoo"), [0, 0])
+            count[0] += odd_one_out(three, family.apart) == true
+            count[1] += 1
+    return counts
+
+
+def family_wise(n_models: int, n_draws: int, seed: int) -> dict[str, dict[str, int]]:
+    """In how many draws independent models are joined: here, and by single links after Holm's correction.
+
+    A true family of a tenth of the models, the others alone; p-values of independent pairs are uniform.
+    """
+    rng, related = np.random.default_rng(seed), n_models // 10
+    models = [str(i) for i in range(n_models)]
+    pairs = list(combinations(range(n_models), 2))
+    errors = {f"{level:g}": {"mean e-value": 0, "single links": 0} for level in (0.05, LEVEL, 0.001)}
+    kin = np.array([j < related for _, j in pairs])
+    for _ in range(n_draws):
+        log10_p = np.where(kin, -300.0, np.log10(rng.random(len(pairs))))
+        smallest = log10_p[~kin].min()
+        for level, counts in errors.items():
+            counts["single links"] += bool(smallest <= np.log10(float(level) / (~kin).sum()))
+            if smallest > np.log10(float(level) / len(pairs)):  # an e-value is below 1 / p: no join of these
+                continue
+            named = {(models[i], models[j]): float(p) for (i, j), p in zip(pairs, log10_p, strict=True)}
+            groups, _ = join(models, named, float(level))
+            counts["mean e-value"] += len(groups) < n_models - related + 1
+    return errors
+
+
+def peer_rows(forest: Forest, models: Mapping[str, Model], parents: Parents) -> pd.DataFrame:
+    """Edges and directions that each method gets right, in the families found here of models of these parents."""
+    right: Counter[str] = Counter()
+    edges = true_edges = answered = 0
+    for family in forest.families:
+        merged = any(edge.relation == MERGE for edge in family.edges)
+        if merged or len(family.models) < 2 or not set(family.models) <= parents.keys():
+            continue
+        true = {frozenset((parent, child)) for child in family.models for parent in parents[child]}
+        edges, true_edges = edges + len(family.edges), true_edges + len(true)
+        right["this chapter"] += sum(frozenset((e.a, e.b)) in true for e in family.edges)
+        for name, score in peers.SCORES.items():
+            scores = {pair: score(*(models[m] for m in pair)) for pair in combinations(family.models, 2)}
+            right[name] += len(peers.spanning(family.models, scores) & true)
+        ways = [e for e in family.edges if e.directed and frozenset((e.a, e.b)) in true]
+        answered += len(ways)
+        right["ways"] += sum(e.a in parents[e.b] for e in ways)
+        sharp = {model: peers.sharpness(models[model]) for model in family.models}
+        right["sharp"] += sum(sharp[child] < sharp[p] for child in family.models for p in parents[child])
+    rows = {name: [f"{right[name]} of {edges}", "-", "-"] for name in ("this chapter", *peers.SCORES)}
+    rows["this chapter"][1] = f"{right['ways']} of {answered} answered, of {true_edges}"
+    rows[peers.MOTHER][1] = f"{right['sharp']} of {true_edges}"
+    rows["stemma"] = ["-", "-", peers.STEMMA]
+    return pd.DataFrame(rows, index=["edges right", "directions right", "published, on other models"]).T

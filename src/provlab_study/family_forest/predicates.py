@@ -1,0 +1,67 @@
+"""Predicates about family forests: related models together, edges and directions right where rows speak."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scipy import stats
+
+from provlab.forest.result import ROWS
+from provlab_study.family_forest.measure import Judged
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+
+
+def _bar(what: str, k: int, n: int, at: float, *, above: bool) -> Bar:
+    """A share with its exact 95% interval."""
+    low, high = stats.binomtest(k, n).proportion_ci()
+    return Bar(what, [k / n], at, above=above, interval=(float(low), float(high)))
+
+
+def families_apart(evidence: Evidence, measurement: str, level: float) -> Verdict:
+    """No family holds independent models, and in draws under the null no more often than promised."""
+    counts: Mapping[str, Any] = evidence.measurement(measurement)
+    errors, draws = counts["draws"][f"{level:g}"]["mean e-value"], counts["n_draws"]
+    ours = (
+        f"{counts['glued']} of {counts['pairs']:,} pairs wrongly in one family, {counts['split']} related ones apart; "
+        f"{errors} of {draws:,} draws with a wrong join"
+    )
+    problems = [
+        (counts["glued"] > 0, f"{counts['glued']} pairs of independent models are in one family"),
+        (stats.binom.sf(errors - 1, draws, level) < level, f"{errors} of {draws} draws join independent models"),
+    ]
+    return judge(ours, f"no independent models in one family, wrong joins within {level:g}", problems)
+
+
+def edges_right(evidence: Evidence, measurement: str, share: float, least: int, forged: str) -> Verdict:
+    """Among edges of models grown for this page where rows speak, so many are true; arms of forgers do not count."""
+    rows = _grown(evidence, measurement, forged)
+    spoken = [row for row in rows if row.speaks]
+    if len(spoken) < least:
+        return Verdict(NOT_RUN, "", f"rows speak on {len(spoken)} edges, fewer than {least}")
+    right = sum(row.right for row in spoken)
+    ours = (
+        f"{right} of {len(spoken)} edges right where rows speak, {sum(row.right for row in rows)} of {len(rows)} over "
+        f"all of {len({row.arm for row in rows})} arms"
+    )
+    bar = _bar("share of edges right", right, len(spoken), share, above=True)
+    return judge(ours, f"above {share:g} of the edges", bars=[bar])
+
+
+def directions_right(
+    evidence: Evidence, measurement: str, wrong: float, answered: float, arms: Sequence[str], forged: str
+) -> Verdict:
+    """Directions by the clock are hardly ever wrong, and it answers where decay is on and embeddings are untied."""
+    rows = _grown(evidence, measurement, forged)
+    clock = [row for row in rows if row.directed == ROWS and row.forward is not None]
+    questions = [row for row in rows if row.arm in arms and row.right]
+    if not clock or not questions:
+        return Verdict(NOT_RUN, "", "no clock speaks in these arms")
+    errors, answers = sum(not row.forward for row in clock), sum(row.directed == ROWS for row in questions)
+    ours = f"{errors} of {len(clock)} directions wrong; {answers} of {len(questions)} answered in {len(arms)} arms"
+    problems = [(errors > wrong * len(clock), f"{errors} of {len(clock)} directions by the clock are wrong")]
+    bar = _bar("share answered", answers, len(questions), answered, above=True)
+    return judge(ours, f"at most {wrong:g} wrong, above {answered:g} answered", problems, [bar])
+
+
+def _grown(evidence: Evidence, measurement: str, forged: str) -> list[Judged]:
+    rows = evidence.records(measurement, Judged)
+    return [row for row in rows if row.arm != "zoo" and not row.arm.startswith(forged)]

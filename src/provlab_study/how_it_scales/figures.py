@@ -1,0 +1,188 @@
+"""How costs grow: seconds against size for two ways of one thing, hours by what they go to, and tables of both."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import NullLocator, StrMethodFormatter
+
+from provlab.inference import pvalues
+from provlab.plots import style
+from provlab.plots.figure import Figure
+from provlab.plots.numbers import format_count, format_duration, format_log10_p, format_ratio
+from provlab.plots.style import styled
+from provlab.plots.tables import Table, table
+from provlab_study.shared.calibration.bands import size_interval
+
+# name of a way -> the column of its CPU seconds, colour, marker and line
+WAYS = {"provlab": ("ours", "#009E73", "o", "-"), "reference": ("reference", style.MUTED, "s", "--")}
+# what time goes to: a colour and a hatch each
+_PARTS = {"read": ("#56B4E9", "///"), "multiply": ("#E69F00", ""), "assign": ("#009E73", "...")}
+
+
+@styled
+def growth(timings: pd.DataFrame, *, exponents: Mapping[tuple[str, str], float], caption: str = "") -> Figure:
+    """Draw seconds against size on logarithmic axes, one panel a kind of rows, one line a way.
+
+    Parameters
+    ----------
+    timings
+        Columns kind, rows, ours and reference (CPU seconds).
+    exponents
+        (kind, way) -> fitted growth, written at the line.
+    """
+    seconds = timings[["ours", "reference"]].to_numpy()
+    kinds = list(timings["kind"].unique())
+    figure = style.canvas(2.7)
+    panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+    ratios = []
+    for axes, kind in zip(panels, kinds, strict=True):
+        of_kind = timings[timings["kind"] == kind].sort_values("rows")
+        sizes = of_kind["rows"].to_numpy()
+        middle = len(sizes) // 2
+        for way, (column, color, marker, line) in WAYS.items():
+            values = of_kind[column].to_numpy()
+            axes.plot(sizes, values, marker + line, color=color, markersize=4)
+            above = way == "reference"  # the slower way is named above its line, ours below
+            axes.annotate(
+                f"{way}\n$n^{{{exponents[kind, way]:.1f}}}$",
+                (sizes[middle], values[middle]),
+                xytext=(-6, 5) if above else (6, -5),
+                textcoords="offset points",
+                ha="right" if above else "left",
+                va="bottom" if above else "top",
+                color=style.ink(color),
+                fontsize=style.SMALL,
+            )
+        axes.set(xscale="log", yscale="log", xlabel="rows", title=kind)
+        every = 1 if len(sizes) < 4 else 2  # labels, from the largest down
+        axes.set_xticks(sizes, [f"{n:,}" if (len(sizes) - 1 - i) % every == 0 else "" for i, n in enumerate(sizes)])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(sizes[0] * 0.55, sizes[-1] * 1.8)
+        style.value_grid(axes, "y")
+        largest = of_kind.iloc[-1]
+        ratios.append(f"{format_ratio(largest['reference'] / largest['ours'])} at {sizes[-1]:,} {kind} rows")
+    panels[0].set_ylim(seconds.min() / 6, seconds.max() * 6)
+    panels[0].set_ylabel("CPU seconds")
+    text = f"reference over provlab: {', '.join(ratios)}."
+    alt = f"CPU seconds against the number of rows, {len(kinds)} panels ({', '.join(kinds)}). {text}"
+    return Figure(figure, f"{caption} {text}".strip(), alt)
+
+
+@styled
+def bills(hours: pd.DataFrame, *, caption: str = "") -> Figure:
+    """Draw hours as stacked bars, one a machine.
+
+    Parameters
+    ----------
+    hours
+        One row a machine, by its label; columns read, multiply and assign, and at_most: all of it in the worst case.
+    """
+    figure = style.canvas(0.45 * len(hours) + 1.15)
+    axes = figure.add_subplot()
+    worst, parts = hours["at_most"], hours[list(_PARTS)]
+    parts.plot.barh(stacked=True, ax=axes, width=0.6, legend=False, color=[color for color, _ in _PARTS.values()])
+    for bars, (_, hatch) in zip(axes.containers, _PARTS.values(), strict=True):
+        for bar in bars:
+            bar.set(hatch=hatch, edgecolor="white")
+    words = []
+    for height, (low, high) in enumerate(zip(parts.sum(axis=1), worst, strict=True)):
+        axes.errorbar(low, height, xerr=[[0], [high - low]], color=style.INK, linewidth=1.0, capsize=3)
+        texts = dict.fromkeys(f"{n:,.0f}" if n >= 9.95 else f"{n:.1f}" for n in (low, high))
+        words.append(f"{' to '.join(texts)} h")
+        axes.annotate(
+            words[-1], (high, height), xytext=(5, 0), textcoords="offset points", va="center", fontsize=style.SMALL
+        )
+    axes.set(ylim=(len(hours) - 0.5, -0.5), xlim=(0, worst.max() * 1.45), xlabel="hours by the clock", ylabel="")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    axes.tick_params(axis="y", length=0)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(_PARTS), handlelength=1.4)
+    text = "; ".join(f"{' '.join(label.split())}: {word}" for label, word in zip(hours.index, words, strict=True))
+    return Figure(figure, f"{caption} {text}.".strip(), f"Stacked bars of hours by {', '.join(_PARTS)}. {text}.")
+
+
+def timing_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """Both ways side by side."""
+    frame = pd.DataFrame(rows)
+    columns = {
+        "rows": frame["kind"] + ", " + frame["rows"].map(format_count),
+        "provlab": frame["ours"].map("{:.3f} s".format),
+        "reference": frame["reference"].map("{:.3f} s".format),
+        "ratio": (frame["reference"] / frame["ours"]).map(format_ratio),
+        "certified": frame["certified"].map({True: "yes", False: "no"}),
+        "gap per row": frame["error"].map("{:.0e}".format).str.replace("-", "\N{NON-BREAKING HYPHEN}"),
+    }
+    return table(pd.DataFrame(columns), caption=caption)
+
+
+def evidence_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """What some units show of each copy."""
+    frame = pd.DataFrame(rows)
+    chosen = zip(frame["way"], frame["units"], frame["of"], strict=True)
+    partners = frame[["inside", "expected"]].map("{:,.1f}".format).where(frame["kind"] != "independent", "")
+    columns = {
+        "rows": frame["source"],
+        "units of the copy": frame["kind"],
+        "taken": [f"{way} {k:,} of {h:,}" for way, k, h in chosen],
+        "partners inside": partners["inside"],
+        "expected": partners["expected"],
+        "median log10 p": [format_log10_p(float(np.median(draws))) for draws in frame["log10_p"]],
+        "floor": [format_log10_p(pvalues.log10_floor(k)) for k in frame["units"]],
+        "rejected at 0.01": [f"{np.mean(np.array(draws) <= -2):.0%} of {len(draws)}" for draws in frame["log10_p"]],
+    }
+    return table(pd.DataFrame(columns), caption=caption)
+
+
+def diff_table(costs: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """Model-diff's cost by model and length."""
+    frame = pd.DataFrame(costs)
+    planned = pd.DataFrame(list(frame["planned"]))
+    speeds = frame[["judged", "written", "bare"]].map(lambda speed: "" if pd.isna(speed) else f"{speed:,.0f}")
+    columns = {
+        "model": frame["model"],
+        "parameters": planned["parameters"].map(format_count),
+        "vocabulary": frame["vocabulary"].map(format_count),
+        "length": frame["length"],
+        "judged, tokens/s": speeds["judged"],
+        "written": speeds["written"],
+        "bare passes": speeds["bare"],
+        "planned": (planned["tokens"] / planned["cpu_seconds"]).map(format_count),
+        "tokens in all": planned["tokens"].map(format_count),
+        "GB": ((planned["weights"] + planned["held"]) / 1e9).map("{:.2g}".format),
+        "one core": planned["cpu_seconds"].map(format_duration),
+        "one GPU": planned["gpu_seconds"].map(format_duration),
+    }
+    return table(pd.DataFrame(columns), caption=caption)
+
+
+def size_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """Shares of independent pairs that are rejected, with their 95% intervals."""
+    frame = pd.DataFrame(rows)
+    intervals = [size_interval(k, n) for k, n in zip(frame["rejected"], frame["n"], strict=True)]
+    within = [low <= level <= high for (low, high), level in zip(intervals, frame["level"], strict=True)]
+    columns = {
+        "independent pairs": frame["pairs"],
+        "taken": frame["way"] + " " + frame["units"].astype(str) + " of " + frame["of"].astype(str),
+        "level": frame["level"].map("{:g}".format),
+        "rejected": frame["rejected"].astype(str) + " of " + frame["n"].map(format_count),
+        "share": (frame["rejected"] / frame["n"]).map("{:.4f}".format),
+        "95% interval": ["{:.4f} to {:.4f}".format(*interval) for interval in intervals],
+        "level within": ["yes" if inside else "no" for inside in within],
+    }
+    return table(pd.DataFrame(columns), caption=caption)
+
+
+def estimate_table(checks: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+    """Estimates beside measurements."""
+    rows = [
+        {
+            "what": check["what"],
+            "estimated": " to ".join(map(format_duration, check["estimated"])),
+            "measured": format_duration(check["measured"]),
+            "measured / estimated": " to ".join(f"{check['measured'] / s:.2f}" for s in reversed(check["estimated"])),
+        }
+        for check in checks
+    ]
+    return table(pd.DataFrame(rows), caption=caption)

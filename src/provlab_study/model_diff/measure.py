@@ -1,0 +1,228 @@
+"""Steps of the page on language models: pairs opened together, two ways to draw compared, and kinds of inputs."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from provlab.errors import ProvlabError
+from provlab.kept import Kept
+from provlab.modeldiff import pipeline, reweighting
+from provlab.modeldiff.bootstrap import percentiles
+from provlab.modeldiff.comparison import TERMS, Comparison, Summary
+from provlab.modeldiff.composition import label_share
+from provlab.modeldiff.held_out import HeldOut, Range
+from provlab.modeldiff.pipeline import Model
+from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction, Draws, bin_of, within
+from provlab.report import difference
+from provlab.zoo import corpus
+from provlab_study.model_diff.labels import TextKinds, repetition
+from provlab_study.model_diff.predicates import Domains, Repetition, Ways
+from provlab_study.publishing.published import published_table
+
+QUARTERS = (0, 0.25, 0.5, 0.75, 1)
+# comparisons of this page to experiments of Table 2
+_EXPERIMENTS = {"sizes": "2", "long": "3", "generations": "4"}
+
+Pair = tuple[str, str]
+
+
+def open_pairs(pairs: Sequence[Pair], *, device: str, allow_pickle: bool) -> dict[str, Model]:
+    """Open the models of several pairs, each once, on the tokens that they share with those they are compared with."""
+    groups: list[set[str]] = []  # models that some chain of pairs connects are to be compared on the same tokens
+    for pair in pairs:
+        joined = [group for group in groups if group & set(pair)]
+        groups = [group for group in groups if group not in joined] + [set(pair).union(*joined)]
+    models: dict[str, Model] = {}
+    for group in groups:
+        models |= pipeline.open_models(sorted(group), device=device, allow_pickle=allow_pickle)
+    return {source: models[source] for pair in pairs for source in pair}
+
+
+def sides_finding(compared: Mapping[str, Comparison]) -> str:
+    """Say on which side of zero the differences lie, from the comparisons."""
+    shares = [
+        f"{name}: D is below 0 on {pair.a.share_below()[0]:.1%} of A's inputs and above 0 on "
+        f"{1 - pair.b.share_below()[0]:.1%} of B's"
+        for name, pair in compared.items()
+    ]
+    return "; ".join(shares) + "."
+
+
+def published_and_ours(
+    summaries: Mapping[str, Summary], pairs: Mapping[str, Pair], short: Mapping[str, str]
+) -> pd.DataFrame:
+    """Rows of Table 2 beside the comparisons that stand in their places."""
+    lines = {(row["experiment"], row["representative_inputs"][0]): row for row in published_table("modeldiff_table2")}
+    rows = []
+    for name, experiment in _EXPERIMENTS.items():
+        ours = summaries[name]
+        for side, source, extent in zip("AB", pairs[name], (ours.extent_a, ours.extent_b), strict=True):
+            line, first = lines[experiment, side], side == "A"
+            rows.append(
+                {
+                    "published inputs": line["representative_inputs"],
+                    "published D": f"{line['D_min']} to {line['D_max']}",
+                    "published ratio": " : ".join(line[term] for term in TERMS) if first else "",
+                    "our inputs": f"{side}: {short[source]}",
+                    "our D, 1% to 99%": " to ".join("unknown" if end is None else f"{end:.2f}" for end in extent),
+                    "ours by R3": difference.ratio_text(ours.by_r3) if first else "",
+                    "ours by count": difference.ratio_text(ours.by_count) if first else "",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+# The paper's way to draw, beside generation ---------------------------------------------------------------------------
+
+
+def number_of_inputs(direction: Direction, seed: int) -> list[float]:
+    """Log10 of the number of inputs, and its 95% interval by chain bootstrap."""
+    numbers = direction.log10_numbers(np.random.default_rng(seed))
+    return [float(numbers[0]), *map(float, percentiles(numbers[1:], direction.n_chains))]
+
+
+def lower_end(
+    model: Model, drawn: Draws, z: Range, settings: pipeline.Exchange, kept: Kept, *, seed: int
+) -> Ways | str:
+    """Count a model's inputs in the lowest third of Z by both ways, replica exchange from the model's own text down.
+
+    Parameters
+    ----------
+    model
+        Whose inputs.
+    drawn
+        Draws by generation, some by colder tempers.
+    z, settings, kept, seed
+        As elsewhere; the settings' ladder begins at the model's own temperature.
+
+    Returns
+    -------
+    Ways or str
+        The numbers, or why there are none.
+    """
+    ends = (z[0], z[0] + (z[1] - z[0]) / 3)
+    try:
+        both = [drawn, reweighting.reweight(pipeline.exchanged(model, settings, kept))]
+        both = [reweighting.representative(draws, ends) for draws in both]
+    except ProvlabError as error:
+        return str(error)
+    states = [reweighting.density_of_states(draws, ends, seed=seed) for draws in both]
+    if (worth := min(float(state.effective[0]) for state in states)) < LEAST_EFFECTIVE:
+        return f"the draws there are worth {worth:.0f} equal ones, and {LEAST_EFFECTIVE:.0f} are needed"
+    counts = [[float(ends[0]) for ends in (s.log10_count, s.log10_low, s.log10_high)] for s in states]
+    what = f"log10 of {model.checkpoint.name.partition('@')[0]}'s inputs with NLL {ends[0]:.2f} to {ends[1]:.2f}"
+    return Ways("lower end", what, counts[0], counts[1])
+
+
+def ways_table(rows: Sequence[Ways]) -> pd.DataFrame:
+    """Each number by both ways, with 95% intervals."""
+    shown = "{:.3f} ({:.3f} to {:.3f})".format
+    return pd.DataFrame(
+        {
+            "comparison": row.pair,
+            "number": row.what,
+            "by generation": shown(*row.generation),
+            "by replica exchange": shown(*row.exchange),
+            "apart, in joint intervals": row.apart,
+        }
+        for row in rows
+    )
+
+
+# The likeliest inputs, and the disputed ones --------------------------------------------------------------------------
+
+
+def states_frame(states: reweighting.DensityOfStates) -> pd.DataFrame:
+    """A density of states as `provlab.plots.modeldiff.densities` draws it."""
+    columns = {"y": states.log10_count, "low": states.log10_low, "high": states.log10_high, "seen": states.log10_seen}
+    return pd.DataFrame({"x": (states.edges[1:] + states.edges[:-1]) / 2, **columns})
+
+
+def repetition_words(rows: Sequence[Repetition]) -> str:
+    """Say what the curve of repetition shows, and what of the inputs of lowest loss is known; from the records."""
+    lowest = ", ".join(f"{row.lowest:.2f} near NLL {row.nll:.2f} ({row.model})" for row in rows)
+    text = ", ".join(sorted({f"{row.text:.2f}" for row in rows}))
+    return (
+        "Repetition by loss. Each point is a bin of loss, every input of the space counted alike, where draws carry a "
+        f"mean; held-out text has {text}. The 30 distinct inputs of lowest loss that were drawn, each counted once, "
+        f"have {lowest}."
+    )
+
+
+def repetition_curve(
+    draws: Draws, states: reweighting.DensityOfStates, z: Range
+) -> tuple[pd.DataFrame, float | None, tuple[float, float]]:
+    """Mean repetition of a model's inputs by loss, every input of the space counted equally.
+
+    Parameters
+    ----------
+    draws, states
+        Draws of one model, and its density of states: bins whose draws carry no count carry no mean.
+    z
+        The range of loss of typical inputs.
+
+    Returns
+    -------
+    tuple
+        Frame of x, the middles of bins of loss up to Z's end, and y; the mean in Z, None where few draws lie there;
+        and of the 30 distinct inputs of lowest loss that were drawn, each counted once, mean repetition and loss.
+    """
+    score, edges = repetition(draws.tokens), states.edges
+    place, middle = bin_of(draws.nll, edges), (edges[1:] + edges[:-1]) / 2
+
+    def mean(rows: NDArray[np.bool_]) -> float:
+        weight = np.exp(draws.log_weight[rows] - draws.log_weight[rows].max())
+        return float(np.average(score[rows], weights=weight))
+
+    bins = np.flatnonzero(np.isfinite(states.log10_count) & (middle <= z[1]))
+    curve = pd.DataFrame({"x": middle[bins], "y": [mean(place == k) for k in bins]})
+    known = reweighting.density_of_states(draws, z).effective[0] >= LEAST_EFFECTIVE
+    first = np.unique(draws.tokens, axis=0, return_index=True)[1]
+    lowest = first[np.argsort(draws.nll[first], kind="stable")][: int(LEAST_EFFECTIVE)]
+    return (
+        curve,
+        mean(within(draws.nll, z)) if known else None,
+        (float(score[lowest].mean()), float(draws.nll[lowest].mean())),
+    )
+
+
+def domain_labels(model: Model, held_out: HeldOut, length: int) -> tuple[TextKinds, float]:
+    """Labels code and prose by pairs of tokens, from the zoo's training text; and the share right on held-out text."""
+    train = corpus.load()
+    judge = TextKinds.fit(train.tokens("code"), train.tokens("prose"), model.nll.vocabulary)
+    pieces = held_out.pieces_by_kind(model, length)
+    right = [(judge.score(pieces["code"]) > 0).mean(), (judge.score(pieces["prose"]) <= 0).mean()]
+    return judge, float(np.mean(right))
+
+
+def disputed(compared: Comparison, is_code: Sequence[NDArray[np.float64]], accuracy: float, *, seed: int) -> Domains:
+    """Share of code among the quarter of inputs that each model prefers most, and in the rest.
+
+    Parameters
+    ----------
+    compared
+        The model tuned on code (A), and the one tuned on prose (B).
+    is_code
+        For each model ``(n,)``: 1 where an input looks like code.
+    accuracy
+        Share of held-out pieces that the labels get right.
+    seed
+        The seed of the bootstrap over chains.
+    """
+    shares, rest = [], []
+    for side, label in zip((compared.a, compared.b), is_code, strict=True):
+        quarters = np.unique(side.quantile(QUARTERS))
+        # D = NLL_A - NLL_B: A prefers its lowest quarter most, B its highest
+        preferred = side.difference <= quarters[1] if side.side == "A" else side.difference >= quarters[-2]
+        shares.append(label_share(side, label, preferred, seed=seed))
+        rest.append(label_share(side, label, ~preferred, seed=seed))  # of the same resampled chains
+
+    def ends(values: NDArray[np.float64]) -> list[float]:
+        low, high = percentiles(values[1:][~np.isnan(values[1:])], compared.n_chains)
+        return [float(values[0]), float(low), float(high)]
+
+    first, second = (float(share[0]) for share in shares)
+    gap = ends(shares[0] - shares[1])
+    return Domains(first, second, gap, ends(shares[0] - rest[0]), ends(rest[1] - shares[1]), accuracy)

@@ -1,0 +1,259 @@
+"""Predicates about where two models disagree: ratios, densities of states, and kinds of inputs.
+
+A comparison's measurement is a `Summary`: PD_AB : PA_AB : PA_BA : PD_BA by the paper's normalisation (``by_r3``) and by
+numbers of inputs (``by_count``), each with 95% intervals.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from provlab.modeldiff.comparison import Summary
+from provlab.modeldiff.representative import LEAST_EFFECTIVE
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+
+_WAYS = {"by_r3": "by R3", "by_count": "by counts"}
+
+WAYS_APART = 1.5  # joint 95% intervals: of eight numbers one lies further apart by chance in 3 of 100 cases
+REACH = 0.1  # nats per token: over 25 tokens one model finds an input 12 times as likely as the other does
+MORE_INPUTS = 1.1  # times
+BETTER = 0.02  # nats by which a held-out loss is lower: 2% of the perplexity
+TIMES_TYPICAL = 2.0  # repetition of the lowest losses, over that of typical inputs and of text
+LABELS_RIGHT = 0.8  # share of held-out text: labels that are wrong more often show nothing
+
+PD_AB, PA_AB, PA_BA, PD_BA = range(4)
+Numbers = Sequence[float]  # three of them are a value and its 95% interval
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Two models, their held-out losses, B's loss less A's, and log10 of B's inputs in Z for one of A's.
+
+    Also how many equal draws either model's draws in Z are worth.
+    """
+
+    models: Sequence[str]
+    held_out: Numbers
+    apart: Numbers
+    log10_more: Numbers
+    effective: Numbers
+
+
+@dataclass(frozen=True)
+class Ways:
+    """One number of a comparison, by the models' own generation and by replica exchange."""
+
+    pair: str
+    what: str
+    generation: Numbers
+    exchange: Numbers
+
+    @property
+    def apart(self) -> float:
+        """Distance of the two, in units of the reach of both intervals together."""
+        reach = sum(((row[2] - row[1]) / 2) ** 2 for row in (self.generation, self.exchange)) ** 0.5
+        off = abs(self.generation[0] - self.exchange[0])
+        return off / reach if reach else (float("inf") if off else 0.0)
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Mean share of repeated pairs of tokens in a model's inputs.
+
+    Attributes
+    ----------
+    lowest, nll
+        For the 30 distinct inputs of lowest loss that were drawn, each counted once, and their mean loss.
+    counted, counted_nll
+        Over all inputs in the lowest bin of loss whose draws carry a mean, and where that is; None if there is none.
+    in_z, text
+        Over all inputs in Z, and of held-out text.
+    """
+
+    model: str
+    nll: float
+    lowest: float
+    counted: float | None
+    counted_nll: float | None
+    in_z: float
+    text: float
+
+
+@dataclass(frozen=True)
+class Domains:
+    """Share of code among the quarter of inputs that the model tuned on code prefers most, and the one on prose.
+
+    Also their difference, by how much each one's own kind is more frequent there than in its other inputs, and the
+    share of held-out pieces that the labels get right.
+    """
+
+    code_side: float
+    prose_side: float
+    gap: Numbers
+    code_rise: Numbers
+    prose_rise: Numbers
+    accuracy: float
+
+
+def _ratios(measured: Summary) -> dict[str, dict[str, Any]]:
+    """The ways in which a ratio relative to PD_AB came out."""
+    ways = {"by_r3": measured.by_r3, "by_count": measured.by_count}
+    return {way: ratio for way, ratio in ways.items() if ratio.get("reference") == "PD_AB"}
+
+
+def _words(measured: Summary) -> str:
+    ratios = [
+        f"{' : '.join(f'{v:.2f}' for v in ratio['value'])} {_WAYS[way]}" for way, ratio in _ratios(measured).items()
+    ]
+    extent = f"D of 98% of A's inputs {_span(measured.extent_a)}, of B's {_span(measured.extent_b)}"
+    return f"{'; '.join(ratios) or 'no ratio relative to PD of A'}; {extent}"
+
+
+def _span(extent: Sequence[float | None]) -> str:
+    return " to ".join("unknown" if end is None else f"{end:.2f}" for end in extent)
+
+
+def _bar(measured: Summary, term: int, name: str, at: float, *, above: bool) -> Bar:
+    """One term of the ratio against a bar, with its interval; an end without a bound is at infinity."""
+    ratios = _ratios(measured)
+    ratio = ratios.get("by_count", ratios.get("by_r3", {}))
+    low, value, high = (ratio[end][term] for end in ("low", "value", "high"))
+    ends = (-np.inf if low is None else low, np.inf if high is None else high)
+    return Bar(f"{name} for one of PD_AB", [value], at, above=above, interval=ends)
+
+
+def _cannot_be_judged(measured: Summary) -> Verdict | None:
+    """Without a ratio, or with a few draws, there is nothing to judge."""
+    if not _ratios(measured):
+        return Verdict(NOT_RUN, "", "no ratio came out: " + str(measured.by_count.get("error")))
+    return _too_few(measured.effective)
+
+
+def _too_few(effective: Numbers) -> Verdict | None:
+    if (worth := min(effective)) >= LEAST_EFFECTIVE:
+        return None
+    what = f"a model's draws in Z are worth {worth:.0f} equal, independent ones; {LEAST_EFFECTIVE:.0f} are asked for"
+    return Verdict(NOT_RUN, "", what)
+
+
+def disagreement_far_above(evidence: Evidence, measurement: str, most: float, ways: str) -> Verdict:
+    """Agreement at most a share `most` of disagreement, interval included, in both directions, by both ways to draw.
+
+    Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well. The
+    differences D must reach `REACH` on either side: models that hardly differ disagree by name alone. `ways`
+    holds numbers of inputs and shares by generation and by replica exchange, which must agree within their intervals.
+    """
+    measured = evidence.record(measurement, Summary)
+    if nothing := _cannot_be_judged(measured):
+        return nothing
+    both = [row for row in evidence.records(ways, Ways) if row.pair == measurement]
+    if len({row.what for row in both}) < 4:
+        return Verdict(NOT_RUN, "", f"{len(both)} numbers by replica exchange; four are asked for")
+    far = max(both, key=lambda row: row.apart)
+    problems = [
+        (
+            not row.apart <= WAYS_APART,
+            f"the two ways to draw differ in {row.what} of {row.pair} by {row.apart:.1f} joint intervals",
+        )
+        for row in both
+    ]
+    bars = [_bar(measured, term, name, most, above=False) for term, name in ((PA_AB, "PA_AB"), (PA_BA, "PA_BA"))]
+    agree, differ = (_bar(measured, term, "", most, above=False) for term in (PA_BA, PD_BA))
+    (a_low, a_high), (d_low, d_high) = agree.interval or (0, 0), differ.interval or (0, 0)
+
+    def share(agreeing: float, differing: float) -> float:
+        return agreeing / differing if differing > 0 else np.inf
+
+    ends = share(a_low, d_high), share(a_high, d_low)  # wider than the interval of the quotient
+    own = share(agree.values[0], differ.values[0])
+    bars.append(Bar("PA_BA for one of PD_BA", [own], most, interval=ends))
+    for whose, reach in (("A", -measured.extent_a[0]), ("B", measured.extent_b[1])):
+        bars.append(Bar(f"nats that D of 98% of {whose}'s inputs reaches to its side", [reach], REACH, above=True))
+    ours = f"{_words(measured)}; by replica exchange within {far.apart:.2f} joint intervals"
+    return judge(ours, f"agreement is below {most:g} of disagreement in both directions", problems, bars)
+
+
+def larger_disagrees_more(evidence: Evidence, measurement: str, least: float) -> Verdict:
+    """PD_BA above `least` times PD_AB, interval included: A disagrees on so many more of B's inputs."""
+    measured = evidence.record(measurement, Summary)
+    if nothing := _cannot_be_judged(measured):
+        return nothing
+    bar = _bar(measured, PD_BA, "PD_BA", least, above=True)
+    return judge(_words(measured), f"PD_BA is more than {least:g} times PD_AB", bars=[bar])
+
+
+def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
+    """In each pair, the model of lower held-out loss has more inputs in Z, both by an effect beyond their intervals.
+
+    At least `MORE_INPUTS` times the inputs, and a loss lower by `BETTER`.
+    """
+    words, bars = [], []
+    pairs = evidence.records(measurement, Capability)
+    if not pairs or len({tuple(pair.models) for pair in pairs}) < len(pairs):
+        return Verdict(NOT_RUN, "", f"{len(pairs)} pairs; it takes one or more, each once")
+    for pair in pairs:
+        if nothing := _too_few(pair.effective):
+            return nothing
+        better, worse = (0, 1) if pair.held_out[0] < pair.held_out[1] else (1, 0)
+        names, more = pair.models, pair.log10_more  # of the second over the first, with its interval
+        sign = 1 if better else -1
+        value, ends = sign * more[0], sorted(sign * end for end in more[1:])
+        words.append(f"{names[better]} has {10**value:.2f} times the inputs of {names[worse]} in Z")
+        what = f"log10 of the inputs of {names[better]}, of lower loss, for one of {names[worse]}"
+        bars.append(Bar(what, [value], round(np.log10(MORE_INPUTS), 3), above=True, interval=(ends[0], ends[1])))
+        lower = sorted(-sign * end for end in pair.apart[1:])
+        what = f"nats by which {names[better]} has the lower held-out loss"
+        bars.append(Bar(what, [-sign * pair.apart[0]], BETTER, above=True, interval=(lower[0], lower[1])))
+    return judge("; ".join(words), "the model of lower held-out loss has more inputs in Z in every pair", bars=bars)
+
+
+def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float) -> Verdict:
+    """Mean repetition of the inputs seen of lowest loss at least `least`, and far above Z's and text's, in each model.
+
+    Far is `TIMES_TYPICAL`. As the paper's listing does, this speaks of inputs that were drawn: no draws carry a mean
+    over all inputs of so low a loss.
+    `z` names the comparison in whose range Z typical inputs lie; lowest losses must be below it.
+    """
+    words, problems, bars = [], [], []
+    rows = evidence.records(measurement, Repetition)
+    if not rows:
+        return Verdict(NOT_RUN, "", "no model has inputs in Z")
+    typical = evidence.record(z, Summary).z[0]
+    for row in rows:
+        counted = "" if row.counted is None else f"; over all inputs {row.counted:.2f} at NLL {row.counted_nll:.2f}"
+        words.append(
+            f"{row.model}: {row.lowest:.2f} of the inputs seen near NLL {row.nll:.2f}{counted}, {row.in_z:.2f} in Z, "
+            f"text {row.text:.2f}"
+        )
+        problems.append((not row.nll < typical, f"{row.model}: its lowest losses, near {row.nll:.2f}, are those of Z"))
+        for where, other in (("in Z", row.in_z), ("in text", row.text)):
+            little = f"{row.model}: less than {TIMES_TYPICAL:g} times as much repetition at the lowest loss as {where}"
+            problems.append((not row.lowest > TIMES_TYPICAL * other, little))
+        bars.append(Bar(f"repetition of {row.model} at the lowest loss", [row.lowest], least, above=True))
+    return judge("; ".join(words), "the share of repeated pairs of tokens rises as the loss falls", problems, bars)
+
+
+def composition_tells(evidence: Evidence, measurement: str, least: float) -> Verdict:
+    """Share of code among the code model's most disputed inputs above that of the prose model's by `least`.
+
+    Each side must be of its own kind by majority, and more so than its other inputs, beyond the interval: otherwise the
+    two models differ, and D does not tell in what.
+    """
+    row = evidence.record(measurement, Domains)
+    gap, low, high = row.gap
+    ours = (
+        f"code among the most disputed inputs: {row.code_side:.0%} of the code model's, {row.prose_side:.0%} of "
+        f"the prose model's (difference {gap:.2f}, {low:.2f} to {high:.2f}); labels right on {row.accuracy:.0%}"
+    )
+    bars = [
+        Bar("difference of the two sides", [gap], least, above=True, interval=(low, high)),
+        Bar("labels that are right on held-out text", [row.accuracy], LABELS_RIGHT, above=True),
+        Bar("code on the code model's side", [row.code_side], 0.5, above=True),
+        Bar("code on the prose model's side", [row.prose_side], 0.5),
+    ]
+    for side, (rise, low, high) in (("code", row.code_rise), ("prose", row.prose_rise)):
+        what = f"share of its own kind among the {side} model's most disputed inputs, less that of its others"
+        bars.append(Bar(what, [rise], 0.0, above=True, interval=(low, high)))
+    return judge(ours, "each side's disputed inputs are of the kind it was tuned on", bars=bars)

@@ -1,0 +1,178 @@
+"""The papers' claims, judged from the records of a run.
+
+The claims are data, in the ``claims.yml`` of each chapter; this module reads them, looks published values up in the
+papers' tables, and has each row judged from the experiment files and units of one results folder. No value of ours is
+a constant here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import date
+from importlib import import_module, resources
+from shutil import get_terminal_size
+from typing import Any, cast
+
+import yaml
+
+from provlab.errors import ParameterError
+from provlab.schema import check_keys
+from provlab_study.publishing.evidence import (
+    FAILS,
+    HOLDS,
+    HOLDS_POST_HOC,
+    NOT_RUN,
+    STATUSES,
+    WITHIN_SPREAD,
+    Evidence,
+    OldRecordsError,
+    Verdict,
+)
+from provlab_study.publishing.published import published_table
+from provlab_study.publishing.results import Results
+
+_PLAIN = {"id": str, "paper": str, "statement": str, "source": str, "published": dict}
+_JUDGED = {"experiment": str, "predicate": dict, "profiles": list[str]}
+# settled: a rule chosen, or changed, after a look at our records: the rule, the day of the look and what it showed
+# trained_once: the models whose training has no replicate, so that the claim stands for one draw of their seeds
+_STANDING = {"settled": dict, "same_records": list[str], "trained_once": str}
+_SETTLED = {"rule": str, "date": date, "look": str}
+_COUNTED = {HOLDS: "hold", HOLDS_POST_HOC: "hold post hoc", WITHIN_SPREAD: "within their spread", FAILS: "fail"}
+
+
+def load_claims() -> list[dict[str, Any]]:
+    """Claims of all chapters, ordered by number; each row names the experiment that judges it, its chapter."""
+    rows: list[dict[str, Any]] = []
+    for chapter in resources.files("provlab_study").iterdir():
+        table = chapter / "claims.yml"
+        if table.is_file():
+            entries = yaml.safe_load(table.read_text(encoding="utf-8"))
+            rows += [{**entry, "experiment": chapter.name} for entry in entries]
+    for row in rows:
+        check_row(row)
+    return sorted(rows, key=lambda row: (row["paper"], int(row["id"][1:])))
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """Raise ParameterError unless a row of claims has the keys that it must have, and no others."""
+    what = f"claim {row.get('id', 'without an id')}"
+    check_keys(what, row, _PLAIN | _JUDGED | _STANDING, _PLAIN | _JUDGED)
+    if "settled" in row:
+        check_keys(f"{what}: settled", row["settled"], _SETTLED, _SETTLED)
+
+
+def predicate(claim: Mapping[str, Any]) -> Callable[..., Verdict]:
+    """Return the function that judges a claim: one of ``predicates.py`` in its chapter."""
+    module = import_module(f"provlab_study.{claim['experiment']}.predicates")
+    return cast(Callable[..., Verdict], getattr(module, claim["predicate"]["name"]))
+
+
+def published(claim: Mapping[str, Any]) -> str:
+    """The paper's value of a claim: its text with names looked up in the papers' tables.
+
+    Raises
+    ------
+    ParameterError
+        If a lookup matches no cell, or several different ones where one is meant.
+    """
+    entry = claim["published"]
+    values = {name: _cell(claim["id"], lookup) for name, lookup in entry.get("values", {}).items()}
+    return str(entry["text"]).format(**values)
+
+
+def _cell(claim_id: str, lookup: Mapping[str, Any]) -> str:
+    tables = lookup["table"] if isinstance(lookup["table"], list) else [lookup["table"]]
+    cells = [
+        row[lookup["column"]]
+        for table in tables
+        for row in published_table(table)
+        if all(row.get(column) == value for column, value in lookup.get("where", {}).items())
+    ]
+    pick = lookup.get("pick", "only")
+    if cells and pick in ("min", "max"):
+        return (min if pick == "min" else max)(cells, key=float)
+    if len(set(cells)) != 1:
+        raise ParameterError(f"claim {claim_id}: {lookup} matches {len(set(cells))} published values, not one")
+    return cells[0]
+
+
+def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, Any]]:
+    """Judge the claims of one experiment, or of all, from what one results folder holds.
+
+    Returns
+    -------
+    list of dict
+        Keys: id, paper, status (one of `evidence.STATUSES`), statement, source, published, ours, why, margin,
+        replicates, trained_once (models whose training has no replicate), rule and date (of a rule that was settled
+        after a look, else None), same_records (ids of claims judged from the same records), experiment, profile.
+    """
+    evidence = {experiment["name"]: Evidence(experiment, store) for experiment in store.experiments()}
+    rows = []
+    for claim in load_claims():
+        if experiment not in (None, claim["experiment"]):
+            continue
+        here = evidence.get(claim["experiment"])
+        settled = claim.get("settled", {})
+        rows.append(
+            {
+                **{key: claim[key] for key in ("id", "paper", "statement", "source", "experiment")},
+                **asdict(_verdict(claim, here)),
+                "published": published(claim),
+                "trained_once": claim.get("trained_once", ""),
+                "rule": settled.get("rule"),
+                "date": settled["date"].isoformat() if settled else None,
+                "same_records": list(claim.get("same_records", [])),
+                "profile": here.profile if here else None,
+            }
+        )
+    return rows
+
+
+def _verdict(claim: Mapping[str, Any], evidence: Evidence | None) -> Verdict:
+    if evidence is None:
+        return Verdict(NOT_RUN, "", f"run it: provlab run {claim['experiment']}")
+    if evidence.profile not in claim["profiles"]:
+        return Verdict(NOT_RUN, "", f"cannot be judged in the profile {evidence.profile}")
+    arguments = dict(claim["predicate"])
+    arguments.pop("name")
+    try:
+        verdict = predicate(claim)(evidence, **arguments)
+    except OldRecordsError as error:
+        return Verdict(NOT_RUN, "", str(error))
+    settled = claim.get("settled")
+    if verdict.status != HOLDS or not settled:
+        return verdict
+    note = f"by a rule settled on {settled['date']:%Y-%m-%d}, after records ({settled['look']}): {settled['rule']}"
+    return replace(verdict, status=HOLDS_POST_HOC, why=f"{verdict.why}; {note}")
+
+
+def words(status: str) -> str:
+    """Write a status for readers."""
+    return status.replace("_", " ")
+
+
+def counted(claims: Sequence[Mapping[str, Any]]) -> str:
+    """How many claims have each status, in words: ``20 hold, 3 hold post hoc, ...``."""
+    statuses = [str(claim["status"]) for claim in claims]
+    return ", ".join(f"{statuses.count(status)} {_COUNTED.get(status, status)}" for status in STATUSES)
+
+
+def same_records(claim: Mapping[str, Any]) -> str:
+    """Say which claims are judged from the records that judge this one; empty if there are none."""
+    others = claim.get("same_records") or ()
+    return f"rests on the same records as {', '.join(others)}" if others else ""
+
+
+def as_text(rows: list[dict[str, Any]], *, verbose: bool = False) -> str:
+    """The scoreboard for a terminal: counts, then every claim, in one line each unless `verbose`."""
+    lines = [f"{len(rows)} claims: {counted(rows)}", ""]
+    for row in rows:
+        lines.append(f"{row['id']:<4}{words(row['status']):<18} {row['statement']}")
+        if not verbose:
+            width = get_terminal_size().columns
+            lines[-1] = lines[-1] if len(lines[-1]) <= width else f"{lines[-1][: width - 4]} ..."
+            continue
+        details = {"published": row["published"], "ours": row["ours"]} if row["ours"] else {}
+        details |= {"margin": row["margin"], "replicates": row["replicates"], "trained once": row["trained_once"]}
+        details |= {"why": "" if row["status"] == HOLDS else row["why"], "records": same_records(row)}
+        lines += [f"            {name:<12} {text}" for name, text in details.items() if text]
+    return "\n".join(lines)

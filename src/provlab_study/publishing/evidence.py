@@ -1,0 +1,247 @@
+"""Input and output of a predicate: the evidence of one experiment, and a verdict."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from provlab.errors import ParameterError
+from provlab.statistics import get as get_statistic
+from provlab.statistics.base import BlockResult
+from provlab_study.publishing.results import Results
+
+Kind = TypeVar("Kind")
+
+HOLDS, HOLDS_POST_HOC, WITHIN_SPREAD = "holds", "holds_post_hoc", "within_its_spread"
+FAILS, NOT_RUN = "fails", "not run"
+MOST_SHOWN = 4  # bars of one claim; of more, only those that are not passed
+STATUSES = (HOLDS, HOLDS_POST_HOC, WITHIN_SPREAD, FAILS, NOT_RUN)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement of a predicate.
+
+    Attributes
+    ----------
+    status : str
+        One of `STATUSES`. A predicate never returns `HOLDS_POST_HOC`: `settled` in ``claims.yml`` does that.
+    ours : str
+        Our value in words.
+    why : str
+        The reason.
+    margin : str
+        How far the value is from its bar, and on which side.
+    replicates : str
+        In how many of how many replicates the claim holds, as "4 of 5".
+    """
+
+    status: str
+    ours: str
+    why: str
+    margin: str = ""
+    replicates: str = ""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The number that a value must be below (or above) for a claim to hold, and what was measured.
+
+    The claim has the burden of proof. It fails if the value, or the mean of its replicates (training seeds), is on the
+    wrong side. It holds if every replicate is on the right side, and the 95% interval of the mean as well: one-sided,
+    Student's t with n - 1 degrees of freedom, so replicates are taken as normal. Between the two it is within its
+    spread. A single value that was estimated from draws brings its own 95% interval. The bar must not be used for a
+    p-value that is uniform where the claim is true.
+
+    Rates with three normal replicates whose truth lies -2, -1, 0, 1 or 2 standard deviations beyond the bar, from
+    40,000 draws each: the claim holds in 0, 0.2, 5, 32 and 71%, is within its spread in 0, 4, 45, 64 and 29%, and fails
+    in 100, 96, 50, 4 and 0%. An earlier rule, by the median and the spread of one further run, failed a truth of -2 in
+    31% only, and a truth of -1 in 10%.
+
+    Attributes
+    ----------
+    what : str
+        The value in words, as "largest phi_U of a dependent pair".
+    values : sequence of float
+        One for each replicate, or the only one.
+    at : float
+        The bar.
+    above : bool
+        Whether values must be above the bar; otherwise below.
+    interval : pair of float
+        The 95% interval of a single value that was estimated from draws: its spread.
+    """
+
+    what: str
+    values: Sequence[float]
+    at: float
+    above: bool = False
+    interval: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.values):
+            raise ParameterError(f"the bar of the {self.what} has no value to judge")
+
+    def _beyond(self, values: Sequence[float]) -> NDArray[np.float64]:
+        """How far values are beyond the bar; negative on the wrong side."""
+        distances = np.asarray(values, dtype=float) - self.at
+        return distances if self.above else -distances
+
+    @property
+    def held(self) -> int:
+        """Number of replicates beyond the bar."""
+        return int((self._beyond(self.values) > 0).sum())
+
+    @property
+    def middle(self) -> float:
+        """Mean distance beyond the bar; negative on the wrong side."""
+        return float(np.mean(self._beyond(self.values)))
+
+    @property
+    def spread(self) -> float:
+        """How far the 95% interval of the mean reaches to either side; 0 for a single value."""
+        n = len(self.values)
+        return float(stats.t.ppf(0.95, n - 1) * np.std(self.values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+
+    @property
+    def status(self) -> str:
+        """Whether the claim holds here, fails, or is within its spread; a value that is NaN fails."""
+        if not self.middle > 0:
+            return FAILS
+        least = self._beyond(self.interval).min() if self.interval else self.middle - self.spread
+        return HOLDS if least > 0 and self.held == len(self.values) else WITHIN_SPREAD
+
+    @property
+    def margin(self) -> str:
+        """In words, as ``largest phi_U: 12.3 below -30`` or ``...: mean 2.1 below -12, spread 3.4``."""
+        if np.isnan(self.middle):
+            return f"{self.what}: no value"
+        side = "above" if (self.middle >= 0) == self.above else "below"
+        words = f"{self.what}: {'mean ' * (len(self.values) > 1)}{_number(abs(self.middle))} {side} {self.at:g}"
+        if self.interval:
+            return f"{words} (95% interval {_number(self.interval[0])} to {_number(self.interval[1])})"
+        return f"{words}, spread {_number(self.spread)}" if len(self.values) > 1 else words
+
+
+class OldRecordsError(ParameterError):
+    """Records were kept by a version of an experiment that measured something else."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one notebook run left in the store."""
+
+    experiment: dict[str, Any]
+    store: Results
+
+    @property
+    def profile(self) -> str:
+        """The profile that the notebook ran in."""
+        return str(self.experiment["profile"])
+
+    def measurement(self, name: str) -> Any:
+        """One measurement of the notebook; KeyError if it made none of that name."""
+        return self.experiment["measurements"][name]
+
+    def records(self, name: str, kind: Callable[..., Kind]) -> list[Kind]:
+        """Read the rows of one measurement as the dataclass that they were kept from.
+
+        Raises
+        ------
+        OldRecordsError
+            They were kept by a version that measured something else.
+        """
+        return [self._read(kind, row) for row in self.measurement(name)]
+
+    def record(self, name: str, kind: Callable[..., Kind]) -> Kind:
+        """Read a measurement that is one row; the same otherwise."""
+        return self._read(kind, self.measurement(name))
+
+    def _read(self, kind: Callable[..., Kind], row: Mapping[str, Any]) -> Kind:
+        try:
+            return kind(**row)
+        except TypeError as error:
+            raise self._old() from error
+
+    def _old(self) -> OldRecordsError:
+        return OldRecordsError(f"its records are those of another version: provlab run {self.experiment['name']}")
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """One row per pair and statistic, aggregated again from the stored units.
+
+        Columns: a, b, statistic, dependent, siblings, error, value, log10_p, paper_log10_p, detail, blocks (a list of
+        log10 p).
+        """
+        rows = [{**pair, **self._aggregate(pair)} for pair in self.experiment["pairs"]]
+        frame = pd.DataFrame(rows, columns=None if rows else ["a", "b", "statistic"])
+        for column in ("error", "dependent"):  # None must stay None among text and booleans
+            frame[column] = pd.Series([row[column] for row in rows], dtype=object)
+        return frame
+
+    def _aggregate(self, pair: Mapping[str, Any]) -> dict[str, Any]:
+        if pair["error"]:
+            return {"value": np.nan, "log10_p": np.nan, "paper_log10_p": np.nan, "detail": {}, "blocks": []}
+        units = [self.store.get(key) for key in pair["keys"]]
+        if lost := [key for key, unit in zip(pair["keys"], units, strict=True) if unit is None]:
+            raise ParameterError(
+                f"unit {lost[0]} of experiment {self.experiment['name']} is no longer in {self.store.root}; "
+                "run it again"
+            )
+        blocks = [BlockResult(u["block"], u["value"], u["log10_p"], u["detail"]) for u in units if u is not None]
+        try:
+            outcome = get_statistic(pair["statistic"]).aggregate(blocks)
+        except KeyError as error:  # units of a version that kept other details
+            raise self._old() from error
+        return {
+            "value": outcome.value,
+            "log10_p": np.nan if outcome.log10_p is None else outcome.log10_p,
+            "paper_log10_p": outcome.detail.get("paper_log10_p", np.nan),
+            "detail": outcome.detail,
+            "blocks": [block.log10_p for block in blocks],
+        }
+
+    def of(self, statistic: str) -> tuple[pd.DataFrame, pd.DataFrame, int]:
+        """Dependent pairs, independent pairs, and how many pairs failed, for one statistic."""
+        rows = self.pairs[self.pairs["statistic"] == statistic]
+        ran = rows[rows["error"].isna()]
+        truth = ran["dependent"]
+        return ran[truth.eq(True)], ran[truth.eq(False)], int(rows["error"].notna().sum())
+
+
+def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: Sequence[Bar] = ()) -> Verdict:
+    """Hold unless a problem is there or a bar is missed; the reason is what was missed or, if nothing, why it holds.
+
+    A claim with a bar that is inside the spread of its replicates, and otherwise no problem, neither holds nor fails.
+    """
+    faults = [text for there, text in problems if there]
+    faults += [f"{bar.margin}, on the wrong side" for bar in bars if bar.status == FAILS]
+    near = [
+        f"{bar.margin}: its interval, or a replicate, is on the other side"
+        for bar in bars
+        if bar.status == WITHIN_SPREAD
+    ]
+    replicated = [bar for bar in bars if len(bar.values) > 1]
+    shown = bars if len(bars) <= MOST_SHOWN else [bar for bar in bars if bar.status != HOLDS]
+    margins = [bar.margin for bar in shown] or [f"all {len(bars)} values are beyond their bars"] * bool(bars)
+    least = min(replicated, key=lambda bar: bar.held / len(bar.values), default=None)
+    return Verdict(
+        FAILS if faults else WITHIN_SPREAD if near else HOLDS,
+        ours,
+        "; ".join(faults or near) or why,
+        margin="; ".join(margins),
+        replicates=f"{least.held} of {len(least.values)}" if least else "",
+    )
+
+
+def log10_words(value: float) -> str:
+    return f"log10 p = {value:,.1f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2g}"

@@ -1,0 +1,270 @@
+"""The first and the last cell of a notebook: parameters checked, results bound to the store, provenance shown.
+
+>>> run = provlab_study.begin("llama_tree", globals())  # doctest: +SKIP
+>>> study = run.study(models, statistics=["phi_u"])  # doctest: +SKIP
+>>> run.measure("share", {"n": 69})  # doctest: +SKIP
+>>> run.finish()  # doctest: +SKIP
+"""
+
+import ast
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from provlab import provenance, schema, studying
+from provlab.errors import InputError, ParameterError
+from provlab.report.study_report import StudyReport
+from provlab_study.publishing import claims
+from provlab_study.publishing.page import MARKS
+from provlab_study.publishing.results import Results
+from provlab_study.publishing.scoreboard import scoreboard_table
+
+INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
+
+
+def checked_profile(profile: str) -> str:
+    """Return the profile; raise ParameterError unless it is the plain name of a folder below the results."""
+    if profile in ("", ".", "..") or Path(profile).name != profile:
+        raise ParameterError(f"profile must be a plain name, which becomes a folder of results, not {profile!r}")
+    return profile
+
+
+def is_stored(name: str, profile: str) -> bool:
+    """Whether the store of a profile holds what the experiment `name` left."""
+    return Results(provenance.results_root() / checked_profile(profile)).experiment(name) is not None
+
+
+def _unknown_injected(namespace: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    """Names that papermill injected and the parameters cell does not declare."""
+    cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith(INJECTED)]
+    names = [
+        target.id
+        for cell in cells[-1:]
+        for node in ast.walk(ast.parse(cell))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    return sorted(set(names) - set(known))
+
+
+def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
+    """Start an experiment from a notebook's second cell.
+
+    Parameters
+    ----------
+    name : str
+        The notebook's name; results are kept under it.
+    namespace : mapping
+        ``globals()``: the annotated names in it are the parameters (the cell before declares them).
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is unknown, its value has another type than declared, or the profile is no plain name.
+    """
+    annotations = dict(namespace.get("__annotations__", {}))
+    if unknown := _unknown_injected(namespace, list(annotations)):
+        raise ParameterError(f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(sorted(annotations))}")
+    parameters = {key: namespace[key] for key in annotations}
+    for key, value in parameters.items():
+        schema.check(f"parameter {key}", value, annotations[key])
+    profile = checked_profile(parameters.get("profile", "default"))
+    store = Results(provenance.results_root() / profile)
+    run = Run(name, parameters, store)
+    print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
+    return run
+
+
+@dataclass
+class Run:
+    """One run of one notebook; collects what its claims will be judged from.
+
+    Attributes
+    ----------
+    name : str
+        The name of the notebook.
+    parameters : dict
+        As run.
+    store : Results
+        The store of the run's profile.
+    """
+
+    name: str
+    parameters: dict[str, Any]
+    store: Results
+    started: float = field(default_factory=time.time)
+    measurements: dict[str, Any] = field(default_factory=dict)
+    studies: dict[str, StudyReport] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        """The seed that every random draw of the notebook derives from."""
+        return int(self.parameters.get("seed", 0))
+
+    def study(self, models: Sequence[str], statistics: Sequence[str], **options: Any) -> StudyReport:
+        """Run `provlab.study` with this run's seed and store, and bind its records to the run."""
+        options = {"seed": self.seed, "store": self.store, **options}
+        study = studying.study(models, statistics=statistics, **options)
+        self.pairs(study)
+        return study
+
+    def pairs(self, study: StudyReport) -> None:
+        """Bind a study's records to the run, under the names of its statistics."""
+        for statistic in study.statistics:
+            self.studies[statistic] = study
+
+    def measure(self, name: str, measurement: Any) -> None:
+        """Keep a measurement under a name, for predicates and later pages: plain values, dataclasses and arrays.
+
+        Raises
+        ------
+        InputError
+            If it holds NaN, Inf, or something that JSON cannot hold.
+        """
+        try:
+            self.measurements[name] = json.loads(json.dumps(measurement, allow_nan=False, default=_plain))
+        except (ValueError, TypeError) as error:
+            raise InputError(f"measurement {name!r} cannot be kept: {error}") from error
+
+    def summary(self, lead: bool | None, *findings: tuple[bool | None, str]) -> "Summary":
+        """Show what the page found: sentences in Markdown, each behind whether this run's records say so.
+
+        None stands where the records cannot say. `lead` judges the sentences under the page's title.
+        """
+        return Summary(_verdict(lead), tuple((_verdict(holds), sentence) for holds, sentence in findings))
+
+    def finish(self) -> "Footer":
+        """Write the experiment to the store and show its provenance."""
+        models = {m["source"]: m for study in self.studies.values() for m in study.models}
+        experiment = {
+            "name": self.name,
+            "profile": self.parameters.get("profile", "default"),
+            "parameters": self.parameters,
+            "seed": self.seed,
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.time() - self.started, 1),
+            "machine": provenance.processor(),
+            "versions": provenance.versions(),
+            "commit": provenance.commit(),
+            "models": list(models.values()),
+            "pairs": [
+                {
+                    "a": record.a,
+                    "b": record.b,
+                    "statistic": record.statistic,
+                    "dependent": study.lineage.dependent(record.a, record.b),
+                    "siblings": study.lineage.siblings(record.a, record.b),
+                    "error": record.error,
+                    "keys": list(record.keys),
+                }
+                for statistic, study in self.studies.items()
+                for record in study.records
+                if record.statistic == statistic
+            ],
+            "measurements": self.measurements,
+        }
+        self.store.put_experiment(self.name, experiment)
+        return Footer(experiment, claims.evaluate(self.store, self.name))
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses, numpy scalars and arrays as plain Python."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be kept as JSON")
+
+
+def _verdict(holds: Any) -> bool | None:
+    """Truth of a Python or numpy value; None stays None."""
+    return None if holds is None else bool(holds)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a page found, each sentence held by the records of its run; `publishing.page` marks the lead by it.
+
+    Attributes
+    ----------
+    lead : bool or None
+        Whether the sentences under the title hold in this run; None if its records cannot say.
+    findings : tuple
+        The same and the sentence, for each sentence of the summary.
+    """
+
+    lead: bool | None
+    findings: tuple[tuple[bool | None, str], ...]
+
+    def __repr__(self) -> str:
+        """Markdown, which reads as plain text."""
+        return "\n".join(f"- {MARKS[holds]}{sentence}" for holds, sentence in self.findings)
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        return {"text/markdown": repr(self), "text/plain": repr(self)}, {"lead": self.lead}
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The claims of one experiment and its provenance, as the last cell of its page shows them.
+
+    Attributes
+    ----------
+    experiment : dict
+        As stored.
+    claims : list of dict
+        The claims that it decides, judged.
+    """
+
+    experiment: dict[str, Any]
+    claims: list[dict[str, Any]] = field(default_factory=list)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        experiment = self.experiment
+        shown = {key: value for key, value in experiment["parameters"].items() if key not in ("profile", "seed")}
+        return [
+            ("Profile", experiment["profile"]),
+            ("Seed", str(experiment["seed"])),
+            ("Parameters", "; ".join(f"{key} = {_short(value)}" for key, value in shown.items()) or "none"),
+            ("Duration", f"{experiment['seconds']:,.1f} s"),
+            ("Finished", experiment["finished"]),
+            ("Machine", experiment["machine"]),
+            ("Commit", experiment["commit"] or "not in a checkout"),
+            ("Versions", ", ".join(f"{name} {version}" for name, version in experiment["versions"].items())),
+        ]
+
+    def __repr__(self) -> str:
+        """Plain text."""
+        lines = [f"{row['id']} {claims.words(row['status'])}: {row['statement']}" for row in self.claims]
+        lines += [f"{name}: {value}" for name, value in self._rows()]
+        lines += [f"model {m['source']}: {m['digest']}" for m in self.experiment["models"]]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in self._rows())
+        models = "".join(
+            f"<tr><td>{escape(m['source'])}</td><td><code>{escape((m['commit'] or '-')[:12])}</code></td>"
+            f"<td><code>{m['digest'][:16]}</code></td></tr>"
+            for m in self.experiment["models"]
+        )
+        table = (
+            f"<details><summary>{len(self.experiment['models'])} models with their hashes</summary><table>"
+            f"<tr><th>model</th><th>commit</th><th>SHA-256 of its files</th></tr>{models}</table></details>"
+            if models
+            else ""
+        )
+        judged = scoreboard_table(self.claims) if self.claims else ""
+        return f'{judged}<div class="provenance"><table>{rows}</table>{table}</div>'
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return (
+        text if len(text) <= 100 else f"{text[:60]} ... ({len(value)} items)" if isinstance(value, list) else text[:100]
+    )

@@ -1,0 +1,119 @@
+"""An executed notebook as a reader meets it: a picture under the finding, set-up folded, nothing from a network.
+
+In the notebook itself, and in JupyterLab, everything stands where it is computed.
+"""
+
+import re
+from collections.abc import Iterable
+
+import nbformat
+from nbformat import NotebookNode
+
+OPENING = "opening"  # the tag of the cell whose picture opens the page, and the name under which other pages show it
+PICTURE = "provlab-figure"  # the class of a picture's HTML
+# before a sentence, by whether the records of the run say so, contradict it, or cannot decide it
+MARKS = {True: "", False: "**Not so in this run:** ", None: "**Not tried in this run:** "}
+WIDGET = "application/vnd.jupyter.widget-view+json"  # of progress bars; a page would fetch scripts to show them
+RECORD = "application/papermill.record/"  # what myst_nb keeps under a name and does not show
+# what folded cells offer, by tag or, for the one that begins the experiment, by what it calls
+PROMPTS = {
+    "parameters": "the parameters",
+    "injected-parameters": "the parameters of this run",
+    "provlab_study.begin(": "the set-up",
+}
+
+
+_BOX = re.compile(r"(?s)```\{solution-start\} (.*?)\n```\n(.*?)\s*```\{solution-end\}\n```\s*")
+
+
+def boxed(cells: Iterable[NotebookNode]) -> list[NotebookNode]:
+    """Merge the cells of a solution, ``{solution-start}`` to ``{solution-end}``, into one box of words and code."""
+    merged: list[NotebookNode] = []
+    box: list[NotebookNode] = []
+    for cell in cells:
+        if not box and not cell.source.startswith("```{solution-start}"):
+            merged.append(cell)
+            continue
+        box.append(cell)
+        if "```{solution-end}" in cell.source:
+            text = "\n\n".join(fenced(cell) if cell.cell_type == "code" else cell.source for cell in box)
+            text = _BOX.sub(r"````{solution} \1\n\2\n````", text)
+            merged.append(nbformat.v4.new_markdown_cell(text, id=box[0].id))
+            box = []
+    return merged + box
+
+
+def fenced(cell: NotebookNode) -> str:
+    """Code of a cell as a block within words."""
+    return f"```python\n{cell.source}\n```"
+
+
+def arrange(notebook: NotebookNode) -> None:
+    """Move the opening picture under the finding, box solutions, fold parameters and set-up, drop widgets, in place."""
+    notebook.metadata.pop("widgets", None)
+    _summarise(notebook)
+    notebook.cells = boxed(notebook.cells)
+    for cell in notebook.cells:
+        _fold(cell)
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+    drawing = next((cell for cell in notebook.cells if OPENING in cell.metadata.get("tags", [])), None)
+    if drawing is None:
+        return
+    i = next((i for i, output in enumerate(drawing.outputs) if _is_picture(output)), None)
+    if i is None:  # the models given may be too few for it; pages that show it say so
+        drawing.outputs.append(
+            _named({f"{RECORD}text/markdown": "*No picture could be drawn of these models.*"}, RECORD)
+        )
+        return
+    picture = drawing.outputs[i]
+    link = f'<p class="provlab-note">Shown at the <a href="#{OPENING}">top of this page</a>.</p>'
+    note = {"text/html": link, "text/plain": "Shown at the top of this page."}
+    drawing.outputs[i] = nbformat.v4.new_output("display_data", data=note)
+    html = f'<div id="{OPENING}">{picture.data["text/html"]}</div>'
+    shown = _named({**picture.data, "text/html": html})
+    shown.metadata.update(picture.metadata)
+    # a cell without any source would be left out of the book
+    opening = nbformat.v4.new_code_cell("# drawn below", id="opening-picture", outputs=[shown])
+    opening.metadata["tags"] = ["remove-input"]
+    # the first cell is the title, the finding, and what the paper claims: the picture goes behind the finding
+    first = notebook.cells[0]
+    parts = re.split(r"\n\s*\n", first.source, maxsplit=2) if first.cell_type == "markdown" else []
+    first.source = "\n\n".join(parts[:2]) if parts else first.source
+    rest = [nbformat.v4.new_markdown_cell(text, id="behind-opening") for text in parts[2:]]
+    notebook.cells[len(parts[:1]) : len(parts[:1])] = [opening, *rest]
+
+
+def _summarise(notebook: NotebookNode) -> None:
+    """Turn the summary of a run into words of the page, and mark a lead that its records contradict or leave open."""
+    for i, cell in enumerate(notebook.cells):
+        outputs = [output for output in cell.get("outputs", []) if "lead" in output.get("metadata", {})]
+        if outputs:
+            (summary,) = outputs
+            cell.outputs.remove(summary)
+            notebook.cells.insert(i + 1, nbformat.v4.new_markdown_cell(summary.data["text/markdown"], id="summary"))
+            title, lead, *rest = notebook.cells[0].source.split("\n\n")
+            notebook.cells[0].source = "\n\n".join([title, MARKS[summary.metadata.lead] + lead, *rest])
+            return
+
+
+def _is_picture(output: NotebookNode) -> bool:
+    return PICTURE in output.get("data", {}).get("text/html", "")
+
+
+def _named(data: dict[str, str], prefix: str = "") -> NotebookNode:
+    """An output that other pages can show, as ``{glue} opening``."""
+    name = {"name": OPENING, "mime_prefix": prefix}
+    return nbformat.v4.new_output("display_data", data=data, metadata={"scrapbook": name})
+
+
+def _fold(cell: NotebookNode) -> None:
+    if cell.cell_type != "code":
+        return
+    tags = cell.metadata.setdefault("tags", [])
+    for mark, what in PROMPTS.items():
+        if mark in tags or mark in cell.source:
+            kind = "hide-cell" if mark in cell.source else "hide-input"
+            tags += [kind] * (not {"hide-cell", "hide-input", "remove-cell"} & set(tags))
+            cell.metadata["mystnb"] = {"code_prompt_show": f"Show {what}", "code_prompt_hide": f"Hide {what}"}
+            return

@@ -1,0 +1,274 @@
+"""The list of notebooks that makes a study, and how it is gone through.
+
+A plan is cut into *waves*. The zoo models that a wave's notebooks name are trained first, then its notebooks run beside
+each other: so the first chapters are there while most models are still to come.
+"""
+
+import importlib
+import json
+import multiprocessing
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+from tqdm import tqdm
+
+from provlab import schema, zoo
+from provlab.errors import ParameterError, one_line
+from provlab.files import digest
+from provlab.machine import end_with_parent
+from provlab.zoo.recipes import Recipe, collection
+from provlab_study.publishing.experiment import checked_profile, is_stored
+from provlab_study.publishing.runner import (
+    CHAPTERS,
+    FINISHES,
+    checked,
+    code_of,
+    find_notebook,
+    run,
+    stamp,
+    stamp_of,
+)
+
+Say = Callable[[str], None]
+
+_EVERY = 60.0  # seconds between two lines on what is running
+# a zoo model, all of the tree, or the beginning of names that are put together ("zoo:null-{n:02d}")
+_ZOO_NAME = re.compile(r"zoo:([a-z0-9-]+|\*)(\{?)")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The notebooks of a study, in order, with their parameters.
+
+    Attributes
+    ----------
+    profile : str
+        Label handed to every notebook.
+    experiments : list
+        Each with ``notebook``, ``parameters``, ``ends_stage`` (those after it wait until it is done, and the book can
+        be built as far as it has come), ``minutes`` that it takes on one core, and ``reads`` (whether it reads what the
+        notebooks before it left).
+    fetches : list of dict
+        Hub models that the plan needs, each with ``id`` and ``gigabytes``; asked about before anything is fetched.
+    offers : list of str
+        Notebooks that show more if their chapter may fetch something, and run without it as well.
+    needs : str
+        What else a user must have, in words.
+    zoo : dict
+        ``edition`` of the zoo whose models the notebooks name, if any.
+    jobs : int
+        How many notebooks of a stage run at a time; one that ``reads`` runs by itself.
+    """
+
+    profile: str
+    experiments: list[dict[str, Any]]
+    fetches: list[dict[str, Any]] = field(default_factory=list)
+    offers: list[str] = field(default_factory=list)
+    needs: str = ""
+    zoo: dict[str, Any] = field(default_factory=dict)
+    jobs: int = 1
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """Read a plan; what is wrong in it is named.
+
+        Raises
+        ------
+        ParameterError
+            If the file is missing or unreadable, a key is unknown, missing or ill-typed, a notebook is not there or
+            named twice, a parameter is none of its own, or the zoo has no such edition.
+        """
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            others = ", ".join(sorted(p.stem for p in path.parent.glob("*.yml"))) or "none"
+            raise ParameterError(f"there is no plan {path}; beside it there are: {others}") from error
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ParameterError(f"{path} is no plan that can be read ({one_line(error)})") from error
+        schema.check_keys(str(path), content, _PLAN, required=("profile", "experiments"))
+        checked_profile(content["profile"])
+        if content.get("jobs", 1) < 1:
+            raise ParameterError(f"jobs of {path} must be at least 1, not {content['jobs']}")
+        for experiment in content["experiments"]:
+            schema.check_keys(f"an experiment of {path}", experiment, _EXPERIMENT, required=("notebook",))
+            checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}))
+        for model in content.get("fetches", []):
+            schema.check_keys(f"a model that {path} fetches", model, _FETCH, required=tuple(_FETCH))
+        if "zoo" in content:
+            schema.check_keys(f"zoo of {path}", content["zoo"], _ZOO, required=tuple(_ZOO))
+            zoo.families(content["zoo"]["edition"])
+        names = [experiment["notebook"] for experiment in content["experiments"]]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ParameterError(f"{path} runs {repeated[0]} twice; one page has room for one run")
+        if strange := sorted(set(content.get("offers", [])) - set(names)):
+            raise ParameterError(f"{path} offers to fetch for {strange[0]}, which is none of its notebooks")
+        return cls(**content)
+
+    def parameters_of(self, name: str) -> dict[str, Any]:
+        """Return what the plan gives the notebook of this name.
+
+        Raises
+        ------
+        ParameterError
+            If the plan does not run it.
+        """
+        for experiment in self.experiments:
+            if experiment["notebook"] == name:
+                return dict(experiment.get("parameters", {}))
+        raise ParameterError(f"the profile {self.profile} does not run {name}; give parameters by -p NAME=VALUE")
+
+
+def offer(name: str) -> Any:
+    """Return the module of a notebook's chapter that can say what is ``missing()`` and ``obtain(fetch=True)`` it."""
+    return importlib.import_module(f"provlab_study.{name}.packages")
+
+
+# keys of a plan and of what stands in it, each with the type of its value
+_PLAN = {"profile": str, "experiments": list, "fetches": list, "offers": list, "needs": str, "zoo": dict, "jobs": int}
+_EXPERIMENT = {"notebook": str, "parameters": dict, "ends_stage": bool, "minutes": float, "reads": bool}
+_FETCH = {"id": str, "gigabytes": float}
+_ZOO = {"edition": str}
+
+
+def _records_are_there(path: Path, profile: str) -> bool:
+    """Whether what an experiment left is still in the store; a notebook that is no experiment leaves nothing."""
+    return FINISHES not in code_of(nbformat.read(path, as_version=4)) or is_stored(path.stem, profile)
+
+
+def run_plan(
+    plan: Plan, output: Path, *, force: bool = False, say: Say, between: Callable[[], object] | None = None
+) -> int:
+    """Run every notebook of a plan that is not up to date; return how many ran.
+
+    Several at a time if the plan says so. When one fails, those that run are waited for, their pages stay, and no
+    further one is begun. `between` is called after each stage in which a notebook ran.
+
+    Raises
+    ------
+    ProvlabError
+        As `run`.
+    """
+    ran = 0
+    before = ""  # stands for the pages made so far, for notebooks that read what those left
+    for together in _waves(plan.experiments):
+        tasks: list[_Task] = []
+        for experiment in together:
+            path = find_notebook(experiment["notebook"])
+            parameters = {"profile": plan.profile, **experiment.get("parameters", {})}
+            inputs = before if experiment.get("reads") else ""
+            if path.stem in plan.offers:  # a page with what was fetched is another one
+                inputs = digest([inputs, offer(path.stem).missing()])
+            task = _Task(path, parameters, output / path.name, inputs, experiment.get("minutes", 0.0))
+            current = stamp(path, checked(path, parameters), task.inputs)
+            if stamp_of(task.page) == current and _records_are_there(path, plan.profile) and not force:
+                say(f"{path.stem}: up to date")
+            else:
+                tasks.append(task)
+        if plan.zoo and tasks:
+            recipes = zoo.families(plan.zoo["edition"])
+            needed = sorted(set().union(*(zoo_models(task.path, task.parameters, recipes) for task in tasks)))
+            zoo.build(needed, edition=plan.zoo["edition"])
+        _run_together(tasks, plan.jobs, say)
+        ran += len(tasks)
+        for experiment in together:
+            page = output / find_notebook(experiment["notebook"]).name
+            # a page made again has another time: a notebook that reads it runs again
+            before = digest([before, page.name, page.stat().st_mtime_ns])
+        if between is not None and tasks and together[-1].get("ends_stage"):
+            between()
+    return ran
+
+
+def zoo_models(path: Path, parameters: Mapping[str, Any], recipes: Mapping[str, Recipe]) -> set[str]:
+    """Models of the zoo that a notebook names, in its parameters, its cells, or its chapter's code."""
+    sources = [code.read_text(encoding="utf-8") for code in (CHAPTERS / path.stem).glob("*.py")]
+    text = "\n".join([json.dumps(dict(parameters)), code_of(nbformat.read(path, as_version=4)), *sources])
+    models: set[str] = set()
+    for name, continued in _ZOO_NAME.findall(text):
+        if name == "*":
+            models.update(collection(zoo.TREE, recipes))
+        elif continued or name.endswith("-"):
+            models.update(recipe for recipe in recipes if recipe.startswith(name))
+        elif name in recipes:
+            models.add(name)
+    return models
+
+
+def _waves(experiments: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Cut experiments, in their order, into those that may run beside each other."""
+    wave: list[Mapping[str, Any]] = []
+    for experiment in experiments:
+        if experiment.get("reads") and wave:
+            yield wave
+            wave = []
+        wave.append(experiment)
+        if experiment.get("reads") or experiment.get("ends_stage"):
+            yield wave
+            wave = []
+    if wave:
+        yield wave
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One notebook to run."""
+
+    path: Path
+    parameters: dict[str, Any]
+    page: Path
+    inputs: str
+    minutes: float
+
+    def run(self, *, progress: bool = False) -> float:
+        """Run it; return the seconds that it took."""
+        started = time.monotonic()
+        run(self.path, self.parameters, self.page, inputs=self.inputs, progress=progress)
+        return time.monotonic() - started
+
+
+def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
+    """Run notebooks, at most `jobs` at a time; if there are several, the longest first, each from its own process."""
+    if jobs == 1 or len(tasks) < 2:
+        for task in tasks:
+            say(f"{task.path.stem}: running")
+            say(f"{task.path.stem}: done in {task.run(progress=sys.stderr.isatty()):,.0f} s")
+        return
+    jobs = min(jobs, len(tasks))
+    tasks = sorted(tasks, key=lambda task: -task.minutes)
+    say(f"{len(tasks)} notebooks to run, {jobs} at a time")
+    bar = tqdm(total=len(tasks), desc="notebooks", unit="notebook", leave=False, disable=not sys.stderr.isatty())
+    with bar, ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), end_with_parent) as pool:
+        left = {pool.submit(task.run): task for task in tasks}
+        begun: dict[str, float] = {}
+        try:
+            while left:
+                under_way = list(left.values())[:jobs]  # they are begun in their order
+                for task in under_way:
+                    begun.setdefault(task.path.stem, time.monotonic())
+                done, _ = wait(left, timeout=_EVERY, return_when=FIRST_COMPLETED)
+                for finished in done:
+                    say(f"{left.pop(finished).path.stem}: done in {finished.result():,.0f} s")
+                    bar.update()
+                if bar.disable and not done:
+                    say(_under_way(under_way, list(left.values()), begun, jobs))
+        except BaseException:  # an interrupt too, which the processes get as well
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _under_way(running: Sequence[_Task], left: Sequence[_Task], begun: Mapping[str, float], jobs: int) -> str:
+    """Say what is running, for how long, and how long the rest of the wave will take where the plan has its minutes."""
+    ages = {name: (time.monotonic() - start) / 60 for name, start in begun.items()}
+    names = ", ".join(f"{task.path.stem} for {ages[task.path.stem]:.0f} min" for task in running)
+    more = len(left) - len(running)
+    minutes = sum(max(0.0, task.minutes - ages.get(task.path.stem, 0.0)) for task in left) / jobs
+    rest = f"; {more} more to come" if more else ""
+    return f"running: {names}{rest}" + (f"; about {minutes:.0f} min left of these" if minutes >= 1 else "")

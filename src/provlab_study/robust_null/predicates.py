@@ -1,0 +1,109 @@
+"""Predicates about phi_MATCH between strangers, where no theorem makes its values p-values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from provlab.inference import pvalues
+from provlab_study.publishing.evidence import HOLDS, NOT_RUN, WITHIN_SPREAD, Evidence, Verdict, judge
+
+PER = {"block": "per block", "pair": "aggregated"}
+
+
+@dataclass(frozen=True)
+class Uniformity:
+    """p-values of the independent pairs of one collection on one text: claim I17 is judged from these.
+
+    Attributes
+    ----------
+    text, models, per
+        On which text, of which collection, and p-values of each "block" or of each "pair".
+    n_pairs
+        Pairs of models.
+    smallest
+        The smallest p-value, log10.
+    ks_p, n_copies
+        p-value of the Kolmogorov-Smirnov distance from the uniform among so many joint copies, in which gate and up
+        are relabelled independently.
+    level, size, low, high
+        Nominal levels; the actual size at each, and its 95% interval.
+    """
+
+    text: str
+    models: str
+    per: str
+    n_pairs: int
+    smallest: float
+    ks_p: float
+    n_copies: int
+    level: list[float]
+    size: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def behaves_like_pvalue(
+    evidence: Evidence,
+    measurement: str,
+    texts: int,
+    level: float,
+    at_most: float,
+    min_pairs: Mapping[str, int],
+) -> Verdict:
+    """At no level phi_MATCH rejects independent pairs over `at_most` times too often, and no test of uniformity does.
+
+    The measurement holds a `Uniformity` for each text, for bases and for the tree, per block and aggregated. The actual
+    size at each of its levels is judged with its interval: one that lies above the bar fails, and one that reaches
+    the bar is within its spread. The estimate alone does not decide, since of so many sizes at 0.001 some are
+    above twice the level by chance. Intervals above the level itself are named. The tests of uniformity compare with
+    copies in which gate and up are relabelled independently, and are read together with Holm's correction, at `level`.
+    """
+    rows = evidence.records(measurement, Uniformity)
+    bases = [row for row in rows if row.models == "bases"]
+    if not bases:
+        return Verdict(NOT_RUN, "", "no pair of bases was run")
+    n_texts, fewest = len({row.text for row in rows}), min(row.n_pairs for row in bases)
+    enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
+    finest = len(rows) / (1 + min(row.n_copies for row in rows))
+    adjusted = pvalues.holm(np.log10([row.ks_p for row in rows]))
+    rejected = [_named(row) for row, p in zip(rows, adjusted, strict=True) if p <= np.log10(level)]
+    columns = ["place", "level", "actual", "low", "high"]
+    sizes = pd.DataFrame(
+        [(_named(row), *values) for row in rows for values in zip(row.level, row.size, row.low, row.high, strict=True)],
+        columns=columns,
+    )
+    sizes["times"] = sizes["actual"] / sizes["level"]
+    largest = [_size(s) for s in sizes.loc[sizes.groupby("level")["times"].idxmax()].itertuples()]
+    above = [_size(s) for s in sizes[sizes["low"] > sizes["level"]].itertuples()]
+    near = [_size(s) for s in sizes[sizes["high"] >= at_most * sizes["level"]].itertuples()]
+    too_large = [_size(s) for s in sizes[sizes["low"] > at_most * sizes["level"]].itertuples()]
+    ours = (
+        f"largest actual sizes: {'; '.join(largest)}; the interval is above the level itself in {len(above)} of "
+        f"{len(sizes)} cases{': ' * bool(above)}{'; '.join(above)}; smallest p of {len(rows)} tests of uniformity "
+        f"{min(row.ks_p for row in rows):.2g}, {10 ** adjusted.min():.2g} by Holm"
+    )
+    problems = [
+        (n_texts < texts, f"only {n_texts} texts, fewer than {texts}"),
+        (fewest < enough, f"only {fewest} pairs of bases, fewer than {enough}"),
+        (finest > level, f"too few copies for any of {len(rows)} tests to reject at {level:g}"),
+        (bool(rejected), f"not uniform: {', '.join(rejected)}"),
+        (bool(too_large), f"actual size over {at_most:g} times its level: {'; '.join(too_large)}"),
+    ]
+    why = f"no actual size is above {at_most:g} times its level, and none of {len(rows)} tests of uniformity rejects"
+    worst = _size(sizes.loc[sizes["times"].idxmax()])
+    verdict = replace(judge(ours, why, problems), margin=f"largest for its level: {worst}; bar {at_most:g} times")
+    if verdict.status == HOLDS and near:
+        why = f"intervals of actual sizes reach {at_most:g} times the level: {'; '.join(near)}"
+        return replace(verdict, status=WITHIN_SPREAD, why=why)
+    return verdict
+
+
+def _size(row: Any) -> str:
+    return f"{row.actual:.4f} [{row.low:.4f}, {row.high:.4f}] at {row.level:g} ({row.place})"
+
+
+def _named(row: Uniformity) -> str:
+    return f"{row.text}: {row.models}, {PER[row.per]}"

@@ -1,0 +1,194 @@
+"""Steps of the page on the toy that the library has no use for: a grid of losses, ranges, draws without weights."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from provlab.modeldiff.comparison import Comparison, total_variation
+from provlab.modeldiff.diagnostics import NotConverged, converged
+from provlab.modeldiff.representative import Direction, Draws, within
+from provlab.modeldiff.sampler import Samples
+from provlab.zoo.toy import is_valid
+from provlab_study.publishing.published import published_table, scalar
+
+WIDTH = 0.01  # of a bin of NLL (nats per token); ranges begin and end at multiples of it
+TAILS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # quantile rules for Z
+SHIFTS = (-0.2, -0.1, 0.1, 0.2)  # of the rule's range, in its widths
+_BINS = 24  # of D, over all but the last thousandths
+Range = tuple[float, float]
+T = TypeVar("T")
+
+
+def on_grid(bound: float) -> float:
+    """Round a bound (nats) to the grid."""
+    return round(round(bound / WIDTH) * WIDTH, 10)
+
+
+def range_by_rule(nll: NDArray[np.floating[Any]], shares: Sequence[float]) -> Range:
+    """Return Z: two quantiles of the losses of valid inputs, rounded up to the grid."""
+    low, high = np.quantile(nll, shares, method="inverted_cdf")
+    return tuple(on_grid((np.floor(float(end) / WIDTH) + 1) * WIDTH) for end in (low, high))  # type: ignore[return-value]
+
+
+def other_ranges(nll: NDArray[np.floating[Any]], z: Range) -> list[tuple[float | None, Range]]:
+    """Quantile rules, each once, and the rule's range moved (None): the share left out at either end, and the range."""
+    ranges: list[tuple[float | None, Range]] = []
+    for tail in TAILS:
+        other = range_by_rule(nll, [tail, 1 - tail])
+        if other[0] < other[1] and other not in [known for _, known in ranges]:
+            ranges.append((tail, other))
+    width = z[1] - z[0]
+    return ranges + [(None, (on_grid(z[0] + s * width), on_grid(z[1] + s * width))) for s in SHIFTS]
+
+
+def valid_at(draws: Draws, temperature: float) -> float:
+    """Probability that a sequence drawn by Equation 4 at a temperature is valid, from weighted draws of the model."""
+    log_weight = draws.log_weight - draws.nll / temperature
+    return float(np.average(is_valid(draws.tokens), weights=np.exp(log_weight - log_weight.max())))
+
+
+def bins_of_difference(exact: Comparison) -> NDArray[np.float64]:
+    """Edges of bins of D over nearly all inputs of both models; 0 is an edge."""
+    span = np.array([side.quantile([0.001, 0.999]) for side in (exact.a, exact.b)])
+    width = (span.max() - span.min()) / _BINS
+    return np.arange(np.floor(span.min() / width), np.ceil(span.max() / width) + 1) * width
+
+
+def distances(compared: Comparison, rho: Sequence[NDArray[np.float64]], edges: NDArray[np.float64]) -> list[float]:
+    """Total variation distance of a comparison's rho(D) to the given ones ``(k,)``, for A's inputs and for B's."""
+    return [
+        total_variation(np.histogram(side.difference, edges, weights=side.weight)[0], exact)
+        for side, exact in zip((compared.a, compared.b), rho, strict=True)
+    ]
+
+
+def by_loss(compared: Comparison) -> Comparison:
+    """The same inputs with their own loss in the place of D: its rho is rho(z), which Figure 7 shows."""
+    a, b = (replace(side, difference=side.draws.nll) if side.draws else side for side in (compared.a, compared.b))
+    return Comparison(a, b, compared.z)
+
+
+def repeated(run: Callable[[int], T], n: int) -> tuple[list[T], int]:
+    """Results of `n` runs that converged, numbered from 0 on, and how many did not, at most as many.
+
+    Raises
+    ------
+    NotConverged
+        More runs than `n` did not converge.
+    """
+    results: list[T] = []
+    for number in range(2 * n + 1):
+        try:
+            results.append(run(number))
+        except NotConverged:
+            if number - len(results) == n:
+                raise
+        if len(results) == n:
+            break
+    return results, number + 1 - n
+
+
+def unweighted(samples: Samples, z: Range) -> Draws:
+    """The coldest draws in Z, taken as they come: generation by Monte Carlo."""
+    nll, tokens = samples.nll[-1], samples.tokens[-1]  # (chain, draw) and (chain, draw, length)
+    chain, place = np.nonzero(within(nll, z))
+    even = np.zeros(len(chain))
+    return Draws(tokens[chain, place], nll[chain, place], even, chain, samples.n_chains, counted=False)
+
+
+def first_draws(samples: Samples, n: int) -> Samples:
+    """The first `n` draws of each chain."""
+    some = np.s_[:, :, :n]
+    return replace(samples, tokens=samples.tokens[some], nll=samples.nll[some], replica=samples.replica[some])
+
+
+def extents(names: Sequence[str], *differences: NDArray[np.float64]) -> pd.DataFrame:
+    """Least and largest D of each model's inputs, published and ours."""
+    rows = []
+    for line, name, d in zip(published_table("modeldiff_table2"), names, differences, strict=False):
+        rows.append(
+            {
+                "inputs of": line["representative_inputs"],
+                "least D, published": line["D_min"],
+                "largest D, published": line["D_max"],
+                "our model": name,
+                "least D, ours": d.min(),
+                "largest D, ours": d.max(),
+                "inputs in Z, ours": len(d),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def generations_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Shares of valid sequences, beside the published one."""
+    return pd.DataFrame(
+        {
+            "model": row["model"],
+            "sequences": row["n"],
+            "valid": f"{row['valid'] / row['n']:.2%}",
+            f"valid at T = {row['temperature']:g}": f"{row['papers']:.3%}",
+            "published": scalar("generated sequences that satisfy the objective", "modeldiff_scalars"),
+        }
+        for row in rows
+    )
+
+
+def convergence(runs: Sequence[Sequence[Samples]], names: Sequence[str]) -> pd.DataFrame:
+    """How well the chains of each run mixed, one row a model."""
+    rows = []
+    for i, chains in enumerate(runs):
+        for name, samples in zip(names, chains, strict=True):
+            gate = converged(samples)
+            rows.append(
+                {
+                    "run": i + 1,
+                    "model": name,
+                    "largest R-hat": gate.rhat.max(),
+                    "fewest effective draws": gate.ess.min(),
+                    "lowest swap rate": samples.swap_rate.min(),
+                    "round trips a chain": samples.round_trips.mean(),
+                    "gate": str(gate),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def published_ratios() -> dict[str, list[str]]:
+    """The paper's ratios, term by term."""
+    quantities = {"enumerated": "enumerated ratio PD_AB:PA_AB:PA_BA:PD_BA", "sampled": "sampled ratio"}
+    return {f"published, {word}": scalar(name, "modeldiff_scalars").split(":") for word, name in quantities.items()}
+
+
+def precision_recall(direction: Direction, good: NDArray[np.bool_], *, below: bool) -> tuple[float, float]:
+    """Precision and recall of the inputs with D < 0, or of the others, for an oracle's scores (Equations 8 and 9).
+
+    Returns
+    -------
+    tuple
+        The share of good inputs among those, and the share of these among the model's good inputs: proportional to
+        Equation 9, whose denominator is the constant number of good inputs in X.
+    """
+    inside = (direction.difference < 0) == below
+    hits = direction.weight[inside & good].sum()
+    return float(hits / direction.weight[inside].sum()), float(hits / direction.weight[good].sum())
+
+
+def oracle_rows(
+    drawn: Direction, good: NDArray[np.bool_], every: Direction, every_good: NDArray[np.bool_], z: Range
+) -> list[dict[str, Any]]:
+    """Precision and recall of both terms of a side: of its draws, of all its inputs, of its draws without weights."""
+    plain = replace(drawn, weight=np.ones(len(good)))
+    rows = []
+    for term, below in (
+        (("PD_AB", True), ("PA_AB", False)) if drawn.side == "A" else (("PA_BA", True), ("PD_BA", False))
+    ):
+        row: dict[str, Any] = {"term": term, "z": list(z)}
+        for prefix, side, scores in (("", drawn, good), ("exact_", every, every_good), ("plain_", plain, good)):
+            row[f"{prefix}precision"], row[f"{prefix}recall"] = precision_recall(side, scores, below=below)
+        rows.append(row)
+    return rows

@@ -1,0 +1,187 @@
+"""The attack lab: rows as they are written, attacks made and compared, and the table worked out by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_models
+
+from provlab import zoo
+from provlab.engine.store import Store
+from provlab.errors import InputError, ParameterError, ProvlabError
+from provlab.models.checkpoint import Checkpoint
+from provlab.statistics.base import Options
+from provlab_study.attack_lab import figures, measure, training
+from provlab_study.attack_lab.measure import Instance
+from provlab_study.attack_lab.rows import FRAMING, ROWS, Row, rows
+
+# Rows -------------------------------------------------------------------------------------------------------
+
+
+def test_rows_name_attacks_that_there_are():
+    known = rows([])
+    assert [row.label for row in known] == ["", *(label for labels in ROWS.values() for label in labels)]
+    assert len({row.label for row in known}) == len(known)
+    exact = {row.label for row in known if row.exact}
+    assert {"T1", "split=3", "vocabulary+split=3+T3", "respelt", "respelt+T2+T3"} <= exact
+    assert not exact & {"noise=1", "average=0.5@origin", "retrained", "retrained+T1+T2", "distilled"}
+    assert all(Row.read(label, "").places == ("origin",) for label in FRAMING)
+    assert [row.label for row in rows(["T2", "T3+T2"])] == ["", "T2", "T3+T2"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rows(["fog"]), "no attack 'fog'"),
+        (lambda: rows(["noise=-1"]), "noise=-1: standard deviations"),
+        (lambda: rows(["average=0.5@uncle"]), "take from the origin or the partner, not from uncle"),
+        (lambda: figures.lab([], {}, pd.DataFrame()), "nothing to draw"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused(call, message):
+    with pytest.raises((InputError, ParameterError), match=message):
+        call()
+
+
+# The table --------------------------------------------------------------------------------------------------
+
+
+def results():
+    """Two families, one attack that evades phi_match in one of them, one that phi_u refuses, one stranger accused."""
+    result = []
+    for origin, values in (("a", (-90.0, -0.3, -80.0)), ("b", (-90.0, -70.0, -80.0))):
+        for attack, log10_p in zip(("", "T1", "split=3"), values, strict=True):
+            result.append(measure.Tested(attack, origin, "kin", "phi_match", log10_p, None, None))
+            far = -40.0 if (attack, origin) == ("T1", "a") else -0.2
+            result.append(measure.Tested(attack, origin, "stranger", "phi_match", far, None, None))
+            refused = "phi_u needs models of equal mlp_width, but a has 4" if attack == "split=3" else None
+            own = None if refused else -50.0
+            result.append(measure.Tested(attack, origin, "kin", "phi_u", own, None, refused))
+            result.append(measure.Tested(attack, origin, "stranger", "phi_u", None if refused else -0.4, None, refused))
+    result.append(measure.Tested("align@origin", "a", "framed", "phi_u", -60.0, None, None))
+    return measure.corrected(result)
+
+
+def test_cells_count_who_is_caught_accused_and_refused():
+    result = {(item.attack, item.statistic): item for item in measure.cells(results())}
+    cell = result["T1", "phi_match"]
+    assert (cell.caught, cell.n, cell.accused, cell.n_strangers, cell.refused) == (1, 2, 1, 2, 0)
+    assert (cell.verdict, cell.sound) == ("evades", False)
+    assert (result["T1", "phi_u"].verdict, result["T1", "phi_u"].sound) == ("caught", True)
+    assert (result["split=3", "phi_u"].verdict, result["split=3", "phi_u"].refused) == ("refused", 2)
+
+
+def test_correction_is_over_all_tests_of_a_statistic():
+    barely = [measure.Tested(f"x{i}", "a", "kin", "phi_u", -2.1, None, None) for i in range(3)]
+    assert [item.adjusted for item in measure.corrected(barely[:1])] == [-2.1]
+    assert all(item.adjusted > -2 for item in measure.corrected(barely))
+
+
+def test_tables():
+    tested = results()
+    cells = measure.cells(tested)
+    table = measure.cell_table(cells)
+    assert table.loc["T1", "phi_match"].startswith("1/2 (0.01 to 0.99); 1/2")
+    assert table.loc["split=3", "phi_u"] == "–; –"
+    far = measure.by_test(tested).query("ran and against == 'stranger'").groupby("statistic")
+    assert far["hit"].sum()["phi_match"] == 1
+    assert far.size()["phi_u"] == 4
+    reasons = measure.refusal_table([Instance("x", "y", "zoo:oak", None, None, "no gate")], tested)
+    assert list(reasons["reason"]) == ["no gate", "phi_u: needs models of equal mlp_width"]
+    assert list(reasons["times"]) == [1, 4]
+
+
+def test_entries_of_the_table_of_flaws_that_a_run_contradicts():
+    """Planted: T2 seen by phi_u in one of two families is no contradiction, in both it is; one framed is enough."""
+
+    def run(caught, accused):
+        tests = [
+            measure.Tested(attack, origin, against, statistic, -90.0 if hit else -0.1, None, None)
+            for attack, against, statistic, hits in (
+                ("T2", "kin", "phi_u", caught),
+                ("align@origin", "framed", "phi_match", accused),
+            )
+            for origin, hit in zip("ab", hits, strict=True)
+        ]
+        refused = measure.Tested("pad=16", "a", "kin", "phi_u", None, None, "phi_u needs models of equal width")
+        tested = measure.corrected([*tests, refused])
+        return measure.contradictions(measure.cells(tested), tested)
+
+    assert run((False, True), (False, False)) == []
+    assert run((True, True), (False, False)) == ["T2, phi_u: the table says evades, this run caught"]
+    (message,) = run((False, False), (False, True))
+    assert message == "align@origin, phi_match: the table says withstands, this run in part"
+
+
+def test_the_picture_says_what_is_lost_and_who_is_accused():
+    costs = pd.DataFrame({"growth": [1.0, 1.0, 2.0], "loss": 0.0}, index=["", "T1", "split=3"])
+    groups = {"": "as it is", "T1": "kept", "split=3": "kept"}
+    drawn = figures.lab(measure.cells(results()), groups, costs)
+    assert "Attacks under which most are caught, of 2: φ_MATCH 1, φ_U 1" in drawn.caption
+    assert "Cells in which a stranger is accused (framed, with !): 1." in drawn.caption
+    assert "Caught by none: no attack." in drawn.alt
+
+
+# Made and compared ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def family(models, text, monkeypatch):
+    """The models of the suite's own small zoo: a base, its descendant, and two strangers."""
+    monkeypatch.setattr(zoo, "held_out_text", lambda domain: text)
+    return measure.Family(str(models["base"]), str(models["tuned"]), str(models["other"]), "")
+
+
+def test_a_run_attacks_compares_and_leaves_nothing(family, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "store").mkdir()
+    tried = [Row.read(label, "kept") for label in ("", "T2", "identity=1", "average=0.5@partner", "swap=9")]
+    sizes = {"n_sequences": 4, "sequence_length": 8, "seed": 0}
+    instances, tested = measure.run(
+        tried, [family], ["phi_u", "phi_match"], Store(tmp_path / "store"), steps={}, n_trained=1,
+        framing=[Row.read("align@origin", "framing")], **sizes,
+    )  # fmt: skip
+    # without a partner
+    assert [item.attack for item in instances] == ["", "T2", "identity=1", "swap=9", "align@origin"]
+    assert "has no next one" in next(item.refused for item in instances if item.attack == "swap=9")
+    result = {(item.attack, item.against, item.statistic): item for item in tested}
+    assert result["", "kin", "phi_u"].log10_p < -10
+    assert result["T2", "kin", "phi_u"].log10_p > -5
+    assert "blocks" in result["identity=1", "kin", "phi_u"].refused  # and phi_match compares all with all
+    assert result["identity=1", "kin", "phi_match"].log10_p is not None
+    assert result["align@origin", "framed", "phi_u"].log10_p < -10
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_descendants_are_attacked_and_strangers_framed_each_with_the_loss_of_its_own(family, tmp_path, monkeypatch):
+    attacked = {}
+
+    def made(row, _, checkpoint, before, *rest):
+        attacked[row.label] = checkpoint.source, before
+        raise ProvlabError("no further")
+
+    monkeypatch.setattr(measure, "made", made)
+    monkeypatch.setattr(measure, "_compared", lambda *_: [])
+    monkeypatch.setattr(measure, "loss", lambda checkpoint, _: f"loss of {checkpoint.source}")
+    rows, framing = [Row.read("T2", "kept")], [Row.read("align@origin", "framing")]
+    measure.run(rows, [family], ["phi_u"], Store(tmp_path / "store"), steps={}, n_trained=0, framing=framing, seed=0)
+    assert attacked == {
+        "T2": (family.tune, f"loss of {family.tune}"),
+        "align@origin": (family.stranger, f"loss of {family.stranger}"),
+    }
+
+
+def test_trained_attacks_write_models_with_weights_of_their_own(text, tmp_path, monkeypatch):
+    folder = tiny_models.save("llama", tmp_path / "model")
+    tokens = np.random.default_rng(0).integers(tiny_models.VOCABULARY, size=(4, 16))
+    monkeypatch.setattr(training, "encode", lambda checkpoint, options: tokens)
+    monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "cache"))
+    model = Checkpoint.open(str(folder))
+    new = Checkpoint.open(str(training.retrained(model, tmp_path / "retrained", Options(text=text), 5)))
+    mlp, rest = ("model.layers.0.mlp.up_proj.weight", "model.layers.0.self_attn.q_proj.weight")
+    assert abs(np.corrcoef(new.array(mlp).ravel(), model.array(mlp).ravel())[0, 1]) < 0.2
+    assert (new.array(rest) == model.array(rest)).all()
+    draw = type("Text", (), {"draw": lambda self, batch, length, rng: __import__("torch").from_numpy(tokens)})
+    monkeypatch.setattr(training.Mixture, "load", lambda shares, split: draw())
+    student = Checkpoint.open(str(training.distilled(model, tmp_path / "distilled", 7, 2)))
+    assert student.tensor_names == model.tensor_names
+    assert abs(np.corrcoef(student.array(rest).ravel(), model.array(rest).ravel())[0, 1]) < 0.2

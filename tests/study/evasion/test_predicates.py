@@ -1,0 +1,309 @@
+"""The predicates about an adversary hold on good records and fail for each of their reasons."""
+
+from dataclasses import asdict
+from itertools import combinations, pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from provlab.engine.store import Store
+from provlab_study.evasion.measure import PreservedRecord
+from provlab_study.evasion.predicates import (
+    aligns_strangers,
+    evaded_but_found,
+    invariants_break,
+    outputs_preserved,
+    separates_without_null,
+)
+from provlab_study.evasion.procrustes import Alignment
+from provlab_study.publishing import claims
+from provlab_study.publishing.evidence import Evidence
+from provlab_study.publishing.published import published_table
+
+ROWS = {row["id"]: row for row in claims.load_claims()}
+
+
+def evidence(pairs=None, **measurements):
+    def of(statistic):
+        rows = pairs[pairs["statistic"] == statistic]
+        ran = rows[rows["error"].isna()]
+        return ran[ran["dependent"].eq(True)], ran[ran["dependent"].eq(False)], int(rows["error"].notna().sum())
+
+    kept = Evidence({"measurements": measurements}, Store(Path("nowhere")))
+    return SimpleNamespace(pairs=pairs, of=of, measurement=kept.measurement, records=kept.records, record=kept.record)
+
+
+def test_the_rows_name_them():
+    judges = [outputs_preserved, evaded_but_found, invariants_break, aligns_strangers, separates_without_null]
+    assert [claims.predicate(ROWS[key]) for key in ("I15", "I16", "I18", "I19", "I20")] == judges
+
+
+# I15 ------------------------------------------------------------------------------------------------------
+
+KINDS = ("T1", "T2", "T3", "T4", "T5", "T6")
+
+
+def preserved():
+    return [asdict(PreservedRecord(name, name, kind, 1e-13, 1.0, None, 0.5)) for name in ("A", "B") for kind in KINDS]
+
+
+def judge_preserved(rows):
+    return outputs_preserved(evidence(rows=rows), "rows", tolerance=1e-9, architectures=2, entire="A")
+
+
+def test_outputs_preserved():
+    rows = preserved()
+    assert judge_preserved(rows).status == "holds"
+    rows[-1] = {**rows[-1], "difference": None, "refused": "a norm stands in the way", "moved": None}
+    assert judge_preserved(rows).status == "holds"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda rows: rows[0].update(difference=2e-9), "differs by 2.0e-09 of the largest"),
+        (lambda rows: rows[-1].update(difference=None), "without a reason"),
+        (lambda rows: rows.__delitem__(slice(len(KINDS), None)), "only 1 architectures"),
+        # T3 was never tried on B
+        (lambda rows: rows.pop(len(KINDS) + 2), "not all of T1, T2, T3, T4, T5, T6 were tried on B"),
+        # the paper's architecture is let off
+        (lambda rows: rows[2].update(difference=None, refused="not yet", moved=None), "A refuses a transformation"),
+        (lambda rows: rows.__delitem__(slice(0, len(KINDS))), "A was not transformed"),
+        # what changes nothing preserves everything
+        (lambda rows: rows[1].update(difference=0.0, moved=0.0), "T2 changes no weight"),
+        (lambda rows: rows[1].update(difference=0.0, moved=None), "T2 changes no weight"),
+    ],
+)
+def test_outputs_not_preserved(spoil, why):
+    rows = preserved()
+    spoil(rows)
+    verdict = judge_preserved(rows)
+    assert verdict.status == "fails"
+    assert why in verdict.why
+
+
+# I16 ------------------------------------------------------------------------------------------------------
+
+FAMILIES = {"a": "A", "a1": "A", "a2": "A", "b": "B", "c": "C", "d": "D", "e": "E"}
+BLOCKS = 6
+
+
+def disguised_pairs(seed=0):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for a, b in combinations(FAMILIES, 2):
+        for statistic in ("phi_u", "phi_h", "phi_match"):
+            dependent = FAMILIES[a] == FAMILIES[b]
+            rejected = dependent and statistic == "phi_match"
+            blocks = [-100.0] * BLOCKS if rejected else list(np.log10(rng.uniform(size=BLOCKS)))
+            log10_p = -500.0 if rejected else float(np.log10(rng.uniform(0.02, 1)))
+            values = {"dependent": dependent, "error": None, "log10_p": log10_p, "blocks": blocks}
+            rows.append({"a": a, "b": b, "statistic": statistic, **values})
+    frame = pd.DataFrame(rows)
+    frame["dependent"] = frame["dependent"].astype(object)
+    return frame
+
+
+def judge_evaded(frame):
+    names = list(FAMILIES)
+    return evaded_but_found(
+        evidence(frame, one_each=list(pairwise(names)), negative=[-0.3, -1.0, -50.0]),
+        evaded=["phi_u", "phi_h"],
+        robust="phi_match",
+        measurement="one_each",
+        negative="negative",
+        log10_p=-30,
+        level=0.01,
+        ks=0.01,
+    )
+
+
+def test_evaded_but_found():
+    verdict = judge_evaded(disguised_pairs())
+    assert verdict.status == "holds"
+    assert f"n = {(len(FAMILIES) - 1) * BLOCKS}" in verdict.ours
+    assert "with negative constants in T6 phi_match finds 1 of 3" in verdict.ours
+
+
+def spoil(frame, column, value, **where):
+    """Set a column in the rows where other columns have these values."""
+    rows = np.logical_and.reduce([frame[name].eq(own) for name, own in where.items()])
+    for row in frame.index[rows]:
+        frame.at[row, column] = value
+
+
+def unjudged_pairs_found(frame):
+    """phi_u finds the pairs that share a disguised model with a judged one; the judged blocks are uniform."""
+    judged = set(pairwise(FAMILIES))
+    left_out = np.array([pair not in judged for pair in zip(frame["a"], frame["b"], strict=True)])
+    frame.loc[left_out & frame["statistic"].eq("phi_u") & frame["dependent"].eq(True), "log10_p"] = -500.0
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (
+            lambda frame: spoil(frame, "log10_p", -12.0, a="a", b="a1", statistic="phi_match"),
+            "largest phi_match of a dependent pair: 18.0 above -30",
+        ),
+        (
+            lambda frame: spoil(frame, "log10_p", -9.0, a="a", b="b", statistic="phi_match"),
+            "rejects an independent pair",
+        ),
+        (
+            lambda frame: spoil(frame, "error", "lost", a="a", b="a1", statistic="phi_match"),
+            "1 pairs could not be compared",
+        ),
+        # phi_h still finds every pair that is judged: nothing was hidden
+        (lambda frame: spoil(frame, "blocks", [-3.0] * BLOCKS, statistic="phi_h"), "phi_h is not uniform"),
+        (unjudged_pairs_found, "still finds 1 of 3 dependent pairs by phi_u"),
+        (
+            lambda frame: spoil(frame, "error", "lost", a="d", b="e", statistic="phi_h"),
+            "phi_h could not compare 1 pairs",
+        ),
+    ],
+)
+def test_found_lost_or_not_evaded(fault, why):
+    frame = disguised_pairs()
+    fault(frame)
+    verdict = judge_evaded(frame)
+    assert verdict.status == "fails"
+    assert why in verdict.why
+
+
+# I18 to I20 -----------------------------------------------------------------------------------------------
+
+
+def broken(**changed):
+    good = {"dependent": [0.98, 0.9], "disguised": [0.1, 0.05], "independent": [0.2, 0.0]}
+    return invariants_break(evidence(m={"M_a": {**good, **changed}}), "m")
+
+
+def test_invariants_break():
+    assert broken().status == "holds"
+    assert broken().margin == "largest M_a of a disguised pair: 0.45 below 0.55"
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"disguised": [0.9, 0.8]}, "still separates"),
+        ({"dependent": [0.9, 0.1]}, "does not separate even undisguised"),
+        # one pair that breaks does not make an invariant break
+        ({"disguised": [0.9] * 10 + [0.1]}, "largest M_a of a disguised pair: 0.35 above 0.55"),
+    ],
+)
+def test_invariants_that_do_not_break(changed, why):
+    verdict = broken(**changed)
+    assert verdict.status == "fails"
+    assert why in verdict.why
+
+
+def test_the_papers_own_table_breaks():
+    """Table 7: M_b and M_c of rotated models lie a little above those of strangers, far below those of relatives."""
+    rows = published_table("independence_table7_huref")
+
+    def column(name, keep):
+        return [float(row[name]) for row in rows if keep(row)]
+
+    def related(row):
+        return row["independent"] == "false"
+
+    def rotated(row):
+        return row["theta_2"].startswith("Rotated")
+
+    for name in ("M_a", "M_b", "M_c"):
+        plain = column(name, lambda row: related(row) and not rotated(row))
+        strangers = column(name, lambda row: not related(row))
+        assert max(column(name, rotated)) < (min(plain) + max(strangers)) / 2
+
+
+def alignment(what, kin=(0.86,) * 9, far=(0.86,) * 8, rows=4.0):
+    pairs = [[base, f"{base}{k}"] for k, base in enumerate("ab" * 9)][: len(kin) + len(far)]
+    return asdict(Alignment(what, rows, pairs, [True] * len(kin) + [False] * len(far), [*kin, *far]))
+
+
+def aligned(*others):
+    return aligns_strangers(evidence(m=[alignment("up"), *others]), "m", named=["up", "inputs"], level=0.01)
+
+
+def test_residuals_that_tell_nothing():
+    verdict = aligned()
+    assert verdict.status == "holds"
+    assert verdict.ours == (
+        "2 bases; up aligned alike by 4 rows a column (dependent 0.86 to 0.86, independent 0.86 to 0.86)"
+    )
+
+
+@pytest.mark.parametrize(("kin", "far"), [(0.15, 0.86), (0.86, 0.15)])
+def test_one_number_of_rows_that_tells_is_enough(kin, far):
+    """One row for each column fits anything; with two the groups are apart."""
+    few, more = alignment("inputs", [0.0] * 9, [0.0] * 8, 1.0), alignment("inputs", [kin] * 9, [far] * 8, 2.0)
+    assert aligned(few).status == "holds"
+    verdict = aligned(few, more)
+    assert verdict.status == "fails"
+    assert verdict.why == (
+        "least squares tells the groups apart by the inputs, from 2 rows a column "
+        f"(dependent {kin} to {kin}, independent {far} to {far})"
+    )
+    assert "inputs aligned alike by 1 rows a column" in verdict.ours
+    assert "inputs told apart by 2 rows a column" in verdict.ours
+
+
+def test_what_the_paper_does_not_name_is_reported():
+    verdict = aligned(alignment("units matched", [0.15] * 9))
+    assert verdict.status == "holds"
+    assert "; units matched (not judged) told apart by 4 rows a column (dependent 0.15 to 0.15" in verdict.ours
+
+
+def test_one_exception_does_not_keep_an_attack_from_telling():
+    verdict = aligned(alignment("inputs", [0.15] * 8 + [0.9]))
+    assert verdict.status == "within_its_spread"
+    assert "inputs too few to say by 4 rows a column" in verdict.ours
+
+
+BAND = list(np.linspace(0.6, 0.65, 40))
+
+
+def scored(dependent=(0.01, 0.2), independent=BAND, chain=tuple(BAND[::8])):
+    groups = {"dependent": list(dependent), "independent": list(independent), "chain": list(chain)}
+    return separates_without_null(evidence(m=groups), "m", level=0.01)
+
+
+def test_separates_without_null():
+    assert scored().status == "holds"
+
+
+UNIFORM = (np.arange(40) + 0.5) / 40
+TREES = np.array([0.95, 0.3, 0.6, 0.5, 0.4, 0.7])
+PASS = "could pass for p-values"
+
+
+@pytest.mark.parametrize(
+    ("scores", "why"),
+    [
+        ({"dependent": [0.01, 0.63]}, "no threshold"),
+        ({"dependent": [0.8, 0.9]}, "no threshold"),  # larger for dependent pairs
+        ({"dependent": [1e-9], "independent": UNIFORM, "chain": UNIFORM[::8]}, PASS),
+        # a uniform null: one value for every two trees, repeated by all their pairs, seems far from uniform
+        ({"dependent": [1e-9], "independent": np.repeat(TREES, [60, 10, 3, 3, 2, 2]), "chain": TREES}, PASS),
+        # cautious p-values: all independent pairs near 1, useful though not uniform
+        ({"independent": np.linspace(0.985, 0.9999, 40), "chain": np.linspace(0.985, 0.9999, 6)}, PASS),
+    ],
+)
+def test_scores_that_do_not_separate_or_are_p_values(scores, why):
+    verdict = scored(**scores)
+    assert verdict.status == "fails"
+    assert why in verdict.why
+
+
+def test_groups_without_a_pair_decide_nothing():
+    """A run on models of one's own, whose origin nobody knows."""
+    nothing = {"dependent": [], "independent": []}
+    assert invariants_break(evidence(m={}), "m").status == "not run"
+    assert aligned(alignment("inputs", [0.1], [])).status == "not run"
+    assert aligns_strangers(evidence(m=[]), "m", named=["up"], level=0.01).status == "not run"
+    assert separates_without_null(evidence(m={**nothing, "chain": []}), "m", level=0.01).status == "not run"

@@ -1,0 +1,117 @@
+"""Counts of a forest against its truth, families that are grown, and the claims on them with planted faults."""
+
+from collections import namedtuple
+from itertools import combinations
+
+import pytest
+
+from provlab.engine.store import Store
+from provlab_study.family_forest import arms, measure, peers, predicates
+from provlab_study.family_forest.measure import Judged
+from provlab_study.publishing.evidence import Evidence
+
+FORGED = "forged"
+DRAWS = {"0.01": {"mean e-value": 2, "single links": 9}}
+
+
+def judge(predicate, value, tmp_path, **arguments):
+    evidence = Evidence(
+        {"name": "x", "profile": "default", "pairs": [], "measurements": {"it": value}}, Store(tmp_path)
+    )
+    return getattr(predicates, predicate)(evidence, "it", **arguments).status
+
+
+def edges(right, wrong, forward=True):
+    row = {"arm": "plain", "joined": "rows", "directed": "rows", "forward": forward, "speaks": True}
+    return [{**row, "right": True}] * right + [{**row, "right": False}] * wrong
+
+
+@pytest.mark.parametrize(
+    ("change", "status"), [({}, "holds"), ({"glued": 1}, "fails"), ({"draws": {"0.01": {"mean e-value": 30}}}, "fails")]
+)
+def test_families_apart(change, status, tmp_path):
+    counts = {"glued": 0, "split": 0, "pairs": 6216, "draws": DRAWS, "n_draws": 1000} | change
+    assert judge("families_apart", counts, tmp_path, level=0.01) == status
+
+
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [
+        (edges(99, 1), "holds"),
+        (edges(80, 20), "fails"),
+        (edges(30, 0), "not run"),
+        ([{**row, "arm": "forged: rows"} for row in edges(99, 1)], "not run"),
+    ],
+)
+def test_edges_right(rows, status, tmp_path):
+    assert judge("edges_right", rows, tmp_path, share=0.9, least=60, forged=FORGED) == status
+
+
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [
+        (edges(90, 0), "holds"),
+        (edges(90, 0) + edges(2, 0, forward=False), "fails"),
+        (edges(60, 0) + [{**row, "directed": None} for row in edges(30, 0)], "fails"),
+        ([], "not run"),
+    ],
+)
+def test_directions_right(rows, status, tmp_path):
+    arguments = {"wrong": 0.01, "answered": 0.8, "arms": ["plain"], "forged": FORGED}
+    assert judge("directions_right", rows, tmp_path, **arguments) == status
+
+
+def test_edges_are_judged_against_their_truth():
+    edge = namedtuple("Edge", "a b joined directed relation numbers")
+    numbers = {"kept": 5, "changed": 2}
+    parents = {"a": (), "b": ("a",), "c": ("b",)}
+    drawn = [edge("b", "a", "rows", "rows", "descends", numbers), edge("a", "c", "estimated", None, "related", numbers)]
+    forest = namedtuple("Forest", "edges families")(drawn, [namedtuple("Family", "models")(("a", "b", "c"))])
+    rows = measure.judged(forest, parents, {})
+    assert rows == [
+        Judged("zoo", "rows", True, "rows", False, True),
+        Judged("zoo", "estimated", False, None, True, True),
+        Judged("zoo", "missed", False, None, None, False),
+    ]
+    assert measure.table(rows).loc["zoo"].to_dict()["rows: wrong"] == 1
+    assert measure.independent_joined(forest, {**parents, "c": ()}) == (2, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("apart", "right"),
+    [
+        ({}, 5),
+        ({"ae": 4}, 3),  # a and e seem far apart, so two triples are wrong: those of both with c and with d
+        ({"bd": 3}, 4),
+        ({"cd": 3}, 4),  # two pairs of c, d and e seem equally close: the rule names none
+    ],
+)
+def test_odd_ones_are_counted_against_true_paths(apart, right):
+    """Five of ten triples of a, its children b and e, and b's c and d have one: ace, ade, bce, bde, cde."""
+    parents = {"a": (), "b": ("a",), "c": ("b",), "d": ("b",), "e": ("a",), "mean": ("c", "e"), "x": ()}
+    paths = dict(zip(map("".join, combinations("abcde", 2)), (1, 2, 2, 1, 1, 1, 2, 2, 3, 3), strict=True))
+    paths |= {a + b: 0 for a in "abcde" for b in ("mean", "x")} | apart
+    family = namedtuple("Family", "models apart")(
+        tuple(parents), {frozenset((pair[0], pair[1:])): (length, 0.0) for pair, length in paths.items()}
+    )
+    counts = measure.odd_ones(namedtuple("Forest", "families")([family]), parents, dict.fromkeys("abcde", "plain"))
+    assert counts == {"plain": [right, 5]}
+
+
+def test_draws_under_the_null_keep_the_level():
+    draws = measure.family_wise(40, 60, 0)
+    assert draws["0.01"]["mean e-value"] <= 2
+    assert draws["0.05"]["mean e-value"] <= draws["0.05"]["single links"] + 1
+
+
+def test_a_family_is_grown_and_peers_score_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(arms, "STEPS", {"base": 4, "child": 3})
+    made = arms.grow(tmp_path, "merges", 5, seed=0)
+    assert [len(model.parents) for model in made] == [0, 1, 1, 2, 2]
+    pair = [peers.Model.open(made[i].source) for i in (0, 1)]
+    cosines = [score for name, score in peers.SCORES.items() if name != peers.MOTHER]
+    assert all(score(pair[0], pair[0]) == pytest.approx(1.0) for score in cosines)
+    assert all(0.5 < score(*pair) <= 1 for score in cosines)
+    assert peers.near(*pair) < peers.near(pair[0], pair[0]) == 0
+    scores = {("a", "b"): 0.9, ("a", "c"): 0.8, ("b", "c"): 0.85}
+    assert peers.spanning("abc", scores) == {frozenset("ab"), frozenset("bc")}

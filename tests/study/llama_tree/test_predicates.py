@@ -1,0 +1,106 @@
+"""Claims about the tree, broken on purpose: PERMTEST that finds strangers, a divergence that tells the groups apart."""
+
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from provlab_study.llama_tree.predicates import does_not_separate, permtest_at_minimum
+
+FAMILIES = {**{f"a{i}": "A" for i in range(6)}, "b": "B", "b1": "B", **{name: name for name in "cdefg"}}
+CHAIN = [("a0", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "f"), ("f", "g")]  # one model of each tree
+BLOCKS, T = 4, 99
+
+
+def evidence(values):
+    """Evidence of one frame of pairs; `values` gives the columns of a pair: value, log10_p, blocks, detail."""
+    rows = [
+        {"a": a, "b": b, "dependent": FAMILIES[a] == FAMILIES[b], "keys": ["unit"], **values(a, b)}
+        for a, b in combinations(FAMILIES, 2)
+    ]
+    frame = pd.DataFrame(rows)
+
+    def of(statistic):
+        rows = frame.assign(log10_p=frame["by_block"]) if statistic == "phi_l2_blocks" else frame
+        return rows[rows["dependent"]], rows[~rows["dependent"]], 0
+
+    store = SimpleNamespace(get=lambda key: {"parameters": {"n_permutations": T}})
+    measurements = {"chain_of_trees": [list(pair) for pair in CHAIN]}
+    return SimpleNamespace(of=of, store=store, measurement=measurements.__getitem__, experiment={})
+
+
+# I6: PERMTEST finds every dependent pair, and leaves the others alone ----------------------------------------------
+
+
+def permtest(whole=None, blocks=None, seed=1):
+    """Dependent pairs at the minimum; independent ones by ranks and uniform blocks, or as `whole` and `blocks` say."""
+    rng = np.random.default_rng(seed)
+
+    def values(a, b):
+        dependent = FAMILIES[a] == FAMILIES[b]
+        rank = float(rng.integers(1, T + 2)) / (T + 1)
+        own = list(np.log10(rng.integers(1, 1001, size=BLOCKS) / 1000))
+        if not dependent:
+            rank = rank if whole is None else whole(a, b, rank)
+            own = own if blocks is None else [blocks] * BLOCKS
+        return {
+            "value": -1.0,
+            "log10_p": -2.0 if dependent else float(np.log10(rank)),
+            "blocks": [-3.0] * BLOCKS if dependent else own,
+            "by_block": -8.4 if dependent else -0.3,
+        }
+
+    arguments = {"measurement": "chain_of_trees", "fisher_log10_p": -4, "level": 0.01}
+    return permtest_at_minimum(evidence(values), "phi_l2", "phi_l2_blocks", **arguments)
+
+
+def test_permtest_at_its_minimum_for_dependent_pairs_alone():
+    for seed in range(5):
+        verdict = permtest(seed=seed)
+        assert verdict.status == "holds", verdict
+
+
+EVERY_OTHER = set(CHAIN[::2])
+
+
+@pytest.mark.parametrize(
+    ("planted", "why"),
+    [
+        ({"whole": lambda a, b, rank: 0.01}, "6 of 6"),
+        ({"whole": lambda a, b, rank: 0.01 if (a, b) in EVERY_OTHER else 0.5}, "3 of 6"),
+        ({"blocks": -1.5}, "per block"),
+    ],
+)
+def test_a_permtest_that_finds_strangers(planted, why):
+    verdict = permtest(**planted)
+    assert verdict.status == "fails"
+    assert why in verdict.why
+
+
+# I7: the divergence does not separate -------------------------------------------------------------------------------
+
+
+def divergence(near, far, exceptions=()):
+    rng = np.random.default_rng(2)
+
+    def values(a, b):
+        dependent = FAMILIES[a] == FAMILIES[b]
+        value = (near if dependent else far) + rng.normal(0, 0.01)
+        return {"value": far + 0.2 if (a, b) in exceptions else value, "log10_p": np.nan}
+
+    return does_not_separate(evidence(values), "phi_jsd", level=0.01)
+
+
+def test_a_divergence_that_says_nothing():
+    verdict = divergence(0.5, 0.5)
+    assert verdict.status == "holds", verdict
+
+
+@pytest.mark.parametrize("exceptions", [[("a0", "a1")], [("a0", "a1"), ("a2", "a3")]])
+def test_one_or_two_exceptions_do_not_keep_a_divergence_from_separating(exceptions):
+    """Without the few models that make them, the groups are apart."""
+    verdict = divergence(0.1, 0.5, exceptions)
+    assert verdict.status == "within_its_spread", verdict
+    assert "or a replicate, is on the other side" in verdict.why

@@ -1,0 +1,79 @@
+"""Steps and findings of the page on language models, on comparisons made by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.representative import Direction, Draws
+from provlab.modeldiff.reweighting import density_of_states
+from provlab.report.difference import ratio_text
+from provlab_study.model_diff import measure
+from provlab_study.model_diff.predicates import Ways
+
+
+def test_sides_are_those_of_the_comparison():
+    """A's inputs: 3 of 4 below zero; B's: 2 of 5 below."""
+    nll_a, nll_b = np.array([2.0, 2.0, 2.0, 3.0, 9.0]), np.array([2.5, 2.6, 9.0, 2.5, 2.5])
+    compared = from_enumeration(nll_a, nll_b, (2.0, 3.0))
+    assert (
+        measure.sides_finding({"x": compared}) == "x: D is below 0 on 75.0% of A's inputs and above 0 on 50.0% of B's."
+    )
+
+
+def comparison(z, shift, n=2000):
+    """Two models compared by draws in twenty chains; A's inputs have D about `shift`."""
+    rng = np.random.default_rng(int(100 * abs(shift)))
+    sides = []
+    for side, sign in (("A", -1), ("B", 1)):
+        own = rng.uniform(*z, n)
+        draws = Draws(np.zeros((n, 2), int), own, np.zeros(n), np.arange(n) % 20, 20)
+        difference = sign * abs(shift) + rng.normal(0, 0.5, n)
+        sides.append(Direction.from_draws(draws, own - difference if side == "A" else own + difference, side, z))
+    return Comparison(*sides, z)
+
+
+def test_both_ways_are_put_side_by_side():
+    own, near, far = comparison((2.0, 3.0), -0.50), comparison((2.0, 3.0), -0.51), comparison((2.0, 3.0), -1.5)
+    rows = [
+        Ways(name, str(k), how(own.a), how(other.a))
+        for name, other in (("near", near), ("far", far))
+        for k, how in enumerate((lambda side: measure.number_of_inputs(side, 0), lambda s: s.share(s.disagreement)))
+    ]
+    assert max(row.apart for row in rows[:2]) < 1.5
+    assert rows[3].apart > 3
+    assert list(measure.ways_table(rows)["comparison"]) == ["near", "near", "far", "far"]
+
+
+def test_repetition_by_loss_weighs_inputs_alike():
+    """Half of 100 inputs repeat half of their pairs and stand for three each; two draws of lower loss carry no mean."""
+    repeats = np.arange(100) < 50
+    tokens = np.where(repeats[:, None], [1, 2, 1, 2, 1, 0], [1, 2, 3, 4, 5, 0])
+    tokens[:, 5] = np.arange(100) + 9
+    nll, chain = np.where(np.arange(100) < 2, 0.5, 1.5), np.arange(100) % 10
+    draws = Draws(tokens, nll, np.where(repeats, np.log(3), 0.0), chain, 10)
+    states = density_of_states(draws, [0.0, 1.0, 2.0])
+    curve, in_z, (lowest, loss) = measure.repetition_curve(draws, states, (1.0, 2.0))
+    whole = 0.4 * 48 * 3 / (48 * 3 + 50)
+    pd.testing.assert_frame_equal(curve, pd.DataFrame({"x": [1.5], "y": [whole]}))
+    assert in_z == pytest.approx(whole)
+    assert (lowest, loss) == (pytest.approx(0.4), pytest.approx((2 * 0.5 + 28 * 1.5) / 30))
+    assert measure.repetition_curve(draws, states, (3.0, 4.0))[1] is None
+
+
+def test_the_disputed_quarter_is_the_one_that_each_model_prefers_most():
+    """Code is where A's D is lowest, and nowhere among B's inputs."""
+    compared = comparison((2.0, 3.0), -0.5)
+    a, b = compared.a.difference, compared.b.difference
+    row = measure.disputed(compared, [(a < np.quantile(a, 0.25)) * 1.0, np.zeros(len(b))], 0.9, seed=0)
+    assert (row.code_side, row.prose_side) == (pytest.approx(1, abs=0.01), 0)
+    assert row.gap[0] == pytest.approx(1, abs=0.01)
+    assert row.code_rise[0] == pytest.approx(1, abs=0.01)
+    assert row.prose_rise[0] == 0
+
+
+def test_a_ratio_is_written_with_its_unit_or_its_reason():
+    ratio = {"reference": "PD_AB", "value": [1, 0.5], "low": [1, 0.4], "high": [1, None]}
+    assert ratio_text(ratio) == "1.00 : 0.50 (0.40 to ∞)"
+    assert ratio_text({**ratio, "reference": "PD_BA"}).endswith("relative to PD_BA")
+    assert ratio_text({"error": "R3 holds 2 draws"}) == "none: R3 holds too few draws"

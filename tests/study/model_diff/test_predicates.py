@@ -1,0 +1,232 @@
+"""Predicates of Model-diff: each holds on planted measurements, and fails for each of its reasons."""
+
+import copy
+import re
+
+import planted
+import pytest
+
+from provlab_study.publishing import claims
+from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD
+
+CLAIMS = {row["id"]: row for row in claims.load_claims() if row.get("experiment") in ("model_diff", "plagiarism")}
+SMALLER = {"D12": {"draws": 1}, "D7": {"measurement": "sizes"}}  # than claims.yml asks for
+NAN = float("nan")
+
+
+def ratio(value, spread=0.1):
+    return {
+        "reference": "PD_AB",
+        "value": value,
+        "low": [v * (1 - spread) for v in value],
+        "high": [v * (1 + spread) for v in value],
+    }
+
+
+def comparison(value):
+    return {
+        "z": [2.0, 3.0],
+        "n": [900, 800],
+        "n_common": [30, 20],
+        "effective": [500.0, 90.0],
+        "log10_inputs": [20.1, 20.2],
+        "log10_common": [18.5, None],
+        "extent_a": [-1.5, 0.2],
+        "extent_b": [-0.2, 1.4],
+        "below_a": [0.98, 0.97, 0.99],
+        "below_b": [0.01, 0.0, 0.02],
+        "by_r3": ratio(value, 0.5),
+        "by_count": ratio(value),
+    }
+
+
+def side(pair, kind, below_a, below_b):
+    return comparison([1.0, 0.5, 0.5, 1.0]) | {"pair": pair, "kind": kind, "below_a": below_a, "below_b": below_b}
+
+
+def half():
+    """Shares of a copy that is on neither side."""
+    return {"below_a": [0.5, 0.42, 0.58], "below_b": [0.5, 0.42, 0.58]}
+
+
+def swept(noise):
+    fields = {"mean": 1.0, "variance": 1.0, "slope": 1.0, "predicted_b": 0.5, "loss": 2.0, "kind": "noise"}
+    return fields | {"pair": f"noise {noise}, 0"} | half()
+
+
+def copies():
+    return [
+        side("noise 0.001", "noise", [0.9, 0.8, 0.95], [0.8, 0.7, 0.9]),
+        side("noise 1e-05", "noise", [0.7, 0.6, 0.8], [0.7, 0.6, 0.8]),
+        side("stranger", "stranger", [0.99, 0.98, 1.0], [0.02, 0.0, 0.1]),
+    ]
+
+
+REPEATS = {
+    "model": "small",
+    "nll": 0.4,
+    "lowest": 0.8,
+    "counted": 0.2,
+    "counted_nll": 1.8,
+    "in_z": 0.1,
+    "text": 0.05,
+}
+MEASUREMENTS = {
+    "sizes": comparison([1.0, 0.02, 0.01, 1.1]),
+    "long": comparison([1.0, 0.0, 0.0, 9.0]),
+    "capability": [
+        {
+            "models": ["small", "large"],
+            "held_out": [3.2, 2.8],
+            "apart": [-0.4, -0.5, -0.3],
+            "log10_more": [0.2, 0.1, 0.3],
+            "effective": [200.0, 90.0],
+        }
+    ],
+    "repetition": [REPEATS],
+    "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85}
+    | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.1, 0.05, 0.15]},
+    "sides": copies(),
+    "sweep": [],
+    "ways": [
+        {"pair": pair, "what": what, "generation": [0.95, 0.94, 0.96], "exchange": [0.96, 0.94, 0.98]}
+        for pair in ("sizes", "generations")
+        for what in ("number, A", "number, B", "share, A", "share, B")
+    ],
+}
+
+
+def verdict(claim, spoil=lambda m: None):
+    measurements = copy.deepcopy(MEASUREMENTS)
+    spoil(measurements)
+    return planted.judged(CLAIMS[claim], measurements, **SMALLER.get(claim, {}))
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_planted_measurements_hold(claim):
+    judged = verdict(claim)
+    assert judged.status == HOLDS
+    assert judged.ours
+    assert judged.why
+
+
+def put(*path, value):
+    def spoil(measurements):
+        target = measurements
+        for step in path[:-1]:
+            target = target[step]
+        target[path[-1]] = value
+
+    return spoil
+
+
+def no_ratio(name):
+    return lambda m: m[name].update(by_r3={"error": "R3 is empty"}, by_count={"error": "R3 is empty"})
+
+
+def counts(*value):
+    return put("sizes", "by_count", value=ratio(list(value)))
+
+
+def another_draw(measurements):
+    measurements["sides"].append(side("noise 0.001, 2", "noise", [0.3, 0.2, 0.4], [0.4, 0.3, 0.45]))
+
+
+# claim, what is spoilt, the change, the status, and words of the reason
+PLANTS = [
+    ("D5", "D within .01", lambda m: m["sizes"].update(extent_a=[-0.01, 0.01], extent_b=[-0.01, 0.01]), FAILS, ""),
+    ("D8", "0.5% more inputs", put("capability", 0, "log10_more", value=[0.0022, 0.001, 0.003]), FAILS, ""),
+    ("D8", "0.001 nats apart", put("capability", 0, "apart", value=[-0.001, -0.0015, -0.0005]), FAILS, ""),
+    ("D9", "no more than typical", put("repetition", 0, value=REPEATS | {"lowest": 0.51, "in_z": 0.505}), FAILS, ""),
+    ("D10", "less of their own kind", put("domains", "prose_rise", value=[-0.05, -0.2, 0.1]), FAILS, ""),
+    ("D12", "every copy at .50", lambda m: [row.update(half()) for row in m["sides"][:2]], FAILS, ""),
+    ("D12", "one-sided in no case over losses", put("sweep", value=[swept("0.001"), swept("1e-05")]), FAILS, ""),
+    ("D5", "agreement on A's inputs", counts(1.0, 0.2, 0.01, 1.1), FAILS, "PA_AB for one of"),
+    ("D5", "agreement on B's inputs", counts(1.0, 0.01, 0.2, 1.1), FAILS, "PA_BA for one of"),
+    (
+        "D5",
+        "the ways differ",
+        put("ways", 2, "exchange", value=[0.90, 0.89, 0.91]),
+        FAILS,
+        "two ways to draw differ in share, A of sizes by 3.5 joint intervals",
+    ),
+    ("D5", "a wide interval", put("sizes", "by_count", "high", 1, value=0.2), WITHIN_SPREAD, ""),
+    ("D5", "an open interval", put("sizes", "by_count", "high", 2, value=None), WITHIN_SPREAD, ""),
+    ("D5", "hardly any disagreement on B's inputs", counts(1.0, 0.02, 0.05, 0.01), FAILS, "for one of PD_BA"),
+    ("D5", "one draw of each model", put("sizes", "effective", value=[1.0, 1.0]), NOT_RUN, "worth 1 equal"),
+    ("D5", "no replica exchange", put("ways", value=[]), NOT_RUN, "0 numbers"),
+    ("D5", "another number", put("ways", 0, "exchange", value=[1.3, 1.25, 1.35]), FAILS, "number, A of sizes"),
+    ("D5", "both ways are of another pair", lambda m: m.update(ways=m["ways"][4:]), NOT_RUN, "0 numbers"),
+    ("D5", "a way gives no number", put("ways", 1, "exchange", value=[NAN] * 3), FAILS, "number, B of sizes"),
+    ("D5", "no number", put("sizes", "by_count", "high", 1, value=NAN), WITHIN_SPREAD, ""),
+    ("D5", "no ratio", no_ratio("sizes"), NOT_RUN, "R3 is empty"),
+    ("D6", "too small", put("long", "by_count", value=ratio([1.0, 0, 0, 2.0])), FAILS, r"1 below 3 .* 1.8 to 2.2"),
+    ("D6", "a wide interval", put("long", "by_count", "low", 3, value=2.5), WITHIN_SPREAD, ""),
+    ("D6", "an open interval", put("long", "by_count", "low", 3, value=None), WITHIN_SPREAD, ""),
+    ("D6", "one draw of each model", put("long", "effective", value=[900.0, 1.0]), NOT_RUN, "worth 1 equal"),
+    ("D6", "no number", put("long", "by_count", "low", 3, value=NAN), WITHIN_SPREAD, ""),
+    ("D6", "no ratio", no_ratio("long"), NOT_RUN, "R3 is empty"),
+    ("D8", "the other is better", put("capability", 0, "held_out", value=[2.8, 3.2]), FAILS, "of small, of lower loss"),
+    ("D8", "a wide interval", put("capability", 0, "log10_more", value=[0.2, 0.02, 0.3]), WITHIN_SPREAD, ""),
+    ("D8", "losses differ by chance", put("capability", 0, "apart", value=[-0.03, -0.07, 0.01]), WITHIN_SPREAD, ""),
+    ("D8", "few draws", put("capability", 0, "effective", value=[200.0, 9.0]), NOT_RUN, "worth 9 equal"),
+    ("D8", "no pair", put("capability", value=[]), NOT_RUN, "0 pairs"),
+    ("D8", "one pair twice", lambda m: m["capability"].append(m["capability"][0]), NOT_RUN, "2 pairs"),
+    ("D8", "no number", put("capability", 0, "log10_more", value=[NAN] * 3), FAILS, "no value"),
+    ("D9", "few", put("repetition", 0, "lowest", value=0.4), FAILS, "repetition of small at the lowest loss: 0.1"),
+    ("D9", "as much in Z", put("repetition", 0, "in_z", value=0.9), FAILS, "less than 2 times as much"),
+    ("D9", "text repeats as much", put("repetition", 0, "text", value=0.9), FAILS, "lowest loss as in text"),
+    ("D9", "losses that are typical", put("repetition", 0, "nll", value=2.5), FAILS, "are those of Z"),
+    ("D9", "no model", put("repetition", value=[]), NOT_RUN, "no model"),
+    ("D9", "no number", put("repetition", 0, "lowest", value=NAN), FAILS, "no value"),
+    ("D10", "alike", put("domains", "gap", value=[0.1, 0.05, 0.15]), FAILS, "difference of the two sides: 0.1 below"),
+    ("D10", "bad labels", put("domains", "accuracy", value=0.7), FAILS, "right on held-out text: 0.1 below 0.8"),
+    ("D10", "a wide interval", put("domains", "gap", value=[0.6, 0.1, 0.7]), WITHIN_SPREAD, ""),
+    (
+        "D10",
+        "both sides are mostly code",
+        lambda m: m["domains"].update(code_side=0.99, prose_side=0.7, gap=[0.29, 0.25, 0.33]),
+        FAILS,
+        "code on the prose model's side",
+    ),
+    (
+        "D10",
+        "less of its kind",
+        put("domains", "code_rise", value=[-0.2, -0.3, -0.1]),
+        FAILS,
+        "share of its own kind among the code model",
+    ),
+    ("D10", "no number", put("domains", "gap", value=[NAN] * 3), FAILS, "no value"),
+    ("D12", "B's side", put("sides", 0, "below_b", value=[0.4, 0.3, 0.45]), FAILS, "B's inputs below 0, noise 0.001"),
+    ("D12", "A's side", put("sides", 1, "below_a", value=[0.4, 0.3, 0.45]), FAILS, "A's inputs below 0, noise 1e-05"),
+    ("D12", "a stranger too", put("sides", 2, "below_b", value=[0.7, 0.6, 0.8]), FAILS, "B's inputs below 0, stranger"),
+    ("D12", "a stranger's wide interval", put("sides", 2, "below_b", value=[0.4, 0.3, 0.6]), WITHIN_SPREAD, ""),
+    ("D12", "no pair that is no copy", put("sides", value=copies()[:2]), NOT_RUN, "another model"),
+    ("D12", "no copy", put("sides", value=copies()[2:]), NOT_RUN, "another model"),
+    ("D12", "one level of noise", lambda m: m["sides"].pop(1), NOT_RUN, "not of 1"),
+    (
+        "D12",
+        "another draw lies on the other side",
+        another_draw,
+        WITHIN_SPREAD,
+        "A's inputs below 0, noise 0.001: mean 0.1 above",
+    ),
+    ("D12", "one copy twice", lambda m: m["sides"].append(m["sides"][0]), NOT_RUN, "each its own"),
+    ("D12", "strangers the other way", put("sides", 2, "below_a", value=[0.05, 0.0, 0.1]), FAILS, "A's inputs below 0"),
+    ("D12", "no number", put("sides", 2, "below_b", value=[NAN] * 3), FAILS, "no value"),
+]
+
+
+@pytest.mark.parametrize(
+    ("claim", "spoilt", "change", "status", "words"), PLANTS, ids=[f"{p[0]}: {p[1]}" for p in PLANTS]
+)
+def test_a_broken_claim_does_not_hold(claim, spoilt, change, status, words):
+    """Evidence in which the claim is false while single numbers of it look right."""
+    judged = verdict(claim, change)
+    assert judged.status == status, spoilt
+    assert re.search(words, judged.why)
+
+
+def test_without_counts_r3_decides():
+    measured = {"by_count": {"error": "weights are known up to a factor only"}, "by_r3": ratio([1.0, 0.02, 0.01, 1.1])}
+    assert verdict("D5", lambda m: m["sizes"].update(measured)).status == HOLDS

@@ -1,0 +1,147 @@
+"""The predicates about pruned models hold on good records and fail for each of their reasons."""
+
+from dataclasses import asdict
+
+import numpy as np
+import planted
+import pytest
+
+from provlab_study.pruning_forensics.measure import MapRecord
+from provlab_study.pruning_forensics.predicates import blocks_mapped, units_recovered
+
+# I22, I23 ---------------------------------------------------------------------------------------------------
+
+
+def child(name, kept, cut, n_blocks=6, seed=0):
+    """A parent of six blocks: -30 where a block was kept, uniform elsewhere and nothing near the level of 32 tests."""
+    log10_p = np.log10(np.random.default_rng(seed).uniform(0.05, 1, (n_blocks, len(kept))))
+    log10_p[kept, range(len(kept))] = -30
+    return asdict(MapRecord("p", name, True, cut, kept, log10_p.tolist(), -100.0)) | {"log10_p": log10_p.tolist()}
+
+
+def stranger(name):
+    log10_p = np.full((6, 3), -1.0)
+    return {**child(name, [0, 1, 2], [], seed=1), "related": False, "kept": None, "log10_p": log10_p.tolist()}
+
+
+@pytest.fixture
+def maps():
+    children = [child("deep", [0, 2, 5], ["depth"]), child("both", [0, 1, 4], ["depth", "width"])]
+    return [*children, stranger("deep"), stranger("both")]
+
+
+def judge(maps, cut="depth"):
+    return blocks_mapped(planted.evidence({"maps": maps}), "maps", cut=cut, level=0.01)
+
+
+def test_blocks_mapped(maps):
+    verdict = judge(maps)
+    assert verdict.status == "holds"
+    assert "6 of 6 kept blocks of 2 children, the weakest log10 p = -30.0; 0 of 30 other pairs" in verdict.ours
+    assert "0 of 36 with strangers" in verdict.ours
+    # -30 times 18 tests; no other pair is below 0.05
+    assert "weakest kept pair by Holm, log10 p: 26.7 below -2" in verdict.margin
+    assert "strongest other pair by Holm, log10 p: 1.9 above -2" in verdict.margin
+    assert "3 of 3 kept blocks of 1 children" in judge(maps, "width").ours
+
+
+def put(record, place, value):
+    old, new = place
+    record["log10_p"][old][new] = value
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda maps: put(maps[0], (2, 1), -2.5), "deep: missed 2 to 1"),  # Holm over 18 pairs asks for less than -3.2
+        (lambda maps: put(maps[1], (3, 2), -9.0), "both: wrongly found 3 to 2"),
+        (lambda maps: put(maps[2], (5, 0), -4.0), "deep and a stranger (p): wrongly found 5 to 0"),
+        # a test that follows depth and not origin gives the stranger the child's own map
+        (lambda maps: maps[2].update(log10_p=maps[0]["log10_p"]), "stranger (p): wrongly found 0 to 0, 2 to 1, 5 to 2"),
+        (
+            lambda maps: maps[2].update(log10_p=[[-3.2] * 3] * 6),
+            "18 of 18 other pairs of blocks of deep and a str",
+        ),
+        (lambda maps: maps[0].update(kept=[0, 3, 5]), "deep: missed 3 to 1; deep: wrongly found 2 to 1"),
+    ],
+)
+def test_blocks_not_mapped(maps, spoil, why):
+    spoil(maps)
+    verdict = judge(maps)
+    assert verdict.status == "fails"
+    assert why in verdict.why
+
+
+@pytest.mark.parametrize("cut", ["depth", "width"])
+def test_without_a_stranger_nothing_holds(maps, cut):
+    assert judge(maps[:2], cut).status == "not run"
+    verdict = judge(maps[:3])  # one for the first child alone
+    assert (verdict.status, verdict.why) == ("not run", "no stranger was mapped with both")
+    put(maps[1], (3, 2), -9.0)  # what is wrong without one is wrong
+    assert judge(maps[:2], cut).status == "fails"
+
+
+def test_a_map_is_corrected_for_all_its_pairs(maps):
+    """One pair at 10^-3 would be called alone, and is not among 18."""
+    put(maps[2], (5, 0), -3.0)
+    assert judge(maps).status == "holds"
+
+
+def test_children_of_unknown_origin_decide_nothing(maps):
+    for record in maps[:2]:
+        record["kept"] = None
+    assert judge(maps).status == "not run"
+    assert judge(maps[:1] + maps[2:], "width").status == "not run"
+
+
+# I24 --------------------------------------------------------------------------------------------------------
+
+
+def unit_row(placed, called=None, by="both", kept_ones=None):
+    called = placed if called is None else called
+    kept_ones = placed if kept_ones is None else kept_ones
+    return {"by": by, "called": called, "kept": 100, "found": kept_ones, "placed": placed, "width": 200}
+
+
+def judge_units(rows):
+    return units_recovered(planted.evidence({"units": rows}), "units", precision=0.95, recall=0.5)
+
+
+def test_units_recovered():
+    rows = [unit_row(90), unit_row(40, 41), unit_row(10, 100, by="up")]  # one matching alone does not decide
+    verdict = judge_units(rows)
+    assert verdict.status == "holds"
+    assert verdict.ours == (
+        "precision 0.992, recall 0.65 over 200 kept units of 2 blocks, each unit at its very place; recall from 0.40 "
+        "in one block; 0 of 131 units named are kept ones of another place"
+    )
+    assert verdict.margin == "precision of the exact place: 0.042 above 0.95; recall: 0.15 above 0.5"
+
+
+def test_kept_units_named_at_wrong_places_fail():
+    verdict = judge_units([unit_row(0, 90, kept_ones=90), unit_row(0, 41, kept_ones=40)])
+    assert verdict.status == "fails"
+    assert "precision of the exact place: 0.95 below 0.95, on the wrong side" in verdict.why
+    assert "2 blocks are no better than naming units at random" in verdict.why
+    assert "130 of 131 units named are kept ones of another place" in verdict.ours
+    assert judge_units([unit_row(90), unit_row(32, 40, kept_ones=40)]).status == "fails"  # eight of 130 shuffled
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([unit_row(90), unit_row(40, 50)], "precision of the exact place: 0.021 below 0.95"),
+        ([unit_row(60), unit_row(30)], "recall: 0.05 below 0.5"),
+        ([unit_row(99), unit_row(4, 5)], "1 blocks are no better than naming units at random"),
+        ([unit_row(99), unit_row(0)], "1 blocks are no better"),
+        ([unit_row(0)], "recall: 0.5 below 0.5"),
+    ],
+)
+def test_units_not_recovered(rows, why):
+    verdict = judge_units(rows)
+    assert verdict.status == "fails"
+    assert why in verdict.why
+
+
+def test_without_a_known_child_units_are_not_judged():
+    assert judge_units([]).status == "not run"

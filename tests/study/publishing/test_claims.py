@@ -1,0 +1,205 @@
+"""The claims as data, and how they are judged from what a store holds; `test_plants` has their predicates."""
+
+import inspect
+import json
+from datetime import date
+from shutil import get_terminal_size
+
+import numpy as np
+import pytest
+
+from provlab.errors import ParameterError
+from provlab.inference import pvalues
+from provlab_study.publishing import claims
+from provlab_study.publishing.evidence import Evidence
+from provlab_study.publishing.results import Results
+from provlab_study.publishing.scoreboard import scoreboard_table
+
+ROWS = claims.load_claims()
+IDS = [row["id"] for row in ROWS]
+
+
+# The table -----------------------------------------------------------------------------------------------------------
+
+
+def test_ids_are_unique_and_all_claims_are_there():
+    expected = [f"I{i}" for i in range(1, 26)] + [f"D{i}" for i in range(1, 14)] + [f"O{i}" for i in range(1, 4)]
+    assert expected == IDS
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_every_row_is_whole(row):
+    claims.check_row(row)
+    assert row["paper"] in ("independence", "model-diff", "ours")
+    assert row["statement"]
+    assert row["source"]
+    assert set(row["profiles"]) <= {"smoke", "default", "paper"}
+    arguments = {key: value for key, value in row["predicate"].items() if key != "name"}
+    inspect.signature(claims.predicate(row)).bind(None, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"margins": "none"}, "claim I1 has the unknown key 'margins'"),
+        ({"source": None}, "claim I1: source must be str"),
+        ({"settled": {"rule": "wider", "look": "it failed"}}, "claim I1: settled lacks date"),
+        ({"settled": {"rule": "wider", "look": "it failed", "date": "May"}}, "claim I1: settled: date must be date"),
+        ({"settled": {"rule": "wider", "look": "", "date": date(2026, 5, 1), "by": "me"}}, "the unknown key 'by'"),
+        ({"settled": "afterwards"}, "claim I1: settled must be dict"),
+        ({"same_records": "I2"}, "claim I1: same_records must be list"),
+    ],
+)
+def test_a_row_with_a_fault_is_refused(fault, words):
+    with pytest.raises(ParameterError, match=words):
+        claims.check_row({**ROWS[IDS.index("I1")], **fault})
+
+
+def test_rows_on_the_same_records_name_one_another():
+    named = {row["id"]: set(row.get("same_records", [])) for row in ROWS}
+    assert named["I4"] == {"I8", "I9"}
+    assert all(name in named[other] for name, others in named.items() for other in others)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_published_values_resolve(row):
+    shown = claims.published(row)
+    assert shown.strip()
+    assert "{" not in shown
+    assert "}" not in shown
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    [
+        {"table": "independence_table2", "where": {"theta_2": "none"}, "column": "p_U"},
+        {"table": "independence_table2", "where": {}, "column": "p_U"},
+    ],
+    ids=["no cell", "several cells"],
+)
+def test_a_lookup_that_is_not_one_cell_is_refused(lookup):
+    with pytest.raises(ParameterError, match=r"claim X1: .* matches [03] published values, not one"):
+        claims.published({"id": "X1", "published": {"text": "{x}", "values": {"x": lookup}}})
+
+
+def test_values_that_stand_in_the_paper():
+    """By hand from the paper: Section 4.1 (69 pairs), Table 1 (log JSD), the abstract (37.5%)."""
+    shown = {row["id"]: claims.published(row) for row in ROWS}
+    assert shown["I4"].startswith("69 of 69 pairs, each p <2.2e-308; 141 independent")
+    assert shown["I7"] == "log JSD of a dependent pair up to -10.24, of an independent pair down to -11.10"
+    assert "37.5%" in shown["I9"]
+    assert shown["I10"] == "p <2.2e-308; the other two 0.571 and 0.539"
+    assert "750B" in shown["I9"]
+
+
+def test_of_an_empty_store_nothing_was_run(tmp_path):
+    rows = claims.evaluate(Results(tmp_path))
+    assert [row["id"] for row in rows] == IDS
+    assert {row["status"] for row in rows} == {"not run"}
+    assert all(row["why"] and row["ours"] == "" and row["profile"] is None for row in rows)
+    assert rows[3]["why"] == "run it: provlab run llama_tree"
+    json.dumps(rows, allow_nan=False)
+    text = claims.as_text(rows)
+    assert text.startswith("41 claims: 0 hold, 0 hold post hoc, 0 within their spread, 0 fail, 41 not run")
+
+
+def test_a_claim_is_not_judged_in_another_profile(tmp_path):
+    store = Results(tmp_path)
+    store.put_experiment("llama_tree", {"name": "llama_tree", "profile": "own", "pairs": [], "measurements": {}})
+    row = next(row for row in claims.evaluate(store) if row["id"] == "I4")
+    assert (row["status"], row["why"]) == ("not run", "cannot be judged in the profile own")
+
+
+# Records in a store --------------------------------------------------------------------------------------------------
+
+UNIT = {"value": 0.9, "detail": {"floor": -60.0, "paper_log10_p": -1.0}}
+EXAMPLE = {"independent": [(1 + i % 100) / 100 for i in range(2000)], "dependent": [0.01] * 100, "n_permutations": 99}
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Results of two experiments: units of a pair, and measurements by which I1 holds."""
+    store = Results(tmp_path)
+    keys = [Results.key(block=block) for block in range(2)]
+    for block, key in enumerate(keys):
+        store.put(key, UNIT | {"block": block, "log10_p": -1.0 - block})
+    pair = {"a": "a", "b": "b", "statistic": "phi_u", "dependent": False, "siblings": False, "error": None}
+    kept = [
+        {"name": "llama_tree", "pairs": [pair | {"keys": keys}], "measurements": {"chain_of_trees": []}},
+        {"name": "exchangeability", "pairs": [], "measurements": {"example_one": EXAMPLE}},
+    ]
+    for experiment in kept:
+        store.put_experiment(experiment["name"], {"profile": "default", **experiment})
+    return store
+
+
+def test_ours_come_from_the_units_and_not_from_the_experiment(store):
+    """Values are aggregated again from the stored units by the statistic itself."""
+    (row,) = Evidence(store.experiment("llama_tree"), store).pairs.to_dict("records")
+    assert row["log10_p"] == pytest.approx(pvalues.fisher(np.array([-1.0, -2.0])))
+    assert row["blocks"] == [-1.0, -2.0]
+
+
+def test_a_lost_unit_is_named(store):
+    next((store.root / "units").rglob("*.json")).unlink()
+    message = r"unit [0-9a-f]{64} of experiment llama_tree is no longer in .*; run it again"
+    with pytest.raises(ParameterError, match=message):
+        _ = Evidence(store.experiment("llama_tree"), store).pairs
+
+
+def test_the_scoreboard_counts(store):
+    rows = claims.evaluate(store)
+    assert {row["id"] for row in rows if row["status"] == "holds"} == {"I1"}
+    text = claims.as_text(rows)
+    assert text.startswith("41 claims: 1 hold, 0 hold post hoc, 0 within their spread, 0 fail, 40 not run")
+    assert max(map(len, text.splitlines())) <= get_terminal_size().columns
+    assert len(text.splitlines()) == 2 + len(claims.load_claims())
+    text = claims.as_text(rows, verbose=True)
+    assert "published  " in text
+    assert "ours         2,000 independent pairs" in text
+    json.dumps(rows, allow_nan=False)
+
+
+def test_a_rule_settled_after_a_look_is_told(store, monkeypatch):
+    planted = {"settled": {"rule": "the bar is -30", "date": date(2026, 5, 1), "look": "-12 was reached"}}
+    planted["same_records"] = ["I8", "I9"]
+    rows = [row | planted if row["id"] in ("I1", "I2") else row for row in ROWS]
+    monkeypatch.setattr(claims, "load_claims", lambda: rows)
+    judged = {row["id"]: row for row in claims.evaluate(store)}
+    assert judged["I1"]["status"] == "holds_post_hoc"
+    assert (judged["I1"]["rule"], judged["I1"]["date"]) == ("the bar is -30", "2026-05-01")
+    assert "settled on 2026-05-01, after records (-12 was reached): the bar is -30" in judged["I1"]["why"]
+    assert judged["I1"]["same_records"] == ["I8", "I9"]
+    assert judged["I2"]["status"] == "not run"  # only what holds can hold post hoc
+    assert (judged["I5"]["rule"], judged["I5"]["date"]) == (None, None)
+    text = claims.as_text(list(judged.values()), verbose=True)
+    assert "I1  holds post hoc" in text
+    assert "records      rests on the same records as I8, I9" in text
+
+
+def test_models_trained_once_are_named():
+    """Models of one training and a verdict over replicates exclude each other, except where the sampler is repeated."""
+    rows = {row["id"]: row for row in claims.load_claims()}
+    assert rows["I4"]["trained_once"] == "the tree of 21 models"
+    assert "trained once: the tree of 21 models" in scoreboard_table(
+        [{"id": "I4", "status": "holds", "statement": "", "trained_once": rows["I4"]["trained_once"]}]
+    )
+    assert [name for name in ("I1", "I2", "I11", "I17", "I21", "I25") if "trained_once" in rows[name]] == []
+
+
+def test_units_of_another_version_are_not_judged(store):
+    """A statistic aggregates a detail that its older units lack."""
+    for path in (store.root / "units").rglob("*.json"):
+        path.write_text(json.dumps(UNIT | {"block": 0, "log10_p": -1.0, "detail": {}}))
+    row = next(row for row in claims.evaluate(store) if row["id"] == "I4")
+    assert row["status"] == "not run"
+    assert row["why"] == "its records are those of another version: provlab run llama_tree"
+
+
+def test_records_of_another_version_are_not_judged(tmp_path):
+    """Fields that the chapter no longer measures: the claim says what to run, and the command goes on."""
+    row = next(row for row in claims.load_claims() if row["id"] == "D5")
+    experiment = {"name": "model_diff", "profile": "default", "pairs": [], "measurements": {"sizes": {"old": 1}}}
+    verdict = claims._verdict(row, Evidence(experiment, Results(tmp_path)))
+    assert verdict.status == "not run"
+    assert verdict.why == "its records are those of another version: provlab run model_diff"

@@ -1,0 +1,209 @@
+"""The first and the last cell of a notebook: parameters are checked, results bound, provenance shown."""
+
+import json
+from dataclasses import dataclass
+from importlib import metadata
+
+import numpy as np
+import pytest
+
+import provlab
+from provlab import machine, provenance
+from provlab.errors import InputError, ParameterError
+from provlab_study.publishing.evidence import Evidence, OldRecordsError
+from provlab_study.publishing.experiment import INJECTED, Footer, begin
+from provlab_study.publishing.results import Results
+
+DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
+VALUES = {"profile": "own", "models": ["a", "b"], "seed": 3, "scale": 1.0, "quick": False}
+
+
+@dataclass(frozen=True)
+class Share:
+    of: str
+    values: np.ndarray
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path / "results"))
+    return tmp_path / "results"
+
+
+def namespace(*injected, **values):
+    """``globals()`` of a notebook whose parameters cell declares these, with what papermill injected behind it."""
+    cells = ["", 'profile: str = "own"\nseed: int = 3', *injected, 'run = provlab_study.begin("tree", globals())']
+    return {"__annotations__": dict(DECLARED), **VALUES, **values, "In": cells}
+
+
+def test_begin_takes_the_declared_parameters(results, capsys):
+    run = begin("tree", namespace(other=5))
+    assert run.parameters == VALUES
+    assert run.seed == 3
+    assert run.store == Results(results / "own")
+    assert capsys.readouterr().out == "tree: seed 3, profile own\n"
+    assert not results.exists()  # nothing is written before there is something to write
+
+
+def test_begin_without_parameters_takes_the_defaults(results):
+    run = begin("tree", {})
+    assert run.seed == 0
+    assert run.store == Results(results / "default")
+
+
+def test_begin_refuses_what_was_injected_and_is_not_declared():
+    injected = f"{INJECTED}\nseed = 5\nmodel = ['a']\nnoise = 1"
+    with pytest.raises(ParameterError, match="tree has no parameter model, noise; it has models, profile, quick"):
+        begin("tree", namespace(injected))
+    assert begin("tree", namespace(f"{INJECTED}\nseed = 5")).parameters == VALUES
+    # only the cell that papermill wrote last counts, and no other assignment of the notebook
+    assert begin("tree", namespace(f"{INJECTED}\nmodel = 1", f"{INJECTED}\nseed = 5", "x = 1")).seed == 3
+
+
+def test_begin_refuses_another_type():
+    with pytest.raises(ParameterError, match=r"^parameter models must be list\[str\], not 'a,b'$"):
+        begin("tree", namespace(models="a,b"))
+
+
+@pytest.mark.parametrize("value", ["", ".", "..", "../up", "a/b", "/absolute", "a/"])
+def test_a_profile_is_a_plain_name(value):
+    """It becomes a folder below the results: one with a slash could lead out of them."""
+    with pytest.raises(ParameterError, match="profile must be a plain name"):
+        begin("tree", namespace(profile=value))
+
+
+# Measuring and finishing ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), np.array([1.0, np.nan]), {"a": [np.nan]}, {1, 2}])
+def test_measure_refuses_what_json_cannot_hold(value):
+    run = begin("tree", namespace())
+    with pytest.raises(InputError, match="measurement 'share' cannot be kept: ") as refused:
+        run.measure("share", value)
+    assert "\n" not in str(refused.value)
+    assert run.measurements == {}
+
+
+def test_measure_makes_numpy_plain():
+    run = begin("tree", namespace())
+    run.measure("share", {"n": np.int64(3), "p": np.float32(0.5), "all": np.arange(2), "pair": ("a", "b")})
+    assert run.measurements == {"share": {"n": 3, "p": 0.5, "all": [0, 1], "pair": ["a", "b"]}}
+
+
+def test_measure_keeps_a_dataclass_by_its_fields():
+    run = begin("tree", namespace())
+    run.measure("shares", [Share("a", np.array([0.5, 1.0]))])
+    assert run.measurements == {"shares": [{"of": "a", "values": [0.5, 1.0]}]}
+    evidence = Evidence({"name": "tree", "measurements": run.measurements}, run.store)
+    assert evidence.records("shares", Share) == [Share("a", [0.5, 1.0])]
+    run.measurements["shares"][0].pop("of")  # a predicate and a notebook that know different rows
+    with pytest.raises(OldRecordsError, match="those of another version: provlab run tree"):
+        evidence.records("shares", Share)
+
+
+@pytest.fixture
+def finished(models, results):
+    run = begin("llama_tree", namespace(profile="smoke"))
+    study = run.study(
+        [models["base"], models["tuned"], models["other"], "/no/such"], ["phi_u", "phi_h"], progress=False,
+        n_sequences=2, sequence_length=8,
+    )  # fmt: skip
+    run.measure("share", {"n": 1})
+    run.measure("chain_of_trees", [])
+    return run, study, run.finish()
+
+
+def test_finish_writes_the_experiment(finished, results, models):
+    run, study, footer = finished
+    kept = json.loads((results / "smoke" / "experiments" / "llama_tree.json").read_text())
+    assert kept == footer.experiment
+    assert kept["name"] == "llama_tree"
+    assert kept["profile"] == "smoke"
+    assert kept["seed"] == study.options.seed == 3
+    assert kept["parameters"] == {**VALUES, "profile": "smoke"}
+    assert kept["measurements"] == {"share": {"n": 1}, "chain_of_trees": []}
+    assert kept["versions"]["torch"] == metadata.version("torch")
+    assert kept["commit"] == provenance.commit()
+    assert kept["machine"] == provenance.processor()
+    assert f"{machine.cores()} core" in kept["machine"]
+    assert kept["seconds"] >= 0
+    assert [model["source"] for model in kept["models"]] == [models[n] for n in ("base", "tuned", "other")]
+    assert all(model["files"]["model.safetensors"]["sha256"] for model in kept["models"])
+    assert len(kept["pairs"]) == 2 * 6
+    for pair, record in zip(kept["pairs"], study.records, strict=True):
+        assert (pair["a"], pair["b"], pair["statistic"]) == (record.a, record.b, record.statistic)
+        assert pair["error"] == record.error
+        assert all(run.store.get(key) is not None for key in pair["keys"])
+        assert pair["dependent"] is None
+
+
+def test_the_footer_shows_where_it_comes_from(finished, models):
+    _, _, footer = finished
+    for shown in (repr(footer), footer._repr_html_()):
+        assert "smoke" in shown
+        assert models["base"] in shown
+        assert footer.experiment["models"][0]["digest"][:16] in shown
+        assert metadata.version("numpy") in shown
+        assert "I4" in shown  # the claims that this notebook decides
+    assert "/no/such" not in footer._repr_html_() or "<details>" in footer._repr_html_()
+
+
+def test_the_footer_escapes_what_it_did_not_write():
+    content = {
+        "profile": "<i>", "seed": 0, "seconds": 1.0, "finished": "now", "commit": None, "machine": "<m>",
+        "versions": {}, "models": [],
+        "parameters": {"models": ["<script>"]},
+    }  # fmt: skip
+    html = Footer(content)._repr_html_()
+    assert "<script>" not in html
+    assert "<i>" not in html
+    assert "not in a checkout" in html
+
+
+def test_pairs_may_come_from_several_studies(models, results):
+    run = begin("audit", namespace())
+    first = provlab.study([models["base"], models["other"]], statistics=["phi_u"], store=run.store, progress=False)
+    run.pairs(first)
+    run.study([models["base"], models["tuned"]], ["phi_h"], progress=False, n_sequences=2, sequence_length=8)
+    kept = run.finish().experiment
+    assert [(pair["statistic"], pair["b"]) for pair in kept["pairs"]] == [
+        ("phi_u", models["other"]),
+        ("phi_h", models["tuned"]),
+    ]
+    assert [model["source"] for model in kept["models"]] == [models["base"], models["other"], models["tuned"]]
+
+
+# Provenance ----------------------------------------------------------------------------------------------------------
+
+
+def test_results_lie_beside_the_notebooks_of_the_project(tmp_path, monkeypatch):
+    monkeypatch.delenv("PROVLAB_RESULTS")
+    inside = tmp_path / "project" / "notebooks" / "deep"
+    inside.mkdir(parents=True)
+    (tmp_path / "project" / "pyproject.toml").touch()
+    monkeypatch.chdir(inside)
+    assert provenance.results_root() == tmp_path / "project" / "_results"
+    monkeypatch.chdir(tmp_path)
+    assert provenance.results_root() == tmp_path / "_results"
+    monkeypatch.setenv("PROVLAB_RESULTS", "~/kept")
+    assert "~" not in str(provenance.results_root())
+
+
+def test_the_commit_is_that_of_provlab_or_none(tmp_path, monkeypatch):
+    """An installed copy may lie inside somebody else's checkout: that commit says nothing about provlab."""
+    provenance.subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x"]
+    provenance.subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "theirs"], check=True)
+    (tmp_path / "provenance.py").touch()
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
+    assert provenance.commit() is None
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path.parent / "provenance.py"))
+    monkeypatch.setenv("PATH", "")
+    assert provenance.commit() is None
+
+
+def test_injected_is_what_papermill_writes():
+    """The check of unknown parameters rests on the first line of papermill's cell."""
+    from papermill.translators import PythonTranslator
+
+    assert PythonTranslator.codify({"x": 1}, "Parameters").splitlines()[0] == INJECTED

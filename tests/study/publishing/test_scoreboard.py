@@ -1,0 +1,88 @@
+"""Claims as a table, and as the README's picture: each status in words, and nothing of a claim lost."""
+
+import html
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from provlab.errors import InputError
+from provlab_study.publishing.scoreboard import claims_in_short, made_by, scoreboard_table, tiles
+
+BOOK = Path(__file__).parents[2] / "book"
+
+CLAIMS = [
+    {"id": "I1", "status": "holds", "statement": "a < b", "published": "1", "ours": "2"},
+    {"id": "I2", "status": "fails", "statement": "c", "published": None, "ours": "", "why": "too small"},
+    {"id": "I3", "status": "not run", "statement": "d", "published": "3", "ours": None, "link": "x.html"},
+    {"id": "I4", "status": "holds_post_hoc", "statement": "e", "margin": "8 below <-30>", "same_records": ["I5", "I6"]},
+    {"id": "I5", "status": "within_its_spread", "statement": "f", "replicates": "3 of 5"},
+]
+
+
+EXPERIMENTS = [
+    {"machine": "one CPU, 2 cores", "commit": "0123456789abcdef+changes", "finished": "2026-05-02T10:00:00+00:00"},
+    {"commit": None, "finished": "2026-05-01T10:00:00+00:00"},
+]
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return runpy.run_path(str(BOOK / "readme_pictures.py"))
+
+
+def test_a_picture_says_where_its_records_come_from(pictures):
+    label = made_by(EXPERIMENTS)
+    assert label == (
+        "a machine that was not recorded; one CPU, 2 cores · commit 012345678+changes, unknown · "
+        "2026-05-01 to 2026-05-02"
+    )
+    assert made_by(EXPERIMENTS[1:]).endswith("commit unknown · 2026-05-01")
+    figure = pictures["scoreboard"](CLAIMS, label)
+    assert label in " ".join(text.get_text() for text in figure.figure.axes[0].texts)
+    assert label in figure.caption
+
+
+def test_scoreboard_counts_and_says_each_status(pictures):
+    figure = pictures["scoreboard"](CLAIMS, made_by(EXPERIMENTS))
+    assert "5 claims: 1 hold, 1 hold post hoc, 1 within their spread, 1 fail, 1 not run." in figure.caption
+    shown = [t.get_text() for t in figure.figure.axes[0].texts]
+    assert {"✓ holds", "(✓) holds post hoc", "≈ within its spread", "✗ fails", "– not run"} <= set(shown)
+    with pytest.raises(InputError, match="none of holds, holds_post_hoc, within_its_spread, fails"):
+        scoreboard_table([{**CLAIMS[0], "status": "maybe"}])
+
+
+def test_scoreboard_table_is_safe_html_with_labels():
+    table = scoreboard_table(CLAIMS)
+    assert "a &lt; b" in table
+    assert '<p class="why">too small</p>' in table
+    assert '<a href="x.html">I3</a>' in table
+    assert re.findall(r'<tr class="[a-z-]+" id="([^"]+)"', table) == [f"claim-I{i}" for i in range(1, 6)]
+    assert table.count('data-label="Ours"') == 5
+    for part in (
+        '<tr class="holds-post-hoc"',
+        "(✓) holds post hoc",
+        "margin: 8 below &lt;-30&gt;",
+        "rests on the same records as I5, I6",
+        '<tr class="within-its-spread"',
+        "≈ within its spread",
+        "in 3 of 5 replicates",
+    ):
+        assert part in table
+
+
+def test_claims_in_short_fold_out_to_all_that_is_said():
+    claims = [{**CLAIMS[0], "ours": "69 of 69 < 70; and more"}, *CLAIMS[1:]]
+    table = claims_in_short(claims)
+    assert "<details><summary>69 of 69 &lt; 70</summary><dl>" in table
+    assert "<dd>69 of 69 &lt; 70; and more</dd>" in table
+    assert "a &lt; b" in table
+    assert re.findall(r'<tr class="[a-z-]+" id="([^"]+)"', table) == [f"claim-I{i}" for i in range(1, 6)]
+    for claim in CLAIMS:
+        for what in ("published", "ours", "margin", "why"):
+            if claim.get(what):
+                assert f"<dd>{html.escape(str(claim[what]))}</dd>" in claims_in_short([claim])
+    strip = tiles(claims)
+    assert re.findall(r'href="#([^"]+)"', strip) == [f"claim-I{i}" for i in range(1, 6)]
+    assert 'aria-label="I1: ' in strip

@@ -1,0 +1,94 @@
+"""`behaves_like_pvalue` holds on matchings by chance between strangers, and fails for each of its reasons.
+
+Faults are planted in the matchings: units that gate and up give the same partner, in every block of every pair.
+"""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import planted
+import pytest
+from two_matchings import table_of
+
+from provlab.inference import pvalues
+from provlab_study.robust_null.common_units import actual_sizes
+from provlab_study.robust_null.measure import LEVELS
+from provlab_study.robust_null.predicates import Uniformity
+from provlab_study.shared.joint_null import joint_null
+
+ROW = planted.row("I17")
+
+
+def rows_of(common, seed=1):
+    """Records of two collections of ten models each, as the notebook makes them."""
+    rows = []
+    for i, kind in enumerate(("bases", "tree")):
+        matchings = table_of(10, 2, common, [seed, i], h=256)
+        origins = {model: model for pair in matchings for model in pair}
+        copies = joint_null(matchings, origins, n_draws=499, seed=seed)
+        table = np.array(list(matchings.values()))  # (pairs, blocks, 2, h)
+        log10_p = pvalues.log10_p_t(pvalues.distances(table[:, :, 0], table[:, :, 1]), table.shape[-1])
+        for per, values in (("block", log10_p), ("pair", pvalues.fisher(log10_p, axis=1))):
+            orders, aggregated = np.random.default_rng([seed, len(rows)]), per == "pair"
+            ks_p = copies.ks(aggregated=aggregated, law=pvalues.log10_p_t).p
+            sizes = actual_sizes(matchings, LEVELS, n_draws=150, rng=orders, aggregated=aggregated, trees=origins)
+            columns = {key: [getattr(size, key) for size in sizes] for key in ("level", "size", "low", "high")}
+            rows.append(Uniformity("prose", kind, per, len(matchings), values.min(), ks_p, 499, **columns))
+    return rows
+
+
+def judge(rows, profile="smoke", **changes):
+    kept = {ROW["predicate"]["measurement"]: [asdict(row) for row in rows]}
+    return planted.judged(ROW, kept, profile, **{"texts": 1} | changes)
+
+
+@pytest.fixture(scope="module")
+def chance():
+    return rows_of(None)
+
+
+@pytest.mark.parametrize("common", [None, 0, 1])
+def test_matchings_by_chance_hold(common):
+    """At 0.001 so few pairs leave room for twice the level, not for four times."""
+    verdict = judge(rows_of(common), at_most=4.0)
+    assert verdict.status == "holds", verdict
+    assert " at 0.01 (prose: " in verdict.ours
+    assert " at 0.001 (prose: " in verdict.ours
+
+
+@pytest.mark.parametrize("common", [16, 32, 64])
+def test_common_units_fail(common):
+    """64 of 256 make the level 0.01 worth 0.90 in one block, and copies that relabel gate and up alike keep them."""
+    verdict = judge(rows_of(common))
+    assert verdict.status == "fails"
+    assert "actual size" in verdict.why
+    assert "not uniform: prose: bases, per block, prose: bases, aggregated, prose: tree" in verdict.why
+
+
+def test_each_reason_is_enough(chance):
+    odd = [replace(chance[0], ks_p=0.0002, n_copies=4999), *chance[1:]]
+    assert "not uniform: prose: bases, per block" in judge(odd).why
+    assert judge([replace(chance[0], ks_p=0.004), *chance[1:]]).status != "fails"  # one of four: no surprise
+    large = replace(chance[3], size=[0.06, 0.03, 0.01], low=[0.05, 0.025, 0.0], high=[0.07, 0.035, 0.02])
+    verdict = judge([*chance[:3], large])
+    assert "over 2 times its level: 0.0300 [0.0250, 0.0350] at 0.01 (prose: tree, agg" in verdict.why
+    assert verdict.margin.endswith("at 0.001 (prose: tree, aggregated); bar 2 times")
+    assert "above the level itself in 1 of 12 cases: 0.0300 [0.0250, 0.0350] at 0.01" in verdict.ours
+    rare = replace(chance[3], size=[0.05, 0.01, 0.009], low=[0.04, 0.009, 0.007], high=[0.06, 0.011, 0.011])
+    assert "over 2 times its level: 0.0090 [0.0070, 0.0110] at 0.001 (prose" in judge([*chance[:3], rare]).why
+
+
+@pytest.mark.parametrize("size", [0.019, 0.021])
+def test_a_size_whose_interval_reaches_the_bar_neither_holds_nor_fails(chance, size):
+    near = replace(chance[3], size=[0.06, size, 0.001], low=[0.05, 0.016, 0.0], high=[0.07, 0.024, 0.001])
+    verdict = judge([*chance[:3], near])
+    assert verdict.status == "within_its_spread"
+    assert f"{size:.4f} [0.0160, 0.0240] at 0.01 (prose: tree, aggregated)" in verdict.ours
+    assert f"{size:.4f} [0.0160, 0.0240] at 0.01 (prose: tree, aggregated)" in verdict.why
+
+
+def test_too_little_is_said(chance):
+    assert "only 1 texts" in judge(chance, texts=2).why
+    assert "only 45 pairs of bases, fewer than 700" in judge(chance, "default").why
+    assert "too few copies" in judge([replace(row, n_copies=199) for row in chance]).why
+    assert judge([row for row in chance if row.models == "tree"]).status == "not run"

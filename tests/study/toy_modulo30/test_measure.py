@@ -1,0 +1,102 @@
+"""Steps of the page on the toy, against sums over all inputs of a made-up space and against hand-made draws."""
+
+import numpy as np
+import pytest
+
+from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.diagnostics import NotConverged
+from provlab.modeldiff.representative import Direction, Draws
+from provlab.modeldiff.sampler import Samples
+from provlab_study.toy_modulo30 import measure
+
+RNG = np.random.default_rng(7)
+A = RNG.gamma(4, 0.5, 20_000).astype(np.float32)
+B = (A + RNG.normal(0, 0.1, len(A))).clip(0).astype(np.float32)
+VALID = RNG.random(len(A)) < 0.3
+Z = (0.8, 1.93)
+
+
+def test_the_range_is_of_the_valid_inputs_and_ends_on_the_grid():
+    low, high = measure.range_by_rule(A[VALID], [0.01, 0.99])
+    assert 0 < low - np.quantile(A[VALID], 0.01, method="inverted_cdf") <= measure.WIDTH
+    assert 0 < high - np.quantile(A[VALID], 0.99, method="inverted_cdf") <= measure.WIDTH
+    assert (low, high) == (measure.on_grid(low), measure.on_grid(high))
+    assert (measure.on_grid(1.7349), measure.on_grid(2.0)) == (1.73, 2.0)
+
+
+def test_other_ranges_are_rules_each_once_and_moves_of_the_range():
+    ranges = measure.other_ranges(A[VALID], (1.0, 2.0))
+    assert [tail for tail, _ in ranges] == [*measure.TAILS, *[None] * 4]
+    assert [z for tail, z in ranges if tail is None] == [(0.8, 1.8), (0.9, 1.9), (1.1, 2.1), (1.2, 2.2)]
+    few = measure.other_ranges(np.full(50, 1.0), (1.0, 2.0))  # where all losses are alike no rule gives a range
+    assert len(few) == 4
+
+
+def test_draws_are_weighted_to_the_law_of_another_temperature():
+    """Three valid draws and one that is not, of weight 1 each at T = 1, by hand at T = 1/3."""
+    tokens = np.array([[5, 5, 5, 5, 5, 5, 0, 0]] * 3 + [[1] + [0] * 7])
+    loss = np.array([1.0, 2.0, 2.0, 1.0])
+    draws = Draws(tokens, loss, loss, np.arange(4), 4)
+    weight = np.exp(-2 * loss)
+    assert measure.valid_at(draws, 1.0) == pytest.approx(3 / 4)
+    assert measure.valid_at(draws, 1 / 3) == pytest.approx(1 - weight[3] / weight.sum())
+
+
+def test_the_output_value_takes_the_place_of_the_difference():
+    draws = Draws(np.arange(4)[:, None], np.array([1.0, 1.1, 1.2, 1.3]), np.zeros(4), np.arange(4), 4)
+    sides = (Direction.from_draws(draws, draws.nll + 0.1, side, (0.9, 1.25 + 0.1)) for side in "AB")
+    by_loss = measure.by_loss(Comparison(*sides, (0.9, 1.35)))
+    assert by_loss.a.difference.tolist() == by_loss.b.difference.tolist() == [1.0, 1.1, 1.2, 1.3]
+
+
+def test_distances_are_zero_to_the_enumeration_itself_and_grow_with_a_bias():
+    exact = from_enumeration(A, B, Z)
+    edges = measure.bins_of_difference(exact)
+    assert np.abs(edges).min() < 1e-12
+    rho = [exact.rho(side, edges)[0] for side in "AB"]
+    assert measure.distances(exact, rho, edges) == pytest.approx([0, 0], abs=1e-12)
+    biased = from_enumeration(A[A < 1.2], B[A < 1.2], Z)
+    assert min(measure.distances(biased, rho, edges)) > 0.005
+
+
+def samples(nll):
+    """Two levels of two chains with these losses at the colder one."""
+    nll = np.stack([np.zeros((2, 3)), nll])
+    tokens = np.arange(nll.size).reshape(2, 2, 3, 1).astype(np.uint8)
+    none = np.zeros((2, 1), dtype=int)
+    return Samples(
+        tokens, nll, np.array([1.0, 0.5]), 20, ("m",), np.zeros(nll.shape, np.int16), none, none, np.ones(1), none[0]
+    )
+
+
+def test_draws_without_weights_are_the_coldest_in_z():
+    draws = measure.unweighted(samples([[1.0, 1.5, 9.0], [1.9, 0.1, 1.2]]), Z)
+    assert draws.tokens.ravel().tolist() == [6, 7, 9, 11]
+    assert draws.chain.tolist() == [0, 0, 1, 1]
+    assert not draws.counted
+    first = measure.first_draws(samples([[1.0, 1.5, 9.0], [1.9, 0.1, 1.2]]), 1)
+    assert measure.unweighted(first, Z).tokens.ravel().tolist() == [6, 9]
+
+
+def test_precision_and_recall_by_hand():
+    """Weights 1, 3 below zero and 2, 4 above, the second and the last good."""
+    side = Direction(
+        "B", np.array([-1.0, -0.5, 0.1, 0.2]), np.array([1.0, 3, 2, 4]), np.ones(4, bool), np.zeros(4, int), 1
+    )
+    good = np.array([False, True, False, True])
+    assert measure.precision_recall(side, good, below=True) == (3 / 4, 3 / 7)
+    assert measure.precision_recall(side, good, below=False) == (4 / 6, 4 / 7)
+    first, second = measure.oracle_rows(side, good, side, good, Z)
+    assert (first["term"], second["term"]) == ("PA_BA", "PD_BA")
+    assert (first["precision"], first["exact_recall"], first["plain_precision"]) == (3 / 4, 3 / 7, 1 / 2)
+
+
+def test_runs_that_do_not_converge_are_left_out_and_counted():
+    def run(number):
+        if number % 3 == 0:
+            raise NotConverged("not converged")
+        return number
+
+    assert measure.repeated(run, 4) == ([1, 2, 4, 5], 2)
+    with pytest.raises(NotConverged):
+        measure.repeated(lambda number: run(0), 4)
