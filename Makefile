@@ -108,8 +108,9 @@ pictures: env ## draw the README's pictures from the records of PROFILE
 rehearsal: env ## the pages of PROFILE=paper against small stand-ins for its models, served on this machine
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rehearsal/rehearse.py
 
-lab: env ## open the notebooks in JupyterLab
-	@$(BIN)/jupyter lab notebooks
+lab: env ## open copies of the notebooks in JupyterLab, below _lab: what you change and run there leaves the study as it is
+	@mkdir -p _lab && cp -Rn notebooks/. _lab/
+	@$(BIN)/jupyter lab _lab
 
 test: env ## everything that must hold: lint, types, tests, smoke notebooks, the book with warnings as errors
 	@$(MAKE) --no-print-directory lint types unit
