@@ -113,8 +113,8 @@ def run(
     made_from = stamp(path, parameters, inputs)
     failed = output.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    told = _told(made_from if of_study else None)
-    with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as source, _sockets() as sockets, told:
+    environment = _for_study(made_from if of_study else None)
+    with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as source, _sockets() as sockets, environment:
         notebook = readable(path)
         # papermill asks the notebook for the language of parameters, and some editors leave that out
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -150,8 +150,8 @@ def run(
 
 
 @contextmanager
-def _told(stamp: str | None) -> Iterator[None]:
-    """Within, kernels that start are told whether they run for the study: see `STUDY_RUN`."""
+def _for_study(stamp: str | None) -> Iterator[None]:
+    """Within, kernels that start know by `STUDY_RUN` whether they run for the study."""
     before = os.environ.pop(STUDY_RUN, None)
     try:
         if stamp is not None:

@@ -24,12 +24,12 @@ def path(tmp_path):
 
 
 def test_they_show_with_type_default_and_help(path):
-    found = parameters_of(path)
-    assert list(found) == ["profile", "attacks", "sizes", "levels", "seed", "scale", "quick", "deep", "free"]
-    assert (found["attacks"].kind, found["attacks"].default) == ("list[str]", "['split=3', 'a=b']")
-    assert found["attacks"].help == 'each NAME or NAME=SIZE, such as "noise=0.1"'
-    assert found["sizes"].help == "of groups"
-    assert (found["free"].kind, found["free"].help) == ("", "")
+    result = parameters_of(path)
+    assert list(result) == ["profile", "attacks", "sizes", "levels", "seed", "scale", "quick", "deep", "free"]
+    assert (result["attacks"].kind, result["attacks"].default) == ("list[str]", "['split=3', 'a=b']")
+    assert result["attacks"].help == 'each NAME or NAME=SIZE, such as "noise=0.1"'
+    assert result["sizes"].help == "of groups"
+    assert (result["free"].kind, result["free"].help) == ("", "")
 
 
 def test_a_cell_that_is_no_python(tmp_path):
@@ -66,11 +66,11 @@ def test_a_cell_that_is_no_python(tmp_path):
     ],
 )  # fmt: skip
 def test_text_is_read_by_the_type_that_is_declared(path, text, value):
-    (found,) = assigned(path, [text]).values()
-    assert found == value
-    assert type(found) is type(value)
+    (result,) = assigned(path, [text]).values()
+    assert result == value
+    assert type(result) is type(value)
     name = text.partition("=")[0]
-    assert checked(path, {name: found}) == {name: value}
+    assert checked(path, {name: result}) == {name: value}
 
 
 @pytest.mark.parametrize(
