@@ -79,13 +79,11 @@ def parameters_of(path: Path) -> dict[str, Parameter]:
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
     declared = {}
     for node in tree.body:
-        if isinstance(node, ast.AnnAssign):
-            target, kind = node.target, ast.unparse(node.annotation)
-        elif isinstance(node, ast.Assign):
-            target, kind = node.targets[0], ""
-        else:
+        if not isinstance(node, ast.AnnAssign | ast.Assign) or node.value is None:
             continue
-        if isinstance(target, ast.Name) and node.value is not None:
+        target: ast.expr = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+        kind = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
+        if isinstance(target, ast.Name):
             comment = comments.get(node.end_lineno or node.lineno, "")
             declared[target.id] = Parameter(target.id, kind, ast.unparse(node.value), comment)
     return declared
