@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from provlab import plugins
 from provlab import statistics as registry
 from provlab.engine.ledger import Bench
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
@@ -19,15 +20,13 @@ from provlab.statistics.flaws import ORDER_FREE
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
-    """Options with the text, or the zoo's held-out prose if none is given and a statistic reads text.
+    """Options with the text, or prose that a scheme offers if none is given and a statistic reads text.
 
     Called once all else is checked: the first use of the zoo's text makes its corpus, which takes a while.
     """
     reads = any("text_sha256" in registry.get(name).parameters(options) for name in names)
     if text is None and reads:
-        from provlab import zoo
-
-        text = zoo.held_out_text("prose")
+        text = plugins.default_text()
     return replace(options, text=text or "")
 
 
