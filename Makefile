@@ -43,7 +43,10 @@ help: ## list these targets
 
 env: $(READY) ## make .venv from requirements.lock (a conda environment named provlab is used as it is)
 
-# Modules are compiled when they are first imported: pip would compile all of them, for a minute.
+# pip would compile all modules, for a minute: those that commands and notebooks import are compiled by importing them
+# once, also where PYTHONDONTWRITEBYTECODE is set, as in many containers; each command would compile them again there.
+IMPORTED := torch, transformers.models.llama.modeling_llama, transformers.generation, peft, matplotlib.pyplot, seaborn, \
+    pandas, numba, scipy.optimize, scipy.stats, papermill, nbclient, ipykernel.kernelapp
 # .installing marks a set-up that has begun: found at the start, it was interrupted and is begun again from nothing.
 .venv/.ready: requirements.lock pyproject.toml src/provlab_study/pyproject.toml
 	@python=$$(for name in python3.11 python3; do \
@@ -57,6 +60,7 @@ env: $(READY) ## make .venv from requirements.lock (a conda environment named pr
 	touch .venv/.installing; echo "installing into .venv what requirements.lock names: minutes the first time"; \
 	.venv/bin/python -m pip install --quiet --no-input --no-compile -r requirements.lock; \
 	.venv/bin/python -m pip install --quiet --no-input --no-deps -e . -e src/provlab_study; \
+	PYTHONDONTWRITEBYTECODE= .venv/bin/python -W ignore -c 'import $(IMPORTED)' > /dev/null 2>&1 || true; \
 	rm -f .venv/.installing; touch $@
 
 reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html; its first chapters in minutes
@@ -104,8 +108,9 @@ pictures: env ## draw the README's pictures from the records of PROFILE
 rehearsal: env ## the pages of PROFILE=paper against small stand-ins for its models, served on this machine
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rehearsal/rehearse.py
 
-lab: env ## open the notebooks in JupyterLab
-	@$(BIN)/jupyter lab notebooks
+lab: env ## open copies of the notebooks in JupyterLab, below _lab: what you change and run there leaves the study as it is
+	@mkdir -p _lab && cp -Rn notebooks/. _lab/
+	@$(BIN)/jupyter lab _lab
 
 test: env ## everything that must hold: lint, types, tests, smoke notebooks, the book with warnings as errors
 	@$(MAKE) --no-print-directory lint types unit

@@ -1,7 +1,7 @@
 """phi_l2 compared with a naive PERMTEST that permutes whole models by hand.
 
-Nothing here goes through `provlab.models.symmetry` or the Gram matrix: the tensors are read by transformers, and
-permuted axis by axis after Table 4 of the paper (Appendix B).
+Nothing here goes through `provlab.models.symmetry` or inner products: the tensors are read by safetensors, and permuted
+axis by axis after Table 4 of the paper (Appendix B), a piece of an axis at a time.
 """
 
 import json
@@ -21,7 +21,7 @@ from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics import phi_l2
 from provlab.statistics.base import BlockResult, Model, Options
-from provlab.statistics.phi_l2 import BlockWeights, PhiL2, PhiL2Blocks, block_distances, block_permtest
+from provlab.statistics.phi_l2 import BlockWeights, PhiL2, PhiL2Blocks, block_distances, draw_orders
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3
 OPTIONS = Options(seed=3, n_permutations=9, n_block_permutations=19)
@@ -72,55 +72,41 @@ def naive_distance(a, b, block, embedding=None, units=None):
     return np.sqrt(total)
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """Record every permutation that phi_l2 draws: ``(copy, block, purpose)`` -> the orders drawn there."""
-    results = {}
-    real = phi_l2.stream
+def units_of(order, n):
+    """Order of all units along an axis of length n, of which the pieces stand in this order and the rest stays."""
+    size = n // len(order)
+    moved = [piece * size + np.arange(size) for piece in order]
+    return np.concatenate([*moved, np.arange(size * len(order), n)])
 
-    class Recorder:
-        def __init__(self, rng, where):
-            self.rng, self.where = rng, where
 
-        def permutation(self, n):
-            order = self.rng.permutation(n)
-            results.setdefault(self.where, []).append(order)
-            return order
-
-    def stream(options, copy, block, purpose):
-        return Recorder(real(options, copy, block, purpose), (copy, block, purpose))
-
-    monkeypatch.setattr(phi_l2, "stream", stream)
-    return results
+def copies_by_hand(block, n_copies, seed=3):
+    """Orders of the embedding and of the units of one block in each copy."""
+    shared, own = (
+        draw_orders(seed, n_copies, block, axis, n) for axis, n in ((phi_l2.STREAM, WIDTH), (phi_l2.UNITS, HIDDEN))
+    )
+    return [(units_of(e, WIDTH), units_of(u, HIDDEN)) for e, u in zip(shared, own, strict=True)]
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
-@pytest.mark.parametrize("large", [False, True])
-def test_whole_model_permtest_is_the_naive_one(a, b, large, models, tensors, drawn, monkeypatch):
-    if large:  # too large for its copies to be kept, and compared a few rows at a time
-        monkeypatch.setattr(phi_l2, "COPIES_IN_MEMORY", 0)
-        monkeypatch.setattr(phi_l2, "IN_CACHE", 100)
-    outcome = (
-        studying.study(
-            [models[a], models[b]],
-            statistics=["phi_l2"],
-            text="-",
-            progress=False,
-            seed=3,
-            n_permutations=9,
-            n_block_permutations=19,
-        )
-        .records[0]
-        .outcome
-    )
+@pytest.mark.parametrize("pieces", [16, 7])  # 7 divides neither 24 nor 48: some units stay
+@pytest.mark.parametrize("slab", [2**22, 100])
+def test_whole_model_permtest_is_the_naive_one(a, b, pieces, slab, models, tensors, monkeypatch):
+    monkeypatch.setattr(phi_l2, "CHUNKS", pieces)
+    monkeypatch.setattr(phi_l2, "chunks", lambda n: min(pieces, n))
+    monkeypatch.setattr(phi_l2, "SLAB", slab)
+    sources, sizes = [models[a], models[b]], {"seed": 3, "n_permutations": 9}
+    (record,) = studying.study(sources, statistics=["phi_l2"], text="-", progress=False, **sizes).records
+    outcome = record.outcome
     x, y = tensors[a], tensors[b]
     observed = -sum(naive_distance(x, y, block) for block in range(BLOCKS))
-    permuted = []
-    for t in range(9):
-        (embedding,) = {tuple(order) for order in drawn[t, 0, phi_l2.EMBEDDING]}  # one for all blocks of a copy
-        units = [drawn[t, block, phi_l2.UNITS][0] for block in range(BLOCKS)]
-        assert len({tuple(order) for order in units}) == BLOCKS
-        permuted.append(-sum(naive_distance(x, y, block, np.array(embedding), units[block]) for block in range(BLOCKS)))
+    copies = [copies_by_hand(block, 9) for block in range(BLOCKS)]
+    for of_blocks in zip(*copies, strict=True):  # one embedding for all blocks of a copy, and units of its own for each
+        assert len({tuple(embedding) for embedding, _ in of_blocks}) == 1
+        assert len({tuple(units) for _, units in of_blocks}) == BLOCKS
+    permuted = [
+        -sum(naive_distance(x, y, block, *orders) for block, orders in enumerate(of_blocks))
+        for of_blocks in zip(*copies, strict=True)
+    ]
     assert outcome.value == pytest.approx(observed, rel=1e-6)
     ours = -np.sum([block.detail["distances"] for block in outcome.blocks], axis=0)
     np.testing.assert_allclose(ours, [observed, *permuted], rtol=1e-6)
@@ -131,47 +117,50 @@ def test_whole_model_permtest_is_the_naive_one(a, b, large, models, tensors, dra
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
-def test_the_gram_matrix_gives_the_naive_distance(a, b, models, tensors, drawn):
+def test_the_permtest_of_one_mlp_is_the_naive_one(a, b, models, tensors):
     mlp = [name for name, axes in AXES.items() if "units" in axes]
     for block in range(BLOCKS):
-        features = [phi_l2.AllWeights(opened(models, name)).block(block) for name in (a, b)]
-        result = block_permtest(*features, block, OPTIONS)
+        features = [phi_l2.AllWeights(opened(models, name), phi_l2.MLP_ROLES).block(block) for name in (a, b)]
+        result = PhiL2Blocks().compare_block(*features, block, OPTIONS)
         x, y = of_block(tensors[a], block), of_block(tensors[b], block)
 
         def distance(order, x=x, y=y):
             moved = {name: np.take(x[name], order, axis=AXES[name].index("units")) for name in mlp}
             return np.sqrt(sum(((moved[name] - y[name]) ** 2).sum() for name in mlp))
 
-        orders = drawn[0, block, phi_l2.OWN]
-        assert len(orders) == 19
-        assert result.observed == pytest.approx(-distance(np.arange(HIDDEN)), rel=1e-6)
-        np.testing.assert_allclose(result.permuted, [-distance(order) for order in orders], rtol=1e-6)
-        assert result.p == (1 + (result.permuted >= result.observed).sum()) / 20
+        observed = distance(np.arange(HIDDEN))
+        permuted = np.array([distance(units) for _, units in copies_by_hand(block, 19)])
+        assert -result.value == pytest.approx(observed, rel=1e-6)
+        assert 10**result.log10_p == pytest.approx((1 + (permuted <= observed).sum()) / 20)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1, 1), (5, 5), (24, 12), (48, 16), (257, 16), (11008, 16), (4096, 16)])
+def test_an_axis_is_cut_so_that_little_is_left_over(n, expected):
+    assert phi_l2.chunks(n) == expected
 
 
 def test_no_copy_of_a_large_block_is_ever_whole(monkeypatch):
     """New arrays of a block's size cost more than the arithmetic."""
-    monkeypatch.setattr(phi_l2, "COPIES_IN_MEMORY", 0)
+    monkeypatch.setattr(phi_l2, "SLAB", 2**16)
     config = {"hidden_size": 256, "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8}
     layout = of(Skeleton("one", shape("tiny", 1) | config))
     block = {part.name: np.ones(part.shape, np.float32) for part in layout.parts if part.block == 0}
     tracemalloc.start()
-    block_distances(BlockWeights(layout, 0, block), BlockWeights(layout, 0, block), OPTIONS)
+    block_distances(BlockWeights(layout, 0, block), BlockWeights(layout, 0, block), seed=3, n_copies=9)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < sum(tensor.nbytes for tensor in block.values()) / 2
 
 
-def test_no_two_streams_are_one():
+def test_no_two_axes_are_permuted_in_step():
     """numpy pads seeds with zeros: streams told apart by length or by a trailing zero alone would be equal."""
     draws = {
-        phi_l2.stream(replace(OPTIONS, seed=seed), copy, block, purpose).integers(2**62)
+        draw_orders(seed, 9, block, axis, 48).tobytes()
         for seed in range(3)
-        for copy in range(4)
         for block in range(4)
-        for purpose in (phi_l2.EMBEDDING, phi_l2.UNITS, phi_l2.OWN)
+        for axis in (phi_l2.STREAM, phi_l2.UNITS)
     }
-    assert len(draws) == 3 * 4 * 4 * 3
+    assert len(draws) == 3 * (1 + 4)  # the stream has one order in all blocks
 
 
 def test_the_copies_of_an_independent_pair_are_exchangeable(models):
@@ -182,7 +171,6 @@ def test_the_copies_of_an_independent_pair_are_exchangeable(models):
     """
     anatomy = opened(models, "base").anatomy
     rng = np.random.default_rng(11)
-    small = Options(n_permutations=9, n_block_permutations=1)
     units_only = []
     a, b = (phi_l2.AllWeights(opened(models, name)).block(0) for name in ("base", "tuned"))
     for seed in range(200):
@@ -193,7 +181,7 @@ def test_the_copies_of_an_independent_pair_are_exchangeable(models):
                 if axis:
                     value = value.take(embedding if axis == "embedding" else units, axis=dimension)
             moved[name] = value
-        results = block_distances(BlockWeights(anatomy, 0, moved), b, replace(small, seed=seed))
+        results = block_distances(BlockWeights(anatomy, 0, moved), b, seed=seed, n_copies=9)
         units_only.append(sum(d <= results[0] for d in results))
     counts = np.bincount(units_only, minlength=11)[1:]
     assert stats.chisquare(counts).pvalue > 1e-3, counts
@@ -267,13 +255,3 @@ def test_the_blocks_read_no_more_than_the_mlps(models):
     names = PhiL2Blocks().tensors(model, model, 1, OPTIONS)
     assert sorted(names) == sorted(f"model.layers.1.{name}" for name in AXES if name.startswith("mlp."))
     assert list(PhiL2Blocks().prepare(model, OPTIONS).block(1).tensors) == list(names)
-
-
-def test_a_blocks_test_stops_early(models, drawn):
-    """A stranger's copies come as close as itself again and again; a child's never do."""
-    options = replace(OPTIONS, n_block_permutations=2000)
-    base, tuned, stranger = (phi_l2.AllWeights(opened(models, name)).block(0) for name in ("base", "tuned", "stranger"))
-    far = block_permtest(base, stranger, 0, options)
-    assert far.p == phi_l2.EXCEEDANCES / len(far.permuted)
-    assert len(drawn[0, 0, phi_l2.OWN]) == len(far.permuted) < 2000
-    assert block_permtest(base, tuned, 0, options).p == 1 / 2001

@@ -93,7 +93,7 @@ class MlpPermutations:
     """
 
     def __init__(self, anatomy: Anatomy, blocks: Sequence[int] | None = None) -> None:
-        _check_complete(anatomy)
+        check_complete(anatomy)
         self._anatomy = anatomy
         chosen = range(anatomy.n_blocks) if blocks is None else blocks
         for block in chosen:
@@ -119,7 +119,7 @@ class EmbeddingPermutations:
     """Pi_emb: the units of the residual stream in any order, the same everywhere."""
 
     def __init__(self, anatomy: Anatomy) -> None:
-        _check_complete(anatomy)
+        check_complete(anatomy)
         self._anatomy = anatomy
 
     def sample(self, rng: np.random.Generator) -> Permutation:
@@ -177,7 +177,7 @@ def write(weights: Weights, checkpoint: Checkpoint, folder: Path, side: Mapping[
     return folder
 
 
-def _check_complete(anatomy: Anatomy) -> None:
+def check_complete(anatomy: Anatomy) -> None:
     """Refuse a model with tensors of unknown role: permuting around them would change its outputs."""
     if anatomy.unnamed:
         raise InputError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from provlab.planning.rates import Rates
 from provlab.statistics.base import Model, Options
+from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,12 @@ def _width(model: Model, options: Options) -> int:
 
 
 def _permuted_copies(model: Model, options: Options, rates: Rates) -> float:
-    size = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block == 0)
-    return size * (options.n_permutations + 1) / rates.permuted
+    return sum(math.prod(part.shape) for part in model.anatomy.parts if part.block == 0) / rates.permuted
 
 
-def _gram_matrix(model: Model, options: Options, rates: Rates) -> float:
-    """Inner products of all units of two MLPs, in float64, where a product takes twice as long."""
-    return 2.0 * 2.0 * 3 * model.anatomy.width * model.anatomy.mlp_width**2 / rates.product
+def _permuted_mlps(model: Model, options: Options, rates: Rates) -> float:
+    mlp = (part for part in model.anatomy.parts if part.block == 0 and set(roles_of(part)) <= set(MLP_ROLES))
+    return sum(math.prod(part.shape) for part in mlp) / rates.permuted
 
 
 def _embeddings(model: Model, options: Options, rates: Rates) -> float:
@@ -65,7 +65,7 @@ LAWS = {
     "phi_match_unsigned": Law(matchings=2),
     "phi_anchor": Law(matchings=4),
     "phi_l2": Law(seconds=_permuted_copies),
-    "phi_l2_blocks": Law(seconds=_gram_matrix),
+    "phi_l2_blocks": Law(seconds=_permuted_mlps),
     "phi_e": Law(seconds=_embeddings),
     "phi_axes": Law(seconds=_decomposition),
     "phi_unseen": Law(seconds=_decomposition),

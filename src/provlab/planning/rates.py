@@ -1,8 +1,10 @@
 """How fast this machine is: a few measurements of under five seconds, from which `study` estimates hours.
 
-Times are of the processors (`time.process_time`), so that what else runs on the machine hardly counts. The assignment
-is measured at growing sizes until one takes a third of a second, on two kinds of rows, and its growth is fitted: rows
-that share no direction are the easiest case, rows that share a few strong ones, as trained models' do, the hardest.
+Times are of the calling thread (`time.thread_time`). What else runs on the machine hardly counts then, and neither do
+the other threads of a matrix product, which spin for a while after it: with them, an assignment seems to take 16 times
+as long on 16 cores. On a free machine this is the time by the clock at the threads that will be used. The assignment is
+measured at growing sizes until one takes a third of a second, on two kinds of rows, and its growth is fitted: rows that
+share no direction are the easiest case, rows that share a few strong ones, as trained models' do, the hardest.
 """
 
 import hashlib
@@ -67,7 +69,7 @@ class Rates:
     call : float
         Seconds of one comparison of two tiny matrices: what each comparison takes at least.
     permuted, divergence : float
-        Numbers that phi_l2 compares, each copy counted, and probabilities that phi_JSD compares.
+        Weights that phi_l2 compares, all copies together, and probabilities that phi_JSD compares.
     easy, hard : Law
         The assignment on independent rows, and on rows that share strong directions.
     cores : int
@@ -94,13 +96,14 @@ def measure_rates(*, seed: int = 0) -> Rates:
         assign(cosine_similarity(*rows(n, 64, 0, rng=rng)))
     matrix = rng.standard_normal((2048, 2048), dtype=np.float32)
     small = rng.standard_normal((64, 16), dtype=np.float32)
-    began = time.perf_counter()
-    product = cpu_seconds(lambda: matrix @ matrix.T.copy(), 2)  # a copy, or BLAS would compute half of a square
-    threads = 2 * product / max(time.perf_counter() - began, 1e-9)
+    began = time.process_time()
+    # a copy, or BLAS would compute half of a square
+    alone = cpu_seconds(lambda: matrix @ matrix.T.copy(), 2)
+    threads = float(np.clip((time.process_time() - began) / (2 * alone), 1.0, machine.cores()))
     read, hashed = _file_rates()
     return Rates(
-        product=2 * 2048**3 / product,
-        threads=float(np.clip(threads, 1.0, machine.cores())),
+        product=2 * 2048**3 / (alone * threads),
+        threads=threads,
         prepared=matrix.size / cpu_seconds(lambda: unit_rows(matrix), 2),
         read=read,
         hashed=hashed,
@@ -147,7 +150,7 @@ def _assignment(directions: int, rng: np.random.Generator) -> Law:
 
 
 def _permuted(rng: np.random.Generator) -> float:
-    """Numbers a CPU second in phi_l2 on one block of some millions, every permuted copy counted."""
+    """Weights a second in phi_l2 on one block of some millions, all permuted copies together."""
     options, statistic = Options(), statistics.get("phi_l2")
     tiny = anatomy.of(Skeleton("tiny", shape("tiny", 1) | _BLOCK))
     sizes = {part.name: part.shape for part in tiny.parts if part.block == 0}
@@ -155,8 +158,7 @@ def _permuted(rng: np.random.Generator) -> float:
         BlockWeights(tiny, 0, {name: rng.standard_normal(size, dtype=np.float32) for name, size in sizes.items()})
         for _ in range(2)
     )
-    numbers = sum(map(math.prod, sizes.values())) * (options.n_permutations + 1)
-    return numbers / cpu_seconds(lambda: statistic.compare_block(a, b, 0, options), 2)
+    return sum(map(math.prod, sizes.values())) / cpu_seconds(lambda: statistic.compare_block(a, b, 0, options), 2)
 
 
 def _divergence(rng: np.random.Generator) -> float:
@@ -166,12 +168,12 @@ def _divergence(rng: np.random.Generator) -> float:
 
 
 def cpu_seconds(work: Callable[[], object], rounds: int = 1) -> float:
-    """CPU seconds of the quickest of some rounds."""
+    """CPU seconds of this thread in the quickest of some rounds."""
     times = []
     for _ in range(rounds):
-        began = time.process_time()
+        began = time.thread_time()
         work()
-        times.append(time.process_time() - began)
+        times.append(time.thread_time() - began)
     return max(min(times), 1e-6)
 
 

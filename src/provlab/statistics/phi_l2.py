@@ -4,13 +4,22 @@ Minus the sum over blocks of the Euclidean distance between two models' weights.
 from independent models; PERMTEST makes them comparable by comparing each with the distances of copies of the first
 model whose hidden units and embedding dimensions are permuted (Appendix B). `PhiL2Blocks` permutes the hidden units of
 each MLP on their own (footnote 3), which gives independent p-values for Fisher's method.
+
+Theorem 1 asks for copies that are drawn from a group of permutations, and any group will do. Here an axis is cut into
+at most `CHUNKS` pieces of equal length, and a copy puts the pieces into another order: 16! orders of an axis, drawn
+uniformly. What the cut leaves over stays where it is. The squared distance of a copy P A from B is
+
+    |P A - B|^2 = |A - B|^2 + 2 <A, B> - 2 <P A, B>,
+
+and <P A, B> is a sum of inner products of a piece of A with a piece of B. So one pass over the weights, a product of
+their pieces, answers for any number of copies; with the order of each single unit drawn, every copy is a pass over all
+weights.
 """
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +29,7 @@ from provlab.errors import NotComparableError
 from provlab.inference import permtest
 from provlab.models.anatomy import Anatomy, TensorPart
 from provlab.models.architectures import Segment
-from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations, Permutation
+from provlab.models.symmetry import check_complete
 from provlab.statistics import order
 from provlab.statistics.base import (
     Array,
@@ -37,11 +46,12 @@ from provlab.statistics.base import (
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS
 
 Weights = dict[str, Array]
-IN_CACHE = 2**16  # weights worked on at a time: with their float64 squares they stay in a processor's cache
-COPIES_IN_MEMORY = 2**26  # bytes of the permuted copies of one block
+Orders = dict[str, NDArray[np.int64]]  # by axis, ``(T, pieces)``: for each new place the old one
+CHUNKS = 16  # pieces of an axis, at most
+SLAB = 2**22  # weights of one tensor that are worked on at a time
 MLP_ROLES = ("gate", "up", "down", "gate_bias", "up_bias")  # what moves with a block's hidden units
-EMBEDDING, UNITS, OWN = 1, 2, 3  # what a stream of random numbers is for
-EXCEEDANCES = 50  # copies that come as close as the pair before a block's own test stops: its p is then good to 14%
+UNITS, STREAM = "mlp", "model"  # the axes that are permuted, by the names that the anatomy gives them
+PURPOSE = {STREAM: 1, UNITS: 2}  # of a stream of random numbers, never 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,66 +61,33 @@ class BlockWeights:
     anatomy: Anatomy
     block: int
     tensors: Weights
-    _copies: dict[tuple[int, int], Array] = field(default_factory=dict, repr=False)
-
-    def flat(self) -> Array:
-        """All weights of the block in one row."""
-        return _in_a_row(self._parts(), self.tensors)
-
-    def copies(self, options: Options) -> Array:
-        """T permuted copies as rows, kept for the next pair."""
-        key = (options.seed, options.n_permutations)
-        if key not in self._copies:
-            drawn = (_in_a_row(self._parts(), copy(self.tensors)) for copy in self.permutations(options))
-            self._copies[key] = np.stack(list(drawn))
-        return self._copies[key]
-
-    def permutations(self, options: Options) -> Iterator[Permutation]:
-        """Draw those of the T copies.
-
-        The t-th copy permutes the embedding dimension and the block's hidden units; the permutation of the embedding
-        is the same in every block, as the t-th copy is one model.
-        """
-        embedding, units = EmbeddingPermutations(self.anatomy), MlpPermutations(self.anatomy, blocks=[self.block])
-        for t in range(options.n_permutations):
-            # two streams of random numbers: one shared by the blocks of copy t, one of this block alone
-            shared = embedding.sample(stream(options, t, 0, EMBEDDING))
-            own = units.sample(stream(options, t, self.block, UNITS))
-            yield Permutation(self._parts(), {**shared.orders, **own.orders})
 
     @cached_property
     def pieces(self) -> list[tuple[TensorPart, Segment, Array]]:
         """Each role with its tensor's part and its matrix, output units first; in one order for all models."""
-        split = [(part, part.split(self.tensors[part.name])) for part in self._parts()]
+        held = sorted((part for part in self.anatomy.parts if part.name in self.tensors), key=roles_of)
+        split = [(part, part.split(self.tensors[part.name])) for part in held]
         return [(part, segment, pieces[segment.role]) for part, pieces in split for segment in part.segments]
-
-    def _parts(self) -> tuple[TensorPart, ...]:
-        held = (part for part in self.anatomy.parts if part.name in self.tensors)
-        return tuple(sorted(held, key=roles_of))
 
     @cached_property
     def order(self) -> dict[str, Any]:
         """What a record holds of the order of the hidden units: see `provlab.statistics.order`."""
-        rows = self.mlp()
+        rows = self._mlp()
         return order.described(order.keys_of_mlp(rows), order.along_direction(rows["up"]))
 
     @cached_property
     def stream(self) -> dict[str, Any]:
         """The same of the coordinates of the residual stream, by what the up projection reads of each."""
-        columns = self.mlp()["up"].T
+        columns = self._mlp()["up"].T
         lengths = np.linalg.norm(columns, axis=1)
         unit = columns / np.where(lengths > 0, lengths, 1)[:, None]
         return order.described(order.keys_of(unit, lengths, "columns of the up projection"), lengths)
 
-    def mlp(self) -> dict[str, NDArray[np.float64]]:
-        """Everything that belongs to a hidden unit, by role, one row a unit: ``(h, columns)`` float64 each."""
+    def _mlp(self) -> dict[str, Array]:
+        """Everything that belongs to a hidden unit, by role, one row a unit: ``(h, columns)`` each."""
         pieces = {segment.role: piece for _, segment, piece in self.pieces if segment.role in MLP_ROLES}
         rows = {role: pieces[role].mT if role == "down" else pieces[role] for role in sorted(pieces)}
-        return {role: piece.reshape(len(piece), -1).astype(np.float64) for role, piece in rows.items()}
-
-
-def _in_a_row(parts: Sequence[TensorPart], tensors: Weights) -> Array:
-    return np.concatenate([tensors[part.name].reshape(-1) for part in parts])
+        return {role: piece.reshape(len(piece), -1) for role, piece in rows.items()}
 
 
 @dataclass(frozen=True)
@@ -128,62 +105,99 @@ class AllWeights(Features):
         return BlockWeights(anatomy, block, {name: self.model.checkpoint.array(name) for name in names})
 
 
-def stream(options: Options, copy: int, block: int, purpose: int) -> np.random.Generator:
-    """Random numbers of one permuted copy, of one block in it, for one purpose.
-
-    The purpose stands last and is never 0: numpy pads a seed with zeros, so ``[seed, copy]`` and ``[seed, copy, 0]``
-    would be one stream, and the hidden units of block 0 would be permuted in step with the embedding.
-    """
-    return np.random.default_rng([options.seed, copy, block, purpose])
-
-
 def roles_of(part: TensorPart) -> tuple[str, ...]:
     """Roles of a tensor: the key that pairs the tensors of two models, however their files name them."""
     return tuple(segment.role for segment in part.segments)
 
 
-def block_distances(a: BlockWeights, b: BlockWeights, options: Options) -> list[float]:
-    """Euclidean distance of one block and, behind it, of T permuted copies of `a`; summed in float64."""
-    if sum(tensor.nbytes for tensor in a.tensors.values()) * options.n_permutations > COPIES_IN_MEMORY:
-        permutations = chain([Permutation(a._parts(), {})], a.permutations(options))
-        return [_distance(a, b, permutation) for permutation in permutations]
-    flat, other, copies = a.flat(), b.flat(), a.copies(options)
-    at_once = max(1, IN_CACHE // len(flat))
-    rows = chain([flat[None]], (copies[first : first + at_once] for first in range(0, len(copies), at_once)))
-    return [float(d) for some in rows for d in np.sqrt(np.square((some - other).astype(np.float64)).sum(axis=1))]
+def chunks(n: int) -> int:
+    """Into how many pieces an axis of length n is cut: at most `CHUNKS`, at least half as many, with the least left."""
+    most = min(CHUNKS, n)
+    return min(range(most, most // 2, -1), key=lambda k: n % k)
 
 
-def _distance(a: BlockWeights, b: BlockWeights, permutation: Permutation) -> float:
-    """Euclidean distance of a permuted copy of `a` from `b`, of which no more is made at a time than a cache holds."""
-    total = 0.0
-    for (part, segment, mine), (_, _, theirs) in zip(a.pieces, b.pieces, strict=True):
-        rows, *columns = (permutation.order(axis, part) for axis in segment.axes)
-        step = max(1, IN_CACHE // max(mine[0].size, 1))
-        for first in range(0, len(mine), step):
-            some = mine[first : first + step] if rows is None else mine[rows[first : first + step]]
-            for places in columns:
-                some = some if places is None else some.take(places, axis=1)
-            total += float(np.square(some - theirs[first : first + step], dtype=np.float64).sum())
-    return math.sqrt(total)
+def draw_orders(seed: int, n_copies: int, block: int, axis: str, n: int) -> NDArray[np.int64]:
+    """Draw the order of the pieces of an axis of length n in each copy, ``(n_copies, pieces)``.
 
-
-def block_permtest(a: BlockWeights, b: BlockWeights, block: int, options: Options) -> permtest.PermTest:
-    """PERMTEST of one block's MLP distance under permutations of its hidden units, stopped at `EXCEEDANCES`.
-
-    The squared distance under a permutation is a constant minus twice a sum over the Gram matrix of the two MLPs, so
-    each permutation costs h additions and not h x d.
+    The stream has one order in all blocks, as a copy is one model: it is drawn for block 0. numpy pads a seed with
+    zeros, so that the purpose stands last: without it, the units of block 0 would be permuted in step with the stream.
     """
-    pieces = list(zip(a.mlp().values(), b.mlp().values(), strict=True))
-    constant = sum(float((x * x).sum() + (y * y).sum()) for x, y in pieces)
-    gram: NDArray[np.float64] = sum((x @ y.T for x, y in pieces), np.zeros(1))
-    units = np.arange(len(gram))
+    rng = np.random.default_rng([seed, 0 if axis == STREAM else block, PURPOSE[axis]])
+    pieces = np.broadcast_to(np.arange(chunks(n)), (n_copies, chunks(n)))
+    return rng.permuted(pieces, axis=1)
 
-    def phi(order: NDArray[np.int64]) -> float:
-        return -float(np.sqrt(max(constant - 2 * float(gram[order, units].sum()), 0.0)))
 
-    rng = stream(options, 0, block, OWN)
-    copies = (phi(rng.permutation(len(gram))) for _ in range(options.n_block_permutations))
-    return permtest.stopped(phi(units), copies, exceedances=EXCEEDANCES)
+def block_distances(
+    a: BlockWeights, b: BlockWeights, *, seed: int, n_copies: int, axes: Sequence[str] = (UNITS, STREAM)
+) -> NDArray[np.float64]:
+    """Euclidean distance of one block and, behind it, of permuted copies of `a`, ``(1 + n_copies,)``.
+
+    Parameters
+    ----------
+    a, b
+        Weights of one block, with the same roles and shapes.
+    seed, n_copies
+        How many copies are drawn, T in the paper, and from which seed.
+    axes
+        Which axes a copy permutes: those of the hidden units, of the residual stream, or both.
+    """
+    lengths = {UNITS: a.anatomy.mlp_width, STREAM: a.anatomy.width}
+    orders = {axis: draw_orders(seed, n_copies, a.block, axis, lengths[axis]) for axis in axes}
+    squared, gained = 0.0, np.zeros(n_copies)
+    for (_, segment, mine), (_, _, theirs) in zip(a.pieces, b.pieces, strict=True):
+        # (rows, columns); a vector has one column
+        x, y = mine.reshape(len(mine), -1), theirs.reshape(len(theirs), -1)
+        squared += _squared_distance(x, y)
+        moved = [axis.partition(".")[0] for axis in segment.axes[:2]]
+        gained += _gained(x, y, [orders.get(axis) for axis in (*moved, "")[:2]])
+    return np.sqrt(np.maximum(np.concatenate([[squared], squared + 2 * gained]), 0))
+
+
+def _squared_distance(x: Array, y: Array) -> float:
+    step = max(1, SLAB // max(x.shape[1], 1))
+    slabs = (slice(first, first + step) for first in range(0, len(x), step))
+    return sum(float(np.square(x[some] - y[some], dtype=np.float64).sum()) for some in slabs)
+
+
+def _gained(x: Array, y: Array, orders: Sequence[NDArray[np.int64] | None]) -> NDArray[np.float64]:
+    """<x, y> - <P x, y> of each copy P, ``(T,)``, or 0 where none of the two axes moves.
+
+    Parameters
+    ----------
+    x, y
+        ``(rows, columns)``.
+    orders
+        Of rows and of columns, ``(T, pieces)``; None for an axis that stays.
+    """
+    gained = np.zeros(())
+    parts = [_cut(n, order) for n, order in zip(x.shape, orders, strict=True)]
+    for (rows, of_rows), (columns, of_columns) in product(*parts):
+        if of_rows is None and of_columns is None:
+            continue
+        k, m = (1 if order is None else order.shape[1] for order in (of_rows, of_columns))
+        gram = _gram(x[rows, columns], y[rows, columns], k, m)
+        u, v = np.arange(k)[:, None], np.arange(m)
+        new_u = u if of_rows is None else of_rows[:, :, None]  # (T, k, 1)
+        new_v = v if of_columns is None else of_columns[:, None, :]  # (T, 1, m)
+        gained = gained + gram[u, v, u, v].sum() - gram[new_u, new_v, u, v].sum(axis=(-2, -1))
+    return gained
+
+
+def _cut(n: int, order: NDArray[np.int64] | None) -> list[tuple[slice, NDArray[np.int64] | None]]:
+    """Tell apart what moves along an axis of length n, with its order, and what the cut into pieces leaves over."""
+    left = 0 if order is None else n % order.shape[1]
+    return [(slice(n - left), order), *[(slice(n - left, n), None)] * bool(left)]
+
+
+def _gram(x: Array, y: Array, k: int, m: int) -> NDArray[np.float64]:
+    """Inner products of the k x m pieces of x with those of y, ``(k, m, k, m)``; summed over slabs in float64."""
+    pieces = [side.reshape(k, len(side) // k, m, -1) for side in (x, y)]  # (k, rows of a piece, m, its columns)
+    step = max(1, SLAB // max(pieces[0][:, 0].size, 1))
+    gram = np.zeros((k * m, k * m))
+    for first in range(0, pieces[0].shape[1], step):
+        mine, theirs = (side[:, first : first + step].swapaxes(1, 2).reshape(k * m, -1) for side in pieces)
+        gram += mine @ theirs.T  # (k m, weights of a slab) @ (weights of a slab, k m)
+    return gram.reshape(k, m, k, m)
 
 
 class PhiL2(Statistic):
@@ -191,8 +205,8 @@ class PhiL2(Statistic):
 
     name = "phi_l2"
     # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name; 5 tested each MLP;
-    # 6 took any order; 7 summed large blocks whole
-    version = 8
+    # 6 took any order; 7 summed large blocks whole; 8 permuted each unit on its own
+    version = 9
     reads = "all weights of the blocks"
     settings = ("seed", "n_permutations")
     theorem = True
@@ -206,6 +220,7 @@ class PhiL2(Statistic):
         """Every block; both models must have the same tensors in the same shapes, one MLP a block among them."""
         blocks = super().blocks(a, b)
         for model in (a, b):
+            check_complete(model.anatomy)
             for block in blocks:
                 model.anatomy.part("up", block)  # experts have no MLP of their block whose units could be permuted
         parts = [
@@ -229,7 +244,7 @@ class PhiL2(Statistic):
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
         """Distance of the block, and its place among those of the copies."""
         assert block is not None
-        distances = block_distances(a, b, options)
+        distances = block_distances(a, b, seed=options.seed, n_copies=options.n_permutations).tolist()
         floor = float(-np.log10(len(distances)))
         orders = {"order": [a.order, b.order], "stream": [a.stream, b.stream]}
         return BlockResult(block, -distances[0], _log10_p(distances), {"distances": distances, "floor": floor} | orders)
@@ -267,7 +282,8 @@ class PhiL2Blocks(PhiL2):
     """
 
     name = "phi_l2_blocks"
-    version = 4  # 1 summed in the order of names; 2 took any order; 3 summed large blocks whole
+    # 1 summed in the order of names; 2 took any order; 3 summed large blocks whole; 4 permuted each unit on its own
+    version = 5
     reads = "MLP weights of the blocks"
     roles = MLP_ROLES
     settings = ("seed", "n_block_permutations")
@@ -277,9 +293,12 @@ class PhiL2Blocks(PhiL2):
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
         """Distance of the MLPs, and its place among those of permuted copies."""
         assert block is not None
-        own = block_permtest(a, b, block, options)
-        floor = float(-np.log10(options.n_block_permutations + 1))
-        return BlockResult(block, own.observed, own.log10_p, {"floor": floor, "order": [a.order, b.order]})
+        n_copies = options.n_block_permutations
+        distances = block_distances(a, b, seed=options.seed, n_copies=n_copies, axes=[UNITS])
+        floor = float(-np.log10(len(distances)))
+        return BlockResult(
+            block, -float(distances[0]), _log10_p(distances), {"floor": floor, "order": [a.order, b.order]}
+        )
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks, which permute units of their own; the value is the mean over blocks."""

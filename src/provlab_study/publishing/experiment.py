@@ -8,6 +8,7 @@
 
 import ast
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -25,6 +26,9 @@ from provlab_study.publishing.results import Results
 from provlab_study.publishing.scoreboard import scoreboard_table
 
 INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
+#: environment variable by which ``provlab reproduce`` tells a kernel that it runs for the study: the stamp of what the
+#: run is made from
+STUDY_RUN = "PROVLAB_STUDY_RUN"
 
 
 def checked_profile(profile: str) -> str:
@@ -34,9 +38,10 @@ def checked_profile(profile: str) -> str:
     return profile
 
 
-def is_stored(name: str, profile: str) -> bool:
-    """Whether the store of a profile holds what the experiment `name` left."""
-    return Results(provenance.results_root() / checked_profile(profile)).experiment(name) is not None
+def is_stored(name: str, profile: str, stamp: str) -> bool:
+    """Whether the store of a profile holds what the study's run with this stamp left of the experiment `name`."""
+    stored = Results(provenance.results_root() / checked_profile(profile)).experiment(name)
+    return stored is not None and stored.get("stamp") == stamp
 
 
 def _unknown_injected(namespace: Mapping[str, Any], known: Sequence[str]) -> list[str]:
@@ -75,8 +80,8 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     for key, value in parameters.items():
         schema.check(f"parameter {key}", value, annotations[key])
     profile = checked_profile(parameters.get("profile", "default"))
-    store = Results(provenance.results_root() / profile)
-    run = Run(name, parameters, store)
+    stamp = os.environ.get(STUDY_RUN)
+    run = Run(name, parameters, Results(provenance.results_root() / profile, own=stamp is None), stamp)
     print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
     return run
 
@@ -93,11 +98,15 @@ class Run:
         As run.
     store : Results
         The store of the run's profile.
+    stamp : str or None
+        What a run of the study was made from. A run that anything but ``provlab reproduce`` started has none, and its
+        experiment does not take the place of the study's.
     """
 
     name: str
     parameters: dict[str, Any]
     store: Results
+    stamp: str | None = None
     started: float = field(default_factory=time.time)
     measurements: dict[str, Any] = field(default_factory=dict)
     studies: dict[str, StudyReport] = field(default_factory=dict)
@@ -145,6 +154,7 @@ class Run:
         experiment = {
             "name": self.name,
             "profile": self.parameters.get("profile", "default"),
+            "stamp": self.stamp,
             "parameters": self.parameters,
             "seed": self.seed,
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),

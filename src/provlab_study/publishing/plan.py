@@ -138,9 +138,9 @@ _FETCH = {"id": str, "gigabytes": float}
 _ZOO = {"edition": str}
 
 
-def _records_are_there(path: Path, profile: str) -> bool:
-    """Whether what an experiment left is still in the store; a notebook that is no experiment leaves nothing."""
-    return FINISHES not in code_of(nbformat.read(path, as_version=4)) or is_stored(path.stem, profile)
+def _records_are_there(path: Path, profile: str, stamp: str) -> bool:
+    """Whether what this run of an experiment left is in the store; a notebook that is no experiment leaves nothing."""
+    return FINISHES not in code_of(nbformat.read(path, as_version=4)) or is_stored(path.stem, profile, stamp)
 
 
 def run_plan(
@@ -168,7 +168,7 @@ def run_plan(
                 inputs = digest([inputs, offer(path.stem).missing()])
             task = _Task(path, parameters, output / path.name, inputs, experiment.get("minutes", 0.0))
             current = stamp(path, checked(path, parameters), task.inputs)
-            if stamp_of(task.page) == current and _records_are_there(path, plan.profile) and not force:
+            if stamp_of(task.page) == current and _records_are_there(path, plan.profile, current) and not force:
                 say(f"{path.stem}: up to date")
             else:
                 tasks.append(task)
@@ -230,7 +230,7 @@ class _Task:
     def run(self, *, progress: bool = False) -> float:
         """Run it; return the seconds that it took."""
         started = time.monotonic()
-        run(self.path, self.parameters, self.page, inputs=self.inputs, progress=progress)
+        run(self.path, self.parameters, self.page, inputs=self.inputs, progress=progress, of_study=True)
         return time.monotonic() - started
 
 

@@ -16,22 +16,35 @@ EXPERIMENT = ("name", "profile", "pairs", "measurements")
 
 @dataclass(frozen=True)
 class Results(Store):
-    """Finished units and experiments below one folder."""
+    """Finished units and experiments below one folder.
+
+    Attributes
+    ----------
+    own : bool
+        Whether it is for runs that are none of the study, by papermill, JupyterLab or ``provlab run`` say: they share
+        the units, and their experiments lie apart.
+    """
+
+    own: bool = False
+
+    @property
+    def _experiments(self) -> Path:
+        return self.root / ("own_experiments" if self.own else "experiments")
 
     def put_experiment(self, name: str, experiment: dict[str, Any]) -> Path:
         """Keep what a notebook run left, under the notebook's name."""
-        path = self.root / "experiments" / f"{name}.json"
+        path = self._experiments / f"{name}.json"
         write_json(path, experiment)
         return path
 
     def experiment(self, name: str) -> dict[str, Any] | None:
         """Return what the last run of a notebook left, or None."""
-        path = self.root / "experiments" / f"{name}.json"
+        path = self._experiments / f"{name}.json"
         return read_json(path, EXPERIMENT) if path.exists() else None
 
     def experiments(self) -> Iterator[dict[str, Any]]:
         """All experiments, by name."""
-        for path in sorted((self.root / "experiments").glob("*.json")):
+        for path in sorted(self._experiments.glob("*.json")):
             yield read_json(path, EXPERIMENT)
 
     def mark_current(self, profile: str) -> None:

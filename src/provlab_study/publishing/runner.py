@@ -10,7 +10,8 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from traitlets.config import Config
 from provlab import provenance, schema
 from provlab.errors import ParameterError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
+from provlab_study.publishing.experiment import STUDY_RUN
 from provlab_study.publishing.page import arrange
 from provlab_study.publishing.reach import reached
 
@@ -148,8 +150,18 @@ def stamp_of(page: Path) -> str | None:
     return str(mark) if mark else None
 
 
-def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str = "", progress: bool = True) -> None:
+def run(
+    path: Path,
+    parameters: Mapping[str, Any],
+    output: Path,
+    *,
+    inputs: str = "",
+    progress: bool = True,
+    of_study: bool = False,
+) -> None:
     """Execute a notebook with parameters; the page appears at `output` only if every cell succeeded.
+
+    A run `of_study` leaves the experiment of its profile; the experiment of any other lies apart.
 
     Raises
     ------
@@ -167,7 +179,8 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
     made_from = stamp(path, parameters, inputs)
     failed = output.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as sockets:
+    told = _told(made_from if of_study else None)
+    with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as sockets, told:
         try:
             papermill.execute_notebook(
                 str(path),
@@ -196,6 +209,20 @@ def run(path: Path, parameters: Mapping[str, Any], output: Path, *, inputs: str 
         arrange(notebook)
         notebook.metadata["provlab"] = {"stamp": made_from}
         nbformat.write(notebook, temporary)
+
+
+@contextmanager
+def _told(stamp: str | None) -> Iterator[None]:
+    """Within, kernels that start are told whether they run for the study: see `STUDY_RUN`."""
+    before = os.environ.pop(STUDY_RUN, None)
+    try:
+        if stamp is not None:
+            os.environ[STUDY_RUN] = stamp
+        yield
+    finally:
+        os.environ.pop(STUDY_RUN, None)
+        if before is not None:
+            os.environ[STUDY_RUN] = before
 
 
 def _kernels(sockets: str) -> dict[str, Any]:

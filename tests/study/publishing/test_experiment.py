@@ -11,7 +11,7 @@ import provlab
 from provlab import machine, provenance
 from provlab.errors import InputError, ParameterError
 from provlab_study.publishing.evidence import Evidence, OldRecordsError
-from provlab_study.publishing.experiment import INJECTED, Footer, begin
+from provlab_study.publishing.experiment import INJECTED, STUDY_RUN, Footer, begin
 from provlab_study.publishing.results import Results
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
@@ -40,7 +40,7 @@ def test_begin_takes_the_declared_parameters(results, capsys):
     run = begin("tree", namespace(other=5))
     assert run.parameters == VALUES
     assert run.seed == 3
-    assert run.store == Results(results / "own")
+    assert run.store == Results(results / "own", own=True)  # not begun by the study
     assert capsys.readouterr().out == "tree: seed 3, profile own\n"
     assert not results.exists()  # nothing is written before there is something to write
 
@@ -48,7 +48,7 @@ def test_begin_takes_the_declared_parameters(results, capsys):
 def test_begin_without_parameters_takes_the_defaults(results):
     run = begin("tree", {})
     assert run.seed == 0
-    assert run.store == Results(results / "default")
+    assert run.store == Results(results / "default", own=True)
 
 
 def test_begin_refuses_what_was_injected_and_is_not_declared():
@@ -102,7 +102,8 @@ def test_measure_keeps_a_dataclass_by_its_fields():
 
 
 @pytest.fixture
-def finished(models, results):
+def finished(models, results, monkeypatch):
+    monkeypatch.setenv(STUDY_RUN, "stamp")
     run = begin("llama_tree", namespace(profile="smoke"))
     study = run.study(
         [models["base"], models["tuned"], models["other"], "/no/such"], ["phi_u", "phi_h"], progress=False,
@@ -117,7 +118,7 @@ def test_finish_writes_the_experiment(finished, results, models):
     run, study, footer = finished
     kept = json.loads((results / "smoke" / "experiments" / "llama_tree.json").read_text())
     assert kept == footer.experiment
-    assert kept["name"] == "llama_tree"
+    assert (kept["name"], kept["stamp"]) == ("llama_tree", "stamp")
     assert kept["profile"] == "smoke"
     assert kept["seed"] == study.options.seed == 3
     assert kept["parameters"] == {**VALUES, "profile": "smoke"}

@@ -5,8 +5,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import papermill
 import pytest
 from small_notebooks import write
 
@@ -15,6 +17,7 @@ from provlab.errors import ParameterError, ProvlabError
 from provlab_study.publishing import plan as plan_module
 from provlab_study.publishing import runner
 from provlab_study.publishing.plan import Plan, run_plan, zoo_models
+from provlab_study.publishing.results import Results
 
 
 @pytest.fixture
@@ -58,13 +61,39 @@ def test_a_plan_runs_once_and_then_is_up_to_date(plan, project, executed):
 def test_an_experiment_whose_records_are_gone_runs_again(plan, project, executed, monkeypatch):
     write(project / "notebooks" / "tree.ipynb", "run.finish()")
     stored = set()
-    monkeypatch.setattr(plan_module, "is_stored", lambda name, profile: (name, profile) in stored)
+    monkeypatch.setattr(plan_module, "is_stored", lambda name, profile, stamp: (name, profile) in stored)
     run_plan(plan, project / "book", say=str)
     executed.clear()
     assert run_plan(plan, project / "book", say=str) == 2  # and what reads it
     assert names(executed) == {"tree": 1, "board": 1}
     stored.add(("tree", "smoke"))
     assert run_plan(plan, project / "book", say=str) == 0
+
+
+def test_a_run_that_is_none_of_the_study_leaves_its_record_as_it_was(project, monkeypatch):
+    """papermill, JupyterLab and ``provlab run`` with other parameters; only `reproduce` writes the profile's record."""
+    cells = [
+        "import provlab_study\nrun = provlab_study.begin('tree', globals())",
+        "run.measure('x', seed)\nrun.finish()",
+    ]
+    write(project / "notebooks" / "tree.ipynb", *cells)
+    monkeypatch.setenv("PROVLAB_RESULTS", str(project / "results"))
+    plan = Plan("smoke", [{"notebook": "tree", "parameters": {"seed": 4}}])
+    assert run_plan(plan, project / "book", say=str) == 1
+    results = Results(project / "results" / "smoke")
+    ours = results.experiment("tree")
+    assert ours["parameters"]["seed"] == 4
+    path = project / "notebooks" / "tree.ipynb"
+    parameters = {"profile": "smoke", "seed": 5}
+    runner.run(path, parameters, project / "own.ipynb", progress=False)
+    papermill.execute_notebook(path, project / "theirs.ipynb", parameters, cwd=project, progress_bar=False)
+    assert results.experiment("tree") == ours
+    assert replace(results, own=True).experiment("tree")["parameters"]["seed"] == 5
+    assert run_plan(plan, project / "book", say=str) == 0
+    # somebody else's record in the study's place is found out
+    results.put_experiment("tree", {**ours, "stamp": "of another run", "measurements": {"x": 5}})
+    assert run_plan(plan, project / "book", say=str) == 1
+    assert results.experiment("tree")["measurements"] == {"x": 4}
 
 
 def test_several_run_at_a_time_each_in_a_process(project):
@@ -268,7 +297,7 @@ def test_each_wave_has_its_models_made_before(project, executed, monkeypatch):
 
 def test_every_zoo_model_is_named_by_a_notebook_of_the_study():
     """What none names would be trained by nobody, or inside a notebook, whose page would show it."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     plan = Plan.read(root / "notebooks" / "profiles" / "default.yml")
     recipes = zoo.families("default")
     named = [

@@ -10,7 +10,7 @@ import pytest
 from provlab.errors import InputError
 from provlab_study.publishing.scoreboard import claims_in_short, made_by, scoreboard_table, tiles
 
-BOOK = Path(__file__).parents[2] / "book"
+BOOK = Path(__file__).parents[3] / "book"
 
 CLAIMS = [
     {"id": "I1", "status": "holds", "statement": "a < b", "published": "1", "ours": "2"},
