@@ -9,6 +9,7 @@ from provlab import plugins
 from provlab import statistics as registry
 from provlab.engine.ledger import Bench
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.sequential import until_settled as read_until_settled
 from provlab.engine.store import Store
 from provlab.errors import NotComparableError, ParameterError
 from provlab.models.checkpoint import identical
@@ -111,8 +112,6 @@ def compare(
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
     options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
     if until_settled:
-        from provlab.engine.sequential import until_settled as read_until_settled
-
         records = [
             read_until_settled(bench, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress)
         ]

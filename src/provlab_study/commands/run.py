@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from provlab import provenance
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
@@ -26,7 +28,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from provlab import provenance
     from provlab_study.publishing import runner
     from provlab_study.publishing.experiment import checked_profile
     from provlab_study.publishing.plan import Plan
