@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from provlab.engine.device import product_on
 from provlab.engine.ledger import Bench, Finished, PairRecord
 from provlab.engine.pairs import bar_of
 from provlab.engine.reference import named
@@ -20,7 +21,7 @@ from provlab.engine.store import Store
 from provlab.engine.tasks import place
 from provlab.errors import PAIR_FAILURES, NotComparableError, ParameterError, reason
 from provlab.inference import pvalues
-from provlab.inference.matching import UnitRows
+from provlab.inference.matching import UnitRows, multiplied_by
 from provlab.models import room
 from provlab.models.room import keep
 from provlab.statistics import get
@@ -139,7 +140,8 @@ def every_pair_of_blocks(
         bar.set_description("blocks", refresh=False)
         for i, j in left:
             try:
-                with named(place(statistic.name, (i, j)), a.name, b.name):
+                name = place(statistic.name, (i, j))
+                with named(name, a.name, b.name), multiplied_by(product_on(options.device)):
                     result = results[i, j] = statistic.compare_block(first(i), second(j), i, options)
                 finished.put(keys[i, j], (a.checkpoint.source, b.checkpoint.source), (a, b), (i, j), result)
             except NotComparableError as error:

@@ -16,11 +16,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from provlab.engine.device import product_on
 from provlab.engine.memory import Budget, Pair, nbytes
 from provlab.engine.passes import PassTask, Shelf
 from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.engine.rounds import in_rounds, traced
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, ProvlabError, reason
+from provlab.inference.matching import multiplied_by
 from provlab.models.counting import Count, counting
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import BlockResult, Features, Model, Options
@@ -97,7 +99,7 @@ class UnitTask:
                 return NotComparableError(too_large(f"{self.statistic} of {' and '.join(names)}", needed, self.budget))
             measure = traced() if several and working is None else nullcontext([working or 0])
             try:
-                with named(self.place, *names), measure as peak:
+                with named(self.place, *names), measure as peak, multiplied_by(product_on(self.options.device)):
                     result = statistic.compare_block(a, b, self.block, self.options)
             except PAIR_FAILURES as error:
                 return error

@@ -30,13 +30,24 @@ from provlab.inference.matching.cosine import (
     UnitRows,
     cosine_similarity,
     cosines_float64,
+    multiplied_by,
     prepared_pair,
     real_matrix,
     refuse_non_finite,
     unit_rows,
 )
 
-__all__ = ["Assignment", "UnitRows", "assign", "cosine_similarity", "match", "match_shuffled", "tie_seed", "unit_rows"]
+__all__ = [
+    "Assignment",
+    "UnitRows",
+    "assign",
+    "cosine_similarity",
+    "match",
+    "match_shuffled",
+    "multiplied_by",
+    "tie_seed",
+    "unit_rows",
+]
 
 
 def match(W1: Rows, W2: Rows) -> Assignment:

@@ -4,7 +4,9 @@ Norms are taken in float64 and unit rows rounded to float32 once, then multiplie
 times is normalised once, by `unit_rows`; every function that takes a matrix takes the prepared rows too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +21,29 @@ BLOCK_ROWS = 1024
 # Winograd's form of Strassen's algorithm saved nothing in the end: a twentieth of the product, for more memory and a
 # sevenfold error bound, which makes the polish look at more edges.)
 WIDE = 4096
+#: multiplies unit rows (h1, d) with (h2, d) to (h1, h2), float32; whose sums of d products have float32's own precision
+Product = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.float32]]
+_elsewhere: ContextVar[Product | None] = ContextVar("provlab_product", default=None)
 NORMALISED = 2**17  # entries normalised at a time: a megabyte in float64 stays in the processor's cache
+
+
+@contextmanager
+def multiplied_by(product: Product | None) -> Iterator[None]:
+    """Within, cosines of all rows come of this product, on a GPU say; of numpy's if None.
+
+    What is found is the same: the float32 cosines only say which edges are looked at again in float64, and the
+    certificate holds for any order in which float32 sums are taken.
+    """
+    token = _elsewhere.set(product)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
+def elsewhere() -> Product | None:
+    """Return the product that is in force, or None for numpy's."""
+    return _elsewhere.get()
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,10 +255,13 @@ def cosines(
     unsigned
         Absolute values.
     """
+    if (product := elsewhere()) is not None:
+        similarity = product(first.unit, second.unit if order is None else second.unit[order])
+        return np.abs(similarity, out=similarity) if unsigned else similarity
     similarity = np.empty((len(first), len(second)), np.float32)
     for columns in blocks(len(second), WIDE):
         right = second.unit[columns if order is None else order[columns]]
-        np.matmul(first.unit, right.T, out=similarity[:, columns])
+        np.matmul(first.unit, right.T, out=similarity[:, columns])  # (h1, d) @ (d, columns)
     return np.abs(similarity, out=similarity) if unsigned else similarity
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.inference.matching import assignment, certificate
-from provlab.inference.matching.cosine import Assignment, UnitRows, cosines, cosines_float64, unit_rows
+from provlab.inference.matching.cosine import Assignment, UnitRows, cosines, cosines_float64, elsewhere, unit_rows
 from provlab.inference.matching.polish import polish
 
 WORTH_TRYING = 2**32  # multiplications of the whole product, below which there is little to save
@@ -36,7 +36,7 @@ def best_by_cosine(
     unsigned
         For the absolute values of the cosines.
     """
-    if len(first) * len(second) * first.shape[1] >= WORTH_TRYING:
+    if elsewhere() is None and len(first) * len(second) * first.shape[1] >= WORTH_TRYING:
         from provlab.inference.matching.dependent import distinct_best  # for matrices of language models alone
 
         if (distinct := distinct_best(first, second, order=order, unsigned=unsigned)) is not None:

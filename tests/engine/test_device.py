@@ -1,0 +1,100 @@
+"""A matching whose product comes from elsewhere is that of the CPU, and a product that is too coarse is found out.
+
+torch's own product on the CPU stands for a GPU: its sums are taken in another order than numpy's.
+"""
+
+import numpy as np
+import pytest
+
+from provlab import studying
+from provlab.engine import device, tasks
+from provlab.engine.device import _Multiply, product_on
+from provlab.errors import InputError
+from provlab.inference import pvalues
+from provlab.inference.matching import match_shuffled, multiplied_by
+
+
+def pairs(n):
+    """Pairs of matrices: independent, noisy copies, of unequal sizes, with equal rows, with zeros, of few values."""
+    rng = np.random.default_rng(0)
+    for k in range(n):
+        rows, more, columns = rng.integers(2, 60), rng.integers(0, 20), rng.integers(2, 40)
+        a = rng.standard_normal((rows, columns), np.float32)
+        b = rng.standard_normal((rows + more, columns), np.float32)
+        kind = k % 6
+        if kind == 1:
+            b[:rows] = a[rng.permutation(rows)] + 0.3 * b[:rows]
+        elif kind == 2:
+            a[rows // 2 :] = a[: rows - rows // 2]
+        elif kind == 3:
+            a[:, columns // 2 :] = 0
+            a[:, 0] += 1
+        elif kind == 4:
+            a, b = np.sign(a), np.sign(b)
+        elif kind == 5:
+            b[:rows] = -a
+        yield a, b
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_the_matching_is_that_of_the_cpu(unsigned):
+    for k, (a, b) in enumerate(pairs(200)):
+        here = match_shuffled(a, b, seed=k, unsigned=unsigned)
+        with multiplied_by(_Multiply("cpu")):
+            there = match_shuffled(a, b, seed=k, unsigned=unsigned)
+        assert there.certified
+        assert there.objective == pytest.approx(here.objective, abs=1e-9)
+        if k % 6 not in (2, 4):  # where rows are equal, several matchings are as good
+            assert (there.indices == here.indices).all()
+            assert pvalues.spearman(there.indices) == pvalues.spearman(here.indices)
+
+
+def test_a_study_on_another_device_finds_the_same(models, monkeypatch):
+    asked = []
+
+    def on(name):
+        asked.append(name)
+        return _Multiply("cpu")
+
+    def records():
+        names = ["phi_u", "phi_match", "phi_match_unsigned"]
+        sources = [models["base"], models["tuned"], models["other"]]
+        return studying.study(sources, statistics=names, text="a b c " * 999, progress=False).records
+
+    here = records()
+    monkeypatch.setattr(tasks, "product_on", on)
+    there = records()
+    assert set(asked) == {"cpu"}
+    for ours, theirs in zip(here, there, strict=True):
+        assert ours.error is None
+        assert theirs.outcome.log10_p == ours.outcome.log10_p
+
+
+def test_the_cpu_multiplies_as_ever():
+    assert product_on("cpu") is None
+    assert product_on("cuda:0") is not None
+
+
+def test_a_product_of_less_precision_is_refused(monkeypatch):
+    """TF32 keeps 10 of 23 bits: its error is thousands of times what the certificate allows for."""
+    import torch
+
+    real = torch.from_numpy
+    monkeypatch.setattr(torch, "from_numpy", lambda rows: real(rows).bfloat16().float())
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal((30, 64), np.float32) for _ in range(2))
+    with multiplied_by(_Multiply("cpu")), pytest.raises(InputError, match="more than float32 allows"):
+        match_shuffled(a, b, seed=0)
+
+
+def test_a_device_that_is_not_there_is_one_line():
+    a = np.eye(3, dtype=np.float32)
+    with multiplied_by(_Multiply("cuda:99")), pytest.raises(InputError, match="device 'cuda:99' cannot be used"):
+        match_shuffled(a, a, seed=0)
+
+
+def test_a_product_ends_with_its_context():
+    with multiplied_by(_Multiply("cpu")):
+        pass
+    assert device.product_on("cpu") is None
+    assert match_shuffled(np.eye(3), np.eye(3), seed=0).certified
