@@ -179,8 +179,8 @@ def run(
     made_from = stamp(path, parameters, inputs)
     failed = output.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    told = _told(made_from if of_study else None)
-    with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as sockets, told:
+    environment = _announced(made_from if of_study else None)
+    with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as sockets, environment:
         try:
             papermill.execute_notebook(
                 str(path),
@@ -212,8 +212,8 @@ def run(
 
 
 @contextmanager
-def _told(stamp: str | None) -> Iterator[None]:
-    """Within, kernels that start are told whether they run for the study: see `STUDY_RUN`."""
+def _announced(stamp: str | None) -> Iterator[None]:
+    """Within, kernels that start read in `STUDY_RUN` whether they run for the study."""
     before = os.environ.pop(STUDY_RUN, None)
     try:
         if stamp is not None:
