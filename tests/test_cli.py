@@ -221,7 +221,7 @@ def test_a_script_can_fail_on_what_is_rejected(run, models):
 
 @pytest.mark.parametrize("command", ["run", "reproduce", "claims"])
 def test_a_command_of_a_study_that_is_not_installed_says_how_it_comes(run, monkeypatch, command):
-    monkeypatch.setattr("provlab.cli.metadata.entry_points", lambda **_: [])
+    monkeypatch.setattr("provlab.plugins.metadata.entry_points", lambda **_: [])
     status, out, err = run(command, "x", "--no-such-option")
     assert (status, out) == (2, "")
     assert err == (
@@ -238,7 +238,7 @@ def test_another_package_adds_a_command(run, monkeypatch, tmp_path):
     (tmp_path / "weather" / "today.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     points = [metadata.EntryPoint("today", "weather.today", "provlab.commands")]
-    monkeypatch.setattr("provlab.cli.metadata.entry_points", lambda **_: points)
+    monkeypatch.setattr("provlab.plugins.metadata.entry_points", lambda **_: points)
     assert run("today") == (0, "it rains\n", "")
     assert "today     a command of weather" in run("--help")[1]
 

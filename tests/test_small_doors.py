@@ -1,71 +1,55 @@
-"""What a comparison of weights loads: little of ours, and nothing that it does not use."""
+"""What a comparison of weights loads: nothing that it does not use."""
 
-import nbformat
+import subprocess
+import sys
+
+import doors
 import pytest
-import size
 
-# anatomy, the matching and the law of p-values are half of these
-LINES, MODULES = (size.BOUNDS[f"compare by phi_u, {what}"] for what in ("lines", "modules"))
+#: libraries that take long to import
+LARGE = ("huggingface_hub", "matplotlib", "numba", "pandas", "scipy", "seaborn", "torch", "transformers")
 USED = {"numba", "scipy"}  # by MATCH and its p-value
+LEAVES = doors.leaves((doors.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+COMPARE = "import sys\nfrom provlab import cli\ncli.main(['compare', *sys.argv[1:], '--statistic', 'phi_u'])"
+
+
+def loaded(code: str, *arguments: str) -> tuple[set[str], set[str]]:
+    """Modules of ours that a program loads in a process of its own, and the large libraries."""
+    code += "\nimport sys\nprint()\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    names = set(done.stdout.splitlines()[-1].split())
+    return {name for name in names if name.partition(".")[0] == "provlab"}, names & set(LARGE)
 
 
 @pytest.fixture(scope="module")
-def compare():
-    return size.loaded_by_compare()
+def compare(models):
+    return loaded(COMPARE, models["base"], models["other"])
 
 
 def test_comparing_weights_imports_no_library_that_it_does_not_use(compare):
-    assert set(compare[1]) <= USED
+    assert compare[1] <= USED
 
 
-def test_comparing_weights_loads_little_of_ours(compare):
-    files, _ = compare
-    assert size.SRC / "statistics" / "phi_u.py" in files
-    assert len(files) <= MODULES
-    assert sum(map(size.of_file, files)) <= LINES
+def test_comparing_weights_loads_no_leaf(compare):
+    modules, _ = compare
+    assert "provlab.statistics.phi_u" in modules
+    assert not [module for module in modules if doors.within(module, LEAVES)]
 
 
 def test_planted_imports_are_seen():
-    planted = ["torch", "transformers", "matplotlib", "seaborn", "pandas", "huggingface_hub"]
-    files, libraries = size.loaded(f"import {', '.join(planted)}")
-    assert set(planted) <= set(libraries)
-    assert files == []
+    planted = {"torch", "transformers", "matplotlib", "seaborn", "pandas", "huggingface_hub"}
+    modules, libraries = loaded(f"import {', '.join(planted)}")
+    assert planted <= libraries
+    assert modules == set()
 
 
-def test_a_planted_module_is_counted():
-    files, libraries = size.loaded("import provlab.zoo.kinds")
-    assert {size.SRC / "zoo" / "kinds.py", size.SRC / "zoo" / "__init__.py", size.SRC / "__init__.py"} <= set(files)
-    assert not set(libraries) & {"pandas", "matplotlib"}
+def test_a_planted_module_is_seen():
+    modules, libraries = loaded("import provlab.zoo.kinds")
+    assert {"provlab", "provlab.zoo", "provlab.zoo.kinds"} <= modules
+    assert not libraries & {"pandas", "matplotlib"}
 
 
 def test_help_imports_no_large_library():
-    code = "from provlab import cli\ntry:\n    cli.main(['--help'])\nexcept SystemExit:\n    pass"
-    files, libraries = size.loaded(code)
-    assert libraries == []
-    assert size.SRC / "cli" / "study.py" not in files  # only the command that is given is loaded
-
-
-def test_lines_of_code_are_code():
-    docstring, call = '"""Docstring."""', "f(\n    1\n)"
-    text = f"{docstring}\n\n# a comment\nx = 1  # one\n\n\ndef f(x):\n    {docstring}\n    return x\n\n\n{call}\n"
-    assert size.lines_of_code(text) == 6
-
-
-def test_calls_are_counted_by_where_names_come_from(tmp_path):
-    code = (
-        "import provlab\nimport provlab_study\nfrom provlab_study.x import measure\n"
-        "from provlab_study.x.y import f as g\nfrom provlab.plots import table\nimport numpy as np\n"
-        "run = provlab_study.begin()\nmeasure.a(table(np.ones(3)))\ng(measure.b)\nrun.finish()"
-    )
-    path = tmp_path / "x.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]), path)
-    assert size.calls(path) == (2, 2)  # begin and table; measure.a and g
-
-
-def test_a_bound_that_is_passed_is_named(monkeypatch, capsys):
-    monkeypatch.setattr(size, "sizes", lambda: dict.fromkeys(size.BOUNDS, 60))
-    monkeypatch.setattr(size, "PROJECT", size.PROJECT / "nowhere")  # no notebooks
-    assert size.main() == 1
-    above = [line for line in capsys.readouterr().out.splitlines() if line.endswith("above")]
-    assert len(above) == 1
-    assert above[0].startswith("compare by phi_u, modules")
+    modules, libraries = loaded("from provlab import cli\ntry:\n    cli.main(['--help'])\nexcept SystemExit:\n    pass")
+    assert libraries == set()
+    assert "provlab.cli.study" not in modules  # only the command that is given is loaded

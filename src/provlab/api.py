@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from provlab import plugins
 from provlab import statistics as registry
 from provlab.engine.ledger import Bench
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.sequential import until_settled as read_until_settled
 from provlab.engine.store import Store
 from provlab.errors import NotComparableError, ParameterError
 from provlab.models.checkpoint import identical
@@ -19,15 +21,13 @@ from provlab.statistics.flaws import ORDER_FREE
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
-    """Options with the text, or the zoo's held-out prose if none is given and a statistic reads text.
+    """Options with the text, or prose that a scheme offers if none is given and a statistic reads text.
 
     Called once all else is checked: the first use of the zoo's text makes its corpus, which takes a while.
     """
     reads = any("text_sha256" in registry.get(name).parameters(options) for name in names)
     if text is None and reads:
-        from provlab import zoo
-
-        text = zoo.held_out_text("prose")
+        text = plugins.default_text()
     return replace(options, text=text or "")
 
 
@@ -112,8 +112,6 @@ def compare(
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
     options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
     if until_settled:
-        from provlab.engine.sequential import until_settled as read_until_settled
-
         records = [
             read_until_settled(bench, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress)
         ]

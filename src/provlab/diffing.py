@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import plugins
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
 from provlab.files import cache_dir
 from provlab.kept import Kept
@@ -166,11 +167,9 @@ def diff(
 
 
 def _text(text: str | None) -> str:
-    if text is not None:
-        return text
-    from provlab import zoo
-
-    return zoo.held_out_text("prose")
+    if text is None and (text := plugins.default_text()) is None:
+        raise InputError("there is no held-out text here; give one by text or --text")
+    return text
 
 
 def _drawn(pair: tuple[Model, Model], settings: Generation, kept: Kept) -> list[tuple[Draws, NDArray[np.float64]]]:

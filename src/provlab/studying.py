@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 
+from provlab import plugins
 from provlab import statistics as registry
-from provlab import zoo
 from provlab.api import described, with_text
-from provlab.engine.lineage import Lineage, tree_order
+from provlab.engine.lineage import Lineage
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
-from provlab.errors import InputError, ProvlabError
+from provlab.errors import InputError
 from provlab.report.family import check_primary
 from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Options, devices_elsewhere
 
 
 def expand(models: Sequence[str | Path]) -> list[str]:
-    """Replace ``zoo:*`` or ``zoo:*@edition`` by the zoo's Llama tree, in the order of the tree.
+    """Replace names that stand for many: ``zoo:*`` or ``zoo:*@edition`` by the zoo's Llama tree, in its order.
 
     Raises
     ------
@@ -29,29 +29,20 @@ def expand(models: Sequence[str | Path]) -> list[str]:
         raise InputError(f"models must be a list of sources, not the text {models!r}")
     expanded: list[str] = []
     for source in map(str, models):
-        if source == "zoo:*" or source.startswith("zoo:*@"):
-            edition = source.partition("@")[2]
-            suffix = f"@{edition}" if edition else ""
-            recipes = zoo.families(edition or zoo.default_edition())
-            parents = zoo.parents(zoo.collection(zoo.TREE, recipes))
-            expanded += [f"zoo:{name}{suffix}" for name in tree_order(parents)]
-        else:
-            expanded.append(source)
+        scheme, colon, name = source.partition(":")
+        names = plugins.hook(scheme, "expand") if colon else None
+        expanded += [f"{scheme}:{model}" for model in names(name)] if names else [source]
     return expanded
 
 
 def train_missing(models: Sequence[str]) -> None:
-    """Train the zoo models among these that are not there yet, on all cores; opened one by one they would use one."""
-    embedded = [source.removeprefix("zoo:").partition("@") for source in models if source.startswith("zoo:")]
-    if not embedded:
-        return
-    by_edition: dict[str, list[str]] = {}
-    for name, _, edition in embedded:
-        by_edition.setdefault(edition or zoo.default_edition(), []).append(name)
-    for edition, names in by_edition.items():
-        with suppress(ProvlabError):  # what cannot be made becomes a record with its reason when it is opened
-            known = zoo.families(edition)
-            zoo.build([name for name in names if name in known], edition=edition)
+    """Have each scheme make those of its models together that are not there yet."""
+    by_scheme: dict[str, list[str]] = {}
+    for scheme, _, name in (source.partition(":") for source in models if ":" in source):
+        by_scheme.setdefault(scheme, []).append(name)
+    for scheme, names in by_scheme.items():
+        if prepare := plugins.hook(scheme, "prepare"):
+            prepare(names)
 
 
 def study(

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from provlab import engine, zoo
-from provlab.engine.lineage import Lineage, published_parents, short_name, short_names, tree_order
+from provlab.engine.lineage import Lineage, published_parents, short_name, short_names
+from provlab.zoo.scheme import tree_order
 
 # read here without provlab's own reader
 TABLE = (Path(engine.__file__).parent / "llama7b_tree.csv").read_text(encoding="utf-8")

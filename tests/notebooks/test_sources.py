@@ -26,7 +26,6 @@ PLANS = {path.stem: path for path in sorted((FOLDER / "profiles").glob("*.yml"))
 DECIDING = {row["experiment"] for row in claims.load_claims() if "experiment" in row}
 READING = {"scoreboard", "status"}  # they show what the others left
 CHAPTERS = sorted(set(NOTEBOOKS) - READING)
-MOST_LINES = 250  # of a notebook's code; without blank lines, comments and solutions
 
 
 def load(name):
@@ -161,12 +160,9 @@ def bad_exercises(notebook, name):
 
 
 def bad_code(notebook, name):
-    """At most `MOST_LINES` of code that the page runs; solutions are run by readers alone, and stay in their boxes."""
+    """Solutions are run by readers alone, and stay in their boxes; code in words is a cell."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    run = [cell for cell in cells if SOLUTION not in tags(cell)]
-    lines = [line for cell in run for line in cell.source.splitlines() if line.strip() and line.strip()[0] != "#"]
-    faults = [f"{len(lines)} lines of code"] if len(lines) > MOST_LINES else []
-    faults += ["a solution that the page runs"] * any(
+    faults = ["a solution that the page runs"] * any(
         SOLUTION in tags(cell) and "skip-execution" not in tags(cell) for cell in cells
     )
     faults += ["a solution outside its box"] * any(SOLUTION in tags(cell) for cell in boxed(notebook.cells))
@@ -317,7 +313,6 @@ PLANTED = [
     ("exercises", replace("{exercise}", "{note}")),
     ("exercises", replace("minutes.*", "long.*")),
     ("exercises", replace("importance", "worth")),
-    ("code", add_to("provlab_study.begin", "\nx = 1" * MOST_LINES)),
     ("code", add_to("## The control", "\n\n```python\n1\n```")),
     ("code", tag("1 - 0.99**4", "solution", "skip-execution")),
     ("code", tag("suspected = ", "by-hand")),

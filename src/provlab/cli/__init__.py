@@ -1,8 +1,8 @@
 """The commands of ``provlab``, one module each, in the order of `COMMANDS`.
 
 A module offers ``add(parser)``, which says what the command takes and names the function that runs it; only the module
-of the command that is given is imported. Other packages add commands by the entry points `provlab.commands`: the name
-and its module. `STATUSES` says what the exit status means.
+of the command that is given is imported. All but `compare` and `study` are found by the entry points
+`provlab.commands`, as are those of other packages. `STATUSES` says what the exit status means.
 """
 
 import argparse
@@ -18,13 +18,12 @@ from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
 
+from provlab import plugins
 from provlab.cli.arguments import Parser
 from provlab.errors import InputError, ProvlabError, one_line
 from provlab.files import cache_dir
 
-ENTRY_POINTS = "provlab.commands"
-
-#: command -> what it does, those of the study too
+#: command -> what it does, in the order in which the help names them
 COMMANDS = {
     "compare": "test a pair of models",
     "study": "test all pairs of many models",
@@ -41,6 +40,8 @@ COMMANDS = {
     "plan": "estimate tensors, bytes, memory and hours of a study before it starts",
 }
 
+#: the commands of the core; the others come by entry points, those of this package too
+_CORE = ("compare", "study")
 _HERE = "provlab.cli"
 _LITTLE = 2**26  # bytes: a disk with less is full
 _STUDY = "the study, which is no part of the library; in a checkout of provlab, make env installs both"
@@ -87,9 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _homes() -> dict[str, str]:
     """Module of each command that there is here, in the order in which the help names them."""
-    named = {entry.name: entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
-    ours = {name: f"{_HERE}.{name}" for name in COMMANDS if name not in _ELSEWHERE}
-    homes = ours | {name: home for name, home in named.items() if name not in ours}
+    homes = {name: point.value for name, point in plugins.named(plugins.COMMANDS).items()}
+    homes |= {name: f"{_HERE}.{name}" for name in _CORE}
     return {name: homes[name] for name in dict.fromkeys([*COMMANDS, *homes]) if name in homes}
 
 

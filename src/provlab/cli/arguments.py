@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, NoReturn
 
+from provlab import plugins
 from provlab.errors import InputError
 from provlab.files import atomic_file
 
@@ -43,11 +44,11 @@ class Parser(argparse.ArgumentParser):
 def _known() -> str:
     """Name the statistics, and the formats of weights that are read."""
     from provlab import statistics as registry
-    from provlab.models.formats.methods import METHODS
 
     usual = ", ".join(registry.USUAL)
     others = ", ".join(name for name in registry.REGISTRY if name not in registry.USUAL)
-    codes = ", ".join(dict.fromkeys(method.name for method in METHODS))
+    formats = (point.load() for point in plugins.named(plugins.FORMATS).values())
+    codes = ", ".join(name for module in formats for name in module.CODES)
     return (
         f"Statistics: {usual}; only when named: {others}. Weights are read from safetensors, GGUF and, with "
         f"--allow-pickle, .bin; stored as they are or as codes ({codes}); BASE+ADAPTER merges a LoRA adapter."
@@ -91,6 +92,9 @@ def add_report(parser: argparse.ArgumentParser) -> None:
             raise argparse.ArgumentTypeError(f"{name} exists; give a new folder")
         return Path(name)
 
+    if "verify" not in plugins.named(plugins.COMMANDS):
+        parser.set_defaults(report=None)
+        return
     what = "write a folder that provlab verify recomputes: page, JSON, in-toto statement, CycloneDX pedigree"
     parser.add_argument("-o", "--report", metavar="FOLDER", type=new_folder, help=what)
 
@@ -98,9 +102,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 def report(folder: Path | None, question: str, settings: dict[str, Any], result: Any) -> None:
     """Write a result, with the settings that it was asked with, as a folder where that was asked."""
     if folder is not None:
-        from provlab.attest.folder import write
-
-        write(folder, question, settings, result)
+        plugins.named(plugins.COMMANDS)["verify"].load().write(folder, question, settings, result)
 
 
 def seconds_between_bars() -> float:

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from provlab.errors import InputError
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
@@ -28,7 +30,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _disguise(arguments: argparse.Namespace) -> int:
-    from provlab.errors import InputError
     from provlab.models.attacks import catalogue
     from provlab.models.checkpoint import Checkpoint
     from provlab.models.disguise import disguise

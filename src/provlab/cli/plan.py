@@ -7,6 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from provlab.cli import arguments as common
+from provlab.errors import InputError
+from provlab.plots.numbers import format_duration as duration
 
 if TYPE_CHECKING:
     from provlab.engine.memory import Budget
@@ -95,7 +97,6 @@ def _numbers(sketch: "Sketch", estimated: "Estimate", budget: "Budget") -> dict[
 def _as_text(estimated: "Estimate", numbers: dict[str, Any]) -> str:
     """Lay the plan out as a table."""
     from provlab.engine.memory import gigabytes
-    from provlab.plots.numbers import format_duration as duration
 
     def span(seconds: Sequence[float]) -> str:
         return " to ".join(map(duration, seconds))
@@ -135,7 +136,6 @@ def _as_text(estimated: "Estimate", numbers: dict[str, Any]) -> str:
 
 def _plan_diff(arguments: argparse.Namespace) -> int:
     """Say what a comparison by Model-diff takes."""
-    from provlab.errors import InputError
     from provlab.planning import diff
     from provlab.planning.rates import measure_rates
     from provlab.planning.sketch import shapes_of
@@ -159,7 +159,6 @@ def _diff_as_text(works: "dict[str, Work]", length: int, dtype: str, threads: fl
     """Lay it out as a table, a model to a line."""
     from provlab.engine.memory import gigabytes
     from provlab.planning import diff
-    from provlab.plots.numbers import format_duration as duration
 
     def total(kind: str) -> float:
         return sum(getattr(work, kind) for work in works.values())

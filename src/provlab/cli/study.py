@@ -4,7 +4,9 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
+from provlab import provenance
 from provlab.cli import arguments as common
+from provlab.cli.cluster import cluster, parse_resources
 from provlab.errors import InputError
 
 
@@ -39,8 +41,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _study(arguments: argparse.Namespace) -> int:
-    from provlab import provenance
-    from provlab.cli.cluster import cluster, parse_resources
     from provlab.engine.store import Store
     from provlab.studying import study
 

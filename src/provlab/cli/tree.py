@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from provlab import provenance
 from provlab.cli import arguments as common
 
 
@@ -26,7 +27,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _tree(arguments: argparse.Namespace) -> int:
-    from provlab import provenance
     from provlab.engine.store import Store
     from provlab.growing import tree
 

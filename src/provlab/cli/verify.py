@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from provlab.errors import EvidenceError
 
@@ -27,3 +29,10 @@ def _verify(arguments: argparse.Namespace) -> int:
         print(f"provlab: refused: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def write(folder: Path, question: str, settings: Mapping[str, Any], result: Any) -> None:
+    """Write an answer as a folder that this command recomputes; --report of other commands comes here."""
+    from provlab.attest.folder import write as written
+
+    written(folder, question, settings, result)

@@ -1,22 +1,16 @@
 """Known origins of models: the truth that results are compared with.
 
-Zoo models carry theirs in their recipes; the 21 public models of the paper's Figure 2 carry theirs in
+A scheme knows the parents of its models, as the zoo does. The 21 public models of the paper's Figure 2 carry theirs in
 ``llama7b_tree.csv``. The origin of any other model is unknown.
 """
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
 
-from provlab.errors import ParameterError
-
-if TYPE_CHECKING:
-    from provlab.zoo import Recipe
-
-_DISGUISED = "disguised:"
+from provlab import plugins
 
 
 @cache
@@ -103,51 +97,12 @@ def short_names(sources: Sequence[str]) -> dict[str, str]:
     return names if len(set(names.values())) == len(names) else {source: source for source in names}
 
 
-def recipes_of(edition: str) -> "dict[str, Recipe]":
-    """Recipes of an edition, the default one if it is empty, read once."""
-    from provlab import zoo  # needed only for its own models
-
-    return _read_recipes(edition or zoo.default_edition())
-
-
-@cache
-def _read_recipes(edition: str) -> "dict[str, Recipe]":
-    from provlab import zoo
-
-    return zoo.families(edition)
-
-
-def recipe_of(source: str) -> "Recipe | None":
-    """Recipe of a zoo model, or None for any other source."""
-    scheme, _, rest = source.partition(":")
-    if scheme != "zoo" or not rest:
-        return None
-    name, _, edition = rest.partition("@")
-    try:
-        return recipes_of(edition).get(name)
-    except ParameterError:  # an unknown edition: the model was refused when it was opened
-        return None
-
-
-def tree_order(parents: Mapping[str, str | None]) -> list[str]:
-    """Order models so that each tree stands together, every model behind its parent."""
-
-    def below(parent: str | None) -> list[str]:
-        return [m for child, of in parents.items() if of == parent for m in (child, *below(child))]
-
-    return below(None)
-
-
 def _parent(source: str) -> tuple[str | None, str] | None:
     """Parent of a source and what was done to it, or None where nothing is known."""
-    if source.startswith(_DISGUISED):
-        from provlab.models import disguise  # imports torch
-
-        kinds, original = disguise.parse(source.removeprefix(_DISGUISED))
-        return original, "+".join(kinds)
-    if recipe := recipe_of(source):
-        _, at, edition = source.partition("@")
-        return (f"zoo:{recipe.parent}{at}{edition}" if recipe.parent else None), recipe.kind
+    scheme, colon, name = source.partition(":")
+    if colon and (parent := plugins.hook(scheme, "parent")):
+        known: tuple[str | None, str] | None = parent(name)
+        return known
     parents = published_parents()
     hub_id = source.partition("@")[0]
     return (parents[hub_id], "") if hub_id in parents else None

@@ -14,22 +14,22 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm import tqdm
 
 from provlab.engine.ledger import Bench, Finished, Ledger, PairRecord
 from provlab.engine.memory import Budget, Pair, budget_for
+from provlab.engine.passes import PassTask, Shelf
 from provlab.engine.reference import Reference
 from provlab.engine.store import Store
 from provlab.engine.tasks import Task, UnitTask, in_place
+from provlab.engine.workers import completed
 from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options, withheld
-
-if TYPE_CHECKING:
-    from provlab.engine.passes import Shelf
+from provlab.statistics.text import common_strings, shared_tokens
 
 __all__ = ["Bench", "PairRecord", "bar_of", "open_models", "run_pairs", "with_common_vocabulary"]
 
@@ -89,14 +89,10 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model], statis
     drawn = any("vocab_size" in get_statistic(name).parameters(options) for name in statistics)
     vocabulary = None
     if drawn:
-        from provlab.statistics.text import common_strings  # not needed to compare weights
-
         vocabulary = common_strings(models.values())
     smallest = min(model.anatomy.vocab_size for model in models.values())
     options = replace(options, vocab_size=smallest, vocabulary=vocabulary)
     if options.text and any("text_sha256" in get_statistic(name).parameters(options) for name in statistics):
-        from provlab.statistics.text import shared_tokens
-
         options = replace(options, shared=shared_tokens(models.values(), options))
     return options
 
@@ -169,16 +165,12 @@ def run_pairs(
     with ExitStack() as stack:
         shelf = None
         if any(get_statistic(name).recorded for name, places in todo.items() if places):
-            from provlab.engine.passes import Shelf
-
             root = store.root if store else Path(stack.enter_context(TemporaryDirectory(prefix="provlab-")))
             shelf = Shelf(root.resolve() / "features", budget.process // 2 if here else 0)
         tasks = _tasks(todo, bench, options, shelf, budget)
         if here:
             done_tasks = in_place(tasks, bench.models, {name: ledger.errors for name, ledger in ledgers.items()})
         else:
-            from provlab.engine.workers import completed  # most studies have none
-
             done_tasks = completed(tasks, workers=workers, executor=executor)
         total = sum(len(task.pairs) if isinstance(task, UnitTask) else 1 for task in tasks)
         bar = stack.enter_context(bar_of(total, progress))
@@ -264,8 +256,6 @@ def _tasks(
             )
     if shelf is None:
         return units
-    from provlab.engine.passes import PassTask
-
     passes: list[Task] = []
     for source in bench.models:
         missing = {name: key for name, key in features.get(source, {}).items() if key not in shelf}

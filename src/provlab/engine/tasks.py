@@ -12,21 +12,20 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator, 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from provlab.engine.device import product_on
 from provlab.engine.memory import Budget, Pair, nbytes
+from provlab.engine.passes import PassTask, Shelf
 from provlab.engine.reference import Reference, Result, named, too_large
+from provlab.engine.rounds import in_rounds, traced
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
 from provlab.models.counting import Count, counting
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import BlockResult, Features, Model, Options
-
-if TYPE_CHECKING:
-    from provlab.engine.passes import PassTask, Shelf
 
 #: where a unit lies: one block of both models, a block of each, or the whole models
 Place = int | tuple[int, int] | None
@@ -73,8 +72,6 @@ class UnitTask:
         statistic = get_statistic(self.statistic)
         room = self.budget.process - (self.shelf.nbytes if self.shelf else 0)
         several = len(self.pairs) > 1
-        if several:
-            from provlab.engine.rounds import in_rounds, traced
         working: int | None = None  # bytes that the first comparison took at most: the others take about as many
 
         def prepare(source: str, model: Model) -> Features:

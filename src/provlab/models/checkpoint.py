@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from importlib import metadata
 from inspect import signature
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import plugins
 from provlab.errors import CheckpointError, one_line
 from provlab.files import cache_dir, sha256_file
 from provlab.models.counting import count_bytes
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from provlab.models.formats.source import Files
 
-SCHEMES = "provlab.schemes"  # the entry points that resolve ``scheme:name``
 _schemes: dict[str, Callable[..., Path]] = {}
 
 
@@ -62,8 +61,8 @@ def identical(checkpoints: "Iterable[Checkpoint]") -> bool:
 
 
 def _resolver(scheme: str) -> Callable[..., Path] | None:
-    if scheme not in _schemes and scheme in (installed := metadata.entry_points(group=SCHEMES)).names:
-        register_scheme(scheme, installed[scheme].load())
+    if scheme not in _schemes and (resolver := plugins.hook(scheme, "locate")):
+        register_scheme(scheme, resolver)
     return _schemes.get(scheme)
 
 
@@ -126,9 +125,9 @@ class Checkpoint:
         """The tensors, with codes and scales put together if there are any."""
         if self._merged or not any(map(SCALES.search, self._as_stored.tensor_names)):
             return self._as_stored
-        from provlab.models.formats.codes import CodedWeights
-
-        return CodedWeights(self._files, self._as_stored.config, allow_pickle=True)
+        codes = plugins.reader("codes", self.source)
+        weights: WeightFiles = codes.CodedWeights(self._files, self._as_stored.config, allow_pickle=True)
+        return weights
 
     @classmethod
     def open(cls, source: str | Path, *, allow_pickle: bool = False) -> "Checkpoint":
@@ -153,8 +152,7 @@ class Checkpoint:
         match = _SCHEME.fullmatch(text) if isinstance(source, str) else None
         # a resolver that opens checkpoints splits its own text: an adapter belongs to the innermost of its models
         if "+" in text and not (match and (resolver := _resolver(match[1])) and _takes_pickle(resolver)):
-            from provlab.models.formats import adapter
-
+            adapter = plugins.reader("adapter", text)
             if pair := adapter.split(text):
                 base, (source, name, files) = cls.open(pair[0], allow_pickle=allow_pickle), _located(pair[1])
                 both = adapter.Both(base._files, files)
@@ -175,7 +173,7 @@ class Checkpoint:
         if resolver is None:
             from provlab.models import sources
 
-            raise sources.unknown(scheme, name, {*_schemes, *metadata.entry_points(group=SCHEMES).names})
+            raise sources.unknown(scheme, name, {*_schemes, *plugins.named(plugins.SCHEMES)})
         takes = {"allow_pickle": allow_pickle} if _takes_pickle(resolver) else {}
         return cls(f"{scheme}:{name}", name, LocalFiles(Path(resolver(name, **takes))), allow_pickle=allow_pickle)
 

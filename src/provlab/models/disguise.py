@@ -228,6 +228,12 @@ def locate(reference: str, *, allow_pickle: bool = False) -> Path:
     return folder
 
 
+def parent(reference: str) -> tuple[str, str]:
+    """Return what is disguised, and by what."""
+    kinds, original = parse(reference)
+    return original, "+".join(kinds)
+
+
 def loss(checkpoint: Checkpoint, text: str) -> float | None:
     """Mean loss of a causal model on the head of a text (nats a token); None for other models."""
     if not checkpoint.architecture.endswith(("ForCausalLM", "LMHeadModel")):

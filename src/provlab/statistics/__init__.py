@@ -16,17 +16,16 @@ so that commands and worker processes find it too.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
+from provlab import plugins
 from provlab.errors import ParameterError
 
 if TYPE_CHECKING:
     from provlab.statistics.base import Statistic
 
     Kind = TypeVar("Kind", bound=type[Statistic])
-
-ENTRY_POINTS = "provlab.statistics"
 
 
 @dataclass(frozen=True)
@@ -102,10 +101,10 @@ def get(name: str) -> "Statistic":
         if name in REGISTRY:
             entry = REGISTRY[name]
             _loaded[name] = getattr(import_module(f"provlab.statistics.{entry.module}"), entry.kind)()
-        elif name in (installed := metadata.entry_points(group=ENTRY_POINTS)).names:
+        elif name in (installed := plugins.named(plugins.STATISTICS)):
             register(installed[name].load())
         else:
-            known = ", ".join(dict.fromkeys([*REGISTRY, *sorted(installed.names)]))
+            known = ", ".join(dict.fromkeys([*REGISTRY, *sorted(installed)]))
             raise ParameterError(f"no statistic is called {name!r}; there are {known}")
     return _loaded[name]
 

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from provlab import provenance
 from provlab.cli import arguments as common
 from provlab.errors import InputError
 
@@ -18,7 +19,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _claims(arguments: argparse.Namespace) -> int:
-    from provlab import provenance
     from provlab_study.publishing import claims
     from provlab_study.publishing.results import Results
 

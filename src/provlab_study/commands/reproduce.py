@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from provlab import provenance
 from provlab.errors import ParameterError
 
 CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
@@ -29,7 +30,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    from provlab import provenance
     from provlab_study.publishing import plan as plans
     from provlab_study.publishing.results import Results
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from textwrap import fill
 
+from provlab import provenance
 from provlab.errors import ParameterError
 
 
@@ -32,7 +33,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from provlab import provenance
     from provlab_study.publishing import parameters as declared
     from provlab_study.publishing import runner
     from provlab_study.publishing.experiment import checked_profile
@@ -59,7 +59,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _of_all() -> str:
     """Each notebook of the project with its first sentence, its minutes, and whether it takes models of one's own."""
-    from provlab import provenance
     from provlab_study.publishing.parameters import parameters_of
     from provlab_study.publishing.plan import Plan
 

@@ -9,16 +9,14 @@ minutes, a page that does not run shows what is no longer true.
 import ast
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 import grimp
 
 import provlab
 import provlab_study
+from provlab import plugins
 from provlab.files import sha256_file
-from provlab.models.checkpoint import SCHEMES
-from provlab.statistics import ENTRY_POINTS
 from provlab.zoo.codehash import source_digest
 
 #: folder of each package
@@ -97,7 +95,8 @@ def reached(code: str, chapters: Collection[str] | None) -> dict[str, str]:
     known = {name for name in files() if counts(name.split("."))}
     own = {name for name in known if name.startswith("provlab_study.") and name.endswith(".predicates")}
     by_name = {name for name in known if name.split(".")[1:2] and name.split(".")[1] in BY_NAME}
-    entry_points = [entry for group in (ENTRY_POINTS, SCHEMES) for entry in metadata.entry_points(group=group)]
+    groups = (plugins.SCHEMES, plugins.FORMATS, plugins.STATISTICS)
+    entry_points = [point for group in groups for point in plugins.named(group).values()]
     try:
         packages = {"provlab": provlab.HOMES, "provlab_study": provlab_study.HOMES}
         homes = {f"{package}.{name}": home for package, names in packages.items() for name, home in names.items()}

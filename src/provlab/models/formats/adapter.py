@@ -18,6 +18,7 @@ from provlab.models.weights import WeightFiles, read_json
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 MERGED = "LoRA"  # as what a merged model is said to be stored
+CODES = ()  # it reads none
 
 _PAIR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<side>[AB])(?:\.default)?(?:\.weight)?")
 _WHOLE = re.compile(r"\.(?:base_layer|original_module|modules_to_save(?:\.default)?)(?=\.)")

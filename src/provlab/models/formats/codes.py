@@ -19,6 +19,8 @@ from provlab.models.formats.dtypes import values
 from provlab.models.formats.methods import METHODS, Method, Parts
 from provlab.models.weights import WeightFiles
 
+#: the ways of quantising whose codes are read
+CODES = tuple(dict.fromkeys(method.name for method in METHODS))
 # what cannot be put together raises, of numpy's and of Python's
 _UNFIT = (ValueError, IndexError, KeyError, TypeError, OverflowError, ZeroDivisionError)
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.models.formats import float8
 from provlab.models.formats.container import TensorInfo
+from provlab.models.formats.dtypes import eight_bits
 
 Floats = NDArray[np.float32]
 Codes = NDArray[Any]
@@ -233,7 +233,7 @@ def _scaled(parts: Parts) -> Floats:
     ending = next(ending for ending in _SCALES if ending in parts.names)
     scale, kind = parts.floats(ending), parts.info(parts.names[ending]).dtype
     if kind == "uint8":
-        scale = float8.values(parts.codes(ending), "float8_e8m0fnu")
+        scale = eight_bits(parts.codes(ending), "float8_e8m0fnu")
     if kind in ("uint8", "float8_e8m0fnu"):
         block = block or (*[1] * (weight.ndim - 1), 32)
     return weight * spread(scale, weight.shape, block)
@@ -267,7 +267,7 @@ def _mxfp4(parts: Parts) -> Floats:
     """Two numbers of 4 bits a byte, the lower first; 32 share a power of two. Inputs first, as in transformers."""
     packed = parts.codes("_blocks")  # (experts, outputs, groups, 16)
     numbers = _E2M1[np.stack([packed & 15, packed >> 4], axis=-1)].reshape(*packed.shape[:-1], -1)
-    numbers = numbers * float8.values(parts.codes("_scales"), "float8_e8m0fnu")[..., None]
+    numbers = numbers * eight_bits(parts.codes("_scales"), "float8_e8m0fnu")[..., None]
     return numbers.reshape(*packed.shape[:2], -1).transpose(0, 2, 1)
 
 

@@ -1,0 +1,61 @@
+"""What the library's core reaches by entry points alone: the parts that one may live without, and other packages.
+
+- `SCHEMES`: what stands before the colon of a source such as ``zoo:oak``. The entry point names a module, or an object,
+  with ``locate(name) -> Path``. It may have ``expand(name) -> list of names``, which says what a name such as ``*``
+  stands for; ``prepare(names)``, which makes what is missing together; ``parent(name) -> (source or None, label)``, or
+  None where that is unknown; and ``text() -> str``, prose that none of its models was trained on. A function alone
+  locates.
+- `FORMATS`: modules that read weights which are not plain, ``codes`` and ``adapter``; `CODES` of each are the names of
+  the codes that it reads.
+- `COMMANDS`: modules with ``add(parser)``.
+- `STATISTICS`: subclasses of `provlab.statistics.base.Statistic`.
+"""
+
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+from provlab.errors import CheckpointError
+
+SCHEMES = "provlab.schemes"
+FORMATS = "provlab.formats"
+COMMANDS = "provlab.commands"
+STATISTICS = "provlab.statistics"
+
+
+def named(group: str) -> dict[str, metadata.EntryPoint]:
+    """Entry points of a group, by name."""
+    return {point.name: point for point in metadata.entry_points(group=group)}
+
+
+def hook(scheme: str, what: str) -> Callable[..., Any] | None:
+    """Return what a scheme can do, such as ``locate`` or ``expand``; None if it cannot, or is not there."""
+    point = named(SCHEMES).get(scheme)
+    loaded = point.load() if point else None
+    function: Callable[..., Any] | None = getattr(loaded, what, loaded if what == "locate" else None)
+    return function
+
+
+def reader(name: str, source: str) -> Any:
+    """Return the module that reads a format of weights, for a source that needs it.
+
+    Raises
+    ------
+    CheckpointError
+        If it is not installed.
+    """
+    if (point := named(FORMATS).get(name)) is None:
+        raise CheckpointError(f"{source} needs what reads {name}, which is not installed; install provlab again")
+    return point.load()
+
+
+def default_text() -> str | None:
+    """Prose that a scheme offers, which none of its models was trained on; None if none does."""
+    for _, point in sorted(named(SCHEMES).items()):
+        try:
+            text = getattr(point.load(), "text", None)
+        except ImportError:  # what is not there offers nothing
+            continue
+        if text is not None:
+            return str(text())
+    return None

@@ -1,0 +1,53 @@
+"""The page *Write a statistic*: its code, as it stands, tests independence, with the guard against sorted models."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import provlab
+from provlab import statistics
+from provlab.inference.matching import unit_rows
+from provlab.statistics.base import Options
+
+PAGE = Path(__file__).parents[2] / "book" / "your_statistic.md"
+
+
+@pytest.fixture
+def page(monkeypatch):
+    monkeypatch.setattr(statistics, "REGISTRY", dict(statistics.REGISTRY))
+    monkeypatch.setattr(statistics, "_loaded", dict(statistics._loaded))
+    names = {"__name__": "your_statistic"}
+    exec(re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1], names)
+    return names
+
+
+def test_it_tells_kin_from_strangers(page, models):
+    log10_p = {}
+    for other in ("tuned", "other"):
+        (record,) = provlab.compare(
+            models["base"], models[other], statistics=["phi_down"], seed=3, progress=False
+        ).records
+        log10_p[other] = record.outcome.log10_p
+    assert log10_p["tuned"] < -8  # a child moved by noise of a third of its weights
+    assert log10_p["other"] > -3  # by the law, one independent pair in a thousand
+
+
+def test_two_sorted_strangers_get_no_p_value(page):
+    """Each of them is sorted by the mean of its columns, which alone makes the test reject."""
+    blocks = {"sorted": [], "as trained": []}
+    rng = np.random.default_rng(0)
+    statistic = page["PhiDown"]()
+    for block in range(4):
+        pair = [rng.standard_normal((512, 16)) + rng.standard_normal((512, 1)) for _ in range(2)]  # (h, d)
+        for name, results in blocks.items():
+            order = [np.argsort(rows.mean(axis=1)) if name == "sorted" else np.arange(512) for rows in pair]
+            units = [unit_rows(rows[by].astype(np.float32), name="x") for rows, by in zip(pair, order, strict=True)]
+            a, b = (page["OrderedRows"].of(rows, called="down columns") for rows in units)
+            results.append(statistic.compare_block(a, b, block, Options()))
+    assert min(result.log10_p for result in blocks["sorted"]) < -10  # what the order alone does
+    outcome = statistic.aggregate(blocks["sorted"])
+    assert outcome.log10_p is None
+    assert "withheld" in outcome.detail
+    assert statistic.aggregate(blocks["as trained"]).log10_p > -3
