@@ -65,12 +65,12 @@ def _of_all() -> str:
     folder = provenance.project_root() / "notebooks"
     if not (paths := sorted(folder.glob("*.ipynb"))):
         raise ParameterError(f"there are no notebooks in {folder}; run this in a checkout of the project")
-    plan = Plan.read(folder / "profiles" / "default.yml")
-    minutes = {item["notebook"]: item.get("minutes") for item in plan.experiments}
+    plans = [Plan.read(path) for path in (folder / "profiles").glob("*.yml")]
+    minutes = {item["notebook"]: item["minutes"] for plan in plans for item in plan.experiments if "minutes" in item}
     lines = []
     for path in paths:
         own = "takes your models" if any("zoo:" in item.default for item in parameters_of(path).values()) else ""
-        took = f"{minutes[path.stem]:g} min" if minutes.get(path.stem) else ""
+        took = f"{minutes[path.stem]:g} min" if path.stem in minutes else ""
         lines.append(f"{path.stem}  ({', '.join(filter(None, [took, own]))})".replace("  ()", ""))
         lines.append(fill(_first_sentence(path), 76, initial_indent="    ", subsequent_indent="    "))
     lines.append("provlab run NAME --list has the parameters of one.")
