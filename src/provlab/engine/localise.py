@@ -140,7 +140,8 @@ def every_pair_of_blocks(
         for i, j in left:
             try:
                 with named(place(statistic.name, (i, j)), a.name, b.name):
-                    result = results[i, j] = statistic.compare_block(first(i), second(j), i, options)
+                    result = statistic.checked(statistic.compare_block(first(i), second(j), i, options))
+                results[i, j] = result
                 finished.put(keys[i, j], (a.checkpoint.source, b.checkpoint.source), (a, b), (i, j), result)
             except NotComparableError as error:
                 refused.append(error)
