@@ -215,7 +215,7 @@ def test_a_script_can_fail_on_what_is_rejected(run, models):
     for command in ("compare", "study"):
         for other, status in (("tuned", 1), ("other", 0)):
             arguments = (command, models["base"], models[other], *PHI_U)
-            assert [run(*arguments)[0], run(*arguments, "--fail-on", "rejected")[0]] == [0, status]
+            assert [run(*arguments)[0], run(*arguments, "--fail-on", "rejected,by-order-alone")[0]] == [0, status]
 
 
 def test_help_names_statistics_formats_and_statuses(run):

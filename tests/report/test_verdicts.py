@@ -89,8 +89,8 @@ PLANTED = {
     "all reject": (
         {"phi_u": -20.0, "phi_match": -9.0, "phi_match_unsigned": -9.0}, {}, "rejected",
         ["the weights of the two are not independent. By phi_u independent weights would agree",
-         "a common ancestor; a common initial draw; a mask, noise or any choice that both share. A common origin is not",
-         "not descent: the test does not say which cause it was, nor which model came first.",
+         "a common ancestor; a common initial draw; a mask, noise or any choice that both share. A common origin",
+         "is not descent: the test does not say which cause it was, nor which model came first.",
          f"phi_match and phi_match_unsigned ignore the order of units, so {ALONE}."],
         ["put into", "suspect", CALIBRATED, "by order alone"],
     ),
@@ -112,7 +112,8 @@ PLANTED = {
         ["suspect", ALONE],
     ),
     "order of units and of the stream": (
-        {"phi_u": -20.0, "phi_e": -20.0, "phi_match_unsigned": -0.2}, {}, "by order alone", [f"{BY_ORDER}, phi_e ("], [],
+        {"phi_u": -20.0, "phi_e": -20.0, "phi_match_unsigned": -0.2}, {}, "by order alone",
+        [f"{BY_ORDER}, phi_e ("], [],
     ),
     "order, no gates": (
         {"phi_u": -20.0, "phi_match": NO_GATE}, {"gated": False}, "by order alone",
@@ -143,8 +144,8 @@ PLANTED = {
     "rows of tokens": (
         {"phi_u": -0.3, "phi_match_unsigned": -0.1, "phi_unseen": -262.8}, {}, "rows of one origin",
         ["These rows have one origin: phi_unseen (Holm over 3 tests", "rows of tokens that neither was trained on were",
-         "Nothing is said of the rest of the weights. Possible causes: rows copied from one model into the other, which",
-         "costs nothing where no text has these tokens, and which either side could have done; a common ancestor;"],
+         "Nothing is said of the rest of the weights. Possible causes: rows copied from one model into the other,",
+         "which costs nothing where no text has these tokens, and which either side could have done; a common"],
         ["Independent training is rejected", "not independent", "quality"],
     ),
     "rows and order": (
@@ -167,15 +168,16 @@ PLANTED = {
     ),
     "nothing by phi_match": (
         {"phi_u": -0.3, "phi_match": -0.2}, {}, "could not be tested",
-        [f"{UNTESTED}phi_u, phi_match (Holm over 2 tests, family-wise error at most 0.01) do not reject, and disguises",
-         "hide a copy from all that could have rejected: up projections times a negative number (from phi_u, phi_match)",
+        [f"{UNTESTED}phi_u, phi_match (Holm over 2 tests, family-wise error at most 0.01) do not reject, and disg",
+         "a copy from all that could have rejected: up projections times a negative number (from phi_u, phi_match)",
          "Not asked for, and may test it: phi_match_unsigned, phi_anchor."],
         ["how independent models agree"],
     ),
     "nothing by phi_u": (
         {"phi_u": -0.3}, {}, "could not be tested",
         [f"{UNTESTED}phi_u (one test, level 0.01) does not reject, and disguises that cost nothing hide a copy from",
-         "rejected: hidden units in another order (from phi_u). Not asked for, and may test it: phi_match_unsigned"], [],
+         "rejected: hidden units in another order (from phi_u). Not asked for, and may test it: phi_match_unsigned"],
+        [],
     ),
     "nothing by phi_u, no gates": (
         {"phi_u": -0.3}, {"gated": False}, "could not be tested", ["may test it: phi_unseen, phi_views."], [],
@@ -189,7 +191,7 @@ PLANTED = {
         {"phi_u": -0.3, "phi_match": "cut differently", "phi_match_unsigned": "cut differently", "stream_score": None},
         {}, "could not be tested",
         [f"{UNTESTED}the stream score is 0.5 (0.5 and more), as for related models, and no test rejects: phi_u (one",
-         "phi_u (one test, level 0.01) does not reject, and disguises that cost nothing hide a copy from all that",
+         "What is more, disguises that cost nothing hide a copy from all that could have rejected: hidden units in",
          "Asked for, and could not have rejected: phi_match, phi_match_unsigned.",
          "Descriptive, and no test: stream_score 0.5 (near 1 for related",
          "Not run: phi_match, phi_match_unsigned (cut differently)."],

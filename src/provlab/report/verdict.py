@@ -89,7 +89,8 @@ class Verdict:
             "come to that: one was made from the other, or both from a third."
         )
         if not self._rejecting:
-            return [opening, f"No test of the weights rejects ({self._family.words()}): they were rewritten."]
+            words = f"No test of the weights rejects ({self._family.words()}): they were rewritten."
+            return [opening, *[words] * bool(self._tested), _NO_DESCENT]
         tests = f"Independent training is rejected by {_names(self._rejecting)} ({self._family.words()})."
         return [opening, tests, *self._written(), _NO_DESCENT]
 
@@ -215,8 +216,9 @@ class Verdict:
                 "nobody is acquitted."
             )
         if self._evidence.silent:
-            opening = "" if alike else "Independence could not be tested: "
-            does = f"{opening}{tests} ({words}) {'do' if len(self._tested) > 1 else 'does'} not reject"
+            several = len(self._tested) > 1
+            does = f"Independence could not be tested: {tests} ({words}) {'do' if several else 'does'} not reject, and"
+            does = "What is more," if alike else does
             could = [name for name in self._tested if name in self._evidence.able]
             ways = "; ".join(
                 f"{flaw.what} (from {_names([n for n in could if n in flaw.fooled])})"
@@ -224,9 +226,9 @@ class Verdict:
             )
             unable = [n for n in flaws.ORDER_FREE if n in self._family.statistics and n not in could]
             sentences += [
-                f"{does}, and disguises that cost nothing hide a copy from all that could have rejected: {ways}."
+                f"{does} disguises that cost nothing hide a copy from all that could have rejected: {ways}."
                 if ways
-                else f"{does}, and {'none of them' if len(self._tested) > 1 else 'it'} could have.",
+                else f"{does} {'none of them' if several else 'it'} could {'not ' * (not several)}have.",
                 *[f"Asked for, and could not have rejected: {_names(unable)}."] * bool(unable),
             ]
         if self._small:

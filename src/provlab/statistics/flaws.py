@@ -54,7 +54,7 @@ def applicable(names: Collection[str], *, gated: bool, experts: bool) -> list[st
 
 
 def hiding(tested: Collection[str], *, free: bool = False) -> list[Flaw]:
-    """Return disguises, together enough to hide related models from every one of the tests, free ones first or alone."""
+    """Return disguises, together enough to hide related models from every one of the tests, free ones first."""
     hidden: set[str] = set()
     chosen = []
     for flaw in DISGUISES:
