@@ -89,7 +89,7 @@ def test_two_models_that_say_the_same_of_every_input_are_not_one_function(compar
     assert result.outcome == "not rejected"
 
 
-# Who acquits ---------------------------------------------------------------------------------------------------------
+# Acquittals --------------------------------------------------------------------------------------------------------
 
 
 def outputs(value, spread=0.4, rounding=5e-14):
@@ -156,7 +156,7 @@ def test_the_bar_is_that_of_the_correction():
             assert replace(family, log10_p=changed).rejected[3] == rejected
 
 
-# What it could have seen ---------------------------------------------------------------------------------------------
+# Power -------------------------------------------------------------------------------------------------------------
 
 
 def common_units(share, rng, h=96, width=32, blocks=4, positions=256):
@@ -186,12 +186,12 @@ def test_the_share_that_would_have_been_found_is_found():
     bar = float(np.log10(0.01))
     share = _smallest_share(unsigned(common_units(0.0, rng), 0), bar)
     assert 0.1 < share < 0.4
-    found = [
+    shares = [
         np.mean([unsigned(common_units(some, rng), seed).log10_p <= bar for seed in range(60)])
         for some in (share, share / 2)
     ]
-    assert found[0] >= 0.78  # of 0.9: three standard deviations below
-    assert found[1] < 0.4
+    assert shares[0] >= 0.78  # of 0.9: three standard deviations below
+    assert shares[1] < 0.4
 
 
 def test_the_figure_stands_in_the_verdict(compare, models):

@@ -191,7 +191,7 @@ PLANTED = {
         {"phi_u": -0.3, "phi_match": "cut differently", "phi_match_unsigned": "cut differently", "stream_score": None},
         {}, "could not be tested",
         [f"{UNTESTED}the stream score is 0.5 (0.5 and more), as for related models, and no test rejects: phi_u (one",
-         "What is more, disguises that cost nothing hide a copy from all that could have rejected: hidden units in",
+         "Moreover, disguises that cost nothing hide a copy from all that could have rejected: hidden units in",
          "Asked for, and could not have rejected: phi_match, phi_match_unsigned.",
          "Descriptive, and no test: stream_score 0.5 (near 1 for related",
          "Not run: phi_match, phi_match_unsigned (cut differently)."],

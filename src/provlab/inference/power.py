@@ -1,7 +1,7 @@
-"""What a matching test had the power to see: the smallest share of common units that it would have rejected.
+"""The power of a matching test: the smallest share of common units that it would have rejected.
 
 A share s of the n units of each block is common to both models, and both matchings find it; the other units are drawn
-apart. Of the s n units that agree, those that are allowed for are no evidence, so that g are left among m that count.
+apart. Among the s n units that agree, those that are allowed for are no evidence: g are left among m that count.
 Spearman's correlation of these has the mean g / m, and times sqrt(m - 1) it is about normal with standard deviation 1
 or less. Blocks are combined by Fisher's method.
 """
@@ -35,7 +35,7 @@ def smallest_share(units: Sequence[int], counted: Sequence[int], log10_level: fl
     Parameters
     ----------
     units, counted
-        Of each block: how many units were matched, and how many of them could be evidence.
+        How many units of each block were matched, and how many of them could be evidence.
     log10_level
         At which the blocks together are rejected.
 
@@ -50,16 +50,16 @@ def smallest_share(units: Sequence[int], counted: Sequence[int], log10_level: fl
     noise = np.random.default_rng(0).standard_normal((_DRAWS, len(n)))
     shares = np.arange(1, _STEPS + 1) / _STEPS
 
-    def found(share: float) -> float:
+    def probability(share: float) -> float:
         agreeing: NDArray[np.float64] = np.clip(share * n - (n - m), 0, None)
         z = agreeing / m * np.sqrt(np.maximum(m - 1, 0)) + noise
         log10_p = stats.norm.logsf(z) / np.log(10)
         return float((pvalues.fisher(np.minimum(log10_p, 0), axis=1) <= log10_level).mean())
 
-    if found(1.0) < POWER:
+    if probability(1.0) < POWER:
         return None
-    low, high = 0, _STEPS  # `found` grows with the share
+    low, high = 0, _STEPS  # it grows with the share
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if found(shares[middle - 1]) >= POWER else (middle, high)
+        low, high = (low, middle) if probability(shares[middle - 1]) >= POWER else (middle, high)
     return float(shares[high - 1])

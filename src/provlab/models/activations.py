@@ -218,8 +218,8 @@ def rounded_log_probs(
 ) -> NDArray[np.float32]:
     """Return log probabilities of a model that rounds more, ``(positions, vocabulary)`` float32.
 
-    What each module gives is off by a normal draw whose standard deviation is `unit` times the root mean square of its
-    numbers at that position: what a weight or a sum rounded to `unit` does. A few sequences are enough.
+    The output of each module is off by a normal draw whose standard deviation is `unit` times the root mean square of
+    its numbers at that position, as if weights and sums were rounded to `unit`. A few sequences are enough.
     """
     network = _network(model, device, dtype)
     generator = torch.Generator(network.device).manual_seed(0)

@@ -105,22 +105,24 @@ class Evidence:
     @property
     def divergence(self) -> Mapping[str, float] | None:
         """The divergence of outputs, and what it is measured against: None where the outputs were not compared."""
-        found = self.outcomes.get("phi_jsd")
-        if found is None or "spread" not in found.detail or found.detail["spread"] <= 0:
+        outputs = self.outcomes.get("phi_jsd")
+        if outputs is None or "spread" not in outputs.detail or outputs.detail["spread"] <= 0:
             return None
-        return {"value": found.value, **{name: found.detail[name] for name in ("n", "rounding", "spread", "unit")}}
+        return {"value": outputs.value, **{name: outputs.detail[name] for name in ("n", "rounding", "spread", "unit")}}
 
     @property
     def same_function(self) -> bool:
         """Whether outputs on the text are equal up to rounding, and depend on the text."""
-        found = self.divergence
-        return found is not None and found["value"] <= min(ROUNDINGS * found["rounding"], ALIKE * found["spread"])
+        outputs = self.divergence
+        return outputs is not None and outputs["value"] <= min(
+            ROUNDINGS * outputs["rounding"], ALIKE * outputs["spread"]
+        )
 
     @property
     def alike(self) -> tuple[str, ...]:
         """Figures, no tests, that are those of related models."""
-        found, stream = self.divergence, self.outcomes.get("stream_score")
-        names = ["phi_jsd"] * (found is not None and found["value"] <= ALIKE * found["spread"])
+        outputs, stream = self.divergence, self.outcomes.get("stream_score")
+        names = ["phi_jsd"] * (outputs is not None and outputs["value"] <= ALIKE * outputs["spread"])
         return (*names, *["stream_score"] * (stream is not None and stream.value >= RELATED_STREAM))
 
 

@@ -79,13 +79,13 @@ class Verdict:
     # What the tests say ---------------------------------------------------------------------------------------------
 
     def _same_function(self) -> list[str]:
-        found = self._evidence.divergence
-        assert found is not None
-        dtype = next(name for name, unit in UNITS.items() if unit >= found["unit"])
+        outputs = self._evidence.divergence
+        assert outputs is not None
+        dtype = next(name for name, unit in UNITS.items() if unit >= outputs["unit"])
         opening = (
-            f"The two compute the same function, whatever their weights: over {found['n']:,.0f} positions of the text "
-            f"their next-token distributions differ by {found['value']:.1e} nats, and one of them by "
-            f"{found['rounding']:.1e} where its numbers are rounded as {dtype} rounds them. Independent models do not "
+            f"The two compute the same function, whatever their weights: over {outputs['n']:,.0f} positions of the text "
+            f"their next-token distributions differ by {outputs['value']:.1e} nats, and one of them by "
+            f"{outputs['rounding']:.1e} where its numbers are rounded as {dtype} rounds them. Independent models do not "
             "come to that: one was made from the other, or both from a third."
         )
         if not self._rejecting:
@@ -176,8 +176,8 @@ class Verdict:
         return []
 
     def _no_rejection(self) -> list[str]:
-        asked = [name for name in flaws.ORDER_FREE if name in self._family.statistics]
-        left = [name for name in asked if name not in self._evidence.able]
+        ours = [name for name in flaws.ORDER_FREE if name in self._family.statistics]
+        left = [name for name in ours if name not in self._evidence.able]
         but = f", and {_names(left)} could not be tested" if left else ""
         how = "this is how independent models agree. That is no proof of independence."
         if self._small:
@@ -218,7 +218,7 @@ class Verdict:
         if self._evidence.silent:
             several = len(self._tested) > 1
             does = f"Independence could not be tested: {tests} ({words}) {'do' if several else 'does'} not reject, and"
-            does = "What is more," if alike else does
+            does = "Moreover," if alike else does
             could = [name for name in self._tested if name in self._evidence.able]
             ways = "; ".join(
                 f"{flaw.what} (from {_names([n for n in could if n in flaw.fooled])})"
@@ -241,10 +241,10 @@ class Verdict:
         """A figure that is no test, beside the one that related models stay beyond."""
         if name == "stream_score":
             return f"the stream score is {self._outcomes[name].value:.3g} ({RELATED_STREAM:g} and more)"
-        found = self._evidence.divergence
-        assert found is not None
+        outputs = self._evidence.divergence
+        assert outputs is not None
         return (
-            f"outputs differ by {found['value']:.2g} nats, {found['value'] / found['spread']:.2g} of what they differ "
+            f"outputs differ by {outputs['value']:.2g} nats, {outputs['value'] / outputs['spread']:.2g} of what they differ "
             f"by from one position to the next (at most {ALIKE:g})"
         )
 

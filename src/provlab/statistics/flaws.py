@@ -43,7 +43,7 @@ DISGUISES, FRAMINGS = (
 ORDERED, ORDER_FREE = frozenset(_TABLE["ordered"]), tuple(_TABLE["order_free"])
 #: statistics of the embedding alone
 ROWS = frozenset(_TABLE["rows"])
-#: statistics that no disguise without a cost hides from: whoever does not reject by one of them acquits nobody
+#: statistics that no disguise without a cost hides from: an acquittal needs one of them
 STANDING = tuple(name for name in ORDER_FREE if not any(name in f.fooled for f in DISGUISES if not f.cost))
 
 

@@ -42,7 +42,7 @@ class PhiUnseen(PhiE):
     name = "phi_unseen"
     version = 1
     warrant = BY_THEOREM
-    reads_order = False  # tokens are numbered anew
+    reads_order = False  # tokens are numbered at random
     reads = "embeddings of untrained tokens"
     assumptions = (
         "at least one of the two models drew the rows of its embedding independently of each other and of the other "
