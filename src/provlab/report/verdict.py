@@ -83,10 +83,10 @@ class Verdict:
         assert outputs is not None
         dtype = next(name for name, unit in UNITS.items() if unit >= outputs["unit"])
         opening = (
-            f"The two compute the same function, whatever their weights: over {outputs['n']:,.0f} positions of the text "
-            f"their next-token distributions differ by {outputs['value']:.1e} nats, and one of them by "
-            f"{outputs['rounding']:.1e} where its numbers are rounded as {dtype} rounds them. Independent models do not "
-            "come to that: one was made from the other, or both from a third."
+            f"The two compute the same function, whatever their weights: over {outputs['n']:,.0f} positions of the "
+            f"text their next-token distributions differ by {outputs['value']:.1e} nats, and one of them by "
+            f"{outputs['rounding']:.1e} where its numbers are rounded as {dtype} rounds them. Independent models do "
+            "not come to that: one was made from the other, or both from a third."
         )
         if not self._rejecting:
             words = f"No test of the weights rejects ({self._family.words()}): they were rewritten."
@@ -244,8 +244,8 @@ class Verdict:
         outputs = self._evidence.divergence
         assert outputs is not None
         return (
-            f"outputs differ by {outputs['value']:.2g} nats, {outputs['value'] / outputs['spread']:.2g} of what they differ "
-            f"by from one position to the next (at most {ALIKE:g})"
+            f"outputs differ by {outputs['value']:.2g} nats, {outputs['value'] / outputs['spread']:.2g} of what they "
+            f"differ by from one position to the next (at most {ALIKE:g})"
         )
 
     def _described(self) -> list[str]:

@@ -36,7 +36,7 @@ from provlab.statistics.text import Columns, common, cut, spellings
 
 ROWS = 256  # distributions compared at once, in float64
 _SEQUENCES = 2  # on which the rounding is measured
-_NEIGHBOURS = 512  # positions on which the spread is
+_NEIGHBOURS = 128  # positions on which the spread is
 
 
 @dataclass(frozen=True)
