@@ -15,6 +15,7 @@ from provlab.report.comparison import Comparison
 from provlab.report.family import LEVEL, Family, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options
+from provlab.statistics.flaws import ORDER_FREE
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -129,7 +130,8 @@ def compare(
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     identical(model.checkpoint for model in bench.models.values())  # refuses a remembered hash that is wrong
-    if statistics is None and not Family.of(records, primary, fdr=fdr).rejected.any():
+    seeing = any(record.statistic in ORDER_FREE for record in records)
+    if statistics is None and seeing and not Family.of(records, primary, fdr=fdr).rejected.any():
         # a disguised copy may have silenced the tests; a figure that is no test, where both models have embeddings
         scored = run_pairs(bench, ["stream_score"], options, store=store, progress=progress)
         records += [record for record in scored if record.outcome]

@@ -81,7 +81,7 @@ class Evidence:
         beside = [name for name in outcomes if name not in tested and ignores_order(name)]
         p = {name: outcomes[name].log10_p for name in beside}
         agreeing = tuple(name for name, value in p.items() if value is not None and value <= _share(len(beside)))
-        same = "digest" in a and a["digest"] == b["digest"]
+        same = "digest" in a and a["digest"] == b.get("digest")
         return cls(outcomes, tested, rejecting, able, agreeing, same)
 
     @cached_property
