@@ -198,7 +198,8 @@ class BlockResult:
     value, log10_p : float
         The raw statistic, and its log10 p where it has one.
     detail : dict
-        What aggregation needs as well, JSON-able.
+        What aggregation needs as well, JSON-able. ``floor`` is the smallest log10 p of so many units, ``power`` the
+        smallest that those which stayed could have given, if that is more, and ``withheld`` why there is none.
     matching : array or None
         ``(h,)`` int64, the partner of each hidden unit, for statistics that match units; ``(2, h)`` for phi_MATCH, by
         gate and by up. Where units were left out, of each that stayed, on the side that has fewer of these.
