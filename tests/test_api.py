@@ -63,7 +63,7 @@ def test_a_statistic_that_does_not_apply_is_a_row_and_not_an_end(models, new_mod
     deep = str(save_model(new_model(8, num_hidden_layers=2), tmp_path / "deep"))
     comparison = provlab.compare(models["base"], deep, text=text, progress=False, **SMALL)
     ran = {r.statistic for r in comparison.records if r.error is None}
-    assert ran == {"phi_jsd", "phi_match", "phi_match_unsigned", "phi_unseen"}
+    assert ran == {"phi_jsd", "phi_match", "phi_match_unsigned", "phi_unseen", "stream_score"}
     with pytest.raises(NotComparableError, match="base has 3 and deep 2 blocks"):
         provlab.compare(models["base"], deep, statistics=["phi_h"], progress=False)
 
@@ -72,7 +72,7 @@ def test_a_model_without_tokenizer_is_given_the_other_ones_ids(models, new_model
     bare = tmp_path / "bare"
     new_model(8).save_pretrained(bare)
     comparison = provlab.compare(models["base"], bare, text=text, progress=False, **SMALL)
-    assert {record.statistic: record.error for record in comparison.records} == dict.fromkeys(USUAL)
+    assert {record.statistic: record.error for record in comparison.records} == dict.fromkeys((*USUAL, "stream_score"))
 
 
 def test_too_little_text_is_said(models):

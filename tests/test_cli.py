@@ -216,7 +216,7 @@ def test_a_script_can_fail_on_what_is_rejected(run, models):
     for command in ("compare", "study"):
         for other, status in (("tuned", 1), ("other", 0)):
             arguments = (command, models["base"], models[other], *PHI_U)
-            assert [run(*arguments)[0], run(*arguments, "--fail-on", "rejected")[0]] == [0, status]
+            assert [run(*arguments)[0], run(*arguments, "--fail-on", "rejected,by-order-alone")[0]] == [0, status]
 
 
 @pytest.mark.parametrize("command", ["run", "reproduce", "claims"])
@@ -267,7 +267,7 @@ def test_a_file_is_shown_how_far_the_work_is_once_a_minute(run, models, monkeypa
 def test_a_pickle_that_is_trusted(run, inputs):
     status, out, _ = run("compare", inputs.a, inputs.pickled(), *PHI_U, "--allow-pickle")
     assert status == 0
-    assert "rejected by phi_u" in " ".join(out.split())
+    assert "rejected by order alone, by phi_u" in " ".join(out.split())
 
 
 def test_a_stop_that_a_library_turns_into_an_error_is_a_stop(run, monkeypatch):
@@ -494,7 +494,9 @@ def test_the_executable_refuses_in_one_line(models):
 def test_the_executable_compares_and_survives_a_reader_that_leaves(models):
     done = executable("compare", models["base"], models["tuned"], *PHI_U)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Independent training is rejected by phi_u (one test, level 0.01)" in " ".join(done.stdout.split())
+    assert "Independent training is rejected by order alone, by phi_u (one test, level 0.01)" in " ".join(
+        done.stdout.split()
+    )
     path = Path(sys.executable).with_name("provlab")
     left = subprocess.run(
         f"'{path}' claims | head -n 1 >/dev/null", shell=True, capture_output=True, text=True, timeout=120

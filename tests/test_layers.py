@@ -59,7 +59,7 @@ def slow(root: Path) -> list[str]:
 
 def names_of_pages(root: Path, notebooks: list[str], profiles: list[str]) -> list[str]:
     """Strings in code (docstrings aside) and in the library's data that name a notebook, its page, or a profile."""
-    common = {"status", "scoreboard"}  # also the names of a column and of a picture
+    common = {"status", "scoreboard", "power"}  # also the names of a column, of a picture, and of a block's detail
     files = [re.escape(stem) + r"\.(?:ipynb|html)" for stem in notebooks] + [rf"{re.escape(p)}\.yml" for p in profiles]
     named = re.compile(rf"\b(?:{'|'.join(files)})\b").search
     bad = []

@@ -14,7 +14,7 @@ from provlab.engine.store import Store
 from provlab.errors import NotComparableError, ParameterError
 from provlab.models.checkpoint import identical
 from provlab.report.comparison import Comparison
-from provlab.report.family import LEVEL, check_primary
+from provlab.report.family import LEVEL, Family, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options
 from provlab.statistics.flaws import ORDER_FREE
@@ -128,9 +128,9 @@ def compare(
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     identical(model.checkpoint for model in bench.models.values())  # refuses a remembered hash that is wrong
-    seeing = [record for record in records if record.statistic in ORDER_FREE]
-    if statistics is None and seeing and not any(r.outcome and r.outcome.log10_p is not None for r in seeing):
-        # no test here could see a disguised copy; a figure that is no test, where both models have embeddings
+    seeing = any(record.statistic in ORDER_FREE for record in records)
+    if statistics is None and seeing and not Family.of(records, primary, fdr=fdr).rejected.any():
+        # a disguised copy may have silenced the tests; a figure that is no test, where both models have embeddings
         scored = run_pairs(bench, ["stream_score"], options, store=store, progress=progress)
         records += [record for record in scored if record.outcome]
     models = described(bench)

@@ -71,7 +71,8 @@ def test_the_block_put_in_changes_no_logit(models, deeper):
 def test_an_identity_block_hides_nothing(models, deeper, compare):
     result = compare(models["tuned"], deeper["tuned"])
     message = " ".join(result.verdict().split())
-    assert message.startswith("Independent training is rejected by phi_match")
+    assert result.outcome == "same function"
+    assert "Independent training is rejected by phi_match" in message
     assert (
         "phi_match compared all 3 blocks of one with all 4 of the other; its p-value is the smallest of 12" in message
     )

@@ -33,7 +33,7 @@ def test_a_child_is_settled_before_all_blocks_are_read(models):
     log10_p = [by_block[block] for block in detail["read"]]
     assert outcome.log10_p == evalues.anytime_log10_p(log10_p) <= -2
     verdict = result.verdict()
-    assert verdict.startswith("Independent training is rejected by phi_u (one test, level 0.01)")
+    assert verdict.startswith("Independent training is rejected by order alone, by phi_u (one test, level 0.01)")
     assert f"{len(detail['read'])} of 3 blocks were read, in an order drawn beforehand" in verdict
     assert f"{detail['bytes_left'] / whole.tensors:.0%} of {whole.tensors:,} bytes were left unread" in verdict
     json.dumps(result.to_json(), allow_nan=False)
@@ -44,7 +44,7 @@ def test_a_stranger_is_read_to_the_end(models):
     detail = result.records[0].outcome.detail["until_settled"]
     assert sorted(detail["read"]) == [0, 1, 2]
     assert detail["bytes_left"] == 0
-    assert "not rejected by phi_u" in result.verdict()
+    assert "phi_u (one test, level 0.01) does not reject" in result.verdict()
     assert "3 of 3 blocks were read" in result.verdict()
     assert "0% of" in result.verdict()
 

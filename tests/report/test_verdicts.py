@@ -69,42 +69,60 @@ def disguised(models, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def noisy(models, tmp_path_factory):
+    """The base with noise of 0.3 standard deviations in every matrix."""
+    folder = tmp_path_factory.mktemp("noisy") / "model"
+    disguise(Checkpoint.open(models["base"]), folder, seed=1, kinds=("noise=0.3",))
+    return folder
+
+
 # Planted results -----------------------------------------------------------------------------------------------------
 
 CALIBRATED = "the independent models that"
 ALONE = "that order alone is not the cause"
+BY_ORDER = "Independent training is rejected by order alone, by phi_u"
+UNTESTED = "Independence could not be tested: "
 NO_GATE = "phi_match needs a gated MLP"
 #: log10 p (or why refused), what is known of the models, the outcome, what the verdict says, what it must not say
 PLANTED = {
     "all reject": (
         {"phi_u": -20.0, "phi_match": -9.0, "phi_match_unsigned": -9.0}, {}, "rejected",
         ["the weights of the two are not independent. By phi_u independent weights would agree",
-         "a common ancestor; a common initial draw; a mask, noise or any choice that both share. The test does not say",
+         "a common ancestor; a common initial draw; a mask, noise or any choice that both share. A common origin",
+         "is not descent: the test does not say which cause it was, nor which model came first.",
          f"phi_match and phi_match_unsigned ignore the order of units, so {ALONE}."],
-        ["put into", "suspect", CALIBRATED],
+        ["put into", "suspect", CALIBRATED, "by order alone"],
     ),
     "order alone": (
-        {"phi_u": -20.0, "phi_match": -0.3}, {}, "rejected",
-        ["any choice that both share; hidden units of one put into the other's order, or those of both by one rule.",
-         "phi_match ignores the order of units, and nothing is rejected by that: an order, which changes no output,"],
-        ["suspect", ALONE],
+        {"phi_u": -20.0, "phi_match": -0.3}, {}, "by order alone",
+        [f"{BY_ORDER} (Holm over 2 tests", "independent weights, one of them in the order that training left, would",
+         "Possible causes: hidden units of one put into the other's order, or those of both by one rule; a common ance",
+         "An order changes no output, and a sort by a rule that the check does not know is not found.",
+         "phi_match ignores the order of units, and nothing is rejected by that.",
+         "Not asked for, and may strengthen it: phi_match_unsigned, phi_anchor."],
+        ["suspect", ALONE, "not independent"],
     ),
     "order, by statistics of which one is no longer below the level": (
         {"phi_u": -20.0, "phi_views": -9.0}, {}, "rejected", [f"phi_views ignores the order of units, so {ALONE}"], [],
     ),
     "order, nothing else asked": (
-        {"phi_u": -20.0}, {}, "rejected",
-        ["put into the other's order", "a p-value; phi_match, phi_match_unsigned can show whether it is the order"],
+        {"phi_u": -20.0}, {}, "by order alone",
+        [f"{BY_ORDER} (one test", "No test that ignores the order of units gave a p-value. Not asked for, and may str"],
         ["suspect", ALONE],
     ),
+    "order of units and of the stream": (
+        {"phi_u": -20.0, "phi_e": -20.0, "phi_match_unsigned": -0.2}, {}, "by order alone",
+        [f"{BY_ORDER}, phi_e ("], [],
+    ),
     "order, no gates": (
-        {"phi_u": -20.0, "phi_match": NO_GATE}, {"gated": False}, "rejected",
-        ["gave a p-value; phi_unseen, phi_views can show whether", "Not run: phi_match (needs a gated MLP)"],
+        {"phi_u": -20.0, "phi_match": NO_GATE}, {"gated": False}, "by order alone",
+        ["gave a p-value. Not asked for, and may strengthen it: phi_views.", "Not run: phi_match (needs a gated MLP)"],
         ["suspect"],
     ),
     "order, experts": (
-        {"phi_u": -20.0, "phi_match": "phi_match has experts"}, {"experts": True}, "rejected",
-        ["No test that ignores the order of units gave a p-value; phi_match_unsigned, phi_unseen can show"],
+        {"phi_u": -20.0, "phi_match": "phi_match has experts"}, {"experts": True}, "by order alone",
+        ["No test that ignores the order of units gave a p-value. Not asked for, and may strengthen it: phi_match_uns"],
         ["phi_views", "suspect"],
     ),
     "no theorem": (
@@ -114,45 +132,78 @@ PLANTED = {
         ["not independent", "put into", "phi_u ("],
     ),
     "imitations in order": (
-        {"phi_u": -0.3, "phi_h": -20.0, "phi_match": -0.3}, {}, "rejected",
+        {"phi_u": -0.3, "phi_h": -20.0, "phi_match": -0.3}, {}, "by order alone",
         ["imitations of the other's units, in their order, that write next to nothing (at the cost of wider MLPs)",
-         "an order, which changes no output,"], [ALONE],
+         "An order changes no output"], [ALONE],
     ),
     "no theorem, two": (
         {"phi_match": -9.0, "phi_match_unsigned": -9.0}, {}, "rejected",
         [f"{CALIBRATED} these tests were", "share; an unrelated model whose units are joined by imitations of"],
         ["not independent"],
     ),
+    "rows of tokens": (
+        {"phi_u": -0.3, "phi_match_unsigned": -0.1, "phi_unseen": -262.8}, {}, "rows of one origin",
+        ["These rows have one origin: phi_unseen (Holm over 3 tests", "rows of tokens that neither was trained on were",
+         "Nothing is said of the rest of the weights. Possible causes: rows copied from one model into the other,",
+         "which costs nothing where no text has these tokens, and which either side could have done; a common"],
+        ["Independent training is rejected", "not independent", "quality"],
+    ),
+    "rows and order": (
+        {"phi_u": -20.0, "phi_unseen": -262.8}, {}, "rows of one origin",
+        ["These rows have one origin: phi_unseen (", "phi_u reject too, by order alone, which changes no output."], [],
+    ),
     "another's embedding": (
-        {"phi_u": -0.3, "phi_e": -30.0, "phi_axes": -30.0}, {}, "rejected",
-        ["share; an unrelated model given the other's embedding (at the cost of much quality)."], ["put into"],
+        {"phi_u": -0.3, "phi_e": -30.0, "phi_axes": -30.0}, {}, "rows of one origin",
+        ["These rows have one origin: phi_e, phi_axes ("], ["put into", "Independent training is rejected"],
+    ),
+    "rows and units": (
+        {"phi_match": -9.0, "phi_unseen": -262.8}, {}, "rejected", ["rejected by phi_match, phi_unseen"], [],
     ),
     "nothing": (
-        {"phi_u": -0.3, "phi_match": -0.2}, {}, "not rejected",
+        {"phi_u": -0.3, "phi_match": -0.2, "phi_match_unsigned": -0.1}, {}, "not rejected",
         ["this is how independent models agree. That is no proof of independence.",
-         "hide a common origin: up projections times a negative number (from phi_u, phi_match).",
-         "not fooled by any of these: phi_match_unsigned, phi_e."],
+         "hide a common origin: hidden units in another order (from phi_u); each unit split in two whose gates differ",
+         "not fooled by any of these: phi_e, phi_axes."],
         ["at a loss", "could not be tested"],
     ),
-    "nothing by phi_u": ({"phi_u": -0.3}, {}, "not rejected", ["any of these: phi_match, phi_match_unsigned."], []),
+    "nothing by phi_match": (
+        {"phi_u": -0.3, "phi_match": -0.2}, {}, "could not be tested",
+        [f"{UNTESTED}phi_u, phi_match (Holm over 2 tests, family-wise error at most 0.01) do not reject, and disg",
+         "a copy from all that could have rejected: up projections times a negative number (from phi_u, phi_match)",
+         "Not asked for, and may test it: phi_match_unsigned, phi_anchor."],
+        ["how independent models agree"],
+    ),
+    "nothing by phi_u": (
+        {"phi_u": -0.3}, {}, "could not be tested",
+        [f"{UNTESTED}phi_u (one test, level 0.01) does not reject, and disguises that cost nothing hide a copy from",
+         "rejected: hidden units in another order (from phi_u). Not asked for, and may test it: phi_match_unsigned"],
+        [],
+    ),
     "nothing by phi_u, no gates": (
-        {"phi_u": -0.3}, {"gated": False}, "not rejected", ["not fooled by any of these: phi_views, phi_e."], [],
+        {"phi_u": -0.3}, {"gated": False}, "could not be tested", ["may test it: phi_unseen, phi_views."], [],
     ),
     "some refused": (
-        {"phi_u": -0.3, "phi_match": -0.2, "phi_views": "phi_views needs a head"}, {}, "not rejected",
+        {"phi_u": -0.3, "phi_match_unsigned": -0.2, "phi_views": "phi_views needs a head"}, {}, "not rejected",
         ["error at most 0.01), and phi_views could not be tested: this is how", "Not run: phi_views (needs a head)."],
         [],
     ),
     "all refused that ignore the order": (
         {"phi_u": -0.3, "phi_match": "cut differently", "phi_match_unsigned": "cut differently", "stream_score": None},
         {}, "could not be tested",
-        ["Independence could not be tested: phi_match, phi_match_unsigned would find a copy whose hidden units were",
-         "phi_u (one test, level 0.01) do not reject, which says nothing of such a copy.",
+        [f"{UNTESTED}the stream score is 0.5 (0.5 and more), as for related models, and no test rejects: phi_u (one",
+         "Moreover, disguises that cost nothing hide a copy from all that could have rejected: hidden units in",
+         "Asked for, and could not have rejected: phi_match, phi_match_unsigned.",
          "Descriptive, and no test: stream_score 0.5 (near 1 for related",
          "Not run: phi_match, phi_match_unsigned (cut differently)."],
         ["how independent models agree", "not rejected", "would hide"],
     ),
-    "refused, and rejected by order": ({"phi_u": -9.0, "phi_match": "cut"}, {}, "rejected", ["put into"], ["suspect"]),
+    "the stream of related models": (
+        {"phi_u": -0.3, "phi_match_unsigned": -0.2, "stream_score": None}, {}, "could not be tested",
+        ["they accuse nobody, and where they stand nobody is acquitted."], ["how independent models agree"],
+    ),
+    "refused, and rejected by order": (
+        {"phi_u": -9.0, "phi_match": "cut"}, {}, "by order alone", ["put into"], ["suspect"],
+    ),
     "no p-value at all": (
         {"phi_jsd": None, "phi_match": "no gate"}, {}, "could not be tested",
         ["Independence could not be tested: no statistic gave a p-value. Descriptive, and no test: phi_jsd 0.5."], [],
@@ -178,15 +229,15 @@ def test_withheld_p_values_are_no_acquittal():
     assert "Descriptive" not in result.verdict()
     ordered = comparison({}, withheld={"phi_u": why_withheld([{"by": "x", "log10_p": -9.0}] * 2)})
     assert "after training, a by the x (10^-9 for a random order), b by the x" in ordered.verdict()
-    assert comparison({"phi_u": -0.3, "phi_views": -0.1}, withheld=tied).outcome == "not rejected"
+    untied = {"phi_match": "gate and up are tied"}
+    assert comparison({"phi_u": -0.3, "phi_match_unsigned": -0.1}, withheld=untied).outcome == "not rejected"
 
 
 def test_a_test_declared_beforehand_hides_no_other():
     """phi_match at 10^-40 is description beside a declared phi_u, and still no picture of independent models."""
     message = comparison({"phi_u": -0.3, "phi_match": -40.0}, primary="phi_u").verdict()
-    assert message.startswith(
-        "Independent training is not rejected by phi_u (one test, level 0.01): but phi_match, not"
-    )
+    assert message.startswith("Independence could not be tested: phi_u (one test, level 0.01) does not reject, and")
+    assert "Not corrected, phi_match would reject." in message
     assert "how independent models agree" not in message
     assert "description only, not corrected: phi_match 10^-40.0." in message
 
@@ -285,18 +336,27 @@ def test_identical_is_never_said_from_memory(verdict, models, monkeypatch):
         verdict(models["base"], models["tuned"], "phi_u")
 
 
-def test_kin(verdict, models):
-    result, message = verdict(models["base"], models["tuned"])
+def test_kin(verdict, models, noisy):
+    result, message = verdict(models["base"], noisy)
+    assert result.outcome == "rejected"
     assert message.startswith("Independent training is rejected by phi_u, phi_h")
     assert "tests, family-wise error at most 0.01): the weights of the two are not independent." in message
     assert "Possible causes: a common ancestor; a common initial draw; a mask, noise or any choice that both" in message
     assert len(fill(message, 100).splitlines()) <= 12
     assert "by the paper's two-sided form)" in message  # the paper's number beside ours
     agree = result.to_frame().set_index("statistic")["agree"]
-    assert agree["phi_u"] > 0.3
-    # of 144 units in all blocks independent models have 3 by chance; 15 or more once in a million pairs
-    assert agree["phi_match"] > 0.1
+    assert agree["phi_u"] > 0.9
     assert f"{agree['phi_u']:.1%}" in str(result)
+
+
+def test_kin_that_are_known_by_rows_and_order_alone(verdict, models):
+    """Noise of 1.5 leaves too few of 48 units to phi_match; what is left could be had for nothing."""
+    result, message = verdict(models["base"], models["tuned"])
+    assert result.outcome == "rows of one origin"
+    assert "phi_u, phi_h reject too, by order alone, which changes no output." in message
+    assert "phi_match and phi_match_unsigned ignore the order of units, and nothing is rejected by that." in message
+    # of 144 units in all blocks independent models have 3 by chance; 15 or more once in a million pairs
+    assert result.to_frame().set_index("statistic").loc["phi_match", "agree"] > 0.1
 
 
 def test_stranger(verdict, models):
@@ -337,9 +397,9 @@ def test_a_rare_draw(verdict, models):
 
 def test_aligned_stranger(verdict, models, aligned):
     _, message = verdict(models["base"], aligned, "phi_u", "phi_match")
-    assert message.startswith("Independent training is rejected by phi_u (Holm over 2 tests, family-wise error at most")
+    assert message.startswith(f"{BY_ORDER} (Holm over 2 tests, family-wise error at most")
     assert "hidden units of one put into the other's order, or those of both by one rule" in message
-    assert "phi_match ignores the order of units, and nothing is rejected by that: an order, which changes" in message
+    assert "phi_match ignores the order of units, and nothing is rejected by that." in message
 
 
 def test_disguised_kin(verdict, models, disguised):
@@ -363,7 +423,7 @@ def test_statistics_refused(verdict, models, new_model, save_model, tmp_path):
 def test_no_gates(verdict, gpt2, save_model, tmp_path):
     two = [save_model(gpt2(seed), tmp_path / str(seed)) for seed in (1, 2)]
     _, message = verdict(*two, "phi_u", "phi_match")
-    assert message.startswith("Independence could not be tested: phi_match would find a copy")
+    assert message.startswith("Independence could not be tested: phi_u (one test, level 0.01) does not reject, and dis")
     assert "Not run: phi_match (needs a gated MLP, which GPT2LMHeadModel" in message
     result, message = verdict(*two)
     assert result.outcome == "could not be tested"
@@ -371,4 +431,4 @@ def test_no_gates(verdict, gpt2, save_model, tmp_path):
     assert "Not asked for, and may test it: phi_views. Descriptive, and no test: stream_score " in message
     assert "stream_score" in list(result.to_frame()["statistic"])  # unasked, where no test sees a disguised copy
     _, message = verdict(*two, "phi_u")
-    assert "not fooled by any of these: phi_views, phi_e." in message
+    assert "Not asked for, and may test it: phi_unseen, phi_views." in message

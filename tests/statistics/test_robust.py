@@ -8,8 +8,8 @@ from provlab.models.attacks import exact
 from provlab.models.attacks.state import State
 from provlab.models.checkpoint import Checkpoint
 from provlab.plots import style
-from provlab.statistics import REGISTRY, USUAL, get, register
-from provlab.statistics.base import BlockResult, Outcome
+from provlab.statistics import REGISTRY, USUAL, flaws, get, register
+from provlab.statistics.base import BY_THEOREM, CALIBRATED, BlockResult, Outcome
 from provlab.statistics.phi_u import PhiU
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
@@ -71,7 +71,16 @@ def test_statistics_of_packages_are_found_by_entry_point_and_others_named():
 
 def test_a_theorem_is_named_where_there_is_one():
     """Theorems 1 and 2 of the paper, and phi_UNSEEN's own; the others say themselves that they have none."""
-    proved = {name for name in REGISTRY if get(name).theorem}
+    proved = {name for name in REGISTRY if get(name).warrant == BY_THEOREM}
     assert proved == {"phi_u", "phi_h", "phi_l2", "phi_l2_blocks", "phi_e", "phi_unseen"}
     for name in REGISTRY.keys() - proved:
-        assert get(name).assumptions.startswith("an empirical finding, not a theorem") or not get(name).assumptions
+        calibrated = get(name).warrant == CALIBRATED
+        assert get(name).assumptions.startswith("an empirical finding, not a theorem") == calibrated, name
+
+
+def test_who_reads_the_order_says_so_in_the_table_of_flaws_too():
+    """One that gives p-values either reads an order or finds units, or rows, in any."""
+    tests = {name for name in REGISTRY if get(name).assumptions}
+    assert {name for name in tests if get(name).reads_order} == flaws.ORDERED
+    assert {name for name in tests if not get(name).reads_order} == {*flaws.ORDER_FREE, "phi_axes"}
+    assert set(flaws.STANDING) == {"phi_match_unsigned", "phi_anchor"}

@@ -153,7 +153,7 @@ def test_keys_contain_the_number_and_without_it_are_as_before(models, tmp_path):
 def test_a_verdict_says_what_it_rests_on(models):
     result = compare(models["base"], models["stranger"])
     verdict = result.verdict()
-    assert verdict.startswith("Independent training is not rejected by phi_u")
+    assert "phi_u (one test, level 0.01) does not reject" in verdict
     assert f"phi_u read the first {K} of {HIDDEN} hidden units of each block." in verdict
     assert "if it does not reject, run it without units" in verdict
     whole = compare(models["base"], models["stranger"], units=None, statistics=["phi_u"])

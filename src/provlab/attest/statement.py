@@ -10,6 +10,7 @@ from typing import Any
 
 from provlab import statistics as registry
 from provlab.engine.lineage import short_names
+from provlab.report.outcome import REJECTIONS
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "urn:provlab:evidence:1"
@@ -62,7 +63,7 @@ def statement(content: Mapping[str, Any], files: Mapping[str, str]) -> Json:
 
 def _edges(result: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     """Pairs that are kin, and whether the second descends from the first."""
-    if result.get("outcome") in ("rejected", "identical"):
+    if result.get("outcome") in REJECTIONS:
         a, b = (model["source"] for model in result["models"])
         return [(a, b, False)]
     families = result.get("families", ())

@@ -79,9 +79,18 @@ def add_family(parser: argparse.ArgumentParser) -> None:
 
 def add_status(parser: argparse.ArgumentParser) -> None:
     """Add what makes the exit status 1, for scripts."""
-    parser.add_argument(
-        "--fail-on", choices=["rejected"], help="exit with 1 if independence is rejected, or models are identical"
-    )
+
+    def outcomes(text: str) -> frozenset[str]:
+        from provlab.report.outcome import OUTCOMES, REJECTIONS
+
+        words = {outcome.replace(" ", "-"): {outcome} for outcome in OUTCOMES} | {"rejected": set(REJECTIONS)}
+        if unknown := [word for word in text.split(",") if word not in words]:
+            raise argparse.ArgumentTypeError(f"there is no outcome {unknown[0]!r}; there are {', '.join(words)}")
+        return frozenset().union(*(words[word] for word in text.split(",")))
+
+    what = "exit with 1 on any of these outcomes, such as rejected,by-order-alone,rows-of-one-origin (rejected stands "
+    what += "for identical and same-function too)"
+    parser.add_argument("--fail-on", metavar="OUTCOME[,OUTCOME]", type=outcomes, default=frozenset(), help=what)
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:

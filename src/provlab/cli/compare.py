@@ -36,4 +36,4 @@ def _compare(arguments: argparse.Namespace) -> int:
     comparison = compare(arguments.a, arguments.b, progress=common.seconds_between_bars(), **settings)
     common.report(arguments.report, "compare", settings, comparison)
     common.deliver(arguments.json, comparison.to_json, lambda: comparison)
-    return int(arguments.fail_on is not None and comparison.outcome in ("rejected", "identical"))
+    return int(comparison.outcome in arguments.fail_on)

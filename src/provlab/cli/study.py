@@ -70,7 +70,7 @@ def _study(arguments: argparse.Namespace) -> int:
             **common.family(arguments),
         )
     common.deliver(arguments.json, report.to_json, lambda: report)
-    return int(arguments.fail_on is not None and bool(report.family.rejected.any()))
+    return int(not arguments.fail_on.isdisjoint(report.outcomes().values()))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -142,7 +142,8 @@ def every_pair_of_blocks(
             try:
                 name = place(statistic.name, (i, j))
                 with named(name, a.name, b.name), multiplied_by(product_on(options.device)):
-                    result = results[i, j] = statistic.compare_block(first(i), second(j), i, options)
+                    result = statistic.checked(statistic.compare_block(first(i), second(j), i, options))
+                results[i, j] = result
                 finished.put(keys[i, j], (a.checkpoint.source, b.checkpoint.source), (a, b), (i, j), result)
             except NotComparableError as error:
                 refused.append(error)

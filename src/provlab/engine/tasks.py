@@ -100,7 +100,7 @@ class UnitTask:
             measure = traced() if several and working is None else nullcontext([working or 0])
             try:
                 with named(self.place, *names), measure as peak, multiplied_by(product_on(self.options.device)):
-                    result = statistic.compare_block(a, b, self.block, self.options)
+                    result = statistic.checked(statistic.compare_block(a, b, self.block, self.options))
             except PAIR_FAILURES as error:
                 return error
             working = peak[0]

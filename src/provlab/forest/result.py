@@ -10,7 +10,7 @@ from provlab import statistics as registry
 from provlab.engine.lineage import short_names
 from provlab.forest.families import LEVEL
 from provlab.report import views
-from provlab.statistics.base import Options
+from provlab.statistics.base import BY_THEOREM, Options
 
 if TYPE_CHECKING:
     from provlab.plots import Figure
@@ -143,7 +143,7 @@ class Forest(views.Report):
     @property
     def levels(self) -> dict[str, str]:
         """How sure each level is; a bound on families is exact only where the tests rest on a theorem."""
-        exact = all(registry.get(name).theorem for name in self.statistics)
+        exact = all(registry.get(name).warrant == BY_THEOREM for name in self.statistics)
         return LEVELS if exact else LEVELS | {FAMILIES: CALIBRATED}
 
     def parts(self) -> list[str | views.Table | views.Listed]:

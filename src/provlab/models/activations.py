@@ -193,7 +193,12 @@ def next_token_log_probs(
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
     ids = _checked_tokens(tokens, anatomy, BATCH)
-    network = _network(model, device, dtype)
+    yield from _log_probs(model, _network(model, device, dtype), ids)
+
+
+def _log_probs(
+    model: "Checkpoint | PreTrainedModel", network: "PreTrainedModel", ids: torch.Tensor
+) -> Iterator[NDArray[np.float32]]:
     for batch in ids.split(BATCH):
         with torch.inference_mode():
             logits = network(**_inputs(batch, network)).logits.to("cpu", torch.float32)
@@ -201,6 +206,37 @@ def next_token_log_probs(
                 raise _not_finite(model, "the logits", network)
             log_probs = torch.log_softmax(logits, dim=-1)
         yield log_probs.reshape(-1, log_probs.shape[-1]).numpy()
+
+
+def rounded_log_probs(
+    model: "Checkpoint | PreTrainedModel",
+    tokens: NDArray[np.integer[Any]],
+    unit: float,
+    *,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> NDArray[np.float32]:
+    """Return log probabilities of a model that rounds more, ``(positions, vocabulary)`` float32.
+
+    The output of each module is off by a normal draw whose standard deviation is `unit` times the root mean square of
+    its numbers at that position, as if weights and sums were rounded to `unit`. A few sequences are enough.
+    """
+    network = _network(model, device, dtype)
+    generator = torch.Generator(network.device).manual_seed(0)
+
+    def shake(_: nn.Module, __: object, output: object) -> object:
+        if not (isinstance(output, torch.Tensor) and output.is_floating_point()):
+            return output
+        drawn = torch.randn(output.shape, generator=generator, device=output.device, dtype=torch.float32)
+        size = output.float().square().mean(dim=-1, keepdim=True).sqrt()
+        return (output.float() + unit * size * drawn).to(output.dtype)
+
+    with ExitStack() as hooks:
+        for module in network.modules():
+            if not any(True for _ in module.children()):
+                hooks.callback(module.register_forward_hook(shake).remove)
+        ids = torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
+        return np.concatenate(list(_log_probs(model, network, ids)))
 
 
 def _finite(values: torch.Tensor) -> bool:

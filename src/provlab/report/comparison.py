@@ -45,7 +45,7 @@ class Comparison(Tested):
 
     @property
     def outcome(self) -> str:
-        """In one word: "identical", "rejected", "not rejected" or "could not be tested" (`verdict.Verdict`)."""
+        """One of `provlab.report.outcome.OUTCOMES`, such as "rejected", "by order alone" or "could not be tested"."""
         return self._verdict.outcome
 
     def verdict(self) -> str:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import statistics as registry
 from provlab.engine.ledger import PairRecord
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.plots.numbers import format_log10_p
 from provlab.report.views import Report, numbers
-from provlab.statistics.base import Options
+from provlab.statistics.base import UNCALIBRATED, Options, Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +52,8 @@ class Family:
     statistics : tuple of str
         The statistic of each test.
     log10_p, floor : array
-        ``(tests,)`` float64: its p, and the smallest that it could have been; NaN where there is none.
+        ``(tests,)`` float64: its p, and the smallest that it could have been given the units that stayed (`reach`); NaN
+        where there is none.
     primary : str or None
         Statistic declared beforehand; None for one joint family of all.
     fdr : bool
@@ -68,15 +70,18 @@ class Family:
     @classmethod
     def of(cls, records: Sequence[PairRecord], primary: str | None, *, fdr: bool) -> "Family":
         """Take the tests of these records, in their order."""
-        values = [numbers(record.outcome) for record in records]
-        log10_p, floor = (np.array([value[name] for value in values], dtype=float) for name in ("log10_p", "floor"))
+        log10_p = np.array([numbers(record.outcome)["log10_p"] for record in records], dtype=float)
+        floor = np.array([reach(record.outcome) for record in records], dtype=float)
         return cls(tuple(record.statistic for record in records), log10_p, floor, primary, fdr)
 
     @cached_property
     def members(self) -> NDArray[np.bool_]:
-        """Which tests are corrected together: ``(tests,)``."""
-        declared = [self.primary in (None, name) for name in self.statistics]
-        return np.array(declared, dtype=bool) & ~np.isnan(self.log10_p)
+        """Which tests are corrected together: ``(tests,)``; those that nobody calibrated are not."""
+        counted = [self.primary in (None, name) for name in self.statistics]
+        with_p = ~np.isnan(self.log10_p)
+        for i in np.flatnonzero(with_p):
+            counted[i] = counted[i] and registry.get(self.statistics[i]).warrant != UNCALIBRATED
+        return np.array(counted, dtype=bool) & with_p
 
     @property
     def size(self) -> int:
@@ -93,10 +98,24 @@ class Family:
         """Adjusted p-values by which the verdict goes; NaN outside the family."""
         return self._adjusted(self.log10_p, fdr=self.fdr)
 
-    @property
+    @cached_property
     def rejected(self) -> NDArray[np.bool_]:
         """Where independence is rejected: ``(tests,)``."""
         return np.asarray(self.adjusted_log10_p <= np.log10(LEVEL))
+
+    @cached_property
+    def bar(self) -> float:
+        """log10 p at or below which one more test of the family would be rejected, the others as they came out."""
+        rejected = int(self.rejected.sum())
+        if self.fdr:
+            harmonic = np.sum(1 / np.arange(1, self.size + 1))
+            return float(np.log10(LEVEL * min(rejected + 1, self.size) / (self.size * harmonic)))
+        return float(np.log10(LEVEL / max(self.size - rejected, 1)))
+
+    @cached_property
+    def able(self) -> NDArray[np.bool_]:
+        """Which tests could have rejected, at their floors: ``(tests,)``; one whose floor is unknown could."""
+        return np.asarray(self.members & ~(self.floor > self.bar))
 
     def powerless(self) -> dict[str, float]:
         """Statistics none of whose tests rejects and none could have: the smallest log10 p that each could reach.
@@ -110,11 +129,8 @@ class Family:
             )
             if not own.size or self.rejected[own].any():
                 continue
-            lowest = own[np.argmin(self.floor[own])]
-            at_best = self.log10_p.copy()
-            at_best[lowest] = self.floor[lowest]
-            if self._adjusted(at_best, fdr=self.fdr)[lowest] > np.log10(LEVEL):
-                floors[name] = float(self.floor[lowest])
+            if (lowest := float(self.floor[own].min())) > self.bar:
+                floors[name] = lowest
         return floors
 
     def words(self) -> str:
@@ -131,15 +147,24 @@ class Family:
             f"{name} cannot reject here: its smallest p is {10**floor:.2g} over {self.size} tests."
             for name, floor in self.powerless().items()
         ]
-        smallest: dict[str, float] = {}  # of each statistic that is description only
-        for name, log10_p in zip(self.statistics, self.log10_p, strict=True):
-            if self.primary not in (None, name) and log10_p <= 0:
-                smallest[name] = min(log10_p, smallest.get(name, 0.0))
-        if smallest:
-            values = ", ".join(f"{name} 10^{format_log10_p(log10_p)}" for name, log10_p in smallest.items())
-            least = "" if len(self.statistics) == len(set(self.statistics)) else "the smallest p of "
+        smallest: dict[bool, dict[str, float]] = {True: {}, False: {}}  # of each statistic that is description only
+        for name, log10_p, member in zip(self.statistics, self.log10_p, self.members, strict=True):
+            if not member and log10_p <= 0:
+                of = smallest[registry.get(name).warrant == UNCALIBRATED]
+                of[name] = min(log10_p, of.get(name, 0.0))
+        least = "" if len(self.statistics) == len(set(self.statistics)) else "the smallest p of "
+        values = {
+            kind: least + ", ".join(f"{name} 10^{format_log10_p(log10_p)}" for name, log10_p in of.items())
+            for kind, of in smallest.items()
+        }
+        if smallest[False]:
             sentences.append(
-                f"{self.primary} was declared the one to judge by; description only, not corrected: {least}{values}."
+                f"{self.primary} was declared the one to judge by; description only, not corrected: {values[False]}."
+            )
+        if smallest[True]:
+            sentences.append(
+                f"Uncalibrated, and decides nothing: {values[True]}. No theorem and no independent models say how "
+                "often it is so small by chance."
             )
         return sentences
 
@@ -159,6 +184,20 @@ class Family:
         correct = pvalues.benjamini_yekutieli if fdr else pvalues.holm
         adjusted[self.members] = correct(log10_p[self.members])
         return adjusted
+
+
+def reach(outcome: Outcome | None) -> float:
+    """Smallest log10 p that an outcome could have had, given the units and blocks that stayed; NaN where unknown.
+
+    A block says under ``power`` what it could have reached, where that is less than its floor.
+    """
+    if outcome is None or outcome.floor is None:
+        return np.nan
+    details = [block.detail for block in outcome.blocks]
+    if not any("power" in detail for detail in details):
+        return outcome.floor
+    best = [min(0.0, detail.get("power", detail.get("floor", 0.0))) for detail in details]
+    return max(outcome.floor, pvalues.fisher(best))
 
 
 @dataclass(frozen=True)

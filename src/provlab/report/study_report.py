@@ -14,6 +14,7 @@ from provlab.errors import ParameterError
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.family import LEVEL, Tested
+from provlab.report.outcome import REJECTED, Evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,17 @@ class StudyReport(Tested):
         # of three values: True, False, None
         frame["dependent"] = pd.Series([row["dependent"] for row in rows], dtype=object)
         return frame
+
+    def outcomes(self) -> dict[tuple[str, str], str]:
+        """Pair -> one of `provlab.report.outcome.OUTCOMES`, of the pairs of which a statistic ran."""
+        at: dict[tuple[str, str], list[int]] = {}
+        for i, record in enumerate(self.records):
+            at.setdefault((record.a, record.b), []).append(i)
+        models = {model["source"]: model for model in self.models}
+        return {
+            pair: Evidence.of(self.records, [models.get(source, {}) for source in pair], self.family, places).outcome
+            for pair, places in at.items()
+        }
 
     def matrix(self, statistic: str, column: str = "log10_p") -> pd.DataFrame:
         """Models by models, symmetric, NaN on the diagonal and where there is no value; labelled by short names."""
@@ -134,6 +146,7 @@ class StudyReport(Tested):
         return {
             **self.header("provlab.study/1"),
             "sources": list(self.sources),
+            "outcomes": [{"a": a, "b": b, "outcome": outcome} for (a, b), outcome in self.outcomes().items()],
             "records": [
                 {
                     "a": record.a,
@@ -167,7 +180,9 @@ class StudyReport(Tested):
         ):
             if rejected:
                 pairs.setdefault((record.a, record.b), []).append(f"{record.statistic} 10^{format_log10_p(log10_p)}")
-        return [f"{a} and {b}: {', '.join(tests)}" for (a, b), tests in pairs.items()]
+        outcomes = self.outcomes()
+        called = {pair: "" if outcomes[pair] == REJECTED else f"{outcomes[pair]}, " for pair in pairs}
+        return [f"{a} and {b}: {called[a, b]}{', '.join(tests)}" for (a, b), tests in pairs.items()]
 
     def figure(self, statistic: str | None = None, *, corrected: bool = True) -> "plots.Figure":
         """Draw a heatmap of one statistic, by default of the first that yields p-values.

@@ -8,14 +8,29 @@ import numpy as np
 from provlab import statistics as registry
 from provlab.engine.ledger import PairRecord
 from provlab.errors import one_line
+from provlab.inference import power
+from provlab.models.formats.dtypes import UNITS
 from provlab.plots.numbers import format_log10_p
 from provlab.report.family import LEVEL, Family
+from provlab.report.outcome import (
+    ALIKE,
+    IDENTICAL,
+    NOT_REJECTED,
+    ORDER,
+    REJECTED,
+    RELATED_STREAM,
+    ROWS,
+    SAME,
+    UNTESTED,
+    Evidence,
+    ignores_order,
+)
 from provlab.statistics import flaws
-from provlab.statistics.base import Options
+from provlab.statistics.base import BY_THEOREM, UNCALIBRATED, Options, Outcome
 
-REJECTED, NOT_REJECTED, UNTESTED, IDENTICAL = "rejected", "not rejected", "could not be tested", "identical"
 _CAUSES = ("a common ancestor", "a common initial draw", "a mask, noise or any choice that both share")
 _ORDER = "hidden units of one put into the other's order, or those of both by one rule"
+_NO_DESCENT = "A common origin is not descent: the test does not say which cause it was, nor which model came first."
 _SCORE = "near 1 for related models of our zoo, disguised or not, and near 0 for independent ones"
 
 
@@ -25,8 +40,7 @@ class Verdict:
     Attributes
     ----------
     outcome : str
-        "identical", "rejected", "not rejected", or "could not be tested": no test rejects, and every test asked that
-        finds related units in any order was refused or gave no p-value.
+        One of `provlab.report.outcome.OUTCOMES`, by the rule there.
     text : str
         The same in sentences.
     """
@@ -35,45 +49,110 @@ class Verdict:
         self, records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]], options: Options, family: Family
     ) -> None:
         self._records, self._models, self._options, self._family = records, models, options, family
-        self._outcomes = {record.statistic: record.outcome for record in records if record.outcome}
+        self._evidence = Evidence.of(records, models, family, range(len(records)))
+        self._outcomes = self._evidence.outcomes
         self._p = {name: o.log10_p for name, o in self._outcomes.items() if o.log10_p is not None}
-        members = zip(family.statistics, family.members, family.rejected, strict=True)
-        in_family = [(name, rejected) for name, member, rejected in members if member]
-        self._tested = [name for name, _ in in_family]
-        self._rejecting = [name for name, rejected in in_family if rejected]
+        self._tested, self._rejecting = list(self._evidence.tested), list(self._evidence.rejecting)
         #: outside the family, and read at the level as they stand
-        self._small = [n for n, p in self._p.items() if p <= np.log10(LEVEL) and n not in self._tested]
-        self._order_free = [name for name in flaws.ORDER_FREE if name in family.statistics]
-        self.outcome = self._reached()
+        self._small = [
+            name
+            for name, p in self._p.items()
+            if p <= np.log10(LEVEL) and name not in self._tested and registry.get(name).warrant != UNCALIBRATED
+        ]
+        self.outcome = self._evidence.outcome
         self.text = " ".join(self._sentences())
-
-    def _reached(self) -> str:
-        a, b = self._models
-        if "digest" in a and a["digest"] == b["digest"]:
-            return IDENTICAL
-        if self._rejecting:
-            return REJECTED
-        silenced = self._order_free and not any(name in self._p for name in self._order_free)
-        return UNTESTED if silenced or not self._tested else NOT_REJECTED
 
     def _sentences(self) -> list[str]:
         if self.outcome == IDENTICAL:
             return ["The two models are identical: configuration and weight files are the same, byte for byte."]
-        opening = {REJECTED: self._rejection, NOT_REJECTED: self._no_rejection, UNTESTED: self._no_test}[self.outcome]()
+        opening = {
+            SAME: self._same_function,
+            REJECTED: self._rejection,
+            ROWS: self._rows,
+            ORDER: self._by_order,
+            NOT_REJECTED: self._no_rejection,
+            UNTESTED: self._no_test,
+        }[self.outcome]()
         hiding = self._hiding() if self.outcome == NOT_REJECTED else []
         return [*opening, *self._read(), *_of_models(self._models), *self._family.remarks(), *self._missing(), *hiding]
 
     # What the tests say ---------------------------------------------------------------------------------------------
 
+    def _same_function(self) -> list[str]:
+        outputs = self._evidence.divergence
+        assert outputs is not None
+        dtype = next(name for name, unit in UNITS.items() if unit >= outputs["unit"])
+        opening = (
+            f"The two compute the same function, whatever their weights: over {outputs['n']:,.0f} positions of the "
+            f"text their next-token distributions differ by {outputs['value']:.1e} nats, and one of them by "
+            f"{outputs['rounding']:.1e} where its numbers are rounded as {dtype} rounds them. Independent models do "
+            "not come to that: one was made from the other, or both from a third."
+        )
+        if not self._rejecting:
+            words = f"No test of the weights rejects ({self._family.words()}): they were rewritten."
+            return [opening, *[words] * bool(self._tested), _NO_DESCENT]
+        tests = f"Independent training is rejected by {_names(self._rejecting)} ({self._family.words()})."
+        return [opening, tests, *self._written(), _NO_DESCENT]
+
     def _rejection(self) -> list[str]:
-        by_theorem = [name for name in self._rejecting if registry.get(name).theorem]
+        judged = [*self._rejecting, *self._evidence.agreeing]
+        by_theorem = [name for name in self._rejecting if registry.get(name).warrant == BY_THEOREM]
         strongest = min(by_theorem or self._rejecting, key=lambda name: self._p[name])
         words = "the weights of the two are not independent"
         if not by_theorem:
             whom = "it was" if len(self._rejecting) == 1 else "these tests were"
             words = f"the two agree more than the independent models that {whom} calibrated on"
         opening = f"Independent training is rejected by {_names(self._rejecting)} ({self._family.words()}): {words}."
-        return [opening, self._how_rarely(strongest), *self._written(), *self._causes()]
+        framings = _framings({*self._rejecting, *self._small})
+        causes = f"Possible causes: {'; '.join([*_CAUSES, *framings])}. {_NO_DESCENT}"
+        sentences = [opening, self._how_rarely(strongest), *self._written(), causes]
+        if flaws.ORDERED.intersection(judged):
+            agreeing = [name for name in judged if ignores_order(name)]
+            sentences.append(f"{_ignoring(agreeing)} the order of units, so that order alone is not the cause.")
+        return sentences
+
+    def _rows(self) -> list[str]:
+        """Rows of the embedding agree, and nothing else does but, perhaps, an order."""
+        rows = [name for name in self._rejecting if name in flaws.ROWS]
+        ordered = [name for name in self._rejecting if name not in flaws.ROWS]
+        strongest = min(rows, key=lambda name: self._p[name])
+        which = "of tokens that neither was trained on " if rows == ["phi_unseen"] else ""
+        sentences = [
+            f"These rows have one origin: {_names(rows)} ({self._family.words()}) rejects that the embedding rows "
+            f"{which}were drawn apart.",
+            self._how_rarely(strongest),
+            *[f"{_names(ordered)} reject too, by order alone, which changes no output."] * bool(ordered),
+            "Nothing is said of the rest of the weights.",
+            "Possible causes: rows copied from one model into the other, which costs nothing where no text has these "
+            f"tokens, and which either side could have done; {'; '.join(_CAUSES)}. {_NO_DESCENT}",
+        ]
+        return sentences + self._of_any_order()
+
+    def _by_order(self) -> list[str]:
+        strongest = min(self._rejecting, key=lambda name: self._p[name])
+        sentences = [
+            f"Independent training is rejected by order alone, by {_names(self._rejecting)} ({self._family.words()}): "
+            "hidden units, or dimensions, of like rank are alike.",
+            self._how_rarely(strongest),
+            f"Possible causes: {'; '.join([_ORDER, *_CAUSES, *_framings(set(self._rejecting))])}. An order changes no "
+            f"output, and a sort by a rule that the check does not know is not found. {_NO_DESCENT}",
+        ]
+        return sentences + self._of_any_order()
+
+    def _of_any_order(self) -> list[str]:
+        """What the tests of units in any order say where they do not bear out the others, and which one may."""
+        free = [name for name in self._tested if ignores_order(name)]
+        able = [name for name in free if name in self._evidence.able]
+        sentences = []
+        if able:
+            sentences.append(f"{_ignoring(able)} the order of units, and nothing is rejected by that.")
+        elif free:
+            sentences.append(f"{_ignoring(free)} the order of units, and could not have rejected.")
+        else:
+            sentences.append("No test that ignores the order of units gave a p-value.")
+        if advice := self._advised([*flaws.STANDING, *(n for n in flaws.ORDER_FREE if n not in flaws.ROWS)]):
+            sentences.append(f"Not asked for, and may strengthen it: {_names(advice)}.")
+        return sentences
 
     def _how_rarely(self, name: str) -> str:
         """Put the p-value of one statistic into words."""
@@ -82,7 +161,9 @@ class Verdict:
             return f"By {name} the inverse of the e-value is {_power(self._p[name])}: a bound on p, not a probability."
         paper = outcome.detail.get("paper_log10_p")
         in_paper = f" ({_power(paper)} by the paper's two-sided form)" if paper is not None else ""
-        whom = "independent weights" if registry.get(name).theorem else "such models"
+        whom = "independent weights" if registry.get(name).warrant == BY_THEOREM else "such models"
+        if self.outcome == ORDER:
+            whom = "independent weights, one of them in the order that training left,"
         return f"By {name} {whom} would agree as closely with a probability of about {_power(self._p[name])}{in_paper}."
 
     def _written(self) -> list[str]:
@@ -94,53 +175,78 @@ class Verdict:
                 return [f"The units that agree by {name} write {np.mean(shares):.0%} of the output of the MLPs."]
         return []
 
-    def _causes(self) -> list[str]:
-        """Name what else may be the cause."""
-        rejecting = {*self._rejecting, *self._small}
-        by_order = rejecting <= flaws.ORDERED
-        framings = [
-            f"{flaw.what} (at the cost of {flaw.cost})"
-            for flaw in flaws.FRAMINGS
-            if rejecting <= flaw.fooled and flaw.cost  # the one without a cost is `_ORDER`
-        ]
-        causes = "; ".join([*_CAUSES, *[_ORDER] * by_order, *framings])
-        sentences = [f"Possible causes: {causes}. The test does not say which, nor which model came first."]
-        free = [name for name in self._order_free if name in self._p]
-        if agreeing := [name for name in free if name in rejecting]:
-            more = [f"{_ignoring(agreeing)} the order of units, so that order alone is not the cause."]
-            return sentences + more * bool(rejecting & flaws.ORDERED)
-        if by_order and free:
-            sentences.append(
-                f"{_ignoring(free)} the order of units, and nothing is rejected by that: an order, which changes no "
-                "output, may be all that the two have in common."
-            )
-        elif by_order:
-            advice = self._advised(flaws.ORDER_FREE)
-            tell = f"; {_names(advice)} can show whether it is the order alone" if advice else ""
-            sentences.append(f"No test that ignores the order of units gave a p-value{tell}.")
-        return sentences
-
     def _no_rejection(self) -> list[str]:
-        left = [name for name in self._order_free if name not in self._p]
+        ours = [name for name in flaws.ORDER_FREE if name in self._family.statistics]
+        left = [name for name in ours if name not in self._evidence.able]
         but = f", and {_names(left)} could not be tested" if left else ""
         how = "this is how independent models agree. That is no proof of independence."
         if self._small:
             how = f"but {_names(self._small)}, not corrected, would reject; independent models seldom agree so closely."
-        return [f"Independent training is not rejected by {_names(self._tested)} ({self._family.words()}){but}: {how}"]
+        opening = f"Independent training is not rejected by {_names(self._tested)} ({self._family.words()}){but}: {how}"
+        return [opening, *self._could_have_seen()]
+
+    def _could_have_seen(self) -> list[str]:
+        """How much two models must have in common for the strongest test that ran to reject: a figure for these two."""
+        shares = {
+            name: share
+            for name in flaws.STANDING
+            if name in self._evidence.able and (share := _smallest_share(self._outcomes[name], self._family.bar))
+        }
+        if not shares:
+            return []
+        name = min(shares, key=lambda name: shares[name])
+        return [
+            f"{name} would have rejected, {power.POWER:.0%} of the time, if {shares[name]:.0%} of the units of each "
+            "block were the other's and still found their counterparts; a copy that keeps fewer would look like this."
+        ]
 
     def _no_test(self) -> list[str]:
+        sentences = []
+        tests, words = _names(self._tested), self._family.words()
         if not self._tested:
             which = f"{self._family.primary}, declared the one to judge by," if self._family.primary else "no statistic"
-            gives = "gave no p-value" if self._family.primary else "gave a p-value"
+            counts = " that counts" * (self._family.primary in (None, *self._p) and bool(self._p))
+            gives = f"gave no p-value{counts}" if self._family.primary else f"gave a p-value{counts}"
             return [f"Independence could not be tested: {which} {gives}.", *self._described()]
-        advice = self._advised(flaws.ORDER_FREE)
-        return [
-            f"Independence could not be tested: {_names(self._order_free)} would find a copy whose hidden units were "
-            "re-ordered, and gave no p-value.",
-            f"{_names(self._tested)} ({self._family.words()}) do not reject, which says nothing of such a copy.",
-            *[f"Not asked for, and may test it: {_names(advice)}."] * bool(advice),
-            *self._described(),
-        ]
+        if alike := self._evidence.alike:
+            figures = [self._figure(name) for name in alike]
+            sentences.append(
+                f"Independence could not be tested: {' and '.join(figures)}, as for related models, and no test "
+                f"rejects: {tests} ({words}). These figures are descriptive: they accuse nobody, and where they stand "
+                "nobody is acquitted."
+            )
+        if self._evidence.silent:
+            several = len(self._tested) > 1
+            does = f"Independence could not be tested: {tests} ({words}) {'do' if several else 'does'} not reject, and"
+            does = "Moreover," if alike else does
+            could = [name for name in self._tested if name in self._evidence.able]
+            ways = "; ".join(
+                f"{flaw.what} (from {_names([n for n in could if n in flaw.fooled])})"
+                for flaw in flaws.hiding(could, free=True)
+            )
+            unable = [n for n in flaws.ORDER_FREE if n in self._family.statistics and n not in could]
+            sentences += [
+                f"{does} disguises that cost nothing hide a copy from all that could have rejected: {ways}."
+                if ways
+                else f"{does} {'none of them' if several else 'it'} could {'not ' * (not several)}have.",
+                *[f"Asked for, and could not have rejected: {_names(unable)}."] * bool(unable),
+            ]
+        if self._small:
+            sentences.append(f"Not corrected, {_names(self._small)} would reject.")
+        if advice := self._advised([*flaws.STANDING, *flaws.ORDER_FREE]):
+            sentences.append(f"Not asked for, and may test it: {_names(advice)}.")
+        return [*sentences, *self._described()]
+
+    def _figure(self, name: str) -> str:
+        """A figure that is no test, beside the one that related models stay beyond."""
+        if name == "stream_score":
+            return f"the stream score is {self._outcomes[name].value:.3g} ({RELATED_STREAM:g} and more)"
+        outputs = self._evidence.divergence
+        assert outputs is not None
+        return (
+            f"outputs differ by {outputs['value']:.2g} nats, {outputs['value'] / outputs['spread']:.2g} of what they "
+            f"differ by from one position to the next (at most {ALIKE:g})"
+        )
 
     def _described(self) -> list[str]:
         """Figures that are no tests."""
@@ -227,11 +333,27 @@ class Verdict:
     def _advised(self, names: Iterable[str]) -> list[str]:
         """Statistics among these that were not asked and apply to the two models, two at most."""
         fitting = flaws.applicable(
-            [name for name in names if name not in self._family.statistics],
+            [name for name in dict.fromkeys(names) if name not in self._family.statistics],
             gated=all(model.get("gated", True) for model in self._models),
             experts=any(model.get("experts", False) for model in self._models),
         )
         return fitting[:2]
+
+
+def _framings(rejecting: set[str]) -> list[str]:
+    """What an adversary does that makes independent models look so, where it costs something."""
+    return [f"{f.what} (at the cost of {f.cost})" for f in flaws.FRAMINGS if rejecting <= f.fooled and f.cost]
+
+
+def _smallest_share(outcome: Outcome, bar: float) -> float | None:
+    """Smallest share of common units of each block that would be rejected; None where it is not known."""
+    blocks = [block for block in outcome.blocks if block.block is not None and "n" in block.detail]
+    if not blocks or "experts" in blocks[0].detail or "until_settled" in outcome.detail:
+        return None
+    if "all_blocks" in outcome.detail:  # one pair of blocks speaks for all
+        blocks = blocks[:1]
+    counted = [power.units_that_count(block.detail.get("power", block.detail["floor"])) for block in blocks]
+    return power.smallest_share([block.detail["n"] for block in blocks], counted, bar)
 
 
 def _of_models(models: Sequence[Mapping[str, Any]]) -> list[str]:

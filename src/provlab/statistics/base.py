@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float32]
 
 PASS = ("n_sequences", "sequence_length", "device", "dtype")  # options of a pass over inputs
+#: what makes a p-value one: see `Statistic`
+BY_THEOREM, CALIBRATED, UNCALIBRATED = "by theorem", "calibrated", "uncalibrated"
 DTYPES = ("float32", "float64", "bfloat16", "float16")  # in which models run, by torch's names
 
 _elsewhere: ContextVar[bool] = ContextVar("provlab_elsewhere", default=False)
@@ -196,7 +198,8 @@ class BlockResult:
     value, log10_p : float
         The raw statistic, and its log10 p where it has one.
     detail : dict
-        What aggregation needs as well, JSON-able.
+        What aggregation needs as well, JSON-able. ``floor`` is the smallest log10 p of so many units, ``power`` the
+        smallest that those which stayed could have given, if that is more, and ``withheld`` why there is none.
     matching : array or None
         ``(h,)`` int64, the partner of each hidden unit, for statistics that match units; ``(2, h)`` for phi_MATCH, by
         gate and by up. Where units were left out, of each that stayed, on the side that has fewer of these.
@@ -277,8 +280,13 @@ class Statistic(ABC):
         One line: what it reads of each model.
     assumptions : str
         Under which its p-value is one; empty for a raw value.
-    theorem : bool
-        Whether a theorem makes it one under these; else only independent models on which it was calibrated do.
+    warrant : str
+        What makes its p-value one under these: `BY_THEOREM`; `CALIBRATED`, on independent models; or `UNCALIBRATED`,
+        nothing yet, and then it decides nothing.
+    reads_order : bool
+        Whether its p-value rests on the order of hidden units, or of dimensions, in the file: two models that were
+        sorted by one rule look related to it. Such a statistic must hold ``order`` in the detail of each block, which
+        `provlab.statistics.phi_u.correlation_with_identity` puts there for `provlab.statistics.order.OrderedRows`.
     roles : tuple of str, or None
         Tensors that it reads of a block; None for all of them, or for none where one pass recorded its features.
     settings : tuple of str
@@ -295,7 +303,8 @@ class Statistic(ABC):
     symbol: ClassVar[str] = ""
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
-    theorem: ClassVar[bool] = False
+    warrant: ClassVar[str] = UNCALIBRATED
+    reads_order: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...] | None] = None
     settings: ClassVar[tuple[str, ...]] = ()
     independent_blocks: ClassVar[bool] = False
@@ -346,6 +355,21 @@ class Statistic(ABC):
     @abstractmethod
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Compare two models' features of one block."""
+
+    def checked(self, result: BlockResult) -> BlockResult:
+        """Return a result; refuse a p-value by the order of units beside which no check of this order stands.
+
+        Raises
+        ------
+        NotComparableError
+            The statistic reads the order, and the detail holds no ``order``.
+        """
+        if self.reads_order and result.log10_p is not None and "order" not in result.detail:
+            raise NotComparableError(
+                f"{self.name} gives p-values, and nothing checks whether its units were sorted: compare OrderedRows by "
+                "correlation_with_identity, or set reads_order = False if no order of the units changes the p-value"
+            )
+        return result
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Bring the blocks of one pair together: Fisher over their p-values, or the mean of a score without them."""

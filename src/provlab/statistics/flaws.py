@@ -39,8 +39,12 @@ DISGUISES, FRAMINGS = (
     tuple(Flaw(**row | {"shown": tuple(row["shown"]), "fooled": frozenset(row["fooled"])}) for row in _TABLE[kind])
     for kind in ("disguise", "framing")
 )
-#: statistics that read the order of hidden units as training left it, and those that find related units in any order
+#: statistics that read the order of units or dimensions as training left it, and those that find related units in any
 ORDERED, ORDER_FREE = frozenset(_TABLE["ordered"]), tuple(_TABLE["order_free"])
+#: statistics of the embedding alone
+ROWS = frozenset(_TABLE["rows"])
+#: statistics that no disguise without a cost hides from: an acquittal needs one of them
+STANDING = tuple(name for name in ORDER_FREE if not any(name in f.fooled for f in DISGUISES if not f.cost))
 
 
 def applicable(names: Collection[str], *, gated: bool, experts: bool) -> list[str]:
@@ -49,12 +53,12 @@ def applicable(names: Collection[str], *, gated: bool, experts: bool) -> list[st
     return [name for name in names if name not in refused]
 
 
-def hiding(tested: Collection[str]) -> list[Flaw]:
+def hiding(tested: Collection[str], *, free: bool = False) -> list[Flaw]:
     """Return disguises, together enough to hide related models from every one of the tests, free ones first."""
     hidden: set[str] = set()
     chosen = []
     for flaw in DISGUISES:
-        if flaw.fooled & (set(tested) - hidden):
+        if (not free or not flaw.cost) and flaw.fooled & (set(tested) - hidden):
             chosen.append(flaw)
             hidden |= flaw.fooled
     for flaw in reversed(list(chosen)):  # what the others hide as well needs no words

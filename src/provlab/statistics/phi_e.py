@@ -34,7 +34,16 @@ from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference.matching import tie_seed
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import BlockResult, Features, Model, Options, Statistic
+from provlab.statistics.base import (
+    BY_THEOREM,
+    CALIBRATED,
+    UNCALIBRATED,
+    BlockResult,
+    Features,
+    Model,
+    Options,
+    Statistic,
+)
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.text import common, spellings
@@ -82,7 +91,7 @@ class PhiE(Statistic):
     reads = "embeddings"
     roles = ("embedding",)
     settings = ("seed",)
-    theorem = True
+    warrant = BY_THEOREM
     assumptions = (
         "the residual stream of one of the two models stands in the order that training left: it was trained by an "
         "algorithm that treats its dimensions alike (SGD, Adam, ...) from an initialisation that does, and they were "
@@ -115,7 +124,8 @@ class PhiAxes(PhiE):
     """The share of dimensions that are found again in the other model, in any order."""
 
     name = "phi_axes"
-    theorem = False
+    warrant = CALIBRATED
+    reads_order = False
     assumptions = (
         "an empirical finding, not a theorem: training gives at most 5% of the dimensions of the residual stream a "
         "meaning of their own, and the basis of the others is arbitrary, in at least one of the two models"
@@ -154,7 +164,8 @@ class StreamScore(PhiE):
     """The share of one embedding that the other, rotated, explains on tokens that did not choose the rotation."""
 
     name = "stream_score"
-    theorem = False
+    warrant = UNCALIBRATED
+    reads_order = False
     assumptions = ""
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:

@@ -15,7 +15,7 @@ from provlab.inference.matching import UnitRows, tie_seed
 from provlab.models.activations import random_tokens
 from provlab.models.canonical import applied
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import PASS, Array, BlockResult, Features, Model, Options, Statistic
+from provlab.statistics.base import BY_THEOREM, PASS, Array, BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.order import KEYS, MLP, PRODUCT, OrderedRows, along_direction, keys_of_mlp
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
 from provlab.statistics.text import one_pass, strings
@@ -80,7 +80,7 @@ class PhiH(Statistic):
     version = 7
     settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens")
     recorded = HiddenActivations
-    theorem = True
+    warrant = BY_THEOREM
     independent_blocks = True
 
     def prepare(self, model: Model, options: Options) -> HiddenActivations:

@@ -32,6 +32,7 @@ from provlab.models.architectures import Segment
 from provlab.models.symmetry import check_complete
 from provlab.statistics import order
 from provlab.statistics.base import (
+    BY_THEOREM,
     Array,
     BlockResult,
     Features,
@@ -208,7 +209,7 @@ class PhiL2(Statistic):
     version = 9
     reads = "all weights of the blocks"
     settings = ("seed", "n_permutations")
-    theorem = True
+    warrant = BY_THEOREM
     assumptions = (
         "one of the two models stands in the order that training left: it was trained by an algorithm that treats "
         "hidden units and embedding dimensions alike, from an initialisation that does, and these were neither sorted "

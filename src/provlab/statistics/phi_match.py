@@ -40,6 +40,7 @@ from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.statistics import experts
 from provlab.statistics.base import (
+    CALIBRATED,
     PASS,
     Array,
     BlockResult,
@@ -126,6 +127,8 @@ class PhiMatch(Statistic):
     )
     settings = ("seed", "text_sha256", *PASS, "sampled_tokens")
     recorded = GateAndUp
+    warrant = CALIBRATED
+    reads_order = False  # units get random labels
     unsigned: ClassVar[bool] = False
     #: agreeing units count as evidence if they write at least this share of the MLP's output, on both sides
     WRITTEN: ClassVar[float] = 0.05

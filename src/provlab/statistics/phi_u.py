@@ -15,6 +15,7 @@ from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.statistics.alive import living_rows, shared_zeros, zeros_alike
 from provlab.statistics.base import (
+    BY_THEOREM,
     BlockResult,
     Features,
     Model,
@@ -90,6 +91,11 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
         Where the rows come from.
     seed : int
         The seed of the order in which ties are broken.
+
+    Notes
+    -----
+    Rows that are `OrderedRows` put what is known of their order into the detail. Without it no comparison of models
+    takes the p-value (`provlab.statistics.base.Statistic.checked`).
     """
     smaller, larger = (a, b) if len(a) <= len(b) else (b, a)
     partners = larger.places[match_shuffled(a, b, seed=seed).indices]
@@ -110,7 +116,7 @@ class PhiU(Statistic):
         "these do not show, such as activity, shows only where phi_h is run as well"
     )
     settings = ("seed", "units")
-    theorem = True
+    warrant = BY_THEOREM
     independent_blocks = True
     version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference.matching import tie_seed, unit_rows
-from provlab.statistics.base import BlockResult, Options
+from provlab.statistics.base import BY_THEOREM, BlockResult, Options
 from provlab.statistics.phi_e import Matrix, PhiE, Table, paired
 from provlab.statistics.phi_u import correlation_with_identity
 
@@ -41,7 +41,8 @@ class PhiUnseen(PhiE):
 
     name = "phi_unseen"
     version = 1
-    theorem = True
+    warrant = BY_THEOREM
+    reads_order = False  # tokens are numbered at random
     reads = "embeddings of untrained tokens"
     assumptions = (
         "at least one of the two models drew the rows of its embedding independently of each other and of the other "

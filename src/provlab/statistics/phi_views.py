@@ -22,7 +22,7 @@ from provlab.errors import NotComparableError
 from provlab.models.architectures import described
 from provlab.models.canonical import applied, by_weights
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Statistic
+from provlab.statistics.base import CALIBRATED, Array, BlockResult, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.two_views import Views
 
@@ -115,6 +115,8 @@ class PhiViews(Statistic):
     reads = "up and down projections of the MLPs"
     roles = ("up", "down", "gate", "gate_bias", "up_bias")  # what `by_weights` reads says which units are one
     settings = ("seed",)
+    warrant = CALIBRATED
+    reads_order = False  # units get random labels
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by row and by column for other reasons than chance, and the others "

@@ -28,6 +28,8 @@ BY_SAFETENSORS = {
     "BOOL": "bool",
 }
 DTYPES = tuple(BY_SAFETENSORS.values())
+#: the largest relative error of one number; what is stored in fewer bits or as codes was made from bfloat16
+UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def itemsize(dtype: str) -> int:
