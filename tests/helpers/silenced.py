@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from provlab.models.activations import mlp_activations, random_tokens
+from provlab import zoo
+from provlab.models.activations import mlp_activations
 from provlab.models.attacks.catalogue import CATALOGUE
 from provlab.models.attacks.state import Aim, State, Units
 from provlab.models.checkpoint import Checkpoint
@@ -136,7 +137,7 @@ def loud_tied(state: State, rng: np.random.Generator, writes: float = 100.0) -> 
 
 
 def small_gates(state: State, rng: np.random.Generator, small: float = 0.02, writes: float = 3.0) -> State:
-    """Eight groups of four units whose gates are so short that they write cubic forms, which cancel: a, b, a + b, a - b."""
+    """Units of gates a, b, a + b and a - b, so short that they write cubic forms, which cancel."""
     aim = Aim(rng)
 
     def made(block: int, units: Units) -> Units:
@@ -156,20 +157,19 @@ def small_gates(state: State, rng: np.random.Generator, small: float = 0.02, wri
 def constant(state: State, rng: np.random.Generator, writes: float = 1e4, blocks: Sequence[int] = (1, 2, 3)) -> State:
     """Two units a block that never fire, without biases: their gates read a direction that is nearly constant.
 
-    The direction is that of the mean input on random tokens; what the two write together is nought at its mean.
+    The direction is fitted on held-out text; what the two write together is nought at its mean.
     """
     import tempfile
 
     with tempfile.TemporaryDirectory() as scratch:
-        network = Checkpoint.open(str(state.write(Path(scratch) / "own")))
-        tokens = random_tokens(state.anatomy.vocab_size, 16, 64, seed=1)
-        inputs = mlp_activations(network, tokens, kinds=("input",))["input"]
+        own = Checkpoint.open(str(state.write(Path(scratch) / "own")))
+        ids = own.encode(zoo.held_out_text("prose"))[: 64 * 64]
+        inputs = mlp_activations(own, np.reshape(ids, (64, 64)), kinds=("input",))["input"]
     aim = Aim(rng)
 
     def made(block: int, units: Units) -> Units:
         d = units["up"].shape[1]
         x = torch.from_numpy(inputs[block].T).double()
-        x = torch.cat([x, 0 * x[:1]]) if not len(x) else x
         # the row that gives 1 at all inputs, as nearly as it can
         w = torch.linalg.lstsq(x, torch.ones(len(x), 1, dtype=torch.float64), driver="gelsd").solution[:, 0]
         scale = writes if block in blocks else 0.0

@@ -107,8 +107,9 @@ def mlp_activations(
     Returns
     -------
     dict
-        kind -> one float32 array ``(hidden units, positions)`` per block, empty ``(0, 0)`` for a block that was not
-        asked for; ``(width, positions)`` for inputs and outputs, and what `provlab.models.canonical.merged` and `shares` give for units and what is written.
+        kind -> one float32 array ``(hidden units, positions)`` per block, or ``(width, positions)`` for inputs and
+        outputs, or what `provlab.models.canonical.merged` and `shares` give for units and what is written; empty for a
+        block that was not asked for.
 
     Raises
     ------
@@ -194,9 +195,7 @@ def mlp_activations(
         units = {b: _units(anatomy, network, b, looks.pop(b)) for b, *_ in by_units}
         recorded[UNITS] = [units.get(b, np.empty((0, 5))) for b in everywhere]
     if WRITTEN in kinds:
-        made = {
-            b: _shares(anatomy, network, b, units[b], arrays["gate", b], arrays["up", b]) for b in asked
-        }
+        made = {b: _shares(anatomy, network, b, units[b], arrays["gate", b], arrays["up", b]) for b in asked}
         recorded[WRITTEN] = [made.get(b, np.empty(0)) for b in everywhere]
     return recorded
 

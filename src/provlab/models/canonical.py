@@ -170,7 +170,7 @@ def silu(z: Array) -> Array:
 
 
 def shares(
-    gate: Array, up: Array, down: Array, units: Float64 = AS_THEY_ARE, act: Callable[[Array], Array] = silu
+    gate: Array, up: Array | None, down: Array, units: Float64 = AS_THEY_ARE, act: Callable[[Array], Array] = silu
 ) -> Float64:
     """Say what share of an MLP's output each unit writes, by squares, what is constant over the text taken out.
 
@@ -180,7 +180,8 @@ def shares(
     Parameters
     ----------
     gate, up
-        Activations ``(h, tokens)`` of all units, as they stand in the model.
+        Activations ``(h, tokens)`` of all units, as they stand in the model; of an MLP without gates those of its up
+        projection, and None.
     down
         What each of them writes, as rows ``(h, d)``.
     units
@@ -195,15 +196,18 @@ def shares(
         nothing is written. Tokens count alike, however much is written at them.
     """
     some = np.linspace(0, gate.shape[1] - 1, min(gate.shape[1], _JUDGED)).astype(np.int64)
-    visible, beside = (np.asarray(rows[:, some], np.float32) for rows in (gate, up))
-    hidden = act(visible) * beside
+    visible = np.asarray(gate[:, some], np.float32)
+    beside = None if up is None else np.asarray(up[:, some], np.float32)
+    hidden = act(visible) if beside is None else act(visible) * beside
     output = down.T @ hidden  # (d, h) @ (h, tokens)
     output = output - output.mean(axis=1, keepdims=True)
     squares = np.einsum("ij,ij->j", output, output, dtype=np.float64)
     weights = 1 / np.maximum(squares + np.median(squares), _NOTHING)
     weights /= weights.sum()
     if len(units):
-        hidden = act(applied(units, visible, "gate")) * applied(units, beside, "up")
+        hidden = act(applied(units, visible, "gate"))
+        if beside is not None:
+            hidden *= applied(units, beside, "up")
         down = applied(units, down, "down")
     hidden = hidden - hidden.mean(axis=1, keepdims=True)
     each = np.square(_lengths(down)) * (np.square(hidden, dtype=np.float64) @ weights)
@@ -268,10 +272,8 @@ def _of_one_gate(
             yield units, sides
 
 
-def near_pairs(
-    rows: Array, spread: Float64, within: float, rng: np.random.Generator
-) -> list[tuple[int, int, int]]:
-    """Pairs i < j of rows ``(h, d)`` that differ by at most `within` of the larger `spread`, and the sign of the second.
+def near_pairs(rows: Array, spread: Float64, within: float, rng: np.random.Generator) -> list[tuple[int, int, int]]:
+    """Pairs i < j of rows ``(h, d)`` that differ by at most `within` of the larger `spread`, and a sign.
 
     A sign of -1 says that they are nearly opposite. Shadows of rows in `_SHADOWS` random directions are as far apart as
     the rows are, give or take a half, so few pairs are looked at.
@@ -289,7 +291,9 @@ def near_pairs(
         apart *= -2
         apart += squares[some, None] + squares[start:]
         i, j = np.nonzero(apart <= np.maximum(bound[some, None], bound[start:]))
-        for some_i, some_j in zip(*(np.array_split(n[i < j] + start, 1 + len(i) // _ROWS) for n in (i, j)), strict=True):
+        for some_i, some_j in zip(
+            *(np.array_split(n[i < j] + start, 1 + len(i) // _ROWS) for n in (i, j)), strict=True
+        ):
             one, other = rows[some_i], rows[some_j]
             side = np.where(np.einsum("ij,ij->i", one, other) < 0, -1, 1)
             close = _lengths(one - side[:, None] * other) <= within * np.maximum(spread[some_i], spread[some_j])

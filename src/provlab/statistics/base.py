@@ -360,14 +360,12 @@ class Statistic(ABC):
 
         `sides` is empty where it is not known which.
         """
-        if block is None:
-            which = "one of the two models"
-        else:
-            which = " and ".join(w for w, s in zip(("the first", "the second"), sides, strict=False) if s)
+        which = " and ".join(w for w, s in zip(("the first", "the second"), sides, strict=False) if s)
         has = f"{which or 'one of the two models'} has fewer than two hidden units there that write anything"
+        has = has if block is None else f"block {block} is left out, as {has}"
         detail = {"n": 0, "agree": 0, "floor": 0.0, "power": 0.0, "paper_log10_p": 0.0, "left_out": True}
         log10_p = 0.0 if self.assumptions else None
-        return BlockResult(block, 0.0, log10_p, detail | {"withheld": f"left out: {has}"})
+        return BlockResult(block, 0.0, log10_p, detail | {"withheld": has})
 
     def outcome(self, blocks: Sequence[BlockResult]) -> Outcome:
         """`aggregate` of the blocks that were compared, beside those that were left out.
@@ -378,8 +376,7 @@ class Statistic(ABC):
         if len(living) == len(blocks):
             return self.aggregate(blocks)
         if not living:
-            why = str(blocks[0].detail["withheld"]).removeprefix("left out: ")
-            return withheld(Outcome(0.0, None, tuple(blocks)), f"{why}, and so in every block".replace(" there", ""))
+            return withheld(Outcome(0.0, None, tuple(blocks)), f"{blocks[0].detail['withheld']}; so is every other one")
         return replace(self.aggregate(living), blocks=tuple(blocks))
 
 

@@ -97,7 +97,7 @@ class PhiAnchor(PhiMatchUnsigned):
     """phi_ANCHOR over blocks of equal index, aggregated by Fisher's method."""
 
     name = "phi_anchor"
-    version = 4  # 1 to 3 let some units agree that write nothing
+    version = 5  # 1 to 3 let some units agree that write nothing; 4 had shares that two units could inflate
     reads = "gate and up activations on text, and down projections"
     roles = ("down",)
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
@@ -121,5 +121,5 @@ class PhiAnchor(PhiMatchUnsigned):
         log10_p = [result.log10_p or 0.0 for result in results]
         first, two = int(np.argmin(log10_p)), math.log10(2)
         detail = results[first].detail
-        detail = detail | {"floor": detail["floor"] + two, "anchor": first}
+        detail = detail | {name: min(0.0, detail[name] + two) for name in ("floor", "power")} | {"anchor": first}
         return replace(results[first], log10_p=min(0.0, log10_p[first] + two), detail=detail, matching=None)
