@@ -57,7 +57,7 @@ _ROUNDING = 1e-6  # of the longest part: units of one gate that write less toget
 _NOTHING = 1e-30  # square of an output that is none
 _SHADOWS = 32  # dimensions in which gates that are near each other are looked for
 _ROWS = 512  # units, or pairs of them, at a time
-_JUDGED = 2048  # positions of the text at which shares are measured
+_JUDGED = 512  # positions of the text at which shares are measured
 AS_THEY_ARE = np.empty((0, 5))  # of `merged`: no unit is merged or left out
 
 
@@ -275,15 +275,17 @@ def _of_one_gate(
 def near_pairs(rows: Array, spread: Float64, within: float, rng: np.random.Generator) -> list[tuple[int, int, int]]:
     """Pairs i < j of rows ``(h, d)`` that differ by at most `within` of the larger `spread`, and a sign.
 
-    A sign of -1 says that they are nearly opposite. Shadows of rows in `_SHADOWS` random directions are as far apart as
-    the rows are, give or take a half, so few pairs are looked at.
+    A sign of -1 says that they are nearly opposite. Long rows are looked at if their shadows in `_SHADOWS` random
+    directions are near, which are as far apart as the rows are, give or take a half.
     """
     if not len(rows):
         return []
-    drawn = rng.normal(size=(rows.shape[1], _SHADOWS)).astype(rows.dtype) / np.float32(_SHADOWS**0.5)
-    shadows = rows @ drawn  # (h, d) @ (d, shadows)
+    shadows, slack = rows, 1.001
+    if rows.shape[1] > SEEN:
+        drawn = rng.normal(size=(rows.shape[1], _SHADOWS)).astype(rows.dtype) / np.float32(_SHADOWS**0.5)
+        shadows, slack = rows @ drawn, 2.0  # (h, d) @ (d, shadows)
     squares = np.einsum("ij,ij->i", shadows, shadows)
-    bound = np.square(2 * within * spread).astype(squares.dtype)
+    bound = np.square(slack * within * spread).astype(squares.dtype)
     pairs = []
     for start in range(0, len(rows), _ROWS):
         some = slice(start, start + _ROWS)

@@ -19,6 +19,7 @@ It reads each block twice, and is run when it is named.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -107,6 +108,10 @@ class PhiAnchor(PhiMatchUnsigned):
         super().require(a, b)
         for model in (a, b):
             model.anatomy.part("down", model.anatomy.n_blocks - 1)  # refuses experts
+
+    def _in_groups(self, sides: Sequence[Views]) -> str:
+        """Groups are what this statistic brings together."""
+        return ""
 
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
         """Run the model once over the text."""

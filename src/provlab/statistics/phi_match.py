@@ -24,7 +24,7 @@ its two matchings are one: such units never count, and where those that agree ar
 
 Evidence that was silenced is no evidence of independence. Where units agree that may not count, where those that may
 count write less than half of the output, or where most units of a model stand in groups of like gates, as if each had
-been spread over several, a block that does not reject has no p-value, and says why (``withheld``). If half of its
+been spread over several, a block that does not reject has no p-value, and says why (``withheld``). If most of its
 blocks are so, a pair has none. That takes p-values away and never makes one smaller.
 
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
@@ -60,7 +60,7 @@ from provlab.statistics.base import (
 )
 from provlab.statistics.phi_u import has_experts
 from provlab.statistics.text import one_pass
-from provlab.statistics.two_views import AS_THEY_ARE, Views, viewed
+from provlab.statistics.two_views import AS_THEY_ARE, Views, grouped, viewed
 
 LIKE_UP = "the gate and up projections of a unit look alike"
 TOO_FEW = "units whose gate and up projections can be told apart write less than half of the output"
@@ -88,7 +88,9 @@ class Matched(NamedTuple):
     countable
         How many units are not tied, of the model that has fewer.
     silent
-        Why a block that does not reject has no p-value; empty if it has one.
+        Why a block that does not reject has no p-value, by tied units; empty if they are no reason.
+    sides
+        The units.
     """
 
     by_gate: NDArray[np.int64]
@@ -97,6 +99,7 @@ class Matched(NamedTuple):
     written: list[float]
     countable: int
     silent: str
+    sides: tuple[Views, Views]
     detail: dict[str, Any]
 
 
@@ -232,15 +235,11 @@ class PhiMatch(Statistic):
                 float(s[some].sum()) for s, some in zip(shares, may_count, strict=True)
             ) < self.COMPARED * min(1.0, *(float(s.sum()) for s in shares)):
                 silent = TOO_FEW
-        for which, side in zip(("first", "second"), sides, strict=True):
-            if side.grouped is not None and side.written is not None and not silent:
-                in_groups = float(side.written[side.grouped].sum())
-                silent = IN_GROUPS.format(which) if in_groups > self.COMPARED * min(1.0, side.written.sum()) else ""
         written = [float(s[n[evidence]].sum()) for s, n in zip(shares, units, strict=True)] if len(shares) == 2 else []
         if written:
             detail["written"] = [round(share, 4) for share in written]
         larger = max(sides[::-1], key=lambda side: len(side.gate)).gate.places  # units that are alive there, by number
-        return Matched(larger[by_gate], larger[by_up], evidence, written, countable, silent, detail)
+        return Matched(larger[by_gate], larger[by_up], evidence, written, countable, silent, sides, detail)
 
     def _carried(self, pairs: Sequence[Matched]) -> bool:
         """Whether units that agree write enough of the block's output in both models, all its MLPs together."""
@@ -267,10 +266,21 @@ class PhiMatch(Statistic):
         silent = matched.silent
         if not carried and not silent and log10_p(tied) <= self.SILENCED:
             silent = TOO_FAINT
+        if not silent and found > self.REJECTING:
+            silent = self._in_groups(matched.sides)
         if silent and found > self.REJECTING:
             detail |= {"floor": 0.0, "power": 0.0, "withheld": silent}
             found = 0.0
         return BlockResult(block, result.rho, found, detail, matching)
+
+    def _in_groups(self, sides: Sequence[Views]) -> str:
+        """Say which model has most of its output from units in groups of like gates; empty where none has."""
+        for which, side in zip(("first", "second"), sides, strict=True):
+            if side.tied is not None and side.written is not None:
+                share = float(side.written[grouped(np.asarray(side.gate.rows))].sum())
+                if share > self.COMPARED * min(1.0, float(side.written.sum())):
+                    return IN_GROUPS.format(which)
+        return ""
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks, where one that gives no p-value counts as no evidence; see `unless_silenced`."""
@@ -278,16 +288,19 @@ class PhiMatch(Statistic):
 
 
 def unless_silenced(outcome: Outcome) -> Outcome:
-    """Take the p-value from an outcome that does not reject if half of its blocks, or more, give none, and say why."""
+    """Take the p-value from an outcome that does not reject if most of its blocks give none, and say why."""
     silent = [block for block in outcome.blocks if "withheld" in block.detail]
     rejecting = outcome.log10_p is not None and outcome.log10_p <= PhiMatch.REJECTING
-    if 2 * len(silent) < len(outcome.blocks) or (rejecting and len(silent) < len(outcome.blocks)):
+    if 2 * len(silent) <= len(outcome.blocks) or (rejecting and len(silent) < len(outcome.blocks)):
         return outcome
     reasons = Counter(block.detail["withheld"] for block in silent)
     why = reasons.most_common(1)[0][0]
     if why == LIKE_UP:
         least = min(max(block.detail["tied"]) for block in silent if block.detail["withheld"] == why)
-        why = f"{why}: the mean |cosine| of those that would count is {least:.2f} or more"
+        why = (
+            "the gate and up projections of each unit of one model are too much alike to be matched apart, with a mean "
+            f"|cosine| of {least:.2f} or more"
+        )
     return withheld(outcome, f"{why}: so in {len(silent)} of {len(outcome.blocks)} blocks")
 
 

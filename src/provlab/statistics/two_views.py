@@ -28,8 +28,6 @@ class Views(NamedTuple):
         ``(units,)``: what share of the block's output each writes; None where that is unknown, and asked of none.
     tied
         ``(units,)``: the size of the cosine between each unit's own gate and up; None where these are no such pair.
-    grouped
-        ``(units,)``: whether each unit's gate has another one near it; None where that was not looked at.
     """
 
     gate: UnitRows
@@ -37,7 +35,6 @@ class Views(NamedTuple):
     tokens: NDArray[np.int64]
     written: Numbers | None = None
     tied: Numbers | None = None
-    grouped: NDArray[np.bool_] | None = None
 
 
 def viewed(
@@ -59,8 +56,7 @@ def viewed(
         What an error calls the activations.
     """
     by_gate, by_up = living_rows(applied(units, gate, "gate"), applied(units, up, "up"), name=name)
-    writes = None if written is None else written[by_gate.places]
-    return Views(by_gate, by_up, tokens, writes, tied(by_gate, by_up), grouped(np.asarray(by_gate.rows)))
+    return Views(by_gate, by_up, tokens, None if written is None else written[by_gate.places], tied(by_gate, by_up))
 
 
 def grouped(gate: NDArray[Any]) -> NDArray[np.bool_]:
