@@ -36,7 +36,9 @@ def disguised(source: str, folder: Path, *changes, usual: Sequence[str] = USUAL,
 
 
 def with_biases(state: State) -> State:
-    """Give the MLPs of a Llama biases of zero."""
+    """Give the MLPs of a Llama biases of zero, if they have none."""
+    if state.anatomy.has("gate_bias"):
+        return state
     weights = dict(state.weights)
     for block in range(state.anatomy.n_blocks):
         for role in ("gate", "up", "down"):
