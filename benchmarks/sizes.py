@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import NotComparableError
+from provlab.errors import NotComparableError, NoUnitsError
 from provlab.models import anatomy
-from provlab.models.canonical import applied, merged, shares
+from provlab.models.canonical import SEEN, applied, merged, shares
 from provlab.statistics import get
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Options
+from provlab.statistics.base import BlockResult, Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
 from provlab.statistics.phi_anchor import Parts
 from provlab.statistics.phi_h import HiddenActivations
@@ -34,6 +34,7 @@ from provlab.statistics.phi_u import correlation_with_identity
 Array = NDArray[np.float64]
 LEVELS = (0.05, 0.01, 0.001)
 TOKENS = 256
+NONE = np.empty((0, 5))  # no unit is merged or left out
 
 
 @dataclass
@@ -131,6 +132,14 @@ def repeated(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlp
     return tuple(Mlps(*(np.repeat(x, shape[0], axis=0) for x in (m.gate, m.up, m.down))) for m in alike)  # type: ignore[return-value]
 
 
+def dead(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
+    """Each model's MLPs write nothing in a block of its own, drawn at random, and in the last one in half of them."""
+    a, b = two(shape, rng)
+    for model in (a, b):
+        model.down[rng.integers(shape[0] - 1) if rng.random() < 0.5 else -1] = 0
+    return a, b
+
+
 CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlps, Mlps]]] = {
     "plain": two,
     "sorted": lambda shape, rng: tuple(model.ordered(by_size) for model in two(shape, rng)),  # type: ignore[dict-item,return-value]
@@ -141,6 +150,7 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
         )
         for rule in (by_length, by_component, by_activity)
     },
+    "dead": dead,
     "masked": masked,
     "repeated": repeated,
     **{f"tied-{c:g}": lambda shape, rng, c=c: tied(c, shape, rng) for c in (0.5, 0.7, 0.8, 0.9, 1.0)},  # type: ignore[misc]
@@ -162,9 +172,10 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
         for gate, up, down in zip(model.gate, model.up, model.down, strict=True):
             g, u = gate @ inputs, up @ inputs
             hidden = g / (1 + np.exp(-g)) * u
-            units.append(merged(gate, up, down, np.linalg.norm(hidden, axis=1)))
-            really = (applied(units[-1], rows, role) for role, rows in (("gate", g), ("up", u), ("down", down)))
-            written.append(shares(*really))
+            output = down.T @ hidden
+            length = float(np.linalg.norm(output - output.mean(axis=1, keepdims=True)))
+            units.append(merged(gate, up, down, np.linalg.norm(hidden, axis=1), seen=g[:, :SEEN], output=length))
+            written.append(shares(g, u, down, units[-1]))
             gates.append(g.astype(np.float32))
             ups.append(u.astype(np.float32))
         return GateAndUp(gates, ups, np.zeros((1, TOKENS), np.int64), units, written)
@@ -178,25 +189,38 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
         return Parts(views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32))
 
     sides = [(model, features(model)) for model in (a, b)]
-    results = [statistic.compare_block(*(block(*side, i) for side in sides), i, options) for i in range(blocks)]
-    return statistic.aggregate(results).log10_p
+
+    def result(i: int) -> BlockResult:
+        try:
+            return statistic.compare_block(*(block(*side, i) for side in sides), i, options)
+        except NoUnitsError:
+            return statistic.without(i, [])
+
+    return statistic.outcome([result(i) for i in range(blocks)]).log10_p
 
 
 def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
     """phi_U, and phi_H on inputs that both models see."""
     inputs = rng.normal(size=(a.gate.shape[2], TOKENS)) + 0.3 * rng.normal(size=(a.gate.shape[2], 1))
 
-    def prepared(gate: Array, up: Array, down: Array) -> OrderedRows:
+    def prepared(gate: Array, up: Array, down: Array) -> OrderedRows | None:
         if name == "phi_u":
             return OrderedRows.of(living_rows(up.astype(np.float32), name="up")[0], called="up rows")
         weights = np.array([*keys_of_mlp({"gate": gate, "up": up, "down": down}).values(), along_direction(up)])
         g = gate @ inputs
         hidden = (g / (1 + np.exp(-g)) * (up @ inputs)).astype(np.float32)
-        return HiddenActivations([hidden], [np.empty((0, 5))], [weights]).block(0)
+        units = merged(gate, up, down, np.linalg.norm(hidden, axis=1), seen=g[:, :SEEN]) if not down.any() else NONE
+        try:
+            return HiddenActivations([hidden], [units], [weights]).block(0)
+        except NoUnitsError:
+            return None
 
     sides = zip(*([prepared(*rows) for rows in zip(m.gate, m.up, m.down, strict=True)] for m in (a, b)), strict=True)
-    results = [correlation_with_identity(*rows, i, int(rng.integers(2**31))) for i, rows in enumerate(sides)]
-    return get(name).aggregate(results).log10_p
+    results = [
+        get(name).without(i, []) if None in rows else correlation_with_identity(*rows, i, int(rng.integers(2**31)))
+        for i, rows in enumerate(sides)
+    ]
+    return get(name).outcome(results).log10_p
 
 
 class Llama:
@@ -272,7 +296,7 @@ STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]]
 _SORTS = tuple(case for case in CASES if case.startswith("sorted-"))
 _TIES = ("tied-0.7", "common-5", "common-5.5", "common-7", "swapped-50")
 #: cases of every statistic, and others that bear on some
-EVERY = ("plain", "masked", "sorted", "repeated", "tied-0.8")
+EVERY = ("plain", "dead", "masked", "sorted", "repeated", "tied-0.8")
 MEANT = {
     **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), _SORTS),
     **dict.fromkeys(("phi_match", "phi_match_unsigned"), _TIES),

@@ -70,6 +70,10 @@ class NotComparableError(ProvlabError):
     """A statistic does not apply to this pair of models; the message says why."""
 
 
+class NoUnitsError(InputError, NotComparableError):
+    """A block of one model has too few living units to be compared; the block is left out, and no other one."""
+
+
 class EvidenceError(ProvlabError):
     """A folder of evidence does not agree with itself or with the models; the message says what differs."""
 

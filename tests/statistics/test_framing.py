@@ -50,7 +50,9 @@ def outcomes(a, b, text, names=FORMS):
 @pytest.mark.parametrize("kind", ["faint=0.001", "faint=0.1", "mimics"])
 def test_no_copy_of_a_unit_accuses(models, framed, text, kind):
     for outcome in outcomes(models["base"], framed(kind), text).values():
-        assert outcome.log10_p > -2
+        assert outcome.log10_p is None or outcome.log10_p > -2
+        if outcome.log10_p is None:
+            assert "write less than 5% of the output" in outcome.detail["withheld"]
 
 
 def test_faint_copies_bite_where_every_agreement_counts(models, framed, text, monkeypatch):

@@ -158,5 +158,5 @@ class Ledger:
                 yield PairRecord(*pair, self.statistic.name, None, self.errors[pair][1])
                 continue
             units = [(pair, block) for block in self._places[pair]]
-            outcome = self.statistic.aggregate([self._results[unit] for unit in units])
+            outcome = self.statistic.outcome([self._results[unit] for unit in units])
             yield PairRecord(*pair, self.statistic.name, outcome, None, tuple(self._keys[unit] for unit in units))

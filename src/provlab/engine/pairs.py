@@ -159,6 +159,8 @@ def run_pairs(
     budget = budget_for(memory, workers)
     pairs = list(pairs) if pairs is not None else list(combinations(bench.sources, 2))
     options = with_common_vocabulary(options, bench.models, statistics)
+    if blocks is not None:
+        options = replace(options, blocks=tuple(sorted(set(blocks))))
     ledgers = {name: Ledger(bench, Finished(store, get_statistic(name), options), pairs, blocks) for name in statistics}
     todo = {name: ledger.missing() for name, ledger in ledgers.items()}
     here = executor is None and workers == 1
@@ -230,7 +232,8 @@ def _tasks(
         parameters, model = statistic.parameters(options), statistic.identity(bench.models[source], options)
         # statistics that record the same share what one pass leaves
         what = statistic.recorded.__qualname__ if statistic.recorded else name
-        return Store.key(recorded=what, version=statistic.version, model=model, parameters=parameters)
+        some = {} if options.blocks is None else {"blocks": options.blocks}
+        return Store.key(recorded=what, version=statistic.version, model=model, parameters=parameters, **some)
 
     features: dict[str, dict[str, str]] = {}  # source -> statistic -> key on the shelf
     units: list[Task] = []

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from provlab.engine.memory import Budget, gigabytes
-from provlab.errors import InputError, NotComparableError
+from provlab.errors import InputError, NotComparableError, NoUnitsError
 from provlab.statistics.base import BlockResult
 
 Result = BlockResult | BaseException
@@ -41,6 +41,8 @@ def named(what: str, *pair: str) -> Iterator[None]:
     """
     try:
         yield
+    except NoUnitsError:  # of one block, which is left out
+        raise
     except InputError as error:
         models = " of {} (W1) and {} (W2)".format(*pair) if pair else ""
         raise NotComparableError(f"{what}{models}: {error}") from error

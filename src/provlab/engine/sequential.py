@@ -84,7 +84,7 @@ def until_settled(
         f"the largest product on the way, a bound that is valid whenever reading stops. {left / total:.0%} of "
         f"{total:,} bytes were left unread."
     )
-    combined = statistic.aggregate(results)
+    combined = statistic.outcome(results)
     about = {key: value for key, value in combined.detail.items() if key != "paper_log10_p"}
     about |= {"until_settled": detail, "said": sentence}
     anytime = None if "withheld" in about else evalues.anytime_log10_p(log10_p)
@@ -96,6 +96,9 @@ def until_settled(
 
 def _independent(results: Sequence[BlockResult]) -> list[float]:
     """log10 p of blocks, of which those that stand in one order in both models count once: the first that was read."""
+    results = [result for result in results if "left_out" not in result.detail]
+    if not results:
+        return [0.0]
     labels = np.arange(len(results))
     if "order" in results[0].detail:
         _, labels = of_pair([result.detail for result in results])

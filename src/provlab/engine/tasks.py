@@ -21,7 +21,7 @@ from provlab.engine.memory import Budget, Pair, nbytes
 from provlab.engine.passes import PassTask, Shelf
 from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.engine.rounds import in_rounds, traced
-from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, ProvlabError, reason
+from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, NoUnitsError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
 from provlab.models.counting import Count, counting
 from provlab.statistics import get as get_statistic
@@ -91,9 +91,10 @@ class UnitTask:
 
         def compare(pair: Pair, a: Any, b: Any) -> Result:
             nonlocal working
-            for side in (a, b):
-                if isinstance(side, BaseException):
-                    return side
+            sides = (a, b)
+            if refused := [side for side in sides if isinstance(side, BaseException)]:
+                others = [error for error in refused if not isinstance(error, NoUnitsError)]
+                return others[0] if others else statistic.without(self.block, [s in refused for s in sides])
             names = [opened(self.models[source]).name for source in pair]
             if self.budget.given and (needed := nbytes(a) + nbytes(b)) > room:
                 return NotComparableError(too_large(f"{self.statistic} of {' and '.join(names)}", needed, self.budget))
@@ -101,6 +102,8 @@ class UnitTask:
             try:
                 with named(self.place, *names), measure as peak, multiplied_by(product_on(self.options.device)):
                     result = statistic.checked(statistic.compare_block(a, b, self.block, self.options))
+            except NoUnitsError:  # seen when the two were brought together
+                return statistic.without(self.block, [])
             except PAIR_FAILURES as error:
                 return error
             working = peak[0]

@@ -9,7 +9,8 @@ kept goes into temporary files, batch by batch, where it is large.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch import nn
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy
+from provlab.models.canonical import SEEN, merged, shares
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.room import Room
 
@@ -74,8 +76,9 @@ def mlp_activations(
     batch_size: int = BATCH,
     positions: NDArray[np.int64] | None = None,
     in_memory: int | None = None,
+    blocks: Sequence[int] | None = None,
 ) -> dict[str, list[NDArray[Any]]]:
-    """Record MLP activations of all blocks in one pass over the data.
+    """Record MLP activations of all blocks, or of some, in one pass over the data.
 
     Memory above the model is one batch of activations, and `in_memory` bytes of kept ones: what is larger is written to
     temporary files batch by batch.
@@ -98,12 +101,15 @@ def mlp_activations(
     in_memory
         Bytes, of all kinds and blocks together, beyond which the arrays are read-only maps of temporary files, which
         vanish with the last of them; `provlab.models.room.IN_MEMORY` if not given.
+    blocks
+        Which blocks are recorded; all by default. Those above the last one do not run.
 
     Returns
     -------
     dict
-        kind -> one float32 array ``(hidden units, positions)`` per block; ``(width, positions)`` for inputs and
-        outputs, and what `provlab.models.canonical.merged` and `shares` give for units and what is written.
+        kind -> one float32 array ``(hidden units, positions)`` per block, or ``(width, positions)`` for inputs and
+        outputs, or what `provlab.models.canonical.merged` and `shares` give for units and what is written; empty for a
+        block that was not asked for.
 
     Raises
     ------
@@ -115,13 +121,16 @@ def mlp_activations(
         The disk has no room for the temporary files.
     """
     anatomy = _anatomy(model)
-    blocks = range(anatomy.n_blocks)
+    asked = sorted(set(range(anatomy.n_blocks) if blocks is None else blocks) & set(range(anatomy.n_blocks)))
+    if not asked:
+        raise InputError(f"blocks must be some of 0 to {anatomy.n_blocks - 1}, not {blocks}")
     recorded_kinds = [kind for kind in kinds if kind not in (UNITS, WRITTEN)]
     if unknown := [kind for kind in recorded_kinds if kind not in KINDS]:
         raise InputError(f"kinds must be of {', '.join(KINDS)}, not {unknown[0]!r}")
     # asked before the model is loaded, so that a refusal comes at once
-    places = {(kind, b): _place(anatomy, kind, b) for kind in recorded_kinds for b in blocks}
-    hidden = [_place(anatomy, "hidden", b)[0] for b in blocks] if len(recorded_kinds) < len(kinds) else []
+    places = {(kind, b): _place(anatomy, kind, b) for kind in recorded_kinds for b in asked}
+    key = "gate" if anatomy.has("gate") else "up"
+    by_units = [(b, _place(anatomy, "hidden", b)[0], _place(anatomy, key, b)) for b in asked if UNITS in kinds]
     ids = _checked_tokens(tokens, anatomy, batch_size)
     kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
     network = _network(model, device, dtype)
@@ -129,7 +138,7 @@ def mlp_activations(
     room = Room([(rows_of.get(kind, anatomy.mlp_width), len(kept)) for kind, _ in places], in_memory=in_memory)
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
-    squares = np.zeros((len(hidden), anatomy.mlp_width))  # of hidden activations, added up
+    looks = {b: _Look.at(anatomy, kept) for b, *_ in by_units}
 
     def chosen(values: torch.Tensor, kind: str, b: int) -> NDArray[np.float32]:
         block = values.detach().reshape(-1, values.shape[-1])
@@ -144,33 +153,101 @@ def mlp_activations(
     def keep(place: int, values: torch.Tensor) -> None:
         room.write(place, column, chosen(values, *list(places)[place]).T)
 
-    def add(b: int, values: torch.Tensor) -> None:
-        block = chosen(values, "hidden", b)
-        squares[b] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
+    def fired(b: int, values: torch.Tensor) -> None:
+        looks[b].fired(chosen(values, "hidden", b))
+
+    def wrote(b: int, values: torch.Tensor) -> None:
+        looks[b].wrote(chosen(values, "output", b))
+
+    def gave(b: int, values: torch.Tensor) -> None:
+        looks[b].gave(chosen(values, key, b), column)
+
+    def stop(_: int, __: torch.Tensor) -> None:
+        raise _Enough
 
     with ExitStack() as hooks, torch.inference_mode():
         for place, ((kind, _), (path, rows)) in enumerate(places.items()):
             module = _module(network, path)
             _hook(hooks, _of_experts(module) if kind == "output" else module, keep, place, rows)
-        for b, path in enumerate(hidden):
-            _hook(hooks, _module(network, path), add, b, None)
+        for b, path, (of_key, rows) in by_units:
+            _hook(hooks, _module(network, path), fired, b, None)
+            _hook(hooks, _module(network, path), wrote, b, slice(None))
+            _hook(hooks, _module(network, of_key), gave, b, rows)
+        if asked[-1] + 1 < anatomy.n_blocks:
+            _hook(hooks, _first_of(network, anatomy, asked[-1] + 1), stop, 0, None)
         first = 0
         # the base model alone: the head's logits are not needed
         for batch in ids.split(batch_size):
             inside = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + batch.numel())]
             of_batch = torch.from_numpy(inside - first)
             if len(inside):
-                network.base_model(**_inputs(batch, network))
+                with suppress(_Enough):
+                    network.base_model(**_inputs(batch, network))
             first += batch.numel()
             column += len(inside)
-    arrays = iter(room.arrays())
-    recorded: dict[str, list[NDArray[Any]]] = {kind: [next(arrays) for _ in blocks] for kind in recorded_kinds}
+    arrays = dict(zip(places, room.arrays(), strict=True))
+    everywhere = range(anatomy.n_blocks)
+    nothing = np.empty((0, 0), np.float32)
+    recorded: dict[str, list[NDArray[Any]]] = {
+        kind: [arrays.get((kind, b), nothing) for b in everywhere] for kind in recorded_kinds
+    }
     if UNITS in kinds:
-        recorded[UNITS] = [_units(anatomy, network, b, squares[b] ** 0.5) for b in blocks]
+        units = {b: _units(anatomy, network, b, looks.pop(b)) for b, *_ in by_units}
+        recorded[UNITS] = [units.get(b, np.empty((0, 5))) for b in everywhere]
     if WRITTEN in kinds:
-        by_block = zip(blocks, recorded[UNITS], recorded["gate"], recorded["up"], strict=True)
-        recorded[WRITTEN] = [_shares(anatomy, network, *block) for block in by_block]
+        made = {b: _shares(anatomy, network, b, units[b], arrays["gate", b], arrays["up", b]) for b in asked}
+        recorded[WRITTEN] = [made.get(b, np.empty(0)) for b in everywhere]
     return recorded
+
+
+class _Enough(Exception):
+    """No block is asked for from here on."""
+
+
+@dataclass
+class _Look:
+    """What is remembered of one block's units while a model runs.
+
+    Attributes
+    ----------
+    squares : array
+        ``(h,)``: of what enters the down projection, added up.
+    seen : array
+        ``(h, positions)``: what the gates give at `columns` of the kept positions.
+    total, of_total
+        ``(width,)``: what the MLP writes, added up; and its squares.
+    """
+
+    squares: NDArray[np.float64]
+    total: NDArray[np.float64]
+    columns: NDArray[np.int64]
+    seen: NDArray[np.float32]
+    of_total: float = 0.0
+    n: int = 0
+
+    @classmethod
+    def at(cls, anatomy: Anatomy, kept: NDArray[np.int64]) -> "_Look":
+        columns = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), SEEN)).astype(np.int64))
+        seen = np.empty((anatomy.mlp_width, len(columns)), np.float32)
+        return cls(np.zeros(anatomy.mlp_width), np.zeros(anatomy.width), columns, seen)
+
+    def fired(self, block: NDArray[np.float32]) -> None:
+        self.squares += np.einsum("ij,ij->j", block, block, dtype=np.float64)
+
+    def wrote(self, block: NDArray[np.float32]) -> None:
+        self.total += block.sum(axis=0, dtype=np.float64)
+        self.of_total += float(np.einsum("ij,ij->", block, block, dtype=np.float64))
+        self.n += len(block)
+
+    def gave(self, block: NDArray[np.float32], column: int) -> None:
+        """`column` is the number of the first of these positions among those that are kept."""
+        places = np.flatnonzero((self.columns >= column) & (self.columns < column + len(block)))
+        self.seen[:, places] = block[self.columns[places] - column].T
+
+    @property
+    def output(self) -> float:
+        """Length of what was written, its mean taken out."""
+        return max(self.of_total - float(self.total @ self.total) / max(self.n, 1), 0.0) ** 0.5
 
 
 def next_token_log_probs(
@@ -304,6 +381,13 @@ def _of_experts(module: nn.Module) -> nn.Module:
     return next((child for child in module.children() if hasattr(child, "experts")), module)
 
 
+def _first_of(network: "PreTrainedModel", anatomy: Anatomy, block: int) -> nn.Module:
+    """The module of one transformer block: the longest path that all of its tensors share."""
+    paths = [part.name.split(".") for part in anatomy.parts if part.block == block]
+    together = [names[0] for names in zip(*paths, strict=False) if len(set(names)) == 1]
+    return _module(network, ".".join(together[: together.index(str(block)) + 1]))
+
+
 def _shares(
     anatomy: Anatomy,
     network: "PreTrainedModel",
@@ -313,19 +397,28 @@ def _shares(
     up: NDArray[np.float32],
 ) -> NDArray[np.float64]:
     """Shares of the output by the units that there really are in one block of a loaded model, ``(hidden units,)``."""
-    from provlab.models.canonical import applied, shares
-
     weight = network.get_submodule(anatomy.module("down", block)).get_parameter("weight").detach()
     down = anatomy.part("down", block).split(weight.to("cpu", torch.float32))["down"].numpy().T
-    kinds = {"gate": gate, "up": up, "down": down}
-    return shares(*(applied(units, rows, role) for role, rows in kinds.items()))
+    return shares(gate, up, down, units, _activation(network))
 
 
-def _units(
-    anatomy: Anatomy, network: "PreTrainedModel", block: int, activity: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _activation(network: "PreTrainedModel") -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Activation function of a model's MLPs, by its config; SiLU where that names none."""
+    from transformers.activations import ACT2FN
+
+    names = (getattr(network.config, key, None) for key in ("hidden_activation", "hidden_act", "activation_function"))
+    function = ACT2FN[next((name for name in names if isinstance(name, str) and name in ACT2FN), "silu")]
+
+    def act(z: NDArray[Any]) -> NDArray[Any]:
+        with torch.inference_mode():
+            result: NDArray[Any] = function(torch.from_numpy(np.ascontiguousarray(z))).numpy()
+        return result
+
+    return act
+
+
+def _units(anatomy: Anatomy, network: "PreTrainedModel", block: int, look: _Look) -> NDArray[np.float64]:
     """Hidden units that there really are in one block of a loaded model, which is not read again."""
-    from provlab.models.canonical import merged
 
     def tensor(role: str, name: str) -> torch.Tensor:
         parameter = network.get_submodule(anatomy.module(role, block)).get_parameter(name)
@@ -335,9 +428,10 @@ def _units(
     def rows(role: str) -> NDArray[np.float32]:
         biased = anatomy.has(f"{role}_bias") and role != "down"
         pieces = [tensor(role, name).numpy() for name in ("weight", "bias")[: 1 + biased]]
-        return np.column_stack(pieces)
+        return np.column_stack(pieces) if biased else pieces[0]
 
-    return merged(rows("gate") if anatomy.has("gate") else None, rows("up"), rows("down").T, activity)
+    gate = rows("gate") if anatomy.has("gate") else None
+    return merged(gate, rows("up"), rows("down").T, look.squares**0.5, seen=look.seen, output=look.output)
 
 
 def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_size: int) -> torch.Tensor:

@@ -302,7 +302,7 @@ class Verdict:
             (n, self._with_names(o.detail["withheld"])) for n, o in self._outcomes.items() if o.detail.get("withheld")
         )
         in_part = _by_reason(
-            (name, f"{len(silent)} of {len(self._outcomes[name].blocks)}: {silent[0]}")
+            (name, f"{len(silent)} of {len(self._outcomes[name].blocks)}: {self._with_names(silent[0])}")
             for name in self._p
             if (silent := [b.detail["withheld"] for b in self._outcomes[name].blocks if "withheld" in b.detail])
         )
@@ -314,8 +314,9 @@ class Verdict:
 
     def _with_names(self, reason: str) -> str:
         """Put the models' names into a reason that speaks of the first and the second."""
-        for which, model in zip(("the first by", "the second by"), self._models, strict=True):
-            reason = reason.replace(which, f"{model['name']} by")
+        for which, model in zip(("the first", "the second"), self._models, strict=True):
+            for verb in ("by", "has"):
+                reason = reason.replace(f"{which} {verb}", f"{model['name']} {verb}")
         return reason
 
     def _hiding(self) -> list[str]:

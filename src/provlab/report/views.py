@@ -162,7 +162,8 @@ def numbers(outcome: Outcome | None) -> dict[str, float]:
 
 def _agree(outcome: Outcome) -> float | None:
     matched = [block.detail for block in outcome.blocks if "agree" in block.detail]
-    return sum(detail["agree"] for detail in matched) / sum(detail["n"] for detail in matched) if matched else None
+    n = sum(detail["n"] for detail in matched)
+    return sum(detail["agree"] for detail in matched) / n if n else None  # every block may have been left out
 
 
 def record_json(record: PairRecord) -> dict[str, Any]:

@@ -5,6 +5,9 @@ anything: adding such units to a model changes no output. They are therefore rem
 (`provlab.models.canonical` finds them), and the others are matched, the smaller side into the larger. That costs no
 validity: which units go is decided by the model's own rows, wherever they stand, so that the units that stay are in as
 random an order as before (Theorem 2 holds of them), and partners are ranked among those of the other side that stay.
+
+A block of which fewer than two units are alive is left out by itself (`NoUnitsError`), in every statistic that goes
+block by block: that, too, is decided by one model alone, so the p-value of the other blocks stays what it is.
 """
 
 from collections.abc import Sequence
@@ -13,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import InputError
+from provlab.errors import NoUnitsError
 from provlab.inference.matching import UnitRows, unit_rows
 
 _FEW_ZEROS = 0.01  # share of zeros below which no model was pruned
@@ -34,12 +37,12 @@ def alive(*kinds: NDArray[Any], name: str) -> NDArray[np.bool_]:
 
     Raises
     ------
-    InputError
+    NoUnitsError
         If fewer than two units are alive: no order can be read off one.
     """
     kept = np.logical_and.reduce([rows.any(axis=1) for rows in kinds])
     if kept.sum() < 2:
-        raise InputError(
+        raise NoUnitsError(
             f"{name} has {kept.sum()} rows that are not zero, and a matching needs two; leave the block out"
         )
     return kept

@@ -94,6 +94,8 @@ class Options:
     vocabulary : tuple of str or None
         Random tokens are drawn among these strings instead: set by a study where its models' tokenizers number the
         strings that they share differently. Identified in records by its SHA-256.
+    blocks : tuple of int or None
+        Only these transformer blocks are recorded in a pass: set by a study where some were asked for.
     shared : tuple of (int, int) or None
         Tokens of the text, each as its place and an id: set by a study where its models' tokenizers cut the text
         differently, or one has none (`provlab.statistics.text.shared_tokens`). Part of what stands for the text.
@@ -112,6 +114,7 @@ class Options:
     vocab_size: int | None = None
     vocabulary: tuple[str, ...] | None = field(default=None, repr=False)
     shared: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
+    blocks: tuple[int, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         counts = ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length", "activation_tokens")
@@ -163,6 +166,7 @@ class Options:
     def as_record(self) -> dict[str, Any]:
         """All options as JSON-able data, the text by its hash."""
         record = {**asdict(self), "text": self.text_sha256, "vocabulary": self.vocabulary_sha256}
+        del record["blocks"]  # each record says which
         return {**record, "shared": self.shared and len(self.shared)}
 
 
@@ -374,6 +378,30 @@ class Statistic(ABC):
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Bring the blocks of one pair together: Fisher over their p-values, or the mean of a score without them."""
         return aggregated(blocks)
+
+    def without(self, block: int | None, sides: Sequence[bool]) -> BlockResult:
+        """Stand in for a block that is left out, as `sides` (first, second) have no two units alive there.
+
+        `sides` is empty where it is not known which.
+        """
+        which = " and ".join(w for w, s in zip(("the first", "the second"), sides, strict=False) if s)
+        has = f"{which or 'one of the two models'} has fewer than two hidden units there that write anything"
+        has = has if block is None else f"block {block} is left out, as {has}"
+        detail = {"n": 0, "agree": 0, "floor": 0.0, "power": 0.0, "paper_log10_p": 0.0, "left_out": True}
+        log10_p = 0.0 if self.assumptions else None
+        return BlockResult(block, 0.0, log10_p, detail | {"withheld": has})
+
+    def outcome(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """`aggregate` of the blocks that were compared, beside those that were left out.
+
+        Which blocks these are follows from each model's own weights, so the p-value of the others is one as before.
+        """
+        living = [block for block in blocks if "left_out" not in block.detail]
+        if len(living) == len(blocks):
+            return self.aggregate(blocks)
+        if not living:
+            return withheld(Outcome(0.0, None, tuple(blocks)), f"{blocks[0].detail['withheld']}; so is every other one")
+        return replace(self.aggregate(living), blocks=tuple(blocks))
 
 
 def tensor_names(of: anatomy.Anatomy, block: int | None, roles: Sequence[str] | None = None) -> list[str]:

@@ -19,6 +19,7 @@ It reads each block twice, and is run when it is named.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -97,7 +98,7 @@ class PhiAnchor(PhiMatchUnsigned):
     """phi_ANCHOR over blocks of equal index, aggregated by Fisher's method."""
 
     name = "phi_anchor"
-    version = 4  # 1 to 3 let some units agree that write nothing
+    version = 5  # 1 to 3 let some units agree that write nothing; 4 had shares that two units could inflate
     reads = "gate and up activations on text, and down projections"
     roles = ("down",)
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
@@ -107,6 +108,10 @@ class PhiAnchor(PhiMatchUnsigned):
         super().require(a, b)
         for model in (a, b):
             model.anatomy.part("down", model.anatomy.n_blocks - 1)  # refuses experts
+
+    def _in_groups(self, sides: Sequence[Views]) -> str:
+        """Groups are what this statistic brings together."""
+        return ""
 
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
         """Run the model once over the text."""
@@ -121,5 +126,5 @@ class PhiAnchor(PhiMatchUnsigned):
         log10_p = [result.log10_p or 0.0 for result in results]
         first, two = int(np.argmin(log10_p)), math.log10(2)
         detail = results[first].detail
-        detail = detail | {"floor": detail["floor"] + two, "anchor": first}
+        detail = detail | {name: min(0.0, detail[name] + two) for name in ("floor", "power")} | {"anchor": first}
         return replace(results[first], log10_p=min(0.0, log10_p[first] + two), detail=detail, matching=None)

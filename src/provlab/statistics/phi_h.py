@@ -76,8 +76,9 @@ class PhiH(Statistic):
         f"{PERMUTATION_ASSUMPTIONS}; it sees what two models share if both read one text: random tokens are the same "
         "strings to both tokenizers, and the same ids where a model has none"
     )
-    # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates; 6 any order
-    version = 7
+    # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates; 6 any order; 7 gates
+    # by their rows alone
+    version = 8
     settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens")
     recorded = HiddenActivations
     warrant = BY_THEOREM
@@ -86,7 +87,9 @@ class PhiH(Statistic):
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""
         kept, _ = one_pass(self, model, options, ("hidden", "units"), _inputs(model, options))
-        weights = [_by_weights(model, block) for block in range(model.anatomy.n_blocks)]
+        asked = range(model.anatomy.n_blocks) if options.blocks is None else options.blocks
+        nothing = np.empty((0, 0))
+        weights = [_by_weights(model, b) if b in asked else nothing for b in range(model.anatomy.n_blocks)]
         return HiddenActivations(kept["hidden"], kept["units"], weights)
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:

@@ -20,13 +20,19 @@ other, and 0.2% at most where they were put there at no cost. That bar does not 
 write more (`provlab disguise --with posing`): on one pair of the zoo a share of 7% cost 0.0003 nats and one of 30% cost
 0.009, so no bar below what related models write makes it dear. Such a model does hold copies of the other's units; but
 its own training owes nothing to them, and the verdict names this cause. And where gate and up of a unit are nearly one,
-its two matchings are one: such units never count, and a model whose units are so in the mean gets no p-value.
+its two matchings are one: such units never count, and where those that agree are so in the mean there is no p-value.
+
+Evidence that was silenced is no evidence of independence. Where units agree that may not count, where those that may
+count write less than half of the output, or where most units of a model stand in groups of like gates, as if each had
+been spread over several, a block that does not reject has no p-value, and says why (``withheld``). If most of its
+blocks are so, a pair has none. That takes p-values away and never makes one smaller.
 
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
 cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
 matches by the size of the cosine.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -55,7 +61,18 @@ from provlab.statistics.base import (
 )
 from provlab.statistics.phi_u import has_experts
 from provlab.statistics.text import one_pass
-from provlab.statistics.two_views import AS_THEY_ARE, Views, viewed
+from provlab.statistics.two_views import AS_THEY_ARE, Views, grouped, viewed
+
+LIKE_UP = "the gate and up projections of a unit look alike"
+TOO_FEW = "units whose gate and up projections can be told apart write less than half of the output"
+TOO_FAINT = (
+    "units agree that write less than 5% of the output, be it that they were put there to look alike or that others "
+    "were put beside them"
+)
+IN_GROUPS = (
+    "the {} has most of its output from units in groups of like gates, as if each had been spread over several; "
+    "phi_anchor brings such groups together"
+)
 
 
 class Matched(NamedTuple):
@@ -69,12 +86,21 @@ class Matched(NamedTuple):
         ``(n,)``: units that agree and are not tied.
     written
         What share of the block's output these write, of either model; empty where that is unknown.
+    countable
+        How many units are not tied, of the model that has fewer.
+    silent
+        Why a block that does not reject has no p-value, by tied units; empty if they are no reason.
+    sides
+        The units.
     """
 
     by_gate: NDArray[np.int64]
     by_up: NDArray[np.int64]
     evidence: NDArray[np.bool_]
     written: list[float]
+    countable: int
+    silent: str
+    sides: tuple[Views, Views]
     detail: dict[str, Any]
 
 
@@ -119,7 +145,9 @@ class PhiMatch(Statistic):
 
     name = "phi_match"
     reads = "gate and up activations on text"
-    version = 10  # 1, 2: ties; 3: two-sided; 4: no allowance; 5: idle; 6: opposite gates; 7: 5%; 8: shares; 9: experts
+    # 1, 2: ties; 3: two-sided; 4: no allowance; 5: idle; 6: opposite gates; 7: 5%; 8: shares; 9, 10: experts; 11: two
+    # units could inflate shares
+    version = 12
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
@@ -134,8 +162,15 @@ class PhiMatch(Statistic):
     WRITTEN: ClassVar[float] = 0.05
     #: a unit is tied if the cosine of its own gate and up activations is larger: its two matchings are then nearly one
     TIED: ClassVar[float] = 0.9
-    #: a block gives no p-value where the mean size of that cosine is larger, in either model; the zoo has up to 0.67
+    #: a block gives no p-value where the mean size of that cosine is larger, in either model: over the units that agree
+    #: or, if these are no more than chance has, over all by what they write; the zoo has up to 0.67
     MOST_TIED: ClassVar[float] = 0.7
+    #: units that may count must write this share of the output, or a block that does not reject has no p-value
+    COMPARED: ClassVar[float] = 0.5
+    #: units that agree and may not count are too many for chance below this log10 p
+    SILENCED: ClassVar[float] = -3.0
+    #: a block, or a pair, with silenced evidence has a p-value if it is below this log10 p
+    REJECTING: ClassVar[float] = -2.0
 
     def require(self, a: Model, b: Model) -> None:
         """Both models must have gated MLPs."""
@@ -159,8 +194,9 @@ class PhiMatch(Statistic):
         Agreement is evidence where the units that agree carry the block's output: all of them, of all its experts, must
         together write `WRITTEN` of it in both models, or none of them counts. Tied units never do. Both rules only take
         agreement away, so that the p-value is never smaller for them. The detail says under ``written`` what share
-        these units write in either model, under ``tied`` the mean size of the cosine between a unit's gate and up, and
-        under ``withheld`` why there is no p-value.
+        these units write in either model, under ``tied`` the mean size of the cosine between a unit's gate and up, by
+        what units write, under ``power`` the smallest log10 p that the units left could have given, and under
+        ``withheld`` why there is no p-value.
         """
         if not (isinstance(a, dict) or isinstance(b, dict)):
             matched = self._matched(a, b, block, options)
@@ -184,16 +220,29 @@ class PhiMatch(Statistic):
         units = (own, by_gate) if len(a[0]) <= len(b[0]) else (by_gate, own)  # of either model, pair by pair
         detail: dict[str, Any] = left_out(a[0], b[0])
         evidence = by_gate == by_up
-        if len(alike := [side.tied for side in sides if side.tied is not None]) == 2:
-            detail["tied"] = [round(float(cosines.mean()), 4) for cosines in alike]
-            for cosines, n in zip(alike, units, strict=True):
-                evidence &= cosines[n] <= self.TIED
         shares = [side.written for side in sides if side.written is not None]
+        silent, countable = "", len(by_gate)
+        if len(alike := [side.tied for side in sides if side.tied is not None]) == 2:
+            may_count = [cosines <= self.TIED for cosines in alike]
+            countable = min(int(some.sum()) for some in may_count)
+            weights = [side.written if side.written is not None and side.written.any() else None for side in sides]
+            means = [float(np.average(c, weights=w)) for c, w in zip(alike, weights, strict=True)]
+            for some, n in zip(may_count, units, strict=True):
+                evidence &= some[n]
+            if evidence.sum() > allowing.allowance(len(by_gate)):
+                means = [float(cosines[n[evidence]].mean()) for cosines, n in zip(alike, units, strict=True)]
+            detail["tied"] = [round(mean, 4) for mean in means]
+            if max(means) > self.MOST_TIED:
+                silent = LIKE_UP
+            elif len(shares) == 2 and min(
+                float(s[some].sum()) for s, some in zip(shares, may_count, strict=True)
+            ) < self.COMPARED * min(1.0, *(float(s.sum()) for s in shares)):
+                silent = TOO_FEW
         written = [float(s[n[evidence]].sum()) for s, n in zip(shares, units, strict=True)] if len(shares) == 2 else []
         if written:
             detail["written"] = [round(share, 4) for share in written]
         larger = max(sides[::-1], key=lambda side: len(side.gate)).gate.places  # units that are alive there, by number
-        return Matched(larger[by_gate], larger[by_up], evidence, written, detail)
+        return Matched(larger[by_gate], larger[by_up], evidence, written, countable, silent, sides, detail)
 
     def _carried(self, pairs: Sequence[Matched]) -> bool:
         """Whether units that agree write enough of the block's output in both models, all its MLPs together."""
@@ -203,27 +252,59 @@ class PhiMatch(Statistic):
     def _judged(self, matched: Matched, carried: bool, block: int | None, options: Options) -> BlockResult:
         """Give two matchings their p-value; no unit counts as evidence unless `carried`."""
         by_gate, by_up, evidence = matched[:3]
-        result, idle = pvalues.spearman(by_gate, by_up), (by_gate == by_up) & ~(evidence & carried)
+        result, tied = pvalues.spearman(by_gate, by_up), (by_gate == by_up) & ~evidence
         common = allowing.allowance(result.n)
+
+        def log10_p(idle: NDArray[np.bool_]) -> float:
+            # labels that depend on the matchings: no order of units can be chosen to fit them
+            drawn = np.random.default_rng(tie_seed(options.seed, self.name, block, digest(matching.tolist())))
+            return allowing.log10_p_allowing(by_gate, by_up, common, rng=drawn, idle=idle)
+
+        matching = np.stack([by_gate, by_up])
+        idle = tied if carried else by_gate == by_up
         allowed = min(common + int(idle.sum()), result.n - 1)
         detail = matched.detail | of_matching(result, by_gate, by_up, allowed)
-        matching = np.stack([by_gate, by_up])
-        if max(detail.get("tied", (0.0,))) > self.MOST_TIED:
-            detail |= {"floor": 0.0, "withheld": "the gate and up projections of a unit look alike"}
-            return BlockResult(block, result.rho, 0.0, detail, matching)
-        # labels that depend on the matchings: no order of units can be chosen to fit them
-        drawn = np.random.default_rng(tie_seed(options.seed, self.name, block, digest(matching.tolist())))
-        log10_p = allowing.log10_p_allowing(by_gate, by_up, common, rng=drawn, idle=idle)
-        return BlockResult(block, result.rho, log10_p, detail, matching)
+        detail["power"] = min(0.0, pvalues.log10_floor(max(min(matched.countable, result.n) - common, 1)))
+        found = 0.0 if matched.silent == LIKE_UP else log10_p(idle)
+        silent = matched.silent
+        if not carried and not silent and log10_p(tied) <= self.SILENCED:
+            silent = TOO_FAINT
+        if not silent and found > self.REJECTING:
+            silent = self._in_groups(matched.sides)
+        if silent and found > self.REJECTING:
+            detail |= {"floor": 0.0, "power": 0.0, "withheld": silent}
+            found = 0.0
+        return BlockResult(block, result.rho, found, detail, matching)
+
+    def _in_groups(self, sides: Sequence[Views]) -> str:
+        """Say which model has most of its output from units in groups of like gates; empty where none has."""
+        for which, side in zip(("first", "second"), sides, strict=True):
+            if side.tied is not None and side.written is not None:
+                share = float(side.written[grouped(np.asarray(side.gate.rows))].sum())
+                if share > self.COMPARED * min(1.0, float(side.written.sum())):
+                    return IN_GROUPS.format(which)
+        return ""
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """Fisher over blocks, where one that gives no p-value counts as no evidence; none if none of them does."""
-        outcome = super().aggregate(blocks)
-        tied = [max(block.detail["tied"]) for block in blocks if "withheld" in block.detail]
-        if len(tied) < len(blocks):
-            return outcome
-        why = "the gate and up projections of each unit of one model are too much alike to be matched apart"
-        return withheld(outcome, f"{why}: their mean |cosine| is {min(tied):.2f} or more in every block")
+        """Fisher over blocks, where one that gives no p-value counts as no evidence; see `unless_silenced`."""
+        return unless_silenced(super().aggregate(blocks))
+
+
+def unless_silenced(outcome: Outcome) -> Outcome:
+    """Take the p-value from an outcome that does not reject if most of its blocks give none, and say why."""
+    silent = [block for block in outcome.blocks if "withheld" in block.detail]
+    rejecting = outcome.log10_p is not None and outcome.log10_p <= PhiMatch.REJECTING
+    if 2 * len(silent) <= len(outcome.blocks) or (rejecting and len(silent) < len(outcome.blocks)):
+        return outcome
+    reasons = Counter(block.detail["withheld"] for block in silent)
+    why = reasons.most_common(1)[0][0]
+    if why == LIKE_UP:
+        least = min(max(block.detail["tied"]) for block in silent if block.detail["withheld"] == why)
+        why = (
+            "the gate and up projections of each unit of one model are too much alike to be matched apart, with a mean "
+            f"|cosine| of {least:.2f} or more"
+        )
+    return withheld(outcome, f"{why}: so in {len(silent)} of {len(outcome.blocks)} blocks")
 
 
 class PhiMatchUnsigned(PhiMatch):

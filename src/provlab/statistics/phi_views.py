@@ -4,7 +4,8 @@ phi_MATCH asks two views of a hidden unit, its gate and its up projection. An ML
 the row that it reads the residual stream with, and the column that it writes with. Match the units of two models by
 each, and correlate the two matchings, as phi_MATCH does and with its allowance. Permuting hidden units moves both ends
 alike. As there, units that agree count only if they write a share of the MLP's output. No text is read: what a unit
-writes is estimated from its weights and biases, as if the normalised stream were normal numbers, so units that fire on
+writes is estimated from weights and biases, as if the normalised stream were normal numbers and the activation ReLU, so
+units that fire on
 these and never on text may still imitate another model's.
 
 The price is that rows and columns must be written in the same basis: a permutation or rotation of the residual stream
@@ -12,22 +13,23 @@ hides a model from it. It is not the paper's. Before the comparison, what a norm
 weights are multiplied into the rows, and where it subtracts the mean (LayerNorm), the mean of rows and columns is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from provlab.errors import NotComparableError
 from provlab.models.architectures import described
-from provlab.models.canonical import applied, by_weights
+from provlab.models.canonical import applied, by_weights, shares
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import CALIBRATED, Array, BlockResult, Features, Model, Options, Statistic
-from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.base import CALIBRATED, Array, BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.phi_match import PhiMatch, unless_silenced
 from provlab.statistics.two_views import Views
 
 _MATCH = PhiMatch()  # two views of a unit are compared as its two are
 Matrix = NDArray[np.float64]
+_INPUTS = 256  # drawn ones, on which it is judged what each unit writes
 _NO_TOKENS = np.zeros((0, 0), dtype=np.int64)
 
 
@@ -79,39 +81,34 @@ class Ends(Features):
         up, down = applied(units, ends[0], "up"), applied(units, ends[1], "down")
         name = f"an MLP of {self.model.name}"
         inner, outer = living_rows(up.astype(np.float32), down.astype(np.float32), name=name)
-        fires = _firing(self.model, block, rows[-h:], read[-1], units)
-        squares = fires * np.square(down).sum(axis=1) * (np.square(up).sum(axis=1) if gated else 1)
-        written = squares / max(squares.sum(), np.finfo(float).tiny)
+        inputs = np.random.default_rng(rows.shape[1]).normal(size=(rows.shape[1], _INPUTS))
+        first, *others = (
+            piece @ inputs + _bias(self.model, role, block, kept)[:, None]  # (h, d) @ (d, inputs)
+            for role, piece, kept in zip(("up", "gate"), np.split(rows, 1 + gated), read, strict=False)
+        )
+        fires, beside = (others[0], first) if gated else (first, None)
+        written = shares(fires, beside, ends[1], units, lambda z: np.maximum(z, 0))
         return Views(inner, outer, _NO_TOKENS, written[inner.places])
 
 
-def _firing(model: Model, block: int | None, rows: Matrix, read: Array, units: Matrix) -> Matrix:
-    """Mean square of each unit's activation, ``(h,)``, as ReLU has it, on a normalised stream of normal numbers.
-
-    `rows` are those of the gate, or of the up projection where there is none, as `reads` gives them; `read` are they in
-    the file, and `units` those that there really are.
-    """
+def _bias(model: Model, role: str, block: int | None, read: Array) -> Matrix:
+    """What a projection adds to each unit, ``(h,)``: its bias, and what the norm's gives through its rows `read`."""
     anatomy, checkpoint = model.anatomy, model.checkpoint
-    role = "gate" if anatomy.has("gate") else "up"
-    bias = np.zeros(len(rows))
+    bias = np.zeros(len(read))
     if anatomy.has(f"{role}_bias"):
         bias += anatomy.read(checkpoint, f"{role}_bias", block)
     if anatomy.has(shift := f"{anatomy.norm_before(role)}_bias"):
         bias += read @ anatomy.read(checkpoint, shift, block)
-    rows = applied(units, np.column_stack([rows, bias]), role)
-    spread, mean = np.maximum(np.linalg.norm(rows[:, :-1], axis=1), np.finfo(float).tiny), rows[:, -1]
-    z = mean / spread
-    density = np.exp(-np.square(z) / 2) / np.sqrt(2 * np.pi)
-    return np.asarray((spread**2 + mean**2) * special.ndtr(z) + mean * spread * density)
+    return bias
 
 
 class PhiViews(Statistic):
     """phi_VIEWS by the weights of both ends, aggregated by Fisher's method."""
 
     name = "phi_views"
-    version = (
-        8  # 1, 2 tails; 3 no allowance; 4 idle units; 5 opposite gates; 6 a fixed share; 7 units that write nothing
-    )
+    # 1, 2 tails; 3 no allowance; 4 idle units; 5 opposite gates; 6 a fixed share; 7 units that write nothing; 8 shares
+    # that two units could inflate
+    version = 9
     reads = "up and down projections of the MLPs"
     roles = ("up", "down", "gate", "gate_bias", "up_bias")  # what `by_weights` reads says which units are one
     settings = ("seed",)
@@ -139,3 +136,7 @@ class PhiViews(Statistic):
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching by rows with the matching by columns, as phi_MATCH does its two."""
         return _MATCH.compare_block(a, b, block, options)
+
+    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
+        """As phi_MATCH does."""
+        return unless_silenced(super().aggregate(blocks))

@@ -137,7 +137,13 @@ def one_pass(
     tokens, places = cut(model.checkpoint, options) if tokens is None else (tokens, tokens)
     positions = options.kept_positions()
     return mlp_activations(
-        model.checkpoint, tokens, kinds=kinds, device=options.device, dtype=options.torch_dtype, positions=positions
+        model.checkpoint,
+        tokens,
+        kinds=kinds,
+        device=options.device,
+        dtype=options.torch_dtype,
+        positions=positions,
+        blocks=options.blocks,
     ), places
 
 

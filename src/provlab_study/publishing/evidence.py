@@ -195,7 +195,7 @@ class Evidence:
             )
         blocks = [BlockResult(u["block"], u["value"], u["log10_p"], u["detail"]) for u in units if u is not None]
         try:
-            outcome = get_statistic(pair["statistic"]).aggregate(blocks)
+            outcome = get_statistic(pair["statistic"]).outcome(blocks)
         except KeyError as error:  # units of a version that kept other details
             raise self._old() from error
         return {
