@@ -1,4 +1,4 @@
-"""Embeddings of many tiny language models that are trained side by side: what `benchmarks/sizes.py` measures phi_UNSEEN on.
+"""Embeddings of many tiny language models that are trained side by side, for sizes of phi_UNSEEN.
 
 All models of a call are one stack of tensors, so that sixty take as long as a few would one by one. Each has weights,
 texts and an order of data of its own. They are small (one block, 64 wide), but their embeddings are trained as those of
@@ -71,9 +71,7 @@ class Stack:
         rows = w["embedding"].gather(1, tokens.reshape(n, -1, 1).expand(-1, -1, WIDTH))
         x = rows + w["places"].repeat(1, batch, 1)  # (n, batch * length, d)
         y = _norm(x)
-        heads = [
-            (y @ w[name]).view(n * batch, length, HEADS, -1).transpose(1, 2) for name in ("query", "key", "value")
-        ]
+        heads = [(y @ w[name]).view(n * batch, length, HEADS, -1).transpose(1, 2) for name in ("query", "key", "value")]
         mixed = functional.scaled_dot_product_attention(*heads, is_causal=True)
         x = x + mixed.transpose(1, 2).reshape(n, batch * length, WIDTH) @ w["out"]
         y = _norm(x)
@@ -92,9 +90,7 @@ def trained(n: int, way: Way, seed: int, steps: int, teacher: "Stack | None" = N
     optimizer = torch.optim.AdamW(stack.weights.values(), lr=RATE, betas=BETAS, weight_decay=DECAY, fused=True)
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = (
-                RATE * min(1.0, (step + 1) / 20) * (0.1 + 0.9 * (1 + math.cos(math.pi * step / steps)) / 2)
-            )
+            group["lr"] = RATE * min(1.0, (step + 1) / 20) * (0.1 + 0.9 * (1 + math.cos(math.pi * step / steps)) / 2)
         rows = []
         for _ in range(n * BATCH):
             text = domains[int(rng.integers(len(domains)))]

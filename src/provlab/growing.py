@@ -34,9 +34,9 @@ def tree(
 
     Families come from the p-values of `statistic` over all pairs and blocks; a pair that it gives no p-value, since
     both models are sorted, is tested by phi_match. All pairs of a family are related; a model that is related to two
-    families which are not, as their mean is, stands between them. Edges come from embedding rows that training did not touch, and
-    where these are silent from estimates; see `provlab.forest`. With `outgroup`, one of the models is known to have
-    parted first from its family. Other arguments as for `study`; what a store holds is not computed again.
+    families which are not, as their mean is, stands between them. Edges come from embedding rows that training did not
+    touch, and where these are silent from estimates; see `provlab.forest`. With `outgroup`, one of the models is known
+    to have parted first from its family. Other arguments as for `study`; what a store holds is not computed again.
 
     Raises
     ------

@@ -7,8 +7,8 @@ are so with a probability of at least 1 - level. A family is a group *all* of wh
 the bound for all families at once.
 
 Groups are joined as long as all their cross pairs are called related, and the mean of the cross pairs' e-values
-(`provlab.inference.evalues`; a mean of e-values is one whatever their dependence) is at least N (N - 1) / 2 / level, the
-largest mean first. The second condition costs true families next to nothing, and one pair that came about by chance
+(`provlab.inference.evalues`; a mean of e-values is one whatever their dependence) is at least N (N - 1) / 2 / level,
+the largest mean first. The second condition costs true families next to nothing, and one pair that came about by chance
 joins no groups.
 
 A *bridge* is a model that is related to families that are not related to each other: a merge of both does that, and so
@@ -144,9 +144,7 @@ def _bridges(groups: list[Numbers], logs: NDArray[np.float64], called: NDArray[n
     """Models of a family that stand between it and another one: no more than pairs that were not called related."""
     for own, other in permutations(groups, 2):
         between = {
-            k
-            for k in own
-            if _related(k, other, called) and logsumexp(logs[k, list(other)]) - np.log(len(other)) >= bar
+            k for k in own if _related(k, other, called) and logsumexp(logs[k, list(other)]) - np.log(len(other)) >= bar
         }
         rest = [k for k in own if k not in between]
         if between and len(between) <= (~called[np.ix_(rest, list(other))]).sum():

@@ -37,7 +37,7 @@ SPREAD = 3.0  # standard deviations by which a row may be longer than the median
 EVEN = 3.0  # standard deviations by which the mean squared cosine of two rows may be above that of random directions
 PUSHED = 0.25  # share of it by which it may be above where all rows were pushed together further than they were long
 SET = 0.005  # of their length, behind their mean: rows that are nearer to each other were set to one value, not drawn
-PARALLEL = 0.5**0.5  # cosine from which two rows of one token are one row, as they stand
+PARALLEL = 0.8  # cosine from which two rows of one token are one row, as they stand
 TURNED = 0.25  # mean cosine of rows up to which their streams are turned against each other
 FEW = 4  # tokens with parallel rows that chance may give in a narrow stream
 _EMPTY = 1e-6  # of the mean eigenvalue: directions of the stream that no token uses
@@ -86,7 +86,7 @@ class PhiUnseen(PhiE):
             )
         turn = aligned(*sides, np.setdiff1d(np.arange(len(sides[0])), np.concatenate(ids)))
         first, second = (
-            centred(_without(rows[both].astype(np.float64), mean)) for rows, mean in zip(sides, means, strict=True)
+            centred(without(rows[both].astype(np.float64), mean)) for rows, mean in zip(sides, means, strict=True)
         )
         said = [f"{self.name} drew {MOST:,} of {len(found):,} untrained tokens."] if len(found) > MOST else []
         if first.shape == second.shape:
@@ -145,17 +145,23 @@ def aligned(first: Rows, second: Rows, trained: Ids) -> Matrix:
         return np.eye(first.shape[1], second.shape[1])
     if first.shape == second.shape:
         means = first[trained].mean(axis=0, dtype=np.float64), second[trained].mean(axis=0, dtype=np.float64)
-        raw = np.concatenate(
-            [cosines(first[some] - means[0], second[some] - means[1]) for some in _chunks(trained)]
-        )
-        parallel = raw > PARALLEL
-        if parallel.sum() >= FEW and (~parallel).sum() >= LEAST and raw[~parallel].mean() < TURNED:
-            trained = trained[~parallel]
+        raw = np.concatenate([cosines(first[some] - means[0], second[some] - means[1]) for some in _chunks(trained)])
+        trained = trained[of_the_streams(raw)]
     product = np.zeros((first.shape[1], second.shape[1]))
     for some in _chunks(trained):
         product += first[some].T @ second[some]
     left, _, right = np.linalg.svd(product, full_matrices=False)
     return np.asarray(left @ right)
+
+
+def of_the_streams(as_they_stand: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which trained tokens say how two streams lie: not those that alone have parallel rows as they stand.
+
+    Takes cosines ``(n,)`` as `drawn_alike` does, and gives a mask ``(n,)``.
+    """
+    parallel = as_they_stand > PARALLEL
+    alone = parallel.sum() >= FEW and (~parallel).sum() >= LEAST and as_they_stand[~parallel].mean() < TURNED
+    return np.asarray(~parallel | (not alone))
 
 
 class _Selected(NamedTuple):
@@ -201,7 +207,8 @@ def _drawn(rows: Rows, dimensions: int) -> _Selected:
         ids, behind = some, squares
         for _ in range(3):  # the mean of all rows shows which are the shortest, and their mean is the one to take out
             mean = _mean(rows, ids)
-            behind = squares - (rows @ mean.astype(np.float32)).astype(np.float64) ** 2
+            along = (rows @ mean.astype(np.float32)).astype(np.float64)
+            behind = np.maximum(squares - along**2, squares * SET**2 / 4)  # below it there is rounding alone
             ids = _shortest(some, behind[some], width)
         if len(ids) < LEAST or np.median(behind[ids] / squares[ids]) > SET**2:
             break
@@ -212,7 +219,7 @@ def _drawn(rows: Rows, dimensions: int) -> _Selected:
         drawn = rows[ids[np.linspace(0, len(ids) - 1, min(len(ids), _SAMPLE)).astype(np.int64)]].astype(np.float64)
         n = len(drawn)
         pushed = 2 * np.square(drawn @ mean).sum() > np.square(drawn).sum()
-        unit = _without(drawn, mean)
+        unit = without(drawn, mean)
         unit /= np.linalg.norm(unit, axis=1, keepdims=True)
         small = unit @ unit.T if n < width else unit.T @ unit
         squared = (np.square(small).sum() - n) / (n * (n - 1))
@@ -262,10 +269,11 @@ def _shortest(ids: Ids, squares: NDArray[np.float64], width: int) -> Ids:
     return ids[order[: LEAST + gaps[0] if gaps.size else None]]
 
 
-def _without(rows: Matrix, direction: Matrix) -> Matrix:
+def without(rows: Matrix, direction: Matrix) -> Matrix:
+    """Rows without what lies along a direction of length one, ``(n, d)``."""
     return np.asarray(rows - np.outer(rows @ direction, direction))
 
 
 def centred(rows: Matrix) -> Matrix:
-    """Rows without their mean."""
+    """Rows without their mean, ``(n, d)``."""
     return np.asarray(rows - rows.mean(axis=0))
