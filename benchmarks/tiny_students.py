@@ -6,17 +6,20 @@ language models are: AdamW with weight decay, rare tokens, and tokens that no te
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from provlab.files import cache_dir
+from provlab.kept import Kept
 from provlab.zoo import corpus
 
 WIDTH, HIDDEN, HEADS, LENGTH, BATCH = 64, 128, 4, 32, 8
 RATE, DECAY, BETAS, RANGE = 0.003, 0.1, (0.9, 0.95), 0.02
+TEACHERS, STUDENTS, STEPS = 3, 15, 300  # so many students of each teacher; teachers learn twice as long
 
 
 @dataclass(frozen=True)
@@ -109,3 +112,26 @@ def trained(n: int, way: Way, seed: int, steps: int, teacher: "Stack | None" = N
         loss.backward()
         optimizer.step()
     return stack
+
+
+def embeddings(way: Way) -> NDArray[np.float32]:
+    """Embeddings of `STUDENTS` students of each of `TEACHERS` teachers, ``(teachers, students, size, WIDTH)``; kept.
+
+    Where `way` is not soft, they are as many models that read texts.
+    """
+    parts = {"way": asdict(way), "counts": [TEACHERS, STUDENTS, STEPS]}
+
+    def make() -> dict[str, NDArray[np.float32]]:
+        torch.set_num_threads(1)
+        if not way.soft:
+            made = trained(TEACHERS * STUDENTS, way, 1000, STEPS).weights["embedding"].detach().numpy()
+            return {"rows": made.reshape(TEACHERS, STUDENTS, *made.shape[1:])}
+        reading = replace(way, soft=False)
+        teachers, rows = trained(TEACHERS, reading, 1, 2 * STEPS), []
+        for k in range(TEACHERS):
+            one = Stack(1, reading, 0)
+            one.weights = {name: weight[k : k + 1].detach() for name, weight in teachers.weights.items()}
+            rows.append(trained(STUDENTS, way, 100 + k, STEPS, one).weights["embedding"].detach().numpy())
+        return {"rows": np.stack(rows)}
+
+    return Kept(cache_dir() / "students").get("students", parts, make)["rows"]

@@ -87,7 +87,7 @@ def test_added_rows_that_pass_for_trained_do_not_turn_the_streams(rng, monkeypat
     sides = [fingerprint(added(added(trained(rng), 600, 1, std=3.0), 64, 2)) for _ in range(2)]
     assert shelf.log10_p(*sides, shelf.UNSEEN)[0] > -3
     monkeypatch.setattr(shelf.phi_unseen, "of_the_streams", lambda raw: np.ones(len(raw), dtype=bool))
-    assert shelf.log10_p(*sides, shelf.UNSEEN)[0] < -10
+    assert shelf.log10_p(*sides, shelf.UNSEEN)[0] < -4
 
 
 def test_rows_alone_and_order_alone_are_answers_of_their_own(rng):

@@ -10,6 +10,7 @@ import grown
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import provlab
 from provlab import growing
@@ -83,6 +84,26 @@ def test_a_model_between_two_families_joins_neither(between, alike):
         assert list(found.bridges) == [name for name in order if name in between]
         assert all({*map(frozenset, groups)} == both for groups in found.bridges.values())
         assert not found.partly
+
+
+@pytest.mark.parametrize("share", [0.5, 0.3])
+def test_the_mean_of_two_models_stands_between_their_families(models, new_model, save_model, tmp_path, share):
+    """Weights averaged by their shares, on two models of one family and a stranger; the tree was one family."""
+    mean = new_model(0)
+    sides = [load_file(f"{models[name]}/model.safetensors") for name in ("base", "stranger")]
+    mean.load_state_dict({k: (1 - share) * v + share * sides[1][k] for k, v in sides[0].items()}, strict=False)
+    between = str(save_model(mean, tmp_path / "mean"))
+    forest = provlab.tree([models["base"], models["tuned"], between, models["stranger"]], progress=False)
+    families_found = {frozenset(family.models) for family in forest.families}
+    assert families_found == {
+        frozenset({models["base"], models["tuned"]}),
+        frozenset({between}),
+        frozenset({models["stranger"]}),
+    }
+    assert "1 family of related models, 1 alone, 1 between families" in forest.title()
+    assert "Bridge: mean stands between the family of base and the family of stranger" in " ".join(str(forest).split())
+    assert forest.to_json()["bridges"] == [between]
+    assert {(edge.b, edge.relation) for edge in forest.edges if edge.b == between} == {(between, "bridge")}
 
 
 def test_two_bases_and_their_mean_are_no_family():

@@ -110,7 +110,7 @@ def bridge(model: str, groups: Sequence[Group], log10_p: Mapping[tuple[str, str]
     for group in groups:
         p = {other: log10_p.get((model, other), log10_p.get((other, model), 0.0)) for other in group}
         nearest = min(group, key=p.__getitem__)
-        evidence = f"log10 p {format_log10_p(p[nearest])}, and related to a family that is not related to this one"
+        evidence = f"log10 p {format_log10_p(p[nearest])}; no pair joins its families"
         edges.append(Edge(nearest, model, BRIDGE, FAMILIES, None, evidence, {"log10_p": p[nearest]}))
         told.append(f"the family of {named(nearest)}")
     note = (
