@@ -101,13 +101,13 @@ def trained(n: int, way: Way, seed: int, steps: int, teacher: "Stack | None" = N
             rows.append(text[begin : begin + LENGTH + 1])
         drawn = torch.from_numpy(np.stack(rows)).view(n, BATCH, LENGTH + 1)
         inputs, targets = drawn[:, :, :-1], drawn[:, :, 1:]
-        said = stack.logits(inputs).log_softmax(-1)
+        logs = stack.logits(inputs).log_softmax(-1)
         if teacher is None:
-            loss = -said.gather(2, targets.reshape(n, -1, 1)).sum() / (BATCH * LENGTH)
+            loss = -logs.gather(2, targets.reshape(n, -1, 1)).sum() / (BATCH * LENGTH)
         else:
             with torch.no_grad():
-                expected = teacher.logits(inputs.reshape(1, n * BATCH, LENGTH)).log_softmax(-1).view(said.shape)
-            loss = functional.kl_div(said, expected, log_target=True, reduction="sum") / (BATCH * LENGTH)
+                expected = teacher.logits(inputs.reshape(1, n * BATCH, LENGTH)).log_softmax(-1).view(logs.shape)
+            loss = functional.kl_div(logs, expected, log_target=True, reduction="sum") / (BATCH * LENGTH)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -129,9 +129,9 @@ def embeddings(way: Way) -> NDArray[np.float32]:
         reading = replace(way, soft=False)
         teachers, rows = trained(TEACHERS, reading, 1, 2 * STEPS), []
         for k in range(TEACHERS):
-            one = Stack(1, reading, 0)
-            one.weights = {name: weight[k : k + 1].detach() for name, weight in teachers.weights.items()}
-            rows.append(trained(STUDENTS, way, 100 + k, STEPS, one).weights["embedding"].detach().numpy())
+            teacher = Stack(1, reading, 0)
+            teacher.weights = {name: weight[k : k + 1].detach() for name, weight in teachers.weights.items()}
+            rows.append(trained(STUDENTS, way, 100 + k, STEPS, teacher).weights["embedding"].detach().numpy())
         return {"rows": np.stack(rows)}
 
     return Kept(cache_dir() / "students").get("students", parts, make)["rows"]

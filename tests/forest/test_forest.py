@@ -43,12 +43,12 @@ def planted(chance):
 def test_one_chance_pair_in_4950_does_not_glue_two_families(chance):
     """A single link does from 10^-7.7 on, by Holm at 1% from 10^-5.7 on; the mean of cross pairs alone from 10^-13."""
     models, log10_p = planted(chance)
-    found = families.join(models, log10_p, 0.01)
-    assert [len(group) for group in found.groups[:2]] == [13, 8]
-    assert not found.bridges
-    assert [(yes, len(no)) for _, _, yes, no in found.partly] == [((("m3", "m17"),), 103)]
+    result = families.join(models, log10_p, 0.01)
+    assert [len(group) for group in result.groups[:2]] == [13, 8]
+    assert not result.bridges
+    assert [(yes, len(no)) for _, _, yes, no in result.partly] == [((("m3", "m17"),), 103)]
     assert chance < np.log10(0.01 / 4950)
-    assert all(value >= families.log10_bar(100, 0.01) for *_, value in found.joins)
+    assert all(value >= families.log10_bar(100, 0.01) for *_, value in result.joins)
 
 
 UNRELATED = -0.5
@@ -78,12 +78,12 @@ def test_a_model_between_two_families_joins_neither(between, alike):
     models = [*TWO[0], *TWO[1], *between]
     related = [*TWO, *alike, *(pair for name in between for pair in related_to(name, *TWO))]
     for order in (models, models[::-1]):
-        found = families.join(order, relations(related, order), 0.01)
-        assert {frozenset(group) for group in found.groups} == {frozenset(g) for g in (*TWO, *([b] for b in between))}
+        result = families.join(order, relations(related, order), 0.01)
+        assert {frozenset(group) for group in result.groups} == {frozenset(g) for g in (*TWO, *([b] for b in between))}
         both = {frozenset(group) for group in TWO}
-        assert list(found.bridges) == [name for name in order if name in between]
-        assert all({*map(frozenset, groups)} == both for groups in found.bridges.values())
-        assert not found.partly
+        assert list(result.bridges) == [name for name in order if name in between]
+        assert all({*map(frozenset, groups)} == both for groups in result.bridges.values())
+        assert not result.partly
 
 
 @pytest.mark.parametrize("share", [0.5, 0.3])
@@ -108,9 +108,9 @@ def test_the_mean_of_two_models_stands_between_their_families(models, new_model,
 
 def test_two_bases_and_their_mean_are_no_family():
     models = ["oak", "mean", "elm"]
-    found = families.join(models, relations(related_to("mean", ["oak"], ["elm"]), models), 0.01)
-    assert found.groups == (("oak",), ("mean",), ("elm",))
-    assert found.bridges == {"mean": (("oak",), ("elm",))}
+    result = families.join(models, relations(related_to("mean", ["oak"], ["elm"]), models), 0.01)
+    assert result.groups == (("oak",), ("mean",), ("elm",))
+    assert result.bridges == {"mean": (("oak",), ("elm",))}
 
 
 def test_a_chain_of_bridges():
@@ -118,9 +118,9 @@ def test_a_chain_of_bridges():
     third = ("fir", "fir-chat")
     models = [*TWO[0], "half", *TWO[1], "other", *third]
     related = [*TWO, third, ("half", "other"), *related_to("half", *TWO), *related_to("other", TWO[1], third)]
-    found = families.join(models, relations(related, models), 0.01)
-    assert {*found.groups} == {*TWO, third, ("half",), ("other",)}
-    assert found.bridges == {"half": tuple(TWO), "other": (TWO[1], third)}
+    result = families.join(models, relations(related, models), 0.01)
+    assert {*result.groups} == {*TWO, third, ("half",), ("other",)}
+    assert result.bridges == {"half": tuple(TWO), "other": (TWO[1], third)}
 
 
 def test_bridges_that_are_most_of_the_models_join_nobody_who_is_not_related():
@@ -130,20 +130,20 @@ def test_bridges_that_are_most_of_the_models_join_nobody_who_is_not_related():
         models = [f"m{i}" for i in range(12)]
         pairs = list(itertools.combinations(models, 2))
         log10_p = {pair: -300.0 if rng.random() < 0.6 else UNRELATED for pair in pairs}
-        found = families.join(models, log10_p, 0.01)
-        assert sorted(itertools.chain(*found.groups)) == sorted(models)
-        for group in found.groups:
+        result = families.join(models, log10_p, 0.01)
+        assert sorted(itertools.chain(*result.groups)) == sorted(models)
+        for group in result.groups:
             assert all(log10_p[pair] == -300.0 for pair in itertools.combinations(sorted(group, key=models.index), 2))
-        assert all(len(groups) > 1 for groups in found.bridges.values())
+        assert all(len(groups) > 1 for groups in result.bridges.values())
 
 
 def test_a_member_that_is_not_related_to_one_of_many_is_said_to_be_related_in_part():
     models = [f"m{i}" for i in range(8)]
     log10_p = {pair: -300.0 if "m7" not in pair else -90.0 for pair in itertools.combinations(models, 2)}
-    found = families.join(models, log10_p | {("m0", "m7"): UNRELATED}, 0.01)
-    assert not found.bridges
-    assert sorted(map(len, found.groups)) == [1, 7]
-    ((_, _, related, others),) = found.partly
+    result = families.join(models, log10_p | {("m0", "m7"): UNRELATED}, 0.01)
+    assert not result.bridges
+    assert sorted(map(len, result.groups)) == [1, 7]
+    ((_, _, related, others),) = result.partly
     assert (len(related), others) == (6, (("m0", "m7"),))
 
 
@@ -153,8 +153,8 @@ def test_families_keep_their_error_though_all_pairs_share_models():
     for _ in range(400):
         own = rng.random(20)
         log10_p = {(i, j): np.log10((own[i] + own[j]) % 1) for i, j in itertools.combinations(range(20), 2)}
-        found = families.join(list(range(20)), log10_p, level)
-        wrong += len(found.groups) < 20
+        result = families.join(list(range(20)), log10_p, level)
+        wrong += len(result.groups) < 20
     assert wrong / 400 <= level
 
 

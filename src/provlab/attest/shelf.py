@@ -105,15 +105,15 @@ class Fingerprint:
             It has neither an up projection that all tokens pass nor enough untrained tokens.
         """
         anatomy, checkpoint = model.anatomy, model.checkpoint
-        hidden, found = _hidden(model), None
+        hidden, order_of_units = _hidden(model), None
         if len(hidden[0]):
-            found = _sorted_by(model)
+            order_of_units = _sorted_by(model)
         table = anatomy.read(checkpoint, "embedding", None)
         kept = of_embedding(table, spellings(checkpoint, len(table)))
-        if found is None and len(kept["tokens"]) < LEAST:
+        if order_of_units is None and len(kept["tokens"]) < LEAST:
             raise NotComparableError(f"{source} has nothing that a shelf keeps; compare it by provlab compare")
         up, second = (_half(rows) for rows in hidden)
-        return cls(source, checkpoint.digest, up, second, **kept, width=anatomy.width, sorted_by=found)
+        return cls(source, checkpoint.digest, up, second, **kept, width=anatomy.width, sorted_by=order_of_units)
 
     def write(self, shelf: Path) -> Path:
         """Put it on a shelf, under its digest."""
@@ -229,10 +229,10 @@ def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
     if not (len(a.up) and len(b.up)):
         raise NotComparableError("a model has no up projection that all tokens pass")
     if test == UP:
-        found = [side.sorted_by or {"log10_p": 0.0} for side in (a, b)]
-        sorts = [finding["log10_p"] for finding in found]
+        findings = [side.sorted_by or {"log10_p": 0.0} for side in (a, b)]
+        sorts = [finding["log10_p"] for finding in findings]
         if min(sorts) <= np.log10(order.LEVEL) and max(sorts) <= np.log10(order.BESIDE):
-            raise NotComparableError(order.why_withheld(found))
+            raise NotComparableError(order.why_withheld(findings))
         first, second = (living_rows(side.up.astype(np.float32), name=test)[0] for side in (a, b))
         return float(correlation_with_identity(first, second, 0, tie_seed(0, test, 0)).log10_p or 0.0), ""
     sides = []

@@ -77,8 +77,8 @@ class PhiUnseen(PhiE):
         ids, means = zip(*(untrained(rows) for rows in sides), strict=True)
         # in an order of its own, so that nothing that follows the numbers of the tokens looks like agreement
         order = np.random.default_rng(tie_seed(options.seed, self.name, "tokens"))
-        found = np.intersect1d(*ids)
-        both = order.permutation(found)[:MOST]
+        shared = np.intersect1d(*ids)
+        both = order.permutation(shared)[:MOST]
         if len(both) < LEAST:
             raise NotComparableError(
                 f"{self.name} needs {LEAST} tokens that look untrained in both models; it found {len(both)} "
@@ -88,18 +88,18 @@ class PhiUnseen(PhiE):
         first, second = (
             centred(without(rows[both].astype(np.float64), mean)) for rows, mean in zip(sides, means, strict=True)
         )
-        said = [f"{self.name} drew {MOST:,} of {len(found):,} untrained tokens."] if len(found) > MOST else []
+        notes = [f"{self.name} drew {MOST:,} of {len(shared):,} untrained tokens."] if len(shared) > MOST else []
         if first.shape == second.shape:
             alike = drawn_alike(cosines(first, second), cosines(first @ turn, second))
             if alike.any():
-                said.append(one_seed(self.name, int(alike.sum()), len(both)))
+                notes.append(one_seed(self.name, int(alike.sum()), len(both)))
                 first, second = centred(first[~alike]), centred(second[~alike])
             if len(first) < LEAST:
-                raise NotComparableError(f"{self.name} has no evidence: {said[-1]}")
+                raise NotComparableError(f"{self.name} has no evidence: {notes[-1]}")
         first, second = (unit_rows(rows, name="the rows of untrained tokens") for rows in (first @ turn, second))
         result = correlation_with_identity(first, second, None, tie_seed(options.seed, self.name, None))
-        if said:
-            result.detail["said"] = " ".join(said)
+        if notes:
+            result.detail["said"] = " ".join(notes)
         return result
 
 
@@ -192,10 +192,10 @@ def untrained(rows: Rows) -> tuple[Ids, Matrix]:
     tuple of two arrays
         Ascending numbers of the rows, none if fewer than `LEAST` are left, and ``(d,)`` float64, of length 1.
     """
-    found = _drawn(rows, rows.shape[1])
-    if not len(found.ids) and (used := _dimensions(rows)) < rows.shape[1]:  # the stream was widened
-        found = _drawn(rows, used)
-    return found
+    selected = _drawn(rows, rows.shape[1])
+    if not len(selected.ids) and (used := _dimensions(rows)) < rows.shape[1]:  # the stream was widened
+        selected = _drawn(rows, used)
+    return selected
 
 
 def _drawn(rows: Rows, dimensions: int) -> _Selected:

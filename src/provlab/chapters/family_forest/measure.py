@@ -136,8 +136,8 @@ def family_wise(n_models: int, n_draws: int, seed: int) -> dict[str, dict[str, i
             if smallest > np.log10(float(level) / len(pairs)):  # an e-value is below 1 / p: no join of these
                 continue
             named = {(models[i], models[j]): float(p) for (i, j), p in zip(pairs, log10_p, strict=True)}
-            found = join(models, named, float(level))
-            counts["mean e-value"] += bool(len(found.groups) != n_models - related + 1 or found.bridges)
+            families = join(models, named, float(level))
+            counts["mean e-value"] += bool(len(families.groups) != n_models - related + 1 or families.bridges)
     return errors
 
 
