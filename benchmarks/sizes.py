@@ -318,7 +318,7 @@ def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | N
         findings, hidden = order.findings(orders, order.groups(orders)), (model.up[0], model.gate[0])
         up, gate = (rows.astype(np.float16) for rows in hidden)
         sides.append(shelf.Fingerprint("", "", up, gate, **kept, width=model.up.shape[2], sorted_by=findings))
-    tested = [test for test in shelf.asked(sides[0], sides[1:]).tests if test["error"] is None]
+    tested = [test for test in shelf.answer(sides[0], sides[1:]).tests if test["error"] is None]
     p = dict.fromkeys(shelf.TESTS, 0.0) | {test["test"]: test["adjusted_log10_p"] for test in tested}
     if not tested:
         return None

@@ -47,16 +47,16 @@ def test_none_is_said(models, tmp_path):
     assert "kin of none" in shelf.identify(models["base"], tmp_path).title()
 
 
-def fingerprint(table, hidden=None, *, found=None, source="a"):
-    """Of an embedding, and of the rows of some units."""
+def fingerprint(table, hidden=None, *, source="a"):
+    """A fingerprint of an embedding, and of the rows of some units."""
     up, second = (rows.astype(np.float16) for rows in hidden) if hidden else (np.empty((0, table.shape[1])),) * 2
     kept = shelf.of_embedding(table.astype(np.float32), np.arange(len(table)))
-    return shelf.Fingerprint(source, source, up, second, **kept, width=table.shape[1], sorted_by=found)
+    return shelf.Fingerprint(source, source, up, second, **kept, width=table.shape[1], sorted_by=None)
 
 
-def asked(own, *others):
+def ask(own, *others):
     """The answer on a shelf of these fingerprints, without files."""
-    return shelf.asked(own, others)
+    return shelf.answer(own, others)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_four_roots_that_added_tokens_with_one_seed_are_no_kin(rng):
     for words in (slice(None), slice(WORDS)):  # with unseen tokens of their own, and with the added ones alone
         roots = [fingerprint(added(trained(rng)[words]), source=f"root {i}") for i in range(4)]
         for k, root in enumerate(roots):
-            answer = asked(root, *roots[:k], *roots[k + 1 :])
+            answer = ask(root, *roots[:k], *roots[k + 1 :])
             assert set(answer.outcomes.values()) == {shelf.NONE}
             assert "drew them after training" in str(answer)
 
@@ -94,16 +94,16 @@ def test_rows_alone_and_order_alone_are_answers_of_their_own(rng):
     base, stranger = trained(rng), trained(rng)
     hidden, others = ([rng.normal(size=(80, WIDTH)) for _ in "ab"] for _ in range(2))
     own = fingerprint(base, hidden)
-    assert asked(own, fingerprint(tuned(rng, base), others)).outcomes == {"a": shelf.ROWS}
+    assert ask(own, fingerprint(tuned(rng, base), others)).outcomes == {"a": shelf.ROWS}
     ordered = [0.4 * rng.normal(size=(80, WIDTH)) + hidden[0], others[1]]  # up rows alone
-    answer = asked(own, fingerprint(stranger, ordered))
+    answer = ask(own, fingerprint(stranger, ordered))
     assert answer.outcomes == {"a": shelf.ORDER}
     assert "kin of none; by order alone: a (Holm over 3 tests on 1 models" in answer.title()
     assert "one rule by which both were sorted" in str(answer)
-    assert asked(own, fingerprint(tuned(rng, base), ordered)).outcomes == {"a": shelf.KIN}
-    assert asked(
-        own, fingerprint(stranger, [0.4 * rng.normal(size=(80, WIDTH)) + rows for rows in hidden])
-    ).outcomes == {"a": shelf.KIN}
+    assert ask(own, fingerprint(tuned(rng, base), ordered)).outcomes == {"a": shelf.KIN}
+    assert ask(own, fingerprint(stranger, [0.4 * rng.normal(size=(80, WIDTH)) + rows for rows in hidden])).outcomes == {
+        "a": shelf.KIN
+    }
 
 
 def test_the_order_is_tested_over_all_blocks_when_the_fingerprint_is_made(new_model, save_model, tmp_path):

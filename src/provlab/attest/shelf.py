@@ -1,6 +1,6 @@
 """A shelf of fingerprints, and which of its models a new one is kin of.
 
-A fingerprint of a 7B model has some 11 MB. What it keeps is settled before another model is seen, so each matching has
+A fingerprint of a 7B model has some 11 MB. Its rows are chosen before another model is seen, so each matching has
 its own null law:
 
 - Rows of the first hidden units of block 0, twice: of the up projection, and of the gate (of the down projection where
@@ -65,7 +65,7 @@ Rows = NDArray[np.float16]
 
 @dataclass(frozen=True, eq=False)
 class Fingerprint:
-    """What is kept of one model; arrays are empty where it has none of a kind.
+    """The rows that are kept of one model; arrays are empty where it has none of a kind.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Fingerprint:
     sketch, anchor_sketch
         ``(tokens, SKETCH)`` and ``(anchors, SKETCH)``: rows as they stand, projected.
     width
-        Of the residual stream.
+        Width of the residual stream.
     sorted_by
         By which key the units of all blocks seem sorted most (`provlab.statistics.order.findings`); None without units.
     """
@@ -365,10 +365,10 @@ def identify(source: str, shelf: Path, *, allow_pickle: bool = False) -> Kin:
     if not paths:
         raise CheckpointError(f"{shelf} holds no fingerprints; make some by provlab shelf add MODEL --shelf {shelf}")
     others = [Fingerprint.read(path) for path in paths]
-    return asked(Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle)), others)
+    return answer(Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle)), others)
 
 
-def asked(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
+def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
     """Say which of the others the model of one fingerprint is kin of."""
     tests: list[dict[str, Any]] = []
     for other, name in product(others, TESTS):

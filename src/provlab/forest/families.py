@@ -100,11 +100,13 @@ def join(models: Sequence[str], log10_p: Mapping[Pair, float], level: float) -> 
     partly = []
     for x, y in combinations(range(len(groups)), 2):
         pairs = [(i, j) for i in groups[x] for j in groups[y]]
-        split = [tuple((models[i], models[j]) for i, j in pairs if called[i, j] == said) for said in (True, False)]
+        split = [
+            tuple((models[i], models[j]) for i, j in pairs if called[i, j] == related) for related in (True, False)
+        ]
         partly += [(named[x], named[y], *split)] * bool(split[0])
     everybody = sorted([*named, *((models[k],) for k in between)], key=lambda group: place[group[0]])
-    told = [(*(tuple(models[k] for k in group) for group in pair), mean) for *pair, mean in joins]
-    return Families(tuple(everybody), tuple(told), bridges, tuple(partly))  # type: ignore[arg-type]
+    steps = [(*(tuple(models[k] for k in group) for group in pair), mean) for *pair, mean in joins]
+    return Families(tuple(everybody), tuple(steps), bridges, tuple(partly))  # type: ignore[arg-type]
 
 
 Numbers = tuple[int, ...]

@@ -106,15 +106,15 @@ class Family:
 
 def bridge(model: str, groups: Sequence[Group], log10_p: Mapping[tuple[str, str], float]) -> Family:
     """A model that stands between families, with an edge from the model of each that is closest by p-value."""
-    edges, told = [], []
+    edges, beside = [], []
     for group in groups:
         p = {other: log10_p.get((model, other), log10_p.get((other, model), 0.0)) for other in group}
         nearest = min(group, key=p.__getitem__)
         evidence = f"log10 p {format_log10_p(p[nearest])}; no pair joins its families"
         edges.append(Edge(nearest, model, BRIDGE, FAMILIES, None, evidence, {"log10_p": p[nearest]}))
-        told.append(f"the family of {named(nearest)}")
+        beside.append(f"the family of {named(nearest)}")
     note = (
-        f"Bridge: {named(model)} stands between {' and '.join(told)}, which are not found related: as a merge of both "
+        f"Bridge: {named(model)} stands between {' and '.join(beside)}, which are not found related: as a merge of both "
         "does, or a common parent of families that grew apart. It is counted in neither."
     )
     return Family((model,), tuple(edges), notes=(note,))
