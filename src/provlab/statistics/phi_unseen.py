@@ -65,8 +65,8 @@ class PhiUnseen(PhiE):
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Align two tables by the tokens that both trained, and match those that neither did.
 
-        If they are more than `MOST`, so many are drawn, by a seed alone. Tokens whose rows are parallel as they stand, in streams
-        that are turned against each other, are left out (`drawn_alike`).
+        If they are more than `MOST`, so many are drawn, by a seed alone. Tokens whose rows are parallel as they stand,
+        in streams that are turned against each other, are left out (`drawn_alike`).
 
         Raises
         ------
