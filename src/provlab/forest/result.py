@@ -114,8 +114,8 @@ def bridge(model: str, groups: Sequence[Group], log10_p: Mapping[tuple[str, str]
         edges.append(Edge(nearest, model, BRIDGE, FAMILIES, None, evidence, {"log10_p": p[nearest]}))
         beside.append(f"the family of {named(nearest)}")
     note = (
-        f"Bridge: {named(model)} stands between {' and '.join(beside)}, which are not found related: as a merge of both "
-        "does, or a common parent of families that grew apart. It is counted in neither."
+        f"Bridge: {named(model)} stands between {' and '.join(beside)}, which are not found related: as a merge "
+        "of both does, or a common parent of families that grew apart. It is counted in neither."
     )
     return Family((model,), tuple(edges), notes=(note,))
 
