@@ -10,18 +10,22 @@ say how far phi_MATCH's assumption reaches, and its size above them is no fault.
 
 import argparse
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import provenance
+from provlab.attest import shelf
 from provlab.errors import NotComparableError, NoUnitsError
 from provlab.models import anatomy
 from provlab.models.canonical import SEEN, applied, merged, shares
-from provlab.statistics import get
+from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import BlockResult, Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
@@ -39,11 +43,16 @@ NONE = np.empty((0, 5))  # no unit is merged or left out
 
 @dataclass
 class Mlps:
-    """The MLPs of a model: gate, up and down rows, ``(blocks, units, width)`` each."""
+    """The MLPs of a model: gate, up and down rows, ``(blocks, units, width)`` each.
+
+    Its embedding, where that is not made of the units, and rows of tokens that were added to it.
+    """
 
     gate: Array
     up: Array
     down: Array
+    table: NDArray[np.float32] | None = None
+    added: Array | None = None
 
     def ordered(self, order: Callable[[Array], NDArray[np.int64]]) -> "Mlps":
         """Units of each block in the order that `order` makes of their (gate, up, down) rows ``(3, units, width)``."""
@@ -140,6 +149,31 @@ def dead(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, M
     return a, b
 
 
+def with_added(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
+    """Each has 32 more tokens after training, drawn from one seed."""
+    models = two(shape, rng)
+    rows = rng.normal(size=(32, shape[2])) / shape[2] ** 0.5
+    for model in models:
+        model.added = rows
+    return models
+
+
+_pairs: dict[str, Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]] = {}
+
+
+def students(name: str, shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
+    """The next pair of tiny models that were trained so: all pairs, and no other one after them."""
+    from tiny_students import Way, embeddings  # torch, and minutes of training
+
+    if name not in _pairs:
+        made = embeddings(Way(tied="tied" in name, soft="distilled" in name, bytes="bytes" in name))
+        _pairs[name] = combinations(made.reshape(-1, *made.shape[2:]), 2)
+    models = two(shape, rng)
+    for model, rows in zip(models, next(_pairs[name]), strict=True):
+        model.table = rows
+    return models
+
+
 CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlps, Mlps]]] = {
     "plain": two,
     "sorted": lambda shape, rng: tuple(model.ordered(by_size) for model in two(shape, rng)),  # type: ignore[dict-item,return-value]
@@ -151,6 +185,14 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
         for rule in (by_length, by_component, by_activity)
     },
     "dead": dead,
+    "sorted-first": lambda shape, rng: tuple(
+        model.ordered(lambda rows: np.argsort(rows[1][:, 0])) for model in two(shape, rng)
+    ),  # type: ignore[dict-item,return-value]
+    "added": with_added,
+    **{
+        name: lambda shape, rng, name=name: students(name, shape, rng)  # type: ignore[misc]
+        for name in ("trained", "trained-tied", "distilled", "distilled-tied")
+    },
     "masked": masked,
     "repeated": repeated,
     **{f"tied-{c:g}": lambda shape, rng, c=c: tied(c, shape, rng) for c in (0.5, 0.7, 0.8, 0.9, 1.0)},  # type: ignore[misc]
@@ -266,7 +308,18 @@ def by_weights(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float |
 
 
 def by_embeddings(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
-    """phi_UNSEEN: the units of all blocks are the tokens; the rows of a quarter stay short, the others learned."""
+    """phi_UNSEEN of `tables`."""
+    sides = [(table, np.arange(len(table))) for table in tables(a, b, rng)]
+    try:
+        return get(name).compare_block(*sides, None, Options(seed=int(rng.integers(2**31)))).log10_p
+    except NotComparableError:  # no row looks untrained
+        return None
+
+
+def tables(a: Mlps, b: Mlps, rng: np.random.Generator) -> list[NDArray[np.float32]]:
+    """Embeddings: the units of all blocks are the tokens; the rows of a quarter stay short, the others learned."""
+    if a.table is not None and b.table is not None:
+        return [a.table, b.table]
     rows = [model.up.reshape(-1, model.up.shape[2]) for model in (a, b)]
     unit = [
         np.divide(r, n := np.linalg.norm(r, axis=1, keepdims=True), where=n > 0, out=np.zeros_like(r)) for r in rows
@@ -275,11 +328,26 @@ def by_embeddings(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> floa
     meaning = rng.normal(size=(words, 4))
     for side in unit:
         side[:words] += 4 * meaning @ rng.normal(size=(4, side.shape[1])) + 2 * rng.normal(size=side[:words].shape)
-    tables = [(side.astype(np.float32), np.arange(len(side))) for side in unit]
-    try:
-        return get(name).compare_block(*tables, None, Options(seed=int(rng.integers(2**31)))).log10_p
-    except NotComparableError:  # no row looks untrained
+    more = [np.empty((0, a.up.shape[2])) if model.added is None else model.added for model in (a, b)]
+    return [np.vstack(pair).astype(np.float32) for pair in zip(unit, more, strict=True)]
+
+
+def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
+    """`provlab identify` of one model on a shelf of one: the level at which it says anything, or says kin."""
+    sides = []
+    for model, table in zip((a, b), tables(a, b, rng), strict=True):
+        prepared = (living_rows(rows.astype(np.float32), name="up")[0] for rows in model.up)
+        orders = [OrderedRows.of(rows, called="up rows").order for rows in prepared]
+        kept = shelf.of_embedding(table, np.arange(len(table)))
+        findings, hidden = order.findings(orders, order.groups(orders)), (model.up[0], model.gate[0])
+        up, gate = (rows.astype(np.float16) for rows in hidden)
+        sides.append(shelf.Fingerprint("", "", up, gate, **kept, width=model.up.shape[2], sorted_by=findings))
+    tested = [test for test in shelf.answer(sides[0], sides[1:]).tests if test["error"] is None]
+    p = dict.fromkeys(shelf.TESTS, 0.0) | {test["test"]: test["adjusted_log10_p"] for test in tested}
+    if not tested:
         return None
+    kin = min(p[shelf.BOTH], max(p[shelf.UP], p[shelf.UNSEEN]))
+    return kin if name == "identify_kin" else min(p.values())
 
 
 #: statistic -> its log10 p of two models
@@ -290,6 +358,7 @@ STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]]
         (by_weights, ("phi_l2",)),
         (by_activations, ("phi_match", "phi_match_unsigned", "phi_anchor")),
         (by_embeddings, ("phi_unseen",)),
+        (by_shelf, ("identify", "identify_kin")),
     )
     for name in names
 }
@@ -301,17 +370,26 @@ MEANT = {
     **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), _SORTS),
     **dict.fromkeys(("phi_match", "phi_match_unsigned"), _TIES),
     "phi_anchor": ("common-5.5",),
-    "phi_unseen": (),
+    "phi_unseen": ("added", "trained", "trained-tied", "distilled", "distilled-tied"),
+    **dict.fromkeys(("identify", "identify_kin"), ("added", "sorted-first", *_SORTS)),
 }
 
 
 def rates(case: str, statistic: str, n_pairs: int, shape: tuple[int, int, int], seed: int = 0) -> list[float]:
-    """Share of pairs rejected at each of `LEVELS`, and the share that got no p-value, by which nothing is rejected."""
+    """Share of pairs rejected at each of `LEVELS`, the share that got no p-value, and how many pairs there were.
+
+    A pair without a p-value is not rejected.
+    """
     rng = np.random.default_rng(seed)
-    log10_p = [STATISTICS[statistic](*CASES[case](shape, rng), rng) for _ in range(n_pairs)]
+    _pairs.clear()
+    log10_p: list[float | None] = []
+    with suppress(StopIteration):
+        while len(log10_p) < n_pairs:
+            log10_p.append(STATISTICS[statistic](*CASES[case](shape, rng), rng))
+    n_pairs = len(log10_p)
     bounds = np.array([0.0 if p is None else p for p in log10_p])
     rejected = [float((bounds <= np.log10(level) + 1e-12).mean()) for level in LEVELS]
-    return [*rejected, sum(p is None for p in log10_p) / n_pairs]
+    return [*rejected, sum(p is None for p in log10_p) / n_pairs, n_pairs]
 
 
 def main() -> None:
@@ -327,7 +405,7 @@ def main() -> None:
     arguments = parser.parse_args()
     shape = arguments.blocks, arguments.units, arguments.width
     names = ["statistic", "case", *(f"at {level}" for level in LEVELS), "withheld", "pairs", "blocks", "units", "width"]
-    header, kept = [*names, "seed", "date"], {}
+    header, kept = [*names, "seed", "date", "version", "commit", "machine"], {}
     if arguments.csv and arguments.csv.exists():
         with arguments.csv.open(newline="", encoding="utf-8") as file:
             kept = {(row["statistic"], row["case"]): row for row in csv.DictReader(file)}
@@ -338,7 +416,9 @@ def main() -> None:
                 continue
             measured = rates(case, statistic, arguments.pairs, shape)
             print(statistic, case, *measured, sep="\t", flush=True)
-            row = [statistic, case, *measured, arguments.pairs, *shape, 0, date.today().isoformat()]
+            version = shelf.SCHEMA.rpartition("/")[2] if statistic.startswith("identify") else get(statistic).version
+            made = [date.today().isoformat(), version, provenance.commit(), provenance.processor()]
+            row = [statistic, case, *measured, *shape, 0, *made]
             kept[statistic, case] = dict(zip(header, row, strict=True))
             if arguments.csv:
                 places = {key: n for n, key in enumerate((name, case) for name in STATISTICS for case in CASES)}

@@ -13,7 +13,7 @@ from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError
 from provlab.forest import grow
 from provlab.forest.families import LEVEL, join, log10_bar
-from provlab.forest.result import Family, Forest
+from provlab.forest.result import Family, Forest, bridge
 from provlab.statistics.base import Options
 from provlab.studying import expand, train_missing
 
@@ -33,9 +33,10 @@ def tree(
     """Find the families of a list of models, and the tree of each, in levels that say how sure each statement is.
 
     Families come from the p-values of `statistic` over all pairs and blocks; a pair that it gives no p-value, since
-    both models are sorted, is tested by phi_match. Edges come from embedding rows that training did not touch, and
-    where these are silent from estimates; see `provlab.forest`. With `outgroup`, one of the models is known to have
-    parted first from its family. Other arguments as for `study`; what a store holds is not computed again.
+    both models are sorted, is tested by phi_match. All pairs of a family are related; a model that is related to two
+    families which are not, as their mean is, stands between them. Edges come from embedding rows that training did not
+    touch, and where these are silent from estimates; see `provlab.forest`. With `outgroup`, one of the models is known
+    to have parted first from its family. Other arguments as for `study`; what a store holds is not computed again.
 
     Raises
     ------
@@ -61,12 +62,17 @@ def tree(
     log10_p = {(r.a, r.b): r.outcome.log10_p for r in records if r.outcome and r.outcome.log10_p is not None}
     if not log10_p:
         raise NotComparableError(str(records[0].error or f"{statistic} gives no p-value; name another statistic"))
-    groups, joins = join(models, log10_p, LEVEL)
+    families = join(models, log10_p, LEVEL)
+    groups = families.groups
     pairs = [pair for group in groups for pair in combinations(group, 2)]
     readings = run_pairs(bench, grow.READINGS, options, pairs=pairs, **engine)
     grown = []
     for group in groups:
+        if group[0] in families.bridges:
+            grown.append(bridge(group[0], families.bridges[group[0]], log10_p))
+            continue
         own = [record for record in readings if record.a in group]
         grown.append(grow.Tree.of(group, bench.models, own).grow(outgroup) if len(group) > 1 else Family(group))
     bar, failed = log10_bar(len(models), LEVEL), tuple(f"{r.a} {r.b}: {r.error}" for r in records if r.error)
-    return Forest(described(bench), tuple(grown), tuple(names), tuple(joins), bar, failed, options, outgroup)
+    about = tuple(grown), tuple(names), families.joins, bar, failed, options, outgroup, families.partly
+    return Forest(described(bench), *about)

@@ -10,6 +10,7 @@ import grown
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import provlab
 from provlab import growing
@@ -38,14 +39,112 @@ def planted(chance):
     return models, log10_p
 
 
-@pytest.mark.parametrize(("chance", "glued"), [(-6.2, False), (-9.0, False), (-13.0, True)])
-def test_one_chance_pair_in_4950_does_not_glue_two_families(chance, glued):
-    """A single link does from 10^-7.7 on, by Holm at 1% from 10^-5.7 on."""
+@pytest.mark.parametrize("chance", [-6.2, -9.0, -13.0, -90.0])
+def test_one_chance_pair_in_4950_does_not_glue_two_families(chance):
+    """A single link does from 10^-7.7 on, by Holm at 1% from 10^-5.7 on; the mean of cross pairs alone from 10^-13."""
     models, log10_p = planted(chance)
-    groups, joins = families.join(models, log10_p, 0.01)
-    assert [len(group) for group in groups[:2]] == ([21, 1] if glued else [13, 8])
+    result = families.join(models, log10_p, 0.01)
+    assert [len(group) for group in result.groups[:2]] == [13, 8]
+    assert not result.bridges
+    assert [(yes, len(no)) for _, _, yes, no in result.partly] == [((("m3", "m17"),), 103)]
     assert chance < np.log10(0.01 / 4950)
-    assert all(value >= families.log10_bar(100, 0.01) for *_, value in joins)
+    assert all(value >= families.log10_bar(100, 0.01) for *_, value in result.joins)
+
+
+UNRELATED = -0.5
+TWO = [("oak", "oak-chat"), ("elm", "elm-chat")]
+
+
+def relations(related, models):
+    """p-values of all pairs: of related ones at the floor, of the others as chance has it."""
+    called = {frozenset(pair) for pair in related}
+    return {pair: -300.0 if frozenset(pair) in called else UNRELATED for pair in itertools.combinations(models, 2)}
+
+
+def related_to(bridge, *groups):
+    return [(bridge, model) for group in groups for model in group]
+
+
+BRIDGES = {
+    "the mean of two families": (["half"], []),
+    "three means": (["half", "third", "slerp"], [("half", "third"), ("half", "slerp"), ("third", "slerp")]),
+    "means that are not alike": (["half", "third"], []),
+}
+
+
+@pytest.mark.parametrize(("between", "alike"), BRIDGES.values(), ids=BRIDGES)
+def test_a_model_between_two_families_joins_neither(between, alike):
+    """Independent models would be in one family, by the mean of all cross pairs as by single links."""
+    models = [*TWO[0], *TWO[1], *between]
+    related = [*TWO, *alike, *(pair for name in between for pair in related_to(name, *TWO))]
+    for order in (models, models[::-1]):
+        result = families.join(order, relations(related, order), 0.01)
+        assert {frozenset(group) for group in result.groups} == {frozenset(g) for g in (*TWO, *([b] for b in between))}
+        both = {frozenset(group) for group in TWO}
+        assert list(result.bridges) == [name for name in order if name in between]
+        assert all({*map(frozenset, groups)} == both for groups in result.bridges.values())
+        assert not result.partly
+
+
+@pytest.mark.parametrize("share", [0.5, 0.3])
+def test_the_mean_of_two_models_stands_between_their_families(models, new_model, save_model, tmp_path, share):
+    """Weights averaged by their shares, on two models of one family and a stranger; the tree was one family."""
+    mean = new_model(0)
+    sides = [load_file(f"{models[name]}/model.safetensors") for name in ("base", "stranger")]
+    mean.load_state_dict({k: (1 - share) * v + share * sides[1][k] for k, v in sides[0].items()}, strict=False)
+    between = str(save_model(mean, tmp_path / "mean"))
+    forest = provlab.tree([models["base"], models["tuned"], between, models["stranger"]], progress=False)
+    families_found = {frozenset(family.models) for family in forest.families}
+    assert families_found == {
+        frozenset({models["base"], models["tuned"]}),
+        frozenset({between}),
+        frozenset({models["stranger"]}),
+    }
+    assert "1 family of related models, 1 alone, 1 between families" in forest.title()
+    assert "Bridge: mean stands between the family of base and the family of stranger" in " ".join(str(forest).split())
+    assert forest.to_json()["bridges"] == [between]
+    assert {(edge.b, edge.relation) for edge in forest.edges if edge.b == between} == {(between, "bridge")}
+
+
+def test_two_bases_and_their_mean_are_no_family():
+    models = ["oak", "mean", "elm"]
+    result = families.join(models, relations(related_to("mean", ["oak"], ["elm"]), models), 0.01)
+    assert result.groups == (("oak",), ("mean",), ("elm",))
+    assert result.bridges == {"mean": (("oak",), ("elm",))}
+
+
+def test_a_chain_of_bridges():
+    """oak - half - elm - other half - fir: bridges share elm, and are related by that."""
+    third = ("fir", "fir-chat")
+    models = [*TWO[0], "half", *TWO[1], "other", *third]
+    related = [*TWO, third, ("half", "other"), *related_to("half", *TWO), *related_to("other", TWO[1], third)]
+    result = families.join(models, relations(related, models), 0.01)
+    assert {*result.groups} == {*TWO, third, ("half",), ("other",)}
+    assert result.bridges == {"half": tuple(TWO), "other": (TWO[1], third)}
+
+
+def test_bridges_that_are_most_of_the_models_join_nobody_who_is_not_related():
+    """Whatever is called a bridge then: no family holds a pair that was not called related."""
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        models = [f"m{i}" for i in range(12)]
+        pairs = list(itertools.combinations(models, 2))
+        log10_p = {pair: -300.0 if rng.random() < 0.6 else UNRELATED for pair in pairs}
+        result = families.join(models, log10_p, 0.01)
+        assert sorted(itertools.chain(*result.groups)) == sorted(models)
+        for group in result.groups:
+            assert all(log10_p[pair] == -300.0 for pair in itertools.combinations(sorted(group, key=models.index), 2))
+        assert all(len(groups) > 1 for groups in result.bridges.values())
+
+
+def test_a_member_that_is_not_related_to_one_of_many_is_said_to_be_related_in_part():
+    models = [f"m{i}" for i in range(8)]
+    log10_p = {pair: -300.0 if "m7" not in pair else -90.0 for pair in itertools.combinations(models, 2)}
+    result = families.join(models, log10_p | {("m0", "m7"): UNRELATED}, 0.01)
+    assert not result.bridges
+    assert sorted(map(len, result.groups)) == [1, 7]
+    ((_, _, related, others),) = result.partly
+    assert (len(related), others) == (6, (("m0", "m7"),))
 
 
 def test_families_keep_their_error_though_all_pairs_share_models():
@@ -54,13 +153,13 @@ def test_families_keep_their_error_though_all_pairs_share_models():
     for _ in range(400):
         own = rng.random(20)
         log10_p = {(i, j): np.log10((own[i] + own[j]) % 1) for i, j in itertools.combinations(range(20), 2)}
-        groups, _ = families.join(list(range(20)), log10_p, level)
-        wrong += len(groups) < 20
+        result = families.join(list(range(20)), log10_p, level)
+        wrong += len(result.groups) < 20
     assert wrong / 400 <= level
 
 
 def test_pairs_that_were_not_tested_join_nobody():
-    assert families.join("abc", {("a", "b"): -90.0}, 0.01)[0] == [("a", "b"), ("c",)]
+    assert families.join("abc", {("a", "b"): -90.0}, 0.01).groups == (("a", "b"), ("c",))
 
 
 # Rows ----------------------------------------------------------------------------------------------------------------

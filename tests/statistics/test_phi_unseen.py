@@ -4,44 +4,19 @@ from math import factorial, log10
 
 import numpy as np
 import pytest
+from tables import UNSEEN, WIDTH, WORDS, added, trained, tuned, turned
 
 from provlab.errors import NotComparableError
 from provlab.statistics import get, phi_unseen
 from provlab.statistics.base import Options
 from provlab.statistics.phi_unseen import LEAST, untrained
 
-WORDS, UNSEEN, WIDTH = 240, 60, 32
-MEANING = np.random.default_rng(0).standard_normal((WORDS, 12))  # what all models of one language learn of its tokens
-OFTEN = np.geomspace(1, 0.02, WORDS)  # how often training meets a token
 FLOOR = -log10(factorial(UNSEEN))
 
 
 def table(rows, spelt=None):
     rows = np.asarray(rows, np.float32)
     return rows, np.arange(len(rows)) if spelt is None else spelt
-
-
-def trained(rng, width=WIDTH, unseen=UNSEEN, decay=0.8, push=0.0, share=3.0):
-    """An embedding: words that were moved by their meaning and frequency, and tokens that were only shrunk or pushed.
-
-    Unseen tokens stand at the end, in a tokenizer's order, and words in the order of their frequency.
-    """
-    rows = decay * rng.standard_normal((WORDS + unseen, width))
-    own = share * MEANING @ rng.standard_normal((12, width)) / 12**0.5 + rng.standard_normal((WORDS, width))
-    rows[:WORDS] += 2 * OFTEN[:, None] ** 0.3 * own
-    rows[WORDS:] += push * (1 + 0.1 * rng.standard_normal((unseen, 1))) * rng.standard_normal(width)
-    return rows
-
-
-def tuned(rng, rows, scale=0.9):
-    """Trained on: words move, the others shrink."""
-    child = scale * rows
-    child[:WORDS] += 0.5 * rng.standard_normal((WORDS, rows.shape[1]))
-    return child
-
-
-def turned(rng, rows):
-    return rows @ np.linalg.qr(rng.standard_normal((rows.shape[1],) * 2))[0]
 
 
 def compared(a, b, seed=0):
@@ -159,3 +134,90 @@ def test_rows_redrawn_silence_it_and_rows_copied_fool_it(rng):
     framed[WORDS:] = base[WORDS:] @ left @ right
     assert compared(base, redrawn).log10_p > -3
     assert compared(base, framed).log10_p == pytest.approx(FLOOR)
+
+
+# Rows that a framework drew ------------------------------------------------------------------------------------------
+
+
+def strangers(rng, n, **settings):
+    return [(trained(rng, **settings), trained(rng, **settings)) for _ in range(n)]
+
+
+def test_rows_added_with_one_seed_are_not_counted(rng):
+    """As they stand they are equal; the streams are not."""
+    for a, b in strangers(rng, 12):
+        result = compared(added(a), added(b))
+        assert result.log10_p > -3
+        assert "untrained tokens are not counted by phi_unseen" in result.detail["said"]
+        assert result.detail["n"] <= UNSEEN
+        assert np.isfinite(compared(added(a), added(b, seed=43)).log10_p)
+
+
+def test_where_only_added_rows_are_untrained_there_is_no_evidence(rng):
+    a, b = trained(rng)[:WORDS], trained(rng)[:WORDS]
+    with pytest.raises(NotComparableError, match=r"has no evidence: 6[0-4] of 6. .* One seed drew them after training"):
+        compared(added(a), added(b))
+
+
+def test_many_added_rows_do_not_turn_the_streams(rng, monkeypatch):
+    """Longer than unseen ones they pass for trained, and Procrustes would be theirs: then short ones agree."""
+    sides = [added(added(rows, 600, 1, std=3.0), 64, 2) for rows in (trained(rng), trained(rng))]
+    assert compared(*sides).log10_p > -3
+    monkeypatch.setattr(phi_unseen, "of_the_streams", lambda raw: np.ones(len(raw), dtype=bool))
+    assert compared(*sides).log10_p < -4
+
+
+def test_kin_with_added_rows_are_found(rng):
+    """Related streams explain that rows are parallel; turned streams too, where the added rows turned with them."""
+    base = added(trained(rng))
+    child = tuned(rng, base)
+    child[-64:] = 0.9 * base[-64:]
+    for other in (child, turned(rng, child)):
+        result = compared(base, other)
+        assert result.log10_p == pytest.approx(-log10(factorial(result.detail["n"])))
+        assert "said" not in result.detail
+
+
+@pytest.mark.parametrize("near", [3e-5, 0.0])
+def test_rows_set_to_the_mean_of_all_hide_nothing(rng, near):
+    """As `resize_token_embeddings` makes them by default: the mean of the others, and next to no noise."""
+
+    def resized(rows):
+        noise = near * np.random.default_rng(42).standard_normal((64, rows.shape[1]))
+        return np.vstack([rows, rows.mean(axis=0) + noise * rows.std(axis=0)])
+
+    base = trained(rng)
+    base += 0.3 * rng.standard_normal(WIDTH)
+    result = compared(resized(base), resized(tuned(rng, base)))
+    assert result.log10_p == pytest.approx(FLOOR)
+    assert compared(resized(base), resized(trained(rng))).log10_p > -3
+
+
+# Large vocabularies --------------------------------------------------------------------------------------------------
+
+
+def test_of_many_untrained_tokens_some_are_drawn(rng, monkeypatch):
+    monkeypatch.setattr(phi_unseen, "MOST", 40)
+    base = trained(rng)
+    result = compared(base, tuned(rng, base))
+    assert result.detail["n"] == 40
+    assert result.detail["said"] == f"phi_unseen drew 40 of {UNSEEN} untrained tokens."
+    assert result.log10_p == pytest.approx(-log10(factorial(40)))
+    p = np.array([compared(*pair, seed).log10_p for seed, pair in enumerate(strangers(rng, 60))])
+    assert (p <= np.log10(0.05)).sum() <= 9
+
+
+def test_time_and_memory_of_an_early_checkpoint_are_linear_in_the_vocabulary(rng):
+    """All rows untrained: 128,256 of them took 66 GB to match."""
+    import tracemalloc
+
+    peaks = []
+    for size in (16_032, 128_256):
+        sides = [rng.standard_normal((size, 64)).astype(np.float32) for _ in range(2)]
+        tracemalloc.start()
+        result = compared(*sides)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert result.detail["n"] == phi_unseen.MOST
+    assert peaks[1] < 8 * peaks[0]
+    assert peaks[1] < 400e6

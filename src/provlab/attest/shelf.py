@@ -1,14 +1,26 @@
 """A shelf of fingerprints, and which of its models a new one is kin of.
 
-A fingerprint holds the first rows of the up projection of block 0, and embedding rows of tokens that look untrained:
-some 8 MB of a 7B model in half precision. Which rows these are is settled before another model is seen, so either
-matching has its exact null law: phi_U of some units, and phi_UNSEEN without the rotation of the stream, which needs
-the whole table. Holm over all tests of the shelf keeps the family-wise error.
+A fingerprint of a 7B model has some 11 MB. Its rows are chosen before another model is seen, so each matching has
+its own null law:
+
+- Rows of the first hidden units of block 0, twice: of the up projection, and of the gate (of the down projection where
+  there is none). *Up rows* is phi_U of these units. Whether units are sorted is tested over all units of all blocks,
+  when the fingerprint is made, so this guard is that of a whole comparison. *Both rows* is phi_MATCH by these weights,
+  which asks for no order.
+- Rows of tokens that look untrained. The stream may have been rotated, and the rotation is found by the other tokens,
+  whose table is too large to keep. So each row is kept by its inner products with rows of trained tokens, *anchors*,
+  whitened: with W = X (X^T X)^(-1/2) of the anchors' rows X, these are coordinates of the row in a space that the
+  tokens span, which no rotation changes. Tokens and anchors are the first by hashes of their spellings, so two models
+  keep the same ones. *Untrained tokens* is phi_UNSEEN in these coordinates. Short random projections of the rows as
+  they stand show which of them were drawn from one seed after training (`phi_unseen.drawn_alike`).
+
+Holm over all tests of the shelf keeps the family-wise error. A model is kin where a test that asks for no order rejects
+by hidden units, or two kinds of rows agree; else the answer is weaker, see `Kin.outcomes`.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,26 +28,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, NotComparableError, ProvlabError
+from provlab.errors import CheckpointError, InputError, NotComparableError, ProvlabError
 from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.kept import read_arrays, write_arrays
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.family import LEVEL
+from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Model, aggregated
+from provlab.statistics.base import Model, Options
 from provlab.statistics.order import OrderedRows
+from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_u import correlation_with_identity, has_experts
-from provlab.statistics.phi_unseen import LEAST, untrained
+from provlab.statistics.phi_unseen import LEAST, centred, untrained
 from provlab.statistics.text import spellings
+from provlab.statistics.two_views import Views, tied
 
-SCHEMA = "provlab.shelf/1"
-UNITS, TOKENS = 768, 256  # rows of either kind that are kept, at most
-TESTS = ("up rows", "untrained tokens")
+SCHEMA = "provlab.shelf/2"
+UNITS, TOKENS, ANCHORS = 512, 512, 2048  # rows of each kind that are kept, at most
+SKETCH = 64  # dimensions of the projections of rows as they stand
+_RIDGE = 0.01  # of the mean eigenvalue of the anchors: directions that they hardly show are not blown up
+UP, BOTH, UNSEEN = TESTS = ("up rows", "both rows", "untrained tokens")
+KIN, ORDER, ROWS, NONE = "kin", "by order alone", "rows of one origin", "none"
 NOT_TESTED = (
     "other blocks than the first, and units beyond the first "
-    f"{UNITS}: a model whose units were put in another order and whose stream was rotated looks like a stranger",
+    f"{UNITS}: a model whose units were put in another order, or whose stream was rotated, shows by its untrained "
+    "tokens alone",
+    "whether units of these rows write anything: rows that do nothing can be put into a model, and rows of untrained "
+    "tokens copied, at no cost; by activations, provlab compare asks how much agreeing units write",
+    "sorts of both models by a rule unlike the keys that were tested: so agreement by order alone makes no kin",
     "models that are not on the shelf: none of them is no acquittal; provlab compare reads two models whole",
 )
 Rows = NDArray[np.float16]
@@ -43,13 +65,35 @@ Rows = NDArray[np.float16]
 
 @dataclass(frozen=True, eq=False)
 class Fingerprint:
-    """Kept rows of one model, ``(n, width)`` each, empty where it has none, and a number for each kept token."""
+    """The rows that are kept of one model; arrays are empty where it has none of a kind.
+
+    Attributes
+    ----------
+    up, second
+        ``(units, width)``: rows of up projection and gate, or columns of the down projection.
+    unseen
+        ``(tokens, anchors)``: coordinates of untrained tokens.
+    tokens, anchors
+        What each token is, see `provlab.statistics.text.spellings`.
+    sketch, anchor_sketch
+        ``(tokens, SKETCH)`` and ``(anchors, SKETCH)``: rows as they stand, projected.
+    width
+        Width of the residual stream.
+    sorted_by
+        By which key the units of all blocks seem sorted most (`provlab.statistics.order.findings`); None without units.
+    """
 
     source: str
     digest: str
     up: Rows
+    second: Rows
     unseen: Rows
     tokens: NDArray[np.int64]
+    anchors: NDArray[np.int64]
+    sketch: Rows
+    anchor_sketch: Rows
+    width: int
+    sorted_by: dict[str, Any] | None
 
     @classmethod
     def of(cls, source: str, model: Model) -> "Fingerprint":
@@ -61,24 +105,23 @@ class Fingerprint:
             It has neither an up projection that all tokens pass nor enough untrained tokens.
         """
         anatomy, checkpoint = model.anatomy, model.checkpoint
-        up = np.empty((0, anatomy.width), np.float32)
-        if anatomy.has("up") and not has_experts(model, 0):
-            units = min(UNITS, anatomy.shape("up", 0)[0])
-            up = anatomy.read(checkpoint, "up", 0, units=units)
+        hidden, order_of_units = _hidden(model), None
+        if len(hidden[0]):
+            order_of_units = _sorted_by(model)
         table = anatomy.read(checkpoint, "embedding", None)
-        ids, mean = untrained(table)
-        ids = ids[:TOKENS]
-        rows = table[ids] - np.outer(table[ids] @ mean, mean)
-        if not len(up) and len(ids) < LEAST:
+        kept = of_embedding(table, spellings(checkpoint, len(table)))
+        if order_of_units is None and len(kept["tokens"]) < LEAST:
             raise NotComparableError(f"{source} has nothing that a shelf keeps; compare it by provlab compare")
-        tokens = spellings(checkpoint, len(table))[ids]
-        return cls(source, checkpoint.digest, _half(up), _half(rows), tokens)
+        up, second = (_half(rows) for rows in hidden)
+        return cls(source, checkpoint.digest, up, second, **kept, width=anatomy.width, sorted_by=order_of_units)
 
     def write(self, shelf: Path) -> Path:
         """Put it on a shelf, under its digest."""
-        about = json.dumps({"schema": SCHEMA, "source": self.source, "digest": self.digest})
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        about = json.dumps({"schema": SCHEMA} | {name: values[name] for name in values.keys() - arrays.keys()})
         path = shelf / f"{self.digest[:24]}.npz"
-        write_arrays(path, {"about": np.array(about), "up": self.up, "unseen": self.unseen, "tokens": self.tokens})
+        write_arrays(path, {"about": np.array(about), **arrays})
         return path
 
     @classmethod
@@ -91,13 +134,77 @@ class Fingerprint:
             The file is damaged, or of another version.
         """
         arrays = read_arrays(path)
+        again = "delete it and add its model again"
         try:
             about = json.loads(str(arrays.pop("about")))
-            if about["schema"] == SCHEMA:
-                return cls(about["source"], about["digest"], **arrays)
+            if about.pop("schema") == SCHEMA:
+                return cls(**about, **arrays)
+            again = f"make it again by provlab shelf add {about['source']} --shelf {path.parent}"
         except (KeyError, TypeError, ValueError, AttributeError):
             pass
-        raise CheckpointError(f"{path} is no fingerprint of version {SCHEMA}; delete it and add its model again")
+        raise CheckpointError(f"{path} is no fingerprint of version {SCHEMA}; {again}")
+
+
+def _hidden(model: Model) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Rows of the first hidden units, twice; empty without an up projection that all tokens pass."""
+    anatomy, checkpoint = model.anatomy, model.checkpoint
+    if not anatomy.has("up") or has_experts(model, 0):
+        none = np.empty((0, anatomy.width), np.float32)
+        return none, none
+    units = min(UNITS, anatomy.shape("up", 0)[0])
+    up = anatomy.read(checkpoint, "up", 0, units=units)
+    if anatomy.has("gate"):
+        return up, anatomy.read(checkpoint, "gate", 0, units=units)
+    return up, np.ascontiguousarray(anatomy.read(checkpoint, "down", 0)[:, :units].T)
+
+
+def _sorted_by(model: Model) -> dict[str, Any] | None:
+    """Test the order of all units of all blocks, one block in memory at a time; None where no block has units."""
+    orders = []
+    for block in range(model.anatomy.n_blocks):
+        if has_experts(model, block):
+            continue
+        try:
+            (rows,) = living_rows(model.anatomy.read(model.checkpoint, "up", block), name="the up projection")
+        except InputError:  # it has no units
+            continue
+        orders.append(OrderedRows.of(rows, called="up rows").order)
+    return order.findings(orders, order.groups(orders)) if orders else None
+
+
+def of_embedding(table: NDArray[np.float32], codes: NDArray[np.int64]) -> dict[str, Any]:
+    """Arrays of a `Fingerprint` from an embedding ``(vocabulary, width)`` and what each token is, ``(vocabulary,)``."""
+    ids, mean = untrained(table)
+    trained = _first(np.setdiff1d(np.flatnonzero(table.any(axis=1)), ids), codes, ANCHORS)
+    ids = _first(ids, codes, TOKENS)
+    rows, anchors = table[ids].astype(np.float64), table[trained].astype(np.float64)
+    rows = phi_unseen.without(rows, mean)
+    onto = np.random.default_rng(table.shape[1]).standard_normal((table.shape[1], SKETCH))
+    sketches = [centred(side) @ onto if len(side) else np.empty((0, SKETCH)) for side in (rows, anchors)]
+    return {
+        "unseen": _half(_coordinates(rows, anchors)),
+        "tokens": codes[ids],
+        "anchors": codes[trained],
+        "sketch": _half(sketches[0]),
+        "anchor_sketch": _half(sketches[1]),
+    }
+
+
+def _first(ids: NDArray[np.int64], codes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Choose so many tokens, the same for all models: the first by a hash of what they are."""
+    hashed = codes[ids].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return np.sort(ids[np.argsort(hashed ^ (hashed >> np.uint64(31)), kind="stable")[:most]])
+
+
+def _coordinates(rows: NDArray[np.float64], anchors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows ``(n, d)`` in the space that anchors ``(m, d)`` span, ``(n, m)``: turned rows have the same coordinates."""
+    if not (len(rows) and len(anchors)):
+        return np.zeros((len(rows), len(anchors)))
+    few = len(anchors) <= anchors.shape[1]
+    values, vectors = np.linalg.eigh(anchors @ anchors.T if few else anchors.T @ anchors)
+    values = np.maximum(values, 0)
+    root = (vectors / np.sqrt(values + _RIDGE * values.mean())) @ vectors.T
+    return np.asarray(rows @ anchors.T @ root if few else rows @ root @ anchors.T)
 
 
 def _half(rows: NDArray[Any]) -> Rows:
@@ -105,33 +212,68 @@ def _half(rows: NDArray[Any]) -> Rows:
     return np.asarray(rows / (np.abs(rows).max(initial=0.0) or 1.0), np.float16)
 
 
-def log10_p(a: Fingerprint, b: Fingerprint, test: str) -> float:
-    """log10 p of one test of two fingerprints.
+def log10_p(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
+    """log10 p of one test of two fingerprints, and what qualifies it, in words.
 
     Raises
     ------
     ProvlabError
         There is none; the message says why.
     """
-    if a.up.shape[1] != b.up.shape[1]:
-        raise NotComparableError(f"another width: {a.up.shape[1]} and {b.up.shape[1]}")
-    if test == TESTS[0]:
-        if not (len(a.up) and len(b.up)):
-            raise NotComparableError("a model has no up projection that all tokens pass")
-        living = (living_rows(side.up.astype(np.float32), name=test)[0] for side in (a, b))
-        first, second = (OrderedRows.of(rows, called=test) for rows in living)
-        outcome = aggregated([correlation_with_identity(first, second, 0, tie_seed(0, test, 0))])
-        if outcome.log10_p is None:
-            raise NotComparableError(outcome.detail["withheld"])
-        return outcome.log10_p
+    return _by_tokens(a, b) if test == UNSEEN else _by_units(a, b, test)
+
+
+def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
+    if a.width != b.width:
+        raise NotComparableError(f"another width: {a.width} and {b.width}")
+    if not (len(a.up) and len(b.up)):
+        raise NotComparableError("a model has no up projection that all tokens pass")
+    if test == UP:
+        findings = [side.sorted_by or {"log10_p": 0.0} for side in (a, b)]
+        sorts = [finding["log10_p"] for finding in findings]
+        if min(sorts) <= np.log10(order.LEVEL) and max(sorts) <= np.log10(order.BESIDE):
+            raise NotComparableError(order.why_withheld(findings))
+        first, second = (living_rows(side.up.astype(np.float32), name=test)[0] for side in (a, b))
+        return float(correlation_with_identity(first, second, 0, tie_seed(0, test, 0)).log10_p or 0.0), ""
+    sides = []
+    for side in (a, b):
+        up, second = living_rows(side.up.astype(np.float32), side.second.astype(np.float32), name=test)
+        sides.append(Views(second, up, np.zeros((0, 0), np.int64), None, tied(second, up)))
+    result = PhiMatch().compare_block(*sides, 0, Options())
+    if "withheld" in result.detail:
+        raise NotComparableError(result.detail["withheld"])
+    return float(result.log10_p or 0.0), ""
+
+
+def _by_tokens(a: Fingerprint, b: Fingerprint) -> tuple[float, str]:
     tokens, of_a, of_b = np.intersect1d(a.tokens, b.tokens, return_indices=True)
     if len(tokens) < LEAST:
         raise NotComparableError(f"{len(tokens)} tokens look untrained in both, and {LEAST} are needed")
+    anchors, in_a, in_b = np.intersect1d(a.anchors, b.anchors, return_indices=True)
+    if len(anchors) < LEAST:
+        raise NotComparableError(f"the two share {len(anchors)} trained tokens that are kept, and {LEAST} are needed")
+    one_width = a.width == b.width
+    if one_width:  # else no row of one can be a row of the other as it stands
+        streams = phi_unseen.of_the_streams(_sketched(a.anchor_sketch[in_a], b.anchor_sketch[in_b]))
+        in_a, in_b = in_a[streams], in_b[streams]
     # in an order of its own, so that nothing that follows the numbers of the tokens looks like agreement
-    order = np.random.default_rng(tie_seed(0, test, "tokens")).permutation(len(tokens))
-    rows = (side.unseen[ids[order]].astype(np.float64) for side, ids in ((a, of_a), (b, of_b)))
-    own, others = (unit_rows(side - side.mean(axis=0), name=test) for side in rows)
-    return float(correlation_with_identity(own, others, None, tie_seed(0, test, None)).log10_p or 0.0)
+    mixed = np.random.default_rng(tie_seed(0, UNSEEN, "tokens")).permutation(len(tokens))
+    of_a, of_b = of_a[mixed], of_b[mixed]
+    note, sides = "", ((a, of_a, in_a), (b, of_b, in_b))
+    own, others = (centred(side.unseen[ids][:, columns].astype(np.float64)) for side, ids, columns in sides)
+    if one_width:
+        alike = phi_unseen.drawn_alike(_sketched(a.sketch[of_a], b.sketch[of_b]), phi_unseen.cosines(own, others))
+        if alike.any():
+            note = phi_unseen.one_seed(UNSEEN, int(alike.sum()), len(alike))
+            own, others = own[~alike], others[~alike]
+        if len(own) < LEAST:
+            raise NotComparableError(note)
+    first, second = (unit_rows(centred(side), name=UNSEEN) for side in (own, others))
+    return float(correlation_with_identity(first, second, None, tie_seed(0, UNSEEN, None)).log10_p or 0.0), note
+
+
+def _sketched(first: Rows, second: Rows) -> NDArray[np.float64]:
+    return phi_unseen.cosines(first.astype(np.float64), second.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -144,35 +286,71 @@ class Kin(views.Report):
         The model.
     tests
         For each model of the shelf and each of `TESTS`: ``source``, ``digest``, ``test``, ``log10_p``,
-        ``adjusted_log10_p`` by Holm, and ``error``, why there is none.
+        ``adjusted_log10_p`` by Holm, ``note``, what qualifies it, and ``error``, why there is none.
     """
 
     source: str
     digest: str
     tests: tuple[dict[str, Any], ...]
 
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """For each model of the shelf how it is related.
+
+        "kin" where both rows of hidden units agree in any order, or up rows and untrained tokens do; "by order alone"
+        where up rows do, and nothing else; "rows of one origin" where untrained tokens do, and nothing else; else
+        "none".
+        """
+        rejecting: dict[str, set[str]] = {test["source"]: set() for test in self.tests}
+        for test in self.tests:
+            if test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL):
+                rejecting[test["source"]].add(test["test"])
+        return {
+            source: KIN if BOTH in by or by == {UP, UNSEEN} else ORDER if UP in by else ROWS if by else NONE
+            for source, by in rejecting.items()
+        }
+
+    def _named(self, outcome: str) -> list[str]:
+        return [source for source, reached in self.outcomes.items() if reached == outcome]
+
     def title(self) -> str:
         """Kin of which, at which level, or none."""
         tested = [test for test in self.tests if test["error"] is None]
-        kin = dict.fromkeys(test["source"] for test in tested if test["adjusted_log10_p"] <= np.log10(LEVEL))
         over = f"Holm over {len(tested)} tests on {len(self.tests) // len(TESTS)} models"
-        return f"{self.source}: kin of {', '.join(kin) or 'none'} ({over}, family-wise error at most {LEVEL})"
+        weaker = "".join(f"; {words}: {', '.join(some)}" for words in (ORDER, ROWS) if (some := self._named(words)))
+        kin = ", ".join(self._named(KIN)) or "none"
+        return f"{self.source}: kin of {kin}{weaker} ({over}, family-wise error at most {LEVEL})"
 
     def parts(self) -> list[str | views.Table | views.Listed]:
-        """A row for each test, and the ways in which kin stay unseen."""
+        """A row for each test, what weaker answers mean, and the ways in which kin stay unseen."""
         same = {True: " (identical)", False: ""}
         values = [test["error"] or format_log10_p(test["adjusted_log10_p"]) for test in self.tests]
         names = [test["source"] + same[test["digest"] == self.digest] for test in self.tests]
         rows = list(zip(names, (test["test"] for test in self.tests), values, strict=True))
-        table = views.Table(("model of the shelf", "test", "log10 p, corrected"), rows)
-        return [table, views.Listed("Not tested", NOT_TESTED)]
+        parts: list[str | views.Table | views.Listed] = [
+            views.Table(("model of the shelf", "test", "log10 p, corrected"), rows)
+        ]
+        for outcome, words in _WEAKER.items():
+            if some := self._named(outcome):
+                parts.append(f"{', '.join(some)}: {words}")
+        parts += [f"{test['source']}: {test['note']}" for test in self.tests if test["note"]]
+        return [*parts, views.Listed("Not tested", NOT_TESTED)]
 
     def drawn(self) -> None:
         """No picture."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
-        return {"schema": "provlab.identify/1", **vars(self), "level": LEVEL, "not_tested": NOT_TESTED}
+        about = {"outcomes": self.outcomes, "level": LEVEL, "not_tested": NOT_TESTED}
+        return {"schema": "provlab.identify/2", **vars(self), **about}
+
+
+_WEAKER = {
+    ORDER: "hidden units agree by order alone, and by no test that ignores it. A common origin does that, and so does "
+    "one rule by which both were sorted; provlab compare can tell by activations.",
+    ROWS: "the embedding rows of tokens that no text has are of one origin: a common ancestor, a common initial draw, "
+    "or copied rows, which change no output. Nothing is said of the other weights.",
+}
 
 
 def identify(source: str, shelf: Path, *, allow_pickle: bool = False) -> Kin:
@@ -187,7 +365,11 @@ def identify(source: str, shelf: Path, *, allow_pickle: bool = False) -> Kin:
     if not paths:
         raise CheckpointError(f"{shelf} holds no fingerprints; make some by provlab shelf add MODEL --shelf {shelf}")
     others = [Fingerprint.read(path) for path in paths]
-    own = Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle))
+    return answer(Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle)), others)
+
+
+def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
+    """Say which of the others the model of one fingerprint is kin of."""
     tests: list[dict[str, Any]] = []
     for other, name in product(others, TESTS):
         test: dict[str, Any] = {
@@ -195,17 +377,18 @@ def identify(source: str, shelf: Path, *, allow_pickle: bool = False) -> Kin:
             "digest": other.digest,
             "test": name,
             "log10_p": None,
+            "note": "",
             "error": None,
         }
         try:
-            test["log10_p"] = log10_p(own, other, name)
+            test["log10_p"], test["note"] = log10_p(own, other, name)
         except ProvlabError as error:
             test["error"] = str(error)
         tests.append(test | {"adjusted_log10_p": None})
     tested = [test for test in tests if test["error"] is None]
     for test, value in zip(tested, pvalues.holm(np.array([test["log10_p"] for test in tested])), strict=True):
         test["adjusted_log10_p"] = float(value)
-    return Kin(source, own.digest, tuple(tests))
+    return Kin(own.source, own.digest, tuple(tests))
 
 
 def add(sources: Sequence[str], shelf: Path, *, allow_pickle: bool = False) -> list[Path]:

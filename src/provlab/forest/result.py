@@ -2,13 +2,15 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from provlab import provenance
 from provlab import statistics as registry
 from provlab.engine.lineage import short_names
-from provlab.forest.families import LEVEL
+from provlab.forest.families import LEVEL, Group, Pair
+from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.statistics.base import BY_THEOREM, Options
 
@@ -16,9 +18,11 @@ if TYPE_CHECKING:
     from provlab.plots import Figure
 
 FAMILIES, ROWS, ROOT, ESTIMATED = "families", "rows", "root", "estimated"
+BRIDGE = "bridge"
+_FEW = 6  # pairs that a sentence names
 #: level -> how sure it is
 LEVELS = {
-    FAMILIES: f"exact: family-wise error at most {LEVEL:g}",
+    FAMILIES: f"exact: family-wise error at most {LEVEL:g} over all pairs of models in one family",
     ROWS: "exact up to rounding, unless somebody forged rows",
     ROOT: "conditional on how families grow, or on the outgroup",
     ESTIMATED: "an estimate: edges by changed rows, 206 of 231 right in the tiny Llamas that the rule was chosen on",
@@ -43,7 +47,8 @@ class Edge:
     a, b : str
         Sources. If the edge is directed, b descends from a.
     relation : str
-        "descends", "merge" (b is a weighted mean, a one of its parents) or "related" (no direction).
+        "descends", "merge" (b is a weighted mean, a one of its parents), "related" (no direction) or "bridge" (b is
+        related to the family of a, and to another one that is not).
     joined : str
         Level of the statement that no other given model lies between them: families, rows or estimated.
     directed : str or None
@@ -75,9 +80,10 @@ class Family:
     Attributes
     ----------
     models : tuple of str
-        Sources.
+        Sources. A bridge (`provlab.forest.families`) is the only one.
     edges : tuple of Edge
-        A tree, and one more edge for each further parent of a merge.
+        A tree, and one more edge for each further parent of a merge; of a bridge one to each family that it is related
+        to.
     root_set : tuple of str
         Models one of which was first, the likeliest first; empty where that is worthless.
     notes : tuple of str
@@ -91,6 +97,27 @@ class Family:
     root_set: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     apart: dict[frozenset[str], tuple[int, float]] = field(default_factory=dict, repr=False)
+
+    @property
+    def bridge(self) -> bool:
+        """Whether this is a model between families."""
+        return any(edge.relation == BRIDGE for edge in self.edges)
+
+
+def bridge(model: str, groups: Sequence[Group], log10_p: Mapping[tuple[str, str], float]) -> Family:
+    """A model that stands between families, with an edge from the model of each that is closest by p-value."""
+    edges, beside = [], []
+    for group in groups:
+        p = {other: log10_p.get((model, other), log10_p.get((other, model), 0.0)) for other in group}
+        nearest = min(group, key=p.__getitem__)
+        evidence = f"log10 p {format_log10_p(p[nearest])}; no pair joins its families"
+        edges.append(Edge(nearest, model, BRIDGE, FAMILIES, None, evidence, {"log10_p": p[nearest]}))
+        beside.append(f"the family of {named(nearest)}")
+    note = (
+        f"Bridge: {named(model)} stands between {' and '.join(beside)}, which are not found related: as a merge "
+        "of both does, or a common parent of families that grew apart. It is counted in neither."
+    )
+    return Family((model,), tuple(edges), notes=(note,))
 
 
 @dataclass(frozen=True)
@@ -109,6 +136,8 @@ class Forest(views.Report):
         log10 of the mean e-value that a join needs.
     not_compared : tuple of str
         Pairs that could not be tested, and why.
+    partly : tuple
+        Two families, which of their cross pairs are related, and which are not: no bridge explains them.
     """
 
     models: tuple[dict[str, Any], ...]
@@ -119,6 +148,7 @@ class Forest(views.Report):
     not_compared: tuple[str, ...]
     options: Options
     outgroup: str | None = None
+    partly: tuple[tuple[Group, Group, tuple[Pair, ...], tuple[Pair, ...]], ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -132,12 +162,14 @@ class Forest(views.Report):
 
     def title(self) -> str:
         """How many models and families, and how sure that is."""
-        alone = sum(len(family.models) == 1 for family in self.families)
-        related = len(self.families) - alone
+        bridges = sum(family.bridge for family in self.families)
+        alone = sum(len(family.models) == 1 for family in self.families) - bridges
+        related = len(self.families) - alone - bridges
+        between = f", {bridges} between families" if bridges else ""
         tests = ", ".join([self.statistics[0], *(f"{name} where both are sorted" for name in self.statistics[1:])])
         return (
             f"{len(self.sources)} models: {related} famil{'y' if related == 1 else 'ies'} of related models, "
-            f"{alone} alone ({tests}, {self.levels[FAMILIES]})"
+            f"{alone} alone{between} ({tests}, {self.levels[FAMILIES]})"
         )
 
     @property
@@ -151,7 +183,7 @@ class Forest(views.Report):
         names = short_names(self.sources)
         parts: list[str | views.Table | views.Listed] = []
         for family in self.families:
-            if len(family.models) == 1:
+            if not family.edges:
                 continue
             rows = [
                 [f"{names[e.a]} {'-' if e.directed is None else '->'} {names[e.b]}", e.relation, e.levels, e.evidence]
@@ -159,8 +191,13 @@ class Forest(views.Report):
             ]
             parts.append(views.Table(("edge", "relation", "level", "evidence"), rows))
             parts += [re.sub("<(.*?)>", lambda source: names[source[1]], note) for note in family.notes]
-        if alone := [names[family.models[0]] for family in self.families if len(family.models) == 1]:
+        if alone := [names[family.models[0]] for family in self.families if not family.edges]:
             parts.append(f"Alone: {', '.join(alone)}.")
+        parts += [
+            f"The families of {names[a[0]]} and {names[b[0]]} are related in part, {len(yes)} of "
+            f"{len(yes) + len(no)} pairs{_told(yes, no, names)}. They are no one family: a model may stand between."
+            for a, b, yes, no in self.partly
+        ]
         parts.append(views.Listed("Levels", [f"{level}: {words}" for level, words in self.levels.items()]))
         parts.append(views.Listed("What this cannot know", CANNOT_KNOW))
         return parts + [views.Listed("Not compared", self.not_compared)] * bool(self.not_compared)
@@ -184,6 +221,11 @@ class Forest(views.Report):
             "log10_e_needed": self.bar,
             "joins": [{"a": list(a), "b": list(b), "log10_e": value} for a, b, value in self.joins],
             "families": json.loads(json.dumps(families)),
+            "bridges": [family.models[0] for family in self.families if family.bridge],
+            "partly": [
+                {"a": list(a), "b": list(b), "related": [*map(list, yes)], "not_found_related": [*map(list, no)]}
+                for a, b, yes, no in self.partly
+            ],
             "outgroup": self.outgroup,
             "levels": self.levels,
             "assumptions": {name: registry.get(name).assumptions for name in self.statistics},
@@ -213,6 +255,12 @@ class Forest(views.Report):
             about = f"style={style}, arrowhead={ends}, label={json.dumps(e.levels)}"
             lines.append(f"  {json.dumps(e.a)} -> {json.dumps(e.b)} [{about}];")
         return "\n".join(["digraph forest {", *lines, "}"])
+
+
+def _told(related: Sequence[Pair], others: Sequence[Pair], names: Mapping[str, str]) -> str:
+    """Name the fewer of the pairs that are related and those that are not, if these are few."""
+    fewer, words = (related, ": ") if len(related) <= len(others) else (others, ", all but ")
+    return words + ", ".join(f"{names[a]} and {names[b]}" for a, b in fewer) if len(fewer) <= _FEW else ""
 
 
 def named(*sources: str) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from provlab.engine.lineage import Lineage
 from provlab.forest.estimate import odd_one_out
 from provlab.forest.families import LEVEL, join
-from provlab.forest.result import Forest
+from provlab.forest.result import BRIDGE, Forest
 from provlab.forest.rows import LEAST
 from provlab.statistics.base import Model
 from provlab_study.family_forest import peers
@@ -62,7 +62,7 @@ def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Ju
     true = {frozenset((parent, child)) for child, names in parents.items() for parent in names}
     rows = []
     for edge in forest.edges:
-        if edge.a not in parents or edge.b not in parents:
+        if edge.a not in parents or edge.b not in parents or edge.relation == BRIDGE:
             continue
         down, up = edge.a in ancestors(edge.b, parents), edge.b in ancestors(edge.a, parents)
         speaks = edge.relation == MERGE or (edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0)
@@ -136,8 +136,8 @@ def family_wise(n_models: int, n_draws: int, seed: int) -> dict[str, dict[str, i
             if smallest > np.log10(float(level) / len(pairs)):  # an e-value is below 1 / p: no join of these
                 continue
             named = {(models[i], models[j]): float(p) for (i, j), p in zip(pairs, log10_p, strict=True)}
-            groups, _ = join(models, named, float(level))
-            counts["mean e-value"] += len(groups) < n_models - related + 1
+            families = join(models, named, float(level))
+            counts["mean e-value"] += bool(len(families.groups) != n_models - related + 1 or families.bridges)
     return errors
 
 
