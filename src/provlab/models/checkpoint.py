@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError, one_line
 from provlab.files import cache_dir, sha256_file
 from provlab.models.counting import count_bytes
+from provlab.models.formats.container import is_weights
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
 
@@ -107,19 +108,46 @@ class Checkpoint:
     """
 
     def __init__(
-        self, source: str, name: str, files: "Files", *, allow_pickle: bool = False, weights: WeightFiles | None = None
+        self,
+        source: str,
+        name: str,
+        files: "Files",
+        *,
+        allow_pickle: bool = False,
+        weights: WeightFiles | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
         self.source = source
         self.name = name
         self._files = files
         self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
         config = read_json(files, CONFIG) if CONFIG in files.names() else None
-        self._merged = weights is not None
+        self._merged, self._notes = weights is not None, notes
         self._as_stored = weights or WeightFiles(files, config, allow_pickle=allow_pickle)
         self.config: dict[str, Any] = self._as_stored.config
         if isinstance(files, LocalFiles):  # headers cost nothing here, and damage shows at once
             for file in self._weights.files:
                 self._weights.header(file)
+            if not self._merged:
+                _ = self.notes  # two models in one folder are refused
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for a verdict: what else the folder holds, and what of it is not obeyed."""
+        return (*self._notes, *([] if self._merged else self._of_weights()))
+
+    def _of_weights(self) -> Iterator[str]:
+        stored, names = self._as_stored, self._files.names()
+        if not self._files.chosen and sum(map(is_weights, names)) > len(stored.files) + len(stored.index):
+            from provlab.models import beside  # few folders have more than one set of weights
+
+            yield from beside.sentences(self._files, self._weights, local=isinstance(self._files, LocalFiles))
+        for tensors, words in (
+            (stored.absent, "The index of {} names tensors that are in no file, such as {}."),
+            (stored.unplaced, "The files of {} hold tensors that the index does not place there, such as {}."),
+        ):
+            if tensors:
+                yield words.format(self.source, one_line(min(tensors))[:100])
 
     @cached_property
     def _weights(self) -> WeightFiles:
@@ -159,7 +187,7 @@ class Checkpoint:
                 base, (source, name, files) = cls.open(pair[0], allow_pickle=allow_pickle), _located(pair[1])
                 both = adapter.Both(base._files, files)
                 weights = adapter.AdaptedWeights(both, base._weights, allow_pickle=allow_pickle)
-                return cls(f"{base.source}+{source}", f"{base.name}+{name}", both, weights=weights)
+                return cls(f"{base.source}+{source}", f"{base.name}+{name}", both, weights=weights, notes=base.notes)
         if re.search(r"^hf:|huggingface\.co/|hf\.co/|models--", text):
             from provlab.models import sources  # rarely needed
 
@@ -267,6 +295,16 @@ class Checkpoint:
     def plain(self) -> bool:
         """Whether transformers reads the weight files as they are read here: safetensors without codes."""
         return self._weights.plain
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names of tensors in the files by the usual ones, where training or another model wrapped this one."""
+        return self._weights.renamed
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Tensors that the table of shards places in a file that lacks them: name -> file."""
+        return self._weights.absent
 
     @property
     def pickled(self) -> bool:

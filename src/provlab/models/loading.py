@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from provlab.models import anatomy
 from provlab.models.architectures import KEYS
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
-from provlab.models.weights import wrapper
+from provlab.models.weights import renamings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -42,6 +41,10 @@ class Loadable(anatomy.Weights, Protocol):
     @property
     def plain(self) -> bool:
         """Whether transformers reads the weight files as they are read here."""
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names in the files by the usual ones, where any differ."""
 
     def folder(self) -> Path:
         """Folder with everything that loading needs."""
@@ -67,8 +70,8 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # reported below in one line instead
     }
-    if wrapped := wrapper(checkpoint.tensor_names):
-        settings["key_mapping"] = {f"^{re.escape(wrapped)}": ""}
+    if checkpoint.plain and (renamed := checkpoint.renamed):
+        settings["key_mapping"] = renamings(renamed)
     try:
         with _only_the_weights(checkpoint) as folder, _loading, _quiet_transformers():
             loaded: Any = model_class.from_pretrained(folder, **settings)

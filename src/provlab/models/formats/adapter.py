@@ -65,6 +65,7 @@ class Both:
 
     def __init__(self, base: Files, adapter: Files) -> None:
         self.base, self.adapter = base, adapter
+        self.chosen = base.chosen
         self.label = f"{base.label}+{adapter.label}"
         self.commit = "+".join(filter(None, (base.commit, adapter.commit))) or None
 
@@ -145,6 +146,11 @@ class AdaptedWeights(WeightFiles):
     def tensor_names(self) -> tuple[str, ...]:
         """Names of all tensors, sorted: those of the base."""
         return self._base.tensor_names
+
+    @property
+    def absent(self) -> dict[str, str]:  # type: ignore[override]
+        """As of the base."""
+        return self._base.absent
 
     @property
     def plain(self) -> bool:
