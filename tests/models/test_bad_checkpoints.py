@@ -304,7 +304,7 @@ SHARDED = {
     "index names a folder": Case(_shard_of_name(".."), ["'..'"]),
     "shard leads outside": Case(lambda f: _link_out(_shard(f).name)(f), ["outside the folder"]),
     "two shards have a tensor": Case(
-        lambda f: [_in_shard(lambda t: t.update(stray=torch.full((2,), float(i))), i)(f) for i in range(2)],
+        lambda f: [_in_shard(lambda t, i=i: t.update(stray=torch.full((2,), float(i))), i)(f) for i in range(2)],
         ["model-00001", "model-00002", "hold stray with different numbers"],
     ),
 }

@@ -1,8 +1,6 @@
 """Folders as people find, merge and convert them: what transformers opens is read, and what is not read is named."""
 
-import json
 import shutil
-from pathlib import Path
 
 import gguf_files
 import numpy as np

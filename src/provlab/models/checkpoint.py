@@ -187,7 +187,8 @@ class Checkpoint:
                 base, (source, name, files) = cls.open(pair[0], allow_pickle=allow_pickle), _located(pair[1])
                 both = adapter.Both(base._files, files)
                 weights = adapter.AdaptedWeights(both, base._weights, allow_pickle=allow_pickle)
-                return cls(f"{base.source}+{source}", f"{base.name}+{name}", both, weights=weights, notes=base.notes)
+                notes = (*base.notes, *weights.notes)
+                return cls(f"{base.source}+{source}", f"{base.name}+{name}", both, weights=weights, notes=notes)
         if re.search(r"^hf:|huggingface\.co/|hf\.co/|models--", text):
             from provlab.models import sources  # rarely needed
 
