@@ -5,6 +5,7 @@ import shutil
 import gguf_files
 import numpy as np
 import pytest
+import sentencepiece
 import tiny_models
 import torch
 import transformers
@@ -259,3 +260,82 @@ def test_a_folder_of_links_into_the_hub_s_cache_is_read(llama, tmp_path, monkeyp
     (llama / WEIGHTS).symlink_to(other / WEIGHTS)
     with pytest.raises(CheckpointError, match="leads outside the folder"):
         Checkpoint.open(llama)
+
+
+# Configs and tokenizers that say what the weights have not
+
+CONFIGS = {
+    "padding beyond the vocabulary": ({"pad_token_id": 300}, "300 as its pad_token_id, which is none of the 300 tok"),
+    "padding as text": ({"pad_token_id": "<pad>"}, "'<pad>' as its pad_token_id, which is none of the 300 tokens"),
+    "an end beyond": ({"eos_token_id": [0, 300]}, "[0, 300] as its eos_token_id, which is none of the 300 tokens"),
+    "torch's name of a dtype": ({"torch_dtype": "torch.float16"}, ""),
+    "torch's name of a dtype, new": ({"dtype": "torch.bfloat16"}, ""),
+}
+
+
+@pytest.mark.parametrize("label", CONFIGS)
+def test_tokens_and_dtypes_that_are_none_hinder_no_forward_pass(label, spoilt, models):
+    entries, named = CONFIGS[label]
+    tiny_models.edit_json(spoilt / "config.json", lambda config: config.update(entries))
+    result = compare(spoilt, models["tuned"], statistics=["phi_h"], progress=False)
+    plain = compare(models["base"], models["tuned"], statistics=["phi_h"], progress=False)
+    assert result.records[0].outcome.log10_p == plain.records[0].outcome.log10_p
+    assert [named in note for note in Checkpoint.open(spoilt).notes] == [True] * bool(named)
+
+
+def test_tokens_without_an_embedding_are_left_out_of_a_text(spoilt, models, text):
+    """A word of the text was added to the tokenizer, and the embedding was not made longer."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(spoilt)
+    tokenizer.add_tokens(["model"])
+    assert tokenizer("the model", add_special_tokens=False)["input_ids"][-1] == 300
+    tokenizer.save_pretrained(spoilt)
+    result = compare(spoilt, models["tuned"], statistics=["phi_match", "phi_h"], text=text, progress=False)
+    assert [record.error for record in result.records] == [None, None]
+
+
+def _words(text):
+    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({*text.split()})]
+
+
+def test_a_gpt2_with_a_list_of_words_is_read_by_it(tmp_path, text):
+    """As Chinese GPT-2s lie on the hub, some without a tokenizer_config.json."""
+    tiny_models.save("gpt2", tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(_words(text)))
+    checkpoint = Checkpoint.open(tmp_path)
+    ids, spans = checkpoint.cut("the model reads")
+    assert [checkpoint.tokenizer().decode([i]) for i in ids] == ["the", "model", "reads"]
+    assert spans == [(0, 3), (4, 9), (10, 15)]
+    assert len(checkpoint.vocabulary()) == len(_words(text))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("name", ["spiece.model", "tokenizer.model"])
+def test_a_gpt2_with_sentencepiece_is_read_by_it(tmp_path, text, name, kind):
+    """As Japanese GPT-2s lie on the hub. The reference is the package sentencepiece."""
+    tiny_models.save("gpt2", tmp_path)
+    lines = [text[i : i + 60] for i in range(0, 3000, 60)]
+    (tmp_path / "lines").write_text("\n".join(lines))
+    settings = {"vocab_size": 60, "hard_vocab_limit": False, "minloglevel": 2, "model_type": kind}
+    sentencepiece.SentencePieceTrainer.train(input=tmp_path / "lines", model_prefix=tmp_path / "made", **settings)
+    (tmp_path / "made.model").rename(tmp_path / name)
+    reference = sentencepiece.SentencePieceProcessor(str(tmp_path / name))
+    assert Checkpoint.open(tmp_path).encode(lines[3]) == reference.encode(lines[3])
+
+
+def test_a_tokenizer_that_does_not_fit_says_which_files_there_are(tmp_path):
+    tiny_models.save("gpt2", tmp_path)
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    with pytest.raises(CheckpointError, match=r"no usable tokenizer: .*; of its files there are merges.txt$"):
+        Checkpoint.open(tmp_path).tokenizer()
+
+
+def test_a_vocabulary_that_a_merge_cut_is_compared_by_what_is_left(spoilt, models, text):
+    def cut(tensors):
+        for name in ("model.embed_tokens.weight", "lm_head.weight"):
+            tensors[name] = tensors[name][:280].clone()
+
+    tiny_models.rewrite(spoilt, cut)
+    tiny_models.edit_json(spoilt / "config.json", lambda config: config.update(vocab_size=280))
+    result = compare(spoilt, models["tuned"], text=text, progress=False)
+    ran = {record.statistic for record in result.records if record.outcome}
+    assert {"phi_u", "phi_h", "phi_match", "phi_jsd"} <= ran

@@ -134,7 +134,17 @@ class Checkpoint:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Sentences for a verdict: what else the folder holds, and what of it is not obeyed."""
-        return (*self._notes, *([] if self._merged else self._of_weights()))
+        return (*self._notes, *([] if self._merged else [*self._of_weights(), *self._of_config()]))
+
+    def _of_config(self) -> Iterator[str]:
+        from provlab.models.language import no_tokens
+
+        for key, value in no_tokens(self.config).items():
+            rows = self.config.get("vocab_size")
+            yield (
+                f"config.json of {self.source} names {one_line(repr(value))[:40]} as its {key}, which is none of the "
+                f"{rows} tokens: it was not obeyed."
+            )
 
     def _of_weights(self) -> Iterator[str]:
         stored, names = self._as_stored, self._files.names()

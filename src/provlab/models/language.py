@@ -31,6 +31,19 @@ def class_of(model_type: object) -> str | None:
     return next((name for family, name in families().items() if _plain(family) in kinds), None)
 
 
+def no_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a config that should be ids of tokens and are none: text, or as large as the vocabulary."""
+    size = config.get("vocab_size")
+    rows = size if isinstance(size, int) else float("inf")
+
+    def known(value: object) -> bool:
+        if isinstance(value, list):
+            return all(map(known, value))
+        return value is None or (isinstance(value, int) and not isinstance(value, bool) and value < rows)
+
+    return {key: value for key, value in config.items() if key.endswith("_token_id") and not known(value)}
+
+
 def _plain(name: str) -> str:
     return name.replace("-", "").replace("_", "").lower()
 
