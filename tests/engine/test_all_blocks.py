@@ -96,6 +96,15 @@ def test_the_stranger_with_one_more_is_a_stranger(models, deeper, compare):
     assert "by Holm over them (found: none; 3 pairs could not be compared)." in message
 
 
+def test_phi_u_is_asked_as_well_where_both_have_gates(models, deeper, compare):
+    """By default, of unequal depth: what phi_u finds is not lost for what phi_match finds."""
+    both = compare(models["base"], deeper["tuned"], "phi_u", "phi_match")
+    alone = compare(models["base"], deeper["tuned"], "phi_u")
+    assert [record.error for record in both.records] == [None, None]
+    assert both.records[0].outcome == alone.records[0].outcome
+    assert "phi_u" in both.verdict().partition(".")[0]
+
+
 def test_phi_u_alone(models, deeper, compare):
     result = compare(models["base"], deeper["tuned"], "phi_u")
     assert result.records[0].outcome.detail["all_blocks"]["found"] == [[0, 0], [1, 2], [2, 3]]
@@ -107,9 +116,8 @@ def test_phi_u_alone(models, deeper, compare):
 def test_asked_at_equal_depth(models, compare, run, text):
     result = compare(models["base"], models["tuned"], "phi_u", "phi_match", all_blocks=True)
     assert [record.statistic for record in result.records] == ["phi_u", "phi_match"]
-    assert len(result.records[0].outcome.blocks) == BLOCKS  # block by block, as ever
-    assert "all_blocks" not in result.records[0].outcome.detail
-    assert result.records[1].outcome.detail["all_blocks"]["shape"] == [BLOCKS, BLOCKS]
+    shapes = [record.outcome.detail["all_blocks"]["shape"] for record in result.records]
+    assert shapes == [[BLOCKS, BLOCKS]] * 2
     status, out, err = run("compare", models["base"], models["stranger"], "--statistic", "phi_u", "--all-blocks")
     assert status == 0, err
     assert "all 3 blocks of one with all 3 of the other" in " ".join(out.split())

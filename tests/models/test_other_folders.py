@@ -6,6 +6,7 @@ import gguf_files
 import numpy as np
 import pytest
 import sentencepiece
+import sweep
 import tiny_models
 import torch
 import transformers
@@ -233,6 +234,58 @@ def test_two_tensors_of_one_name_are_refused(llama):
         Checkpoint.open(llama).array(UP)
 
 
+# Heads that are not there, and parts of a model that are no wrapper
+
+
+@pytest.mark.parametrize("family", ["MPNet", "Bert", "XLMRoberta", "Roberta", "DistilBert", "Electra"])
+def test_an_encoder_of_sentences_is_read_as_the_base_model_that_it_is(family, tmp_path):
+    """As sentence-transformers saves it: the config names the class with a head, which is in no file."""
+    plain, folder = tmp_path / "plain", tmp_path / "sentences"
+    sweep.made(f"{family}Model", 0).save_pretrained(plain)
+    shutil.copytree(plain, folder)
+    tiny_models.edit_json(folder / "config.json", lambda c: c.update(architectures=[f"{family}ForMaskedLM"]))
+    ours, theirs = Checkpoint.open(folder), Checkpoint.open(plain)
+    assert ours.architecture == f"{family}Model"
+    assert ours.notes == (
+        f"The weights of {folder} are those of {family}Model: the head of {family}ForMaskedLM is not there.",
+    )
+    tokens = np.arange(5, 21).reshape(2, 8)
+    here, there = (mlp_activations(c, tokens)["hidden"] for c in (ours, theirs))
+    assert all(map(np.array_equal, here, there))
+
+
+def test_a_tied_head_is_no_missing_one(tmp_path):
+    """As the first GPT-2 lies on the hub: names of the base model, and the class with the head."""
+    model = tiny_models.build("gpt2")
+    model.transformer.save_pretrained(tmp_path)
+    tiny_models.edit_json(tmp_path / "config.json", lambda c: c.update(architectures=["GPT2LMHeadModel"]))
+    checkpoint = Checkpoint.open(tmp_path)
+    assert (checkpoint.architecture, checkpoint.notes) == ("GPT2LMHeadModel", ())
+    tokens = torch.arange(8)[None]
+    assert torch.equal(checkpoint.load_model()(tokens).logits, model(tokens).logits)
+
+
+@pytest.mark.parametrize("name", ["WhisperForConditionalGeneration", "WhisperModel"])
+def test_a_model_that_hears_is_compared_by_its_encoder_s_weights_and_not_run(name, tmp_path):
+    sweep.made(name, 0).save_pretrained(tmp_path / "a")
+    sweep.made(name, 0, 0.1).save_pretrained(tmp_path / "b")
+    checkpoint = Checkpoint.open(tmp_path / "a")
+    assert checkpoint.renamed == {}  # a decoder is no wrapper
+    assert "encoder.layers.0.fc1.weight" in anatomy.of(checkpoint).tensor_name("up", 0)
+    result = compare(tmp_path / "a", tmp_path / "b", statistics=["phi_u", "phi_h"], progress=False)
+    assert result.records[0].outcome.log10_p < -30
+    assert "reads sound and no tokens: it is compared by its weights, and not run" in result.records[1].error
+    assert type(checkpoint.load_model()).__name__ == name
+
+
+@pytest.mark.parametrize("name", ["BartModel", "MarianModel"])
+def test_an_encoder_with_its_decoder_is_read_without_a_head(name, tmp_path):
+    sweep.made(name, 0).save_pretrained(tmp_path)
+    checkpoint = Checkpoint.open(tmp_path)
+    assert anatomy.of(checkpoint).tensor_name("up", 0) == "encoder.layers.0.fc1.weight"
+    assert len(mlp_activations(checkpoint, np.arange(5, 21).reshape(2, 8))["hidden"]) == 2
+
+
 # Files by what they hold, and links
 
 
@@ -267,7 +320,8 @@ def test_a_folder_of_links_into_the_hub_s_cache_is_read(llama, tmp_path, monkeyp
 CONFIGS = {
     "padding beyond the vocabulary": ({"pad_token_id": 300}, "300 as its pad_token_id, which is none of the 300 tok"),
     "padding as text": ({"pad_token_id": "<pad>"}, "'<pad>' as its pad_token_id, which is none of the 300 tokens"),
-    "an end beyond": ({"eos_token_id": [0, 300]}, "[0, 300] as its eos_token_id, which is none of the 300 tokens"),
+    "an end as text": ({"eos_token_id": "</s>"}, "'</s>' as its eos_token_id, which is none of the 300 tokens"),
+    "an end beyond": ({"eos_token_id": [0, 300]}, ""),
     "torch's name of a dtype": ({"torch_dtype": "torch.float16"}, ""),
     "torch's name of a dtype, new": ({"dtype": "torch.bfloat16"}, ""),
 }
@@ -339,3 +393,23 @@ def test_a_vocabulary_that_a_merge_cut_is_compared_by_what_is_left(spoilt, model
     result = compare(spoilt, models["tuned"], text=text, progress=False)
     ran = {record.statistic for record in result.records if record.outcome}
     assert {"phi_u", "phi_h", "phi_match", "phi_jsd"} <= ran
+
+
+def test_units_that_agree_are_counted_by_rank(models, new_model, save_model, tmp_path):
+    """Eight units of zeros between those of a copy move all places, and no rank."""
+    base = transformers.LlamaForCausalLM.from_pretrained(models["base"])
+    width = base.config.intermediate_size
+    wider = new_model(0, intermediate_size=width + 8)
+    places = np.delete(np.arange(width + 8), np.arange(3, width + 8, 7)[:8])
+    state, wide = base.state_dict(), wider.state_dict()
+    for name, tensor in state.items():
+        if "mlp" not in name:
+            wide[name] = tensor
+        else:
+            wide[name].zero_()
+            wide[name][(slice(None), places) if "down" in name else places] = tensor
+    wider.load_state_dict(wide)
+    folder = save_model(wider, tmp_path / "padded")
+    result = compare(models["base"], folder, statistics=["phi_u"], progress=False)
+    assert result.records[0].outcome.value == 1
+    assert [block.detail["agree"] for block in result.records[0].outcome.blocks] == [width] * 3

@@ -157,6 +157,8 @@ class Anatomy:
         The class of a model that does more than language, of which this is the language part; else None.
     named
         The class that the config names, where the table lacks it and the model was read by its tensors; else None.
+    inputs
+        What the model reads.
     """
 
     architecture: str
@@ -169,6 +171,7 @@ class Anatomy:
     within: str | None
     mlp_width: int
     named: str | None = None
+    inputs: str = "tokens"
 
     @cached_property
     def _index(self) -> dict[tuple[str, int | None], TensorPart]:
@@ -251,6 +254,10 @@ class Anatomy:
         if self.within:
             raise MissingRoleError(
                 f"{self.within} is compared by the weights of its language part ({self.architecture}) and not run"
+            )
+        if self.inputs != "tokens":
+            raise MissingRoleError(
+                f"{self.architecture} reads {self.inputs} and no tokens: it is compared by its weights, and not run"
             )
         return part.module
 
@@ -383,6 +390,7 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
         tied=_tied(checkpoint, config, architecture, parts),
         within=checkpoint.architecture if sees(checkpoint.config) else None,
         mlp_width=sizes.get("mlp", sizes["expert"]),
+        inputs=architecture.inputs,
     )
     if any("experts" in part.name for part in architecture.parts):
         from provlab.models import experts

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
 from provlab.files import cache_dir, sha256_file
+from provlab.models.architectures import headless, sees
 from provlab.models.counting import count_bytes
 from provlab.models.formats.container import is_weights
 from provlab.models.local import LocalFiles
@@ -139,6 +140,10 @@ class Checkpoint:
     def _of_config(self) -> Iterator[str]:
         from provlab.models.language import no_tokens
 
+        named = self.config.get("architectures")
+        first = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
+        if read := self._headless(first):
+            yield f"The weights of {self.source} are those of {read}: the head of {first} is not there."
         for key, value in no_tokens(self.config).items():
             rows = self.config.get("vocab_size")
             yield (
@@ -221,9 +226,12 @@ class Checkpoint:
     def __repr__(self) -> str:
         return f"Checkpoint({self.source!r})"
 
-    @property
+    @cached_property
     def architecture(self) -> str:
-        """The first of the config's ``architectures``; where it has none, inferred from ``model_type`` and tensors."""
+        """The first of the config's ``architectures``, or its base model where there is no head.
+
+        Where the config has none, it is inferred from ``model_type`` and tensors.
+        """
         named = self.config.get("architectures")
         if named is None:
             from provlab.models.language import inferred  # few leave it out
@@ -234,7 +242,10 @@ class Checkpoint:
             raise CheckpointError(
                 f'{self.source}: config.json names no architecture; add architectures, such as ["LlamaForCausalLM"]'
             )
-        return named[0]
+        return self._headless(named[0]) or named[0]
+
+    def _headless(self, named: str) -> str | None:
+        return None if sees(self.config) else headless(named, self.config, self.tensor_names)
 
     @property
     def commit(self) -> str | None:

@@ -32,16 +32,21 @@ def class_of(model_type: object) -> str | None:
 
 
 def no_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a config that should be ids of tokens and are none: text, or as large as the vocabulary."""
+    """Return the entries of a config that should be ids of tokens and are none, with which no model can be made.
+
+    That is text in place of an id, and a token for padding that is not below the size of the vocabulary.
+    """
     size = config.get("vocab_size")
-    rows = size if isinstance(size, int) else float("inf")
 
-    def known(value: object) -> bool:
-        if isinstance(value, list):
-            return all(map(known, value))
-        return value is None or (isinstance(value, int) and not isinstance(value, bool) and value < rows)
+    def whole(value: object) -> bool:
+        return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
-    return {key: value for key, value in config.items() if key.endswith("_token_id") and not known(value)}
+    def known(key: str, value: Any) -> bool:
+        if not all(map(whole, value if isinstance(value, list) else [value])):
+            return False
+        return key != "pad_token_id" or not (isinstance(value, int) and isinstance(size, int) and value >= size)
+
+    return {key: value for key, value in config.items() if key.endswith("_token_id") and not known(key, value)}
 
 
 def _plain(name: str) -> str:

@@ -214,12 +214,13 @@ def _only_the_weights(checkpoint: Loadable) -> Iterator[Path]:
 
 def _obeyed(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config, and those nested in it, without the keys and the tokens that are not obeyed."""
-    absent = no_tokens(config)
-    return {
-        key: _obeyed(value) if isinstance(value, dict) else None if key in absent else value
+    absent = {*no_tokens(config)}
+    obeyed = {
+        key: _obeyed(value) if isinstance(value, dict) else value
         for key, value in config.items()
-        if key not in _NOT_OBEYED
+        if key not in _NOT_OBEYED | absent
     }
+    return obeyed | dict.fromkeys(absent & {"pad_token_id"})  # whose default may be none of the tokens either
 
 
 def _refuse_empty_promises(checkpoint: Loadable) -> None:

@@ -31,6 +31,7 @@ CONFIG = "config.json"
 #: what compilation, sharding and checkpointing of activations put into names, wherever they wrap a module
 _INSIDE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module", "_fpw_module")
 _ANYWHERE = re.compile(rf"(?:^|(?<=\.))(?:{'|'.join(_INSIDE)})\.")
+_IN_BLOCK = re.compile(r"\.\d+\.")
 #: what data parallelism and adapters put before all names
 _BEFORE = ("module.", "base_model.model.")
 #: names of the tensors without which codes mean nothing
@@ -81,12 +82,9 @@ def _outer(names: Collection[str], config: Mapping[str, Any]) -> str:
         return ""
     embedding = architecture.parts[0].name
     met = (name.removesuffix(embedding) for name in sorted(names, key=len) if f".{name}".endswith(f".{embedding}"))
-    before = next(met, "")
-    return (
-        before.removesuffix(architecture.prefix)
-        if before not in (architecture.prefix, architecture.base().prefix)
-        else ""
-    )
+    before = next(met, "").removesuffix(architecture.prefix)
+    # no wrapper, but a part of the model, where other blocks lie elsewhere: an encoder beside a decoder
+    return before if all(name.startswith(before) for name in names if _IN_BLOCK.search(name)) else ""
 
 
 def renamings(stored: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
@@ -94,7 +96,9 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     smaller, larger = (a, b) if len(a) <= len(b) else (b, a)
     partners = larger.places[match_shuffled(a, b, seed=seed).indices]
     result = pvalues.spearman(partners, smaller.places)
-    detail = of_matching(result, partners, smaller.places) | left_out(a, b)
+    # units are counted by their ranks, as the value is: units that do nothing, in one model alone, move all places
+    ranks = (np.argsort(np.argsort(places)) for places in (partners, smaller.places))
+    detail = of_matching(result, *ranks) | left_out(a, b)
     if isinstance(a, OrderedRows) and isinstance(b, OrderedRows):
         detail["order"] = [a.order, b.order]
     return BlockResult(block, result.rho, result.log10_p, detail, partners)
@@ -112,7 +116,8 @@ class PhiU(Statistic):
     settings = ("seed", "units")
     theorem = True
     independent_blocks = True
-    version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order
+    # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order; 6 counted places
+    version = 7
 
     def require(self, a: Model, b: Model) -> None:
         """Both models must have a residual stream of one width."""
