@@ -73,7 +73,7 @@ def test_a_second_model_in_a_folder_is_an_error_that_asks_which(label, llama, ti
 def test_one_model_twice_in_a_folder_is_read_and_both_are_named(label, llama, models):
     other = BESIDE[label](llama, seed=0)
     assert Checkpoint.open(llama).notes == (
-        f"Beside {WEIGHTS} of {llama}, which was read, lies {other}, with the same numbers.",
+        f"Beside {WEIGHTS} of llama, which was read, lies {other}, with the same numbers.",
     )
     text = verdict(llama, tiny_models.save("llama", llama.parent / "b", seed=3))
     assert f"which was read, lies {other}, with the same numbers." in text
@@ -97,7 +97,7 @@ def test_a_copy_in_codes_is_one_model_and_so_is_one_that_lacks_a_head(tmp_path):
 
 
 def test_a_fine_tune_beside_its_base_is_another_model(llama):
-    """Of which one matrix changed, in a few rows that are not the first."""
+    """One matrix changed, in one row that is not the first."""
     _sharded_beside(llama, seed=0)
     tiny_models.rewrite(llama, lambda tensors: tensors["model.layers.1.mlp.down_proj.weight"][-1].mul_(1.01))
     with pytest.raises(CheckpointError, match=r"which differ in model.layers.1.mlp.down_proj.weight; give the path"):
@@ -117,7 +117,7 @@ def test_on_the_hub_both_are_named_and_either_can_be_given(llama, serve):
     other = _gguf_beside(llama, seed=7)
     serve(org__two=Repo(llama))
     (note,) = Checkpoint.open("org/two").notes
-    assert note == f"Beside {WEIGHTS} of org/two, which was read, lies {other}, which was neither read nor compared."
+    assert note == f"Beside {WEIGHTS} of two, which was read, lies {other}, which was neither read nor compared."
     first, second = (Checkpoint.open(f"org/two/{name}") for name in (WEIGHTS, other))
     assert (first.source, first.notes) == (f"org/two/{WEIGHTS}", ())
     assert np.array_equal(first.array(UP), Checkpoint.open(llama / WEIGHTS).array(UP))
@@ -140,7 +140,7 @@ def test_tensors_that_nobody_reads_may_differ_between_index_and_shards(sharded):
     assert "mtp.fc.weight" not in checkpoint.tensor_names
     assert torch.equal(checkpoint.load_model()(tokens).logits, theirs)
     text = verdict(sharded, tiny_models.save("llama", sharded.parent / "b", seed=3))
-    assert f"The index of {sharded} names tensors that are in no file, such as mtp.fc.weight." in text
+    assert "The index of sharded names tensors that are in no file, such as mtp.fc.weight." in text
     assert "hold tensors that the index does not place there, such as mtp.norm.weight." in text
     with pytest.raises(CheckpointError, match=r"lacks mtp.fc.weight, which the index places there; copy both again"):
         checkpoint.array("mtp.fc.weight")
@@ -247,7 +247,7 @@ def test_an_encoder_of_sentences_is_read_as_the_base_model_that_it_is(family, tm
     ours, theirs = Checkpoint.open(folder), Checkpoint.open(plain)
     assert ours.architecture == f"{family}Model"
     assert ours.notes == (
-        f"The weights of {folder} are those of {family}Model: the head of {family}ForMaskedLM is not there.",
+        f"The weights of sentences are those of {family}Model: the head of {family}ForMaskedLM is not there.",
     )
     tokens = np.arange(5, 21).reshape(2, 8)
     here, there = (mlp_activations(c, tokens)["hidden"] for c in (ours, theirs))

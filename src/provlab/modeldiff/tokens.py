@@ -121,10 +121,10 @@ def opening(checkpoint: Checkpoint, prompt: str | None = None) -> list[int]:
     if prompt and tokenizer.chat_template:
         turns = [{"role": "user", "content": prompt}]
         with usable_template(checkpoint.source, tokenizer) as template:
-            asked = tokenizer.apply_chat_template(
+            ids = tokenizer.apply_chat_template(
                 turns, chat_template=template, add_generation_prompt=True, return_dict=False
             )
-        return _embedded(checkpoint, list(asked), "its chat template writes")
+        return _embedded(checkpoint, list(ids), "its chat template writes")
     with usable_tokenizer(checkpoint.source):
         first = tokenizer.bos_token_id
     written = _embedded(checkpoint, checkpoint.encode(prompt), "the prompt has") if prompt else []

@@ -27,11 +27,13 @@ _SMALLEST = 2.0**-24  # in half precision, in which smaller numbers become 0
 _CODED = 0.8
 
 
-def sentences(files: "Files", read: WeightFiles, *, local: bool) -> Iterator[str]:
+def sentences(label: str, files: "Files", read: WeightFiles, *, local: bool) -> Iterator[str]:
     """Yield one sentence on each set of weights that lies beside those that are read.
 
     Parameters
     ----------
+    label
+        What a verdict calls the model.
     files
         The folder.
     read
@@ -47,7 +49,7 @@ def sentences(files: "Files", read: WeightFiles, *, local: bool) -> Iterator[str
     name = read.index[0] if read.index else read.files[0]
     known = {*read.files, *read.index}
     for other in read.others:
-        which = f"Beside {name} of {files.label}, which was read, lies {other}"
+        which = f"Beside {name} of {label}, which was read, lies {other}"
         known |= {other, *parts_of(other, files.names())}
         if other.endswith(".bin") or ".bin." in other:
             continue  # `Checkpoint.rival`
@@ -69,7 +71,7 @@ def sentences(files: "Files", read: WeightFiles, *, local: bool) -> Iterator[str
         yield f"{which}, with the same numbers{how}."
     unread = sorted(n for n in files.names() - known if is_weights(n) and n.endswith(".safetensors"))
     if unread := [n for n in unread if not n.startswith("adapter_")]:
-        yield f"Beside {name} of {files.label}, which was read, lie weights that were not: {', '.join(unread[:3])}."
+        yield f"Beside {name} of {label}, which was read, lie weights that were not: {', '.join(unread[:3])}."
 
 
 def _differing(read: WeightFiles, other: WeightFiles) -> tuple[str, str]:

@@ -143,11 +143,11 @@ class Checkpoint:
         named = self.config.get("architectures")
         first = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
         if read := self._headless(first):
-            yield f"The weights of {self.source} are those of {read}: the head of {first} is not there."
+            yield f"The weights of {self.name} are those of {read}: the head of {first} is not there."
         for key, value in no_tokens(self.config).items():
             rows = self.config.get("vocab_size")
             yield (
-                f"config.json of {self.source} names {one_line(repr(value))[:40]} as its {key}, which is none of the "
+                f"config.json of {self.name} names {one_line(repr(value))[:40]} as its {key}, which is none of the "
                 f"{rows} tokens: it was not obeyed."
             )
 
@@ -156,13 +156,15 @@ class Checkpoint:
         if not self._files.chosen and sum(map(is_weights, names)) > len(stored.files) + len(stored.index):
             from provlab.models import beside  # few folders have more than one set of weights
 
-            yield from beside.sentences(self._files, self._weights, local=isinstance(self._files, LocalFiles))
+            yield from beside.sentences(
+                self.name, self._files, self._weights, local=isinstance(self._files, LocalFiles)
+            )
         for tensors, words in (
             (stored.absent, "The index of {} names tensors that are in no file, such as {}."),
             (stored.unplaced, "The files of {} hold tensors that the index does not place there, such as {}."),
         ):
             if tensors:
-                yield words.format(self.source, one_line(min(tensors))[:100])
+                yield words.format(self.name, one_line(min(tensors))[:100])
 
     @cached_property
     def _weights(self) -> WeightFiles:
@@ -180,8 +182,9 @@ class Checkpoint:
         Parameters
         ----------
         source
-            A folder, or a GGUF file (a path that exists, or text that begins with ``.``, ``/`` or ``~``), a hub id
-            ``org/name[@revision]`` or the address of its page, or ``scheme:name``; ``BASE+ADAPTER`` is any of these
+            A folder, or one of its files of weights (a path that exists, or text that begins with ``.``, ``/`` or
+            ``~``), a hub id ``org/name[/file][@revision]`` or the address of its page, or ``scheme:name``;
+            ``BASE+ADAPTER`` is any of these
             with a LoRA adapter merged into it, which is a folder or on the hub.
         allow_pickle
             Accept ``.bin`` files if there is nothing else; torch reads them with ``weights_only=True``, so that no code
