@@ -1,5 +1,6 @@
 """Folders as people find, merge and convert them: what transformers opens is read, and what is not read is named."""
 
+import json
 import shutil
 
 import gguf_files
@@ -102,6 +103,20 @@ def test_a_fine_tune_beside_its_base_is_another_model(llama):
     tiny_models.rewrite(llama, lambda tensors: tensors["model.layers.1.mlp.down_proj.weight"][-1].mul_(1.01))
     with pytest.raises(CheckpointError, match=r"which differ in model.layers.1.mlp.down_proj.weight; give the path"):
         Checkpoint.open(llama)
+
+
+def test_two_pickled_models_are_two_models(llama):
+    """The table of another model's shards beside one pickle; transformers writes none any more."""
+    tensors = [tiny_models.build("llama", seed=seed).state_dict() for seed in range(2)]
+    (llama / WEIGHTS).unlink()
+    torch.save(tensors[0], llama / "pytorch_model.bin")
+    torch.save(tensors[1], llama / "pytorch_model-00001-of-00001.bin")
+    index = {"weight_map": dict.fromkeys(tensors[1], "pytorch_model-00001-of-00001.bin")}
+    (llama / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match=r"two models, pytorch_model.bin and pytorch_model.bin.index.json, which"):
+        Checkpoint.open(llama, allow_pickle=True)
+    chosen = Checkpoint.open(llama / "pytorch_model.bin.index.json", allow_pickle=True)
+    assert np.array_equal(chosen.array(UP), tensors[1][UP].numpy())
 
 
 def test_weights_that_nobody_reads_are_named(llama):

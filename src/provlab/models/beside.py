@@ -51,13 +51,14 @@ def sentences(label: str, files: "Files", read: WeightFiles, *, local: bool) -> 
     for other in read.others:
         which = f"Beside {name} of {label}, which was read, lies {other}"
         known |= {other, *parts_of(other, files.names())}
-        if other.endswith(".bin") or ".bin." in other:
-            continue  # `Checkpoint.rival`
+        pickled = read.format.pickled
+        if (other.endswith(".bin") or ".bin." in other) and not pickled:
+            continue  # `Checkpoint.rival`, which loads none
         if not local:
             yield f"{which}, which was neither read nor compared."
             continue
         try:
-            theirs = WeightFiles(files, read.config, which=other)
+            theirs = WeightFiles(files, read.config, which=other, allow_pickle=pickled)
             known |= {*theirs.files}
             differing, how = _differing(read, theirs)
         except CheckpointError:
