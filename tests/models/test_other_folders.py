@@ -410,7 +410,7 @@ def test_a_vocabulary_that_a_merge_cut_is_compared_by_what_is_left(spoilt, model
     assert {"phi_u", "phi_h", "phi_match", "phi_jsd"} <= ran
 
 
-def test_units_that_agree_are_counted_by_rank(models, new_model, save_model, tmp_path):
+def test_units_that_agree_are_counted_by_rank_where_zeros_move_places(models, new_model, save_model, tmp_path):
     """Eight units of zeros between those of a copy move all places, and no rank."""
     base = transformers.LlamaForCausalLM.from_pretrained(models["base"])
     width = base.config.intermediate_size

@@ -96,9 +96,10 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     smaller, larger = (a, b) if len(a) <= len(b) else (b, a)
     partners = larger.places[match_shuffled(a, b, seed=seed).indices]
     result = pvalues.spearman(partners, smaller.places)
-    # units are counted by their ranks, as the value is: units that do nothing, in one model alone, move all places
-    ranks = (np.argsort(np.argsort(places)) for places in (partners, smaller.places))
-    detail = of_matching(result, *ranks) | left_out(a, b)
+    # units that do nothing, in one model alone, move places and no ranks; where each model has its own, ranks move
+    places, ranks = (partners, smaller.places), [np.argsort(np.argsort(side)) for side in (partners, smaller.places)]
+    counted = max(places, ranks, key=lambda sides: int((sides[0] == sides[1]).sum()))
+    detail = of_matching(result, *counted) | left_out(a, b)
     if isinstance(a, OrderedRows) and isinstance(b, OrderedRows):
         detail["order"] = [a.order, b.order]
     return BlockResult(block, result.rho, result.log10_p, detail, partners)
