@@ -172,13 +172,11 @@ class AdaptedWeights(WeightFiles):
     @property
     def notes(self) -> list[str]:
         """What a verdict should say of the merge."""
-        apart = (
-            f"{self._label} trained the head or the embedding of a base in which these are tied: each was read apart."
-        )
+        apart = "An adapter trained the head or the embedding of a base in which these are tied: each was read apart."
         return [apart] if self._untied else []
 
     @property
-    def absent(self) -> dict[str, str]:  # type: ignore[override]
+    def absent(self) -> dict[str, str]:
         """As of the base."""
         return self._base.absent
 
