@@ -88,6 +88,9 @@ def outputs(folder: Path, name: str) -> torch.Tensor:
     model = getattr(transformers, name).from_pretrained(folder).eval()
     tokens = torch.from_numpy(np.random.default_rng(0).integers(5, 50, size=(2, 24)))
     inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "use_cache": False}
+    if model.main_input_name == "input_features":  # it hears: as many frames as it has places for
+        shape = 2, model.config.num_mel_bins, 2 * model.config.max_source_positions
+        inputs = {"input_features": torch.randn(shape, generator=torch.Generator().manual_seed(0)), "use_cache": False}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = tokens
     with torch.inference_mode():

@@ -80,8 +80,8 @@ def compare(
         Read blocks in a seeded order and stop once their e-values reject, for one statistic of weights: the primary
         one, or the only one named. The p-value is valid whenever reading stops.
     all_blocks : bool
-        Compare every block of one model with every block of the other, by phi_match and its unsigned form where both
-        have gates, else by phi_u: those of them that are asked. Done unasked where the two are of unequal depth; the
+        Compare every block of one model with every block of the other, by phi_u, and by phi_match and its unsigned form
+        where both have gates: those of them that are asked. Done unasked where the two are of unequal depth; the
         p-value is the smallest, by Holm over all pairs of blocks.
     text : str, optional
         Held-out text for phi_jsd and phi_match; by default prose that no zoo model was trained on.

@@ -1,6 +1,7 @@
 """Models of unequal depth: all blocks of one against all of the other, with the multiplicity of that."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -72,12 +73,14 @@ def test_an_identity_block_hides_nothing(models, deeper, compare):
     result = compare(models["tuned"], deeper["tuned"])
     message = " ".join(result.verdict().split())
     assert result.outcome == "same function"
-    assert "Independent training is rejected by phi_match" in message
+    (rejection,) = re.findall("Independent training is rejected by ([^:]*)", message)
+    assert {"phi_u", "phi_match"} <= set(rejection.replace(",", " ").split())
+    assert "phi_u compared all 3 blocks of one with all 4 of the other; its p-value is the smallest of 12" in message
     assert (
         "phi_match compared all 3 blocks of one with all 4 of the other; its p-value is the smallest of 12" in message
     )
     assert "by Holm over them (found: 0 with 0, 1 with 2, 2 with 3; 3 pairs could not be compared)." in message
-    assert "Not run: phi_u, phi_h, phi_l2 (compares block with block, but tuned has 3 and" in message
+    assert "Not run: phi_h, phi_l2 (compares block with block, but tuned has 3 and" in message
     (record,) = [record for record in result.records if record.statistic == "phi_match"]
     assert [block.detail["partner"] for block in record.outcome.blocks] == [0, 2, 3]
     table = np.array(record.outcome.detail["all_blocks"]["log10_p"])
@@ -93,8 +96,18 @@ def test_an_identity_block_hides_nothing(models, deeper, compare):
 
 def test_the_stranger_with_one_more_is_a_stranger(models, deeper, compare):
     message = " ".join(compare(models["base"], deeper["stranger"]).verdict().split())
-    assert message.startswith("Independent training is not rejected by phi_match")
+    first = message.partition(":")[0]
+    assert first.startswith("Independent training is not rejected by")
+    assert {"phi_u", "phi_match"} <= set(first.replace(",", " ").split())
     assert "by Holm over them (found: none; 3 pairs could not be compared)." in message
+
+
+def test_phi_u_is_asked_as_well_where_both_have_gates(models, deeper, compare):
+    """By default, of unequal depth: what phi_u finds is not lost for what phi_match finds."""
+    both = compare(models["base"], deeper["tuned"], "phi_u", "phi_match")
+    alone = compare(models["base"], deeper["tuned"], "phi_u")
+    assert [record.error for record in both.records] == [None, None]
+    assert both.records[0].outcome == alone.records[0].outcome
 
 
 def test_phi_u_alone(models, deeper, compare):
@@ -108,9 +121,8 @@ def test_phi_u_alone(models, deeper, compare):
 def test_asked_at_equal_depth(models, compare, run, text):
     result = compare(models["base"], models["tuned"], "phi_u", "phi_match", all_blocks=True)
     assert [record.statistic for record in result.records] == ["phi_u", "phi_match"]
-    assert len(result.records[0].outcome.blocks) == BLOCKS  # block by block, as ever
-    assert "all_blocks" not in result.records[0].outcome.detail
-    assert result.records[1].outcome.detail["all_blocks"]["shape"] == [BLOCKS, BLOCKS]
+    shapes = [record.outcome.detail["all_blocks"]["shape"] for record in result.records]
+    assert shapes == [[BLOCKS, BLOCKS]] * 2
     status, out, err = run("compare", models["base"], models["stranger"], "--statistic", "phi_u", "--all-blocks")
     assert status == 0, err
     assert "all 3 blocks of one with all 3 of the other" in " ".join(out.split())

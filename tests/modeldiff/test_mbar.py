@@ -88,6 +88,24 @@ def test_levels_too_far_apart_show_no_overlap():
     assert far.overlap[0] < 0.01
 
 
+def test_levels_without_a_draw_in_common_are_not_solved():
+    """Energies of two levels that never meet: the equations hold for any free energy between, and pymbar's is another.
+
+    The same step with draws on the way is solved.
+    """
+    rng, betas = np.random.default_rng(0), np.array([0.0, 10.0, 20.0])
+    apart = np.array([50.0, 25.0, 10.0])[:, None, None] + rng.normal(size=(3, 4, 100))
+    solution = solve(apart, betas, np.ones(3))
+    with warnings.catch_warnings(action="ignore"):
+        from pymbar import MBAR
+
+        theirs = MBAR(betas[:, None] * apart.reshape(-1), [400] * 3).f_k
+    assert not solution.solved
+    assert np.abs(solution.free_energies - (theirs - theirs[0])).max() > 10
+    close = np.array([0.0, 0.1, 0.2])
+    assert solve(apart, close * 0.01, np.ones(3)).solved
+
+
 def test_a_long_ladder_is_solved_from_its_steps():
     """Seven levels over decades: from zeros Newton's steps do not arrive."""
     betas = np.array([0.0, 1.0, 3.0, 9.0, 27.0, 81.0, 243.0])

@@ -5,7 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
+import tiny_models
 import torch
+import transformers
 
 from provlab.errors import CheckpointError, NotComparableError
 from provlab.modeldiff import pipeline
@@ -111,8 +113,39 @@ def test_a_model_reads_its_start_token_and_a_prompt_in_its_template(models, spoi
     talks = Checkpoint.open(spoilt)
     assert opening(talks, "the model") == talks.encode("the model so")
     (spoilt / "chat_template.jinja").write_text("{{ raise_exception('no system role') }}")
-    with pytest.raises(CheckpointError, match="no usable tokenizer: no system role"):
+    with pytest.raises(CheckpointError, match="a chat template that cannot be used: no system role; mend chat_templ"):
         opening(Checkpoint.open(spoilt), "the model")
+
+
+def test_of_several_chat_templates_the_default_is_taken_or_asked_for(spoilt):
+    (spoilt / "chat_template.jinja").unlink(missing_ok=True)
+
+    def templates(*names):
+        entries = [{"name": name, "template": f"{name} {{{{ messages[0]['content'] }}}}"} for name in names]
+        tiny_models.edit_json(spoilt / "tokenizer_config.json", lambda c: c.update(chat_template=entries))
+        return Checkpoint.open(spoilt)
+
+    several = templates("tool_use", "rag")
+    with pytest.raises(CheckpointError, match=r"has 2 chat templates \(rag, tool_use\) and none named default; mend"):
+        opening(several, "the model")
+    for names in (("rag", "default"), ("rag",)):
+        base = templates(*names)
+        assert opening(base, "the model") == base.encode(f"{names[-1]} the model")
+
+
+def test_a_template_of_tokens_that_were_added_is_named(spoilt):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(spoilt)
+    tokenizer.add_tokens(["<|im_start|>", "<|im_end|>"], special_tokens=True)
+    tokenizer.chat_template = "<|im_start|>{{ messages[0]['content'] }}<|im_end|>"
+    tokenizer.save_pretrained(spoilt)
+    base = Checkpoint.open(spoilt)
+    with pytest.raises(
+        CheckpointError, match=r"template writes '<\|im_start\|>', '<\|im_end\|>' \(id 300\), and the model has 300 emb"
+    ):
+        opening(base, "the model")
+    (spoilt / "chat_template.jinja").unlink(missing_ok=True)
+    with pytest.raises(CheckpointError, match=r"the prompt has '<\|im_end\|>' \(id 301\)"):
+        opening(Checkpoint.open(spoilt), "so <|im_end|> it")
 
 
 def test_pieces_avoid_tokens_that_are_not_shared():

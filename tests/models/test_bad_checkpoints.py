@@ -88,11 +88,12 @@ def _link_out(file):
     return change
 
 
-def _in_shard(change):
+def _in_shard(change, number=0):
     def spoil(folder):
-        tensors = load_file(_shard(folder))
+        shard = sorted(folder.glob("model-*.safetensors"))[number]
+        tensors = load_file(shard)
         change(tensors)
-        save_file(tensors, _shard(folder))
+        save_file(tensors, shard)
 
     return spoil
 
@@ -293,7 +294,6 @@ SHARDED = {
     "shard missing": Case(lambda f: _shard(f).unlink(), ["model-00001", INDEX]),
     "shard truncated": Case(_truncate(_shard, -1), ["model-00001"]),
     "shard lacks a tensor": Case(_in_shard(lambda t: t.update(renamed=t.pop(min(t)))), ["model-00001", "lacks"]),
-    "shard has a tensor too many": Case(_in_shard(lambda t: t.update(stray=torch.zeros(2))), ["model-00001", "stray"]),
     "index missing": Case(lambda f: (f / INDEX).unlink(), [INDEX, "copy the index"]),
     "index is no JSON": Case(_write(INDEX, b"{]"), [INDEX, "JSON"]),
     "index has no map": Case(_write(INDEX, b"{}"), [INDEX, "weight_map"]),
@@ -303,7 +303,10 @@ SHARDED = {
     "index climbs out of Windows": Case(_shard_of_name("..\\a"), ["outside the folder"]),
     "index names a folder": Case(_shard_of_name(".."), ["'..'"]),
     "shard leads outside": Case(lambda f: _link_out(_shard(f).name)(f), ["outside the folder"]),
-    "index places a tensor elsewhere": Case(_shard_of_name(lambda index: min(index["weight_map"].values())), [NAME]),
+    "two shards have a tensor": Case(
+        lambda f: [_in_shard(lambda t, i=i: t.update(stray=torch.full((2,), float(i))), i)(f) for i in range(2)],
+        ["model-00001", "model-00002", "hold stray with different numbers"],
+    ),
 }
 
 
@@ -374,9 +377,11 @@ def test_refused_sources(source, named):
     assert len(str(refusal.value)) < 400
 
 
-def test_a_file_is_no_folder(llama):
+def test_a_file_without_weights_is_no_folder(llama, sharded):
     with pytest.raises(CheckpointError, match="is a file; give the folder"):
-        Checkpoint.open(llama / "model.safetensors")
+        Checkpoint.open(llama / "config.json")
+    with pytest.raises(CheckpointError, match="is one of several parts; give its folder"):
+        Checkpoint.open(_shard(sharded))
 
 
 def test_spoilt_index_is_really_read(sharded):

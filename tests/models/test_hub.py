@@ -61,7 +61,7 @@ def test_shapes_come_from_headers_alone(serve, llama, ignores_range):
     assert [part.shape for part in layout.parts] == [local.shape(part.name) for part in layout.parts]
     assert checkpoint.dtype("lm_head.weight") == "float32"
     assert server.fetched() == ["config.json"]
-    assert not list((hub._hub_cache() / "models--org--name" / "blobs").glob("?" * 64))
+    assert not list((hub.hub_cache() / "models--org--name" / "blobs").glob("?" * 64))
 
 
 def test_long_header_is_fetched_in_two_pieces(serve, tmp_path):
@@ -128,7 +128,7 @@ def test_cache_filled_by_others_serves_offline(serve, llama):
     """A cache that only huggingface_hub wrote: the blobs' names give the hashes."""
     server = serve(org__name=Repo(llama))
     for name in ("config.json", "model.safetensors"):
-        hf_hub_download("org/name", name, cache_dir=hub._hub_cache(), endpoint=server.endpoint)
+        hf_hub_download("org/name", name, cache_dir=hub.hub_cache(), endpoint=server.endpoint)
     server.stop()
     checkpoint = Checkpoint.open("org/name")
     assert checkpoint.digest == Checkpoint.open(llama).digest

@@ -396,7 +396,7 @@ def test_ranges_that_are_not_those_asked_for(serve, llama, large):
 
 def _snapshot(server, llama):
     Checkpoint.open("org/name").folder()
-    return hub._hub_cache() / "models--org--name" / "snapshots" / COMMIT
+    return hub.hub_cache() / "models--org--name" / "snapshots" / COMMIT
 
 
 def test_links_to_blobs_that_are_gone(serve, llama, monkeypatch):

@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all-blocks",
         action="store_true",
-        help="compare every block with every block, by phi_match or phi_u (done unasked where depths differ)",
+        help="compare every block with every block, by phi_match and phi_u (done unasked where depths differ)",
     )
     common.add_report(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")

@@ -36,7 +36,10 @@ _SHOWN = 12  # pairs of blocks that a verdict names
 def all_with_all(
     bench: Bench, names: Sequence[str], options: Options, *, explicit: bool, store: Store | None, progress: float
 ) -> list[PairRecord]:
-    """Compare all blocks of two models with all, by those of these statistics that can: the best for the pair.
+    """Compare all blocks of two models with all, by those of these statistics that can.
+
+    These are phi_match and its unsigned form, where both models have gates, and phi_u: each sees what the other does
+    not, and how many tests there are is known before any is made.
 
     Raises
     ------
@@ -45,7 +48,7 @@ def all_with_all(
     """
     gated = all(model.anatomy.has("gate") for model in bench.models.values())
     able = [name for name in names if gated and name in ("phi_match", "phi_match_unsigned")]
-    able = able or [name for name in names if name == "phi_u"]
+    able += [name for name in names if name == "phi_u"]
     if explicit and not able:
         raise ParameterError("all blocks are compared by phi_match, where both models have gates, or phi_u; name one")
     (of_a, a), (of_b, b) = bench.models.items()

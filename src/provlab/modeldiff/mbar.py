@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 _NEWTON_STEPS = 50
 _SOLVED = 1e-9  # largest relative error left in the equations
+_BRIDGING = 1.0  # effective draws that belong to both sides of a step between levels, at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,8 @@ class Weights:
         off-diagonal of the overlap matrix of two levels with equally many draws (Klimovich, Shirts and Mobley 2015);
         how many draws there are does not enter.
     solved
-        Whether the equations hold; they do unless levels lie too far apart.
+        Whether the equations hold, and fix the free energies: where hardly any draw could be of either side of a step,
+        they hold for any numbers, and what they give there is no estimate.
     share
         ``(n, level)``: to which level each draw belongs; by minus these a log weight changes with the free energies.
     drift
@@ -94,6 +96,9 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
     log_weight += np.log(multiplicity)
     log_weight -= logsumexp(log_weight - betas[0] * flat)
     overlap = _overlap(flat, counted / n, free, betas)
+    # the squared error of the free energy over a step is about 1 / (draws that could be of either side)
+    sides = ((share[:, :k].sum(axis=1), share[:, k:].sum(axis=1)) for k in range(1, levels))
+    solved = solved and all(multiplicity @ (hotter * colder) >= _BRIDGING for hotter, colder in sides)
     drift = np.zeros((chains, levels))
     drift[:, 1:] = np.linalg.lstsq(derivative[1:, 1:], of_chain[:, 1:].T, rcond=None)[0].T
     return Weights(free, log_weight, overlap, solved, share.astype(np.float32), drift)

@@ -76,7 +76,7 @@ class Model:
         """Return a text as tokens of the comparison, ``(n,)``; -1 stands for a token that is none of these."""
         own = np.array(self.checkpoint.encode(text), dtype=np.int64)
         if self.nll.ids is None:
-            return own
+            return np.where(own < self.nll.vocabulary, own, -1)  # a tokenizer may have tokens without an embedding
         place = np.full(max(own.max(initial=0), self.nll.ids.max()) + 1, -1)
         place[self.nll.ids] = np.arange(self.nll.vocabulary)
         return np.asarray(place[own])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, NotComparableError
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.loading import usable_tokenizer
+from provlab.models.loading import usable_template, usable_tokenizer
 
 _LEAST_SHARED = 0.9  # of the smallest tokenizer's tokens; below, losses would be those of a mutilated language
 
@@ -118,10 +118,26 @@ def opening(checkpoint: Checkpoint, prompt: str | None = None) -> list[int]:
         The tokenizer or its template cannot be used.
     """
     tokenizer = checkpoint.tokenizer()
+    if prompt and tokenizer.chat_template:
+        turns = [{"role": "user", "content": prompt}]
+        with usable_template(checkpoint.source, tokenizer) as template:
+            ids = tokenizer.apply_chat_template(
+                turns, chat_template=template, add_generation_prompt=True, return_dict=False
+            )
+        return _embedded(checkpoint, list(ids), "its chat template writes")
     with usable_tokenizer(checkpoint.source):
-        if prompt and tokenizer.chat_template:
-            turns = [{"role": "user", "content": prompt}]
-            return list(tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
         first = tokenizer.bos_token_id
-    written = checkpoint.encode(prompt) if prompt else []
+    written = _embedded(checkpoint, checkpoint.encode(prompt), "the prompt has") if prompt else []
     return written if first is None or first >= _vocabulary_size(checkpoint) else [first, *written]
+
+
+def _embedded(checkpoint: Checkpoint, ids: list[int], who: str) -> list[int]:
+    """Return ids of tokens, unless the model has no embedding of one."""
+    size = _vocabulary_size(checkpoint)
+    if outside := sorted({number for number in ids if number >= size}):
+        tokens = ", ".join(repr(checkpoint.tokenizer().decode([number]))[:40] for number in outside[:2])
+        raise CheckpointError(
+            f"{checkpoint.source}: {who} {tokens} (id {outside[0]}), and the model has {size} embeddings; give the "
+            "weights and the tokenizer of one model, or leave the prompt out"
+        )
+    return ids

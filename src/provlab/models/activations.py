@@ -461,7 +461,9 @@ def _checked_positions(positions: NDArray[np.int64], n_positions: int) -> NDArra
 def _inputs(batch: torch.Tensor, network: "PreTrainedModel") -> dict[str, torch.Tensor]:
     """Arguments of a forward pass over full sequences; some models warn when no mask says so."""
     ids = batch.to(network.device)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    # some decoders make no input of their own from the encoder's
+    return inputs | ({"decoder_input_ids": ids} if network.config.is_encoder_decoder else {})
 
 
 def _network(model: "Checkpoint | PreTrainedModel", device: str, dtype: torch.dtype) -> "PreTrainedModel":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
+from provlab.errors import CheckpointError, InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
 from provlab.models.architectures import (
     Architecture,
     Part,
@@ -28,7 +28,6 @@ from provlab.models.architectures import (
     sees,
     without_mlps,
 )
-from provlab.models.weights import wrapper
 
 if TYPE_CHECKING:
     import torch
@@ -158,6 +157,8 @@ class Anatomy:
         The class of a model that does more than language, of which this is the language part; else None.
     named
         The class that the config names, where the table lacks it and the model was read by its tensors; else None.
+    inputs
+        What the model reads.
     """
 
     architecture: str
@@ -170,6 +171,7 @@ class Anatomy:
     within: str | None
     mlp_width: int
     named: str | None = None
+    inputs: str = "tokens"
 
     @cached_property
     def _index(self) -> dict[tuple[str, int | None], TensorPart]:
@@ -252,6 +254,10 @@ class Anatomy:
         if self.within:
             raise MissingRoleError(
                 f"{self.within} is compared by the weights of its language part ({self.architecture}) and not run"
+            )
+        if self.inputs != "tokens":
+            raise MissingRoleError(
+                f"{self.architecture} reads {self.inputs} and no tokens: it is compared by its weights, and not run"
             )
         return part.module
 
@@ -347,9 +353,8 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
     """Compare a checkpoint with one entry of the table, errors as of `of`."""
     sizes = axis_sizes(checkpoint.name, config, architecture.keys)
     counted = sizes["blocks"]
-    wrapped = wrapper(checkpoint.tensor_names)
     # the usual name of each tensor -> its name in the file; those that have got a role go
-    left = {_usual(name.removeprefix(wrapped), architecture): name for name in checkpoint.tensor_names}
+    left = {_usual(name, architecture): name for name in checkpoint.tensor_names}
     prefix, outer = _prefixes(left, architecture)
     # where some blocks have no MLP, those that have one are counted from 0
     only = architecture.only.split()
@@ -364,6 +369,7 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
             if part.optional:
                 continue
             _refuse_codes(checkpoint)
+            _refuse_broken_promise(checkpoint, bare)
             raise InvalidWeightsError(
                 f"{checkpoint.name} lacks the tensor {usual}, which {name} needs; its files are whole: give "
                 "the config and the weights of one model, as transformers saves them"
@@ -384,6 +390,7 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
         tied=_tied(checkpoint, config, architecture, parts),
         within=checkpoint.architecture if sees(checkpoint.config) else None,
         mlp_width=sizes.get("mlp", sizes["expert"]),
+        inputs=architecture.inputs,
     )
     if any("experts" in part.name for part in architecture.parts):
         from provlab.models import experts
@@ -413,10 +420,22 @@ def _tied(checkpoint: Tensors, config: Mapping[str, Any], architecture: Architec
 
     tied = has_head(architecture.parts) and not has_head(parts)
     if tied and config.get("tie_word_embeddings") is False:
+        for part in (part for part in architecture.parts if part.segments[0].role == "head"):
+            _refuse_broken_promise(checkpoint, part.name)
         raise InvalidWeightsError(
             f"{checkpoint.name} lacks the head, although its config says tie_word_embeddings: false"
         )
     return tied
+
+
+def _refuse_broken_promise(checkpoint: Tensors, name: str) -> None:
+    """Raise CheckpointError if a table of shards places a tensor of this name in a file that lacks it."""
+    absent: Mapping[str, str] = getattr(checkpoint, "absent", {})  # a model without files has none
+    for stored, file in absent.items():
+        if f".{stored}".endswith(f".{name}"):
+            raise CheckpointError(
+                f"{checkpoint.name}: {file} lacks {stored}, which the index places there; copy both again"
+            )
 
 
 def _refuse_codes(checkpoint: Tensors) -> None:

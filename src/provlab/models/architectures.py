@@ -9,7 +9,7 @@ Axes carry symbolic names. Two axes with the same name are indexed by the same u
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -109,6 +109,7 @@ class Architecture:
     complete: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
     only: str = ""
+    inputs: str = "tokens"
 
     def base(self) -> "Architecture":
         """Return the base model alone: no prefix, and nothing that stands outside it."""
@@ -219,6 +220,23 @@ def described(name: str) -> Architecture:
         f"the architecture {name} is not one of the {len(in_table)} families of provlab/models/architectures.toml, "
         "where one entry adds another"
     )
+
+
+def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """Return the class of the base model, where a file holds no more than that of the class that its config names.
+
+    That is how encoders of sentences lie on the hub: saved as the base model, with the config of what it was begun
+    from. transformers draws the head at random. A head that is tied to the embedding is no tensor, and not missing.
+    """
+    base = f"{_family(name)}Model"
+    if name == base or (name not in _rows() and _family(name) not in families()):
+        return None
+    architecture = described(name)
+    embedding, outside = architecture.parts[0].name, [part for part in architecture.parts if part.outside]
+    if not architecture.prefix or embedding not in names or any(n.startswith(architecture.prefix) for n in names):
+        return None
+    tied = config.get("tie_word_embeddings", True) and bool(outside) and all(part.optional for part in outside)
+    return None if tied or any(part.name in names for part in outside) else base
 
 
 def without_mlps(name: str) -> str | None:

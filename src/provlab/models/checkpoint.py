@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from provlab import plugins
 from provlab.errors import CheckpointError, one_line
 from provlab.files import cache_dir, sha256_file
+from provlab.models.architectures import headless, sees
 from provlab.models.counting import count_bytes
+from provlab.models.formats.container import is_weights
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
 
@@ -106,19 +108,62 @@ class Checkpoint:
     """
 
     def __init__(
-        self, source: str, name: str, files: "Files", *, allow_pickle: bool = False, weights: WeightFiles | None = None
+        self,
+        source: str,
+        name: str,
+        files: "Files",
+        *,
+        allow_pickle: bool = False,
+        weights: WeightFiles | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
         self.source = source
         self.name = name
         self._files = files
         self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
         config = read_json(files, CONFIG) if CONFIG in files.names() else None
-        self._merged = weights is not None
+        self._merged, self._notes = weights is not None, notes
         self._as_stored = weights or WeightFiles(files, config, allow_pickle=allow_pickle)
         self.config: dict[str, Any] = self._as_stored.config
         if isinstance(files, LocalFiles):  # headers cost nothing here, and damage shows at once
             for file in self._weights.files:
                 self._weights.header(file)
+            if not self._merged:
+                _ = self.notes  # two models in one folder are refused
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for a verdict: what else the folder holds, and what of it is not obeyed."""
+        return (*self._notes, *([] if self._merged else [*self._of_weights(), *self._of_config()]))
+
+    def _of_config(self) -> Iterator[str]:
+        from provlab.models.language import no_tokens
+
+        named = self.config.get("architectures")
+        first = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
+        if read := self._headless(first):
+            yield f"The weights of {self.name} are those of {read}: the head of {first} is not there."
+        for key, value in no_tokens(self.config).items():
+            rows = self.config.get("vocab_size")
+            yield (
+                f"config.json of {self.name} names {one_line(repr(value))[:40]} as its {key}, which is none of the "
+                f"{rows} tokens: it was not obeyed."
+            )
+
+    def _of_weights(self) -> Iterator[str]:
+        stored, names = self._as_stored, self._files.names()
+        if not self._files.chosen and sum(map(is_weights, names)) > len(stored.files) + len(stored.index):
+            from provlab.models import beside  # few folders have more than one set of weights
+
+            yield from beside.sentences(
+                self.name, self._files, self._weights, local=isinstance(self._files, LocalFiles)
+            )
+        for tensors, words in (
+            (stored.absent, "The index of {} names tensors that are in no file, such as {}."),
+            (stored.unplaced, "The files of {} hold tensors that the index does not place there, such as {}."),
+        ):
+            if tensors:
+                yield words.format(self.name, one_line(min(tensors))[:100])
 
     @cached_property
     def _weights(self) -> WeightFiles:
@@ -136,8 +181,9 @@ class Checkpoint:
         Parameters
         ----------
         source
-            A folder, or a GGUF file (a path that exists, or text that begins with ``.``, ``/`` or ``~``), a hub id
-            ``org/name[@revision]`` or the address of its page, or ``scheme:name``; ``BASE+ADAPTER`` is any of these
+            A folder, or one of its files of weights (a path that exists, or text that begins with ``.``, ``/`` or
+            ``~``), a hub id ``org/name[/file][@revision]`` or the address of its page, or ``scheme:name``;
+            ``BASE+ADAPTER`` is any of these
             with a LoRA adapter merged into it, which is a folder or on the hub.
         allow_pickle
             Accept ``.bin`` files if there is nothing else; torch reads them with ``weights_only=True``, so that no code
@@ -157,7 +203,8 @@ class Checkpoint:
                 base, (source, name, files) = cls.open(pair[0], allow_pickle=allow_pickle), _located(pair[1])
                 both = adapter.Both(base._files, files)
                 weights = adapter.AdaptedWeights(both, base._weights, allow_pickle=allow_pickle)
-                return cls(f"{base.source}+{source}", f"{base.name}+{name}", both, weights=weights)
+                notes = (*base.notes, *weights.notes)
+                return cls(f"{base.source}+{source}", f"{base.name}+{name}", both, weights=weights, notes=notes)
         if re.search(r"^hf:|huggingface\.co/|hf\.co/|models--", text):
             from provlab.models import sources  # rarely needed
 
@@ -180,9 +227,12 @@ class Checkpoint:
     def __repr__(self) -> str:
         return f"Checkpoint({self.source!r})"
 
-    @property
+    @cached_property
     def architecture(self) -> str:
-        """The first of the config's ``architectures``; where it has none, inferred from ``model_type`` and tensors."""
+        """The first of the config's ``architectures``, or its base model where there is no head.
+
+        Where the config has none, it is inferred from ``model_type`` and tensors.
+        """
         named = self.config.get("architectures")
         if named is None:
             from provlab.models.language import inferred  # few leave it out
@@ -193,7 +243,10 @@ class Checkpoint:
             raise CheckpointError(
                 f'{self.source}: config.json names no architecture; add architectures, such as ["LlamaForCausalLM"]'
             )
-        return named[0]
+        return self._headless(named[0]) or named[0]
+
+    def _headless(self, named: str) -> str | None:
+        return None if sees(self.config) else headless(named, self.config, self.tensor_names)
 
     @property
     def commit(self) -> str | None:
@@ -265,6 +318,16 @@ class Checkpoint:
     def plain(self) -> bool:
         """Whether transformers reads the weight files as they are read here: safetensors without codes."""
         return self._weights.plain
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names of tensors in the files by the usual ones, where training or another model wrapped this one."""
+        return self._weights.renamed
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Tensors that the table of shards places in a file that lacks them: name -> file."""
+        return self._weights.absent
 
     @property
     def pickled(self) -> bool:

@@ -34,8 +34,9 @@ from provlab.errors import CheckpointError, one_line
 from provlab.files import atomic_file, cache_dir, write_json
 from provlab.models import asking
 from provlab.models.asking import NoRanges, OtherLength, Unreachable, endpoint
+from provlab.models.formats.container import is_weights, parts_of
 from provlab.models.formats.pickle_names import PICKLES
-from provlab.models.local import remembered_sha256
+from provlab.models.local import hub_cache, remembered_sha256
 from provlab.models.weights import side_files
 
 _ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?P<inside>(?:/\w[\w.-]*)*)(?:@(?P<revision>[\w./-]+))?")
@@ -69,13 +70,14 @@ class HubFiles:
         commit: str,
         listing: dict[str, _Listed] | None,
         unreachable: Unreachable | None = None,
+        chosen: str = "",
     ) -> None:
-        self.repo, self._inside = repo, inside
+        self.repo, self._inside, self.chosen = repo, inside, chosen
         self.commit: str | None = commit
-        self.label = f"{repo}/{inside}".removesuffix("/") + ("" if revision == "main" else f"@{revision}")
+        self.label = f"{repo}/{inside}{chosen}".removesuffix("/") + ("" if revision == "main" else f"@{revision}")
         self._commit = commit
         self._unreachable = unreachable  # why the hub gave no answer; it is not asked again for each file
-        self._cache = _hub_cache()
+        self._cache = hub_cache()
         self._snapshot = _storage(repo) / "snapshots" / commit / inside
         self.partial = ""  # why files may be missing that the repository has
         self._listing = listing if listing is not None else self._cached_listing()
@@ -94,11 +96,12 @@ class HubFiles:
             a network nor a copy in the cache.
         """
         repo, inside, revision = _parse(source)
+        inside, chosen = _file_in(inside)
         url = f"{endpoint()}/api/models/{repo}/revision/{quote(revision, safe='')}?blobs=true"
         try:
             answer = asking.answered(url, source)
         except Unreachable as error:
-            return cls._from_cache(source, repo, inside, revision, error)
+            return cls._from_cache(source, repo, inside, revision, error, chosen)
         commit, listing = _listing(answer, inside)
         if not commit:
             raise CheckpointError(f"{source}: {endpoint()} answers, but not as a hub does; check HF_ENDPOINT")
@@ -107,10 +110,12 @@ class HubFiles:
                 with atomic_file(_storage(repo) / "refs" / revision) as temporary:
                     temporary.write_text(commit, encoding="utf-8")
             write_json(_listing_path(repo, inside, commit), {name: vars(entry) for name, entry in listing.items()})
-        return cls(repo, inside, revision, commit, listing)
+        return cls(repo, inside, revision, commit, listing, chosen=chosen)
 
     @classmethod
-    def _from_cache(cls, source: str, repo: str, inside: str, revision: str, error: Unreachable) -> "HubFiles":
+    def _from_cache(
+        cls, source: str, repo: str, inside: str, revision: str, error: Unreachable, chosen: str
+    ) -> "HubFiles":
         commit = revision
         if not _COMMIT.fullmatch(revision):
             with suppress(OSError):
@@ -118,9 +123,9 @@ class HubFiles:
         if not _COMMIT.fullmatch(commit) or not (_storage(repo) / "snapshots" / commit / inside).is_dir():
             raise CheckpointError(
                 f"{source} is no folder here, cannot be asked from the hub ({error}), and is not in the "
-                f"cache {_hub_cache()}; {error.remedy}, or give a local folder"
+                f"cache {hub_cache()}; {error.remedy}, or give a local folder"
             ) from error
-        return cls(repo, inside, revision, commit, None, error)
+        return cls(repo, inside, revision, commit, None, error, chosen)
 
     def _cached_listing(self) -> dict[str, _Listed]:
         """Return the listing kept from the last contact, else one of the files in the cache."""
@@ -145,6 +150,8 @@ class HubFiles:
 
     def names(self) -> frozenset[str]:
         """Names of the files in the folder, by default the top of the repository."""
+        if self.chosen.lower().endswith(".gguf"):
+            return frozenset(parts_of(self.chosen, self._listing))
         return frozenset(self._listing)
 
     def path(self, name: str) -> Path:
@@ -420,6 +427,12 @@ def _parse(source: str) -> tuple[str, str, str]:
     )
 
 
+def _file_in(inside: str) -> tuple[str, str]:
+    """Return the folder and the file of weights that a path in a repository ends with, ``""`` if it is a folder's."""
+    folder, _, last = inside.removesuffix("/").rpartition("/")
+    return (f"{folder}/" if folder else "", last) if is_weights(last) else (inside, "")
+
+
 def _listing_path(repo: str, inside: str, commit: str) -> Path:
     return _kept(repo) / inside / f"{commit}.json"
 
@@ -431,12 +444,4 @@ def _kept(repo: str) -> Path:
 
 def _storage(repo: str) -> Path:
     """Folder of a repository in the cache, in huggingface_hub's layout."""
-    return _hub_cache() / f"models--{repo.replace('/', '--')}"
-
-
-def _hub_cache() -> Path:
-    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if path := os.environ.get(variable):
-            return Path(os.path.expandvars(path)).expanduser().resolve()
-    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(os.path.expandvars(home)).expanduser().resolve() / "hub"
+    return hub_cache() / f"models--{repo.replace('/', '--')}"

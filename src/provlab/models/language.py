@@ -31,6 +31,24 @@ def class_of(model_type: object) -> str | None:
     return next((name for family, name in families().items() if _plain(family) in kinds), None)
 
 
+def no_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a config that should be ids of tokens and are none, with which no model can be made.
+
+    That is text in place of an id, and a token for padding that is not below the size of the vocabulary.
+    """
+    size = config.get("vocab_size")
+
+    def whole(value: object) -> bool:
+        return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+    def known(key: str, value: Any) -> bool:
+        if not all(map(whole, value if isinstance(value, list) else [value])):
+            return False
+        return key != "pad_token_id" or not (isinstance(value, int) and isinstance(size, int) and value >= size)
+
+    return {key: value for key, value in config.items() if key.endswith("_token_id") and not known(key, value)}
+
+
 def _plain(name: str) -> str:
     return name.replace("-", "").replace("_", "").lower()
 

@@ -2,8 +2,7 @@
 
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +18,8 @@ from provlab.models import anatomy
 from provlab.models.architectures import KEYS
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
-from provlab.models.weights import wrapper
+from provlab.models.language import no_tokens
+from provlab.models.weights import renamings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -32,6 +32,7 @@ _loading = Lock()
 # of quantised weights, which are de-quantised here
 _NOT_OBEYED = {"transformers_weights", "attn_implementation", "_attn_implementation", "experts_implementation"}
 _NOT_OBEYED |= {"quantization_config", "quantization"}
+_NOT_OBEYED |= {"dtype", "torch_dtype"}  # given here; some tools write it as torch spells it, torch.float16
 
 
 class Loadable(anatomy.Weights, Protocol):
@@ -43,8 +44,15 @@ class Loadable(anatomy.Weights, Protocol):
     def plain(self) -> bool:
         """Whether transformers reads the weight files as they are read here."""
 
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names in the files by the usual ones, where any differ."""
+
     def folder(self) -> Path:
         """Folder with everything that loading needs."""
+
+    def side_files(self) -> list[Path]:
+        """Paths of the small files beside the weights."""
 
     def weight_paths(self) -> dict[str, Path]:
         """Return the files that hold the weights, and their index, by name."""
@@ -67,8 +75,8 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # reported below in one line instead
     }
-    if wrapped := wrapper(checkpoint.tensor_names):
-        settings["key_mapping"] = {f"^{re.escape(wrapped)}": ""}
+    if checkpoint.plain and (renamed := checkpoint.renamed):
+        settings["key_mapping"] = renamings(renamed)
     try:
         with _only_the_weights(checkpoint) as folder, _loading, _quiet_transformers():
             loaded: Any = model_class.from_pretrained(folder, **settings)
@@ -85,22 +93,103 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
 
 
 def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
-    """Make the tokenizer, see `Checkpoint.tokenizer`."""
-    with usable_tokenizer(checkpoint.source), _loading, _quiet_transformers():
-        return transformers.AutoTokenizer.from_pretrained(
-            checkpoint.folder(), local_files_only=True, trust_remote_code=False
-        )
+    """Make the tokenizer, see `Checkpoint.tokenizer`.
+
+    transformers goes by the class of the model where nothing names the tokenizer's, and makes one of no tokens where
+    this class reads none of the files that are there, as for a GPT-2 with a list of words. Then the files decide.
+    """
+    folder = checkpoint.folder()
+    names = {path.name for path in checkpoint.side_files()}
+    settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with usable_tokenizer(checkpoint.source, tuple(sorted(names & _VOCABULARIES))), _loading, _quiet_transformers():
+        try:
+            made = transformers.AutoTokenizer.from_pretrained(folder, **settings)
+            if "tokenizer.json" in names or not (reads := _files_of(made)) or reads & names:
+                return made
+        except Exception:
+            if not _kind_by_files(names):
+                raise
+        kind = _kind_by_files(names)
+        return made if kind is None else _made_by_files(kind, folder, names & _VOCABULARIES)
+
+
+#: files with all tokens of a tokenizer
+_SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model")
+_VOCABULARIES = {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt", *_SENTENCEPIECE}
+
+
+def _files_of(tokenizer: "PreTrainedTokenizerBase") -> set[str]:
+    """Return the names of the files that a tokenizer's class reads, beside that of any class."""
+    return {*tokenizer.vocab_files_names.values()} - {"tokenizer.json"}
+
+
+def _kind_by_files(names: Collection[str]) -> str | None:
+    """Return the class that reads the files there are: pairs of bytes, a list of words, or SentencePiece."""
+    if {"vocab.json", "merges.txt"} <= {*names}:
+        return "GPT2Tokenizer"
+    if "vocab.txt" in names:
+        return "BertTokenizer"
+    return "SentencePiece" if {*_SENTENCEPIECE} & {*names} else None
+
+
+def _made_by_files(kind: str, folder: Path, names: Collection[str]) -> "PreTrainedTokenizerBase":
+    """Make a tokenizer of one class from the files that it reads."""
+    settings: dict[str, Any] = {"local_files_only": True}
+    if kind == "BertTokenizer":
+        words = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+        settings["do_lower_case"] = all(word == word.lower() for word in words if not word.startswith("["))
+    called = {}
+    if kind == "SentencePiece":
+        (file,) = [name for name in _SENTENCEPIECE if name in names][:1]
+        kind = "LlamaTokenizer" if _merges(folder / file) else "T5Tokenizer"  # pairs are merged, or pieces have weights
+        called[file] = {"LlamaTokenizer": "tokenizer.model", "T5Tokenizer": "spiece.model"}[kind]
+        settings |= {"extra_ids": 0} if kind == "T5Tokenizer" else {}
+    with TemporaryDirectory(prefix="provlab-") as place:
+        for name in (*names, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
+            if (folder / name).exists():
+                (Path(place) / called.get(name, name)).symlink_to((folder / name).resolve())
+        made: PreTrainedTokenizerBase = getattr(transformers, kind).from_pretrained(place, **settings)
+        return made
+
+
+def _merges(path: Path) -> bool:
+    """Whether a SentencePiece model merges pairs, as its own settings say; else its pieces have weights."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto()
+    model.ParseFromString(path.read_bytes())
+    return bool(model.trainer_spec.model_type == model.trainer_spec.BPE)
 
 
 @contextmanager
-def usable_tokenizer(source: str) -> Iterator[None]:
-    """Within, what a tokenizer raises is a CheckpointError, and a panic of its Rust code too."""
+def usable_tokenizer(source: str, files: Sequence[str] = ()) -> Iterator[None]:
+    """Within, what a tokenizer raises is a CheckpointError, and a panic of its Rust code too.
+
+    `files` are those that it is made from.
+    """
     try:
         yield
     except BaseException as error:  # a panic is no `Exception`
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise CheckpointError(f"{source} has no usable tokenizer: {one_line(error)}") from error
+        made_from = f"; of its files there are {', '.join(files)}" if files else ""
+        raise CheckpointError(f"{source} has no usable tokenizer: {one_line(error, 160)}{made_from}") from error
+
+
+@contextmanager
+def usable_template(source: str, tokenizer: "PreTrainedTokenizerBase") -> Iterator[str]:
+    """Yield the tokenizer's one chat template; within, what a template raises is a CheckpointError that says so."""
+    templates = tokenizer.chat_template
+    where = "mend chat_template in tokenizer_config.json, or chat_template.jinja"
+    if isinstance(templates, dict) and "default" not in templates and len(templates) > 1:
+        names = one_line(", ".join(sorted(templates)))[:100]
+        raise CheckpointError(f"{source} has {len(templates)} chat templates ({names}) and none named default; {where}")
+    single = templates.get("default", next(iter(templates.values()))) if isinstance(templates, dict) else templates
+    try:
+        yield str(single)
+    except Exception as error:  # a template is a program, and may raise what it likes
+        why = one_line(error)
+        raise CheckpointError(f"{source} has a chat template that cannot be used: {why}; {where}") from error
 
 
 @contextmanager
@@ -124,12 +213,14 @@ def _only_the_weights(checkpoint: Loadable) -> Iterator[Path]:
 
 
 def _obeyed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config, and those nested in it, without the keys that are not obeyed."""
-    return {
+    """Return a config, and those nested in it, without the keys and the tokens that are not obeyed."""
+    absent = {*no_tokens(config)}
+    obeyed = {
         key: _obeyed(value) if isinstance(value, dict) else value
         for key, value in config.items()
-        if key not in _NOT_OBEYED
+        if key not in _NOT_OBEYED | absent
     }
+    return obeyed | dict.fromkeys(absent & {"pad_token_id"})  # whose default may be none of the tokens either
 
 
 def _refuse_empty_promises(checkpoint: Loadable) -> None:

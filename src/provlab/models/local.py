@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,8 +15,9 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError
 from provlab.files import cache_dir, digest, sha256_file, write_json
 from provlab.models.counting import count_bytes
-from provlab.models.formats.container import parts_of
+from provlab.models.formats.container import is_weights, parts_of, sets_of
 
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.(safetensors|bin)$")
 # Hashing smaller files is quicker than looking the hash up.
 _BIG = 1 << 20
 # A file written a moment ago may change again within one tick of its timestamp: not remembered yet.
@@ -61,11 +63,39 @@ def _remembered(path: Path, stat: os.stat_result) -> str | None:
     return None
 
 
+def begins_as_gguf(path: Path) -> bool:
+    """Whether a file is GGUF, by its name or by how it begins."""
+    if path.name.lower().endswith(".gguf"):
+        return path.is_file()
+    try:
+        with path.open("rb") as stream:
+            return stream.read(4) == b"GGUF"
+    except OSError:
+        return False
+
+
+def hub_cache() -> Path:
+    """Return the folder in which huggingface_hub keeps what it fetched."""
+    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if path := os.environ.get(variable):
+            return Path(os.path.expandvars(path)).expanduser().resolve()
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(os.path.expandvars(home)).expanduser().resolve() / "hub"
+
+
+def _is_blob(real: Path) -> bool:
+    """Whether a file is one that the hub's client keeps for this user: folders of links to these are made by many."""
+    repository = real.parent.parent
+    return real.parent.name == "blobs" and repository.name.startswith("models--") and repository.parent == hub_cache()
+
+
 class LocalFiles:
     """The files of one folder, or a GGUF file alone; none may lie outside the folder.
 
     Attributes
     ----------
+    chosen
+        The one of its files with weights that was named; empty where the folder was.
     partly
         Some units alone are read: a large file whose hash is not remembered is known by its place and state.
     """
@@ -77,23 +107,30 @@ class LocalFiles:
         try:
             if not folder.exists():
                 raise CheckpointError(f"{folder} does not exist; give a checkpoint folder that does")
-            gguf = folder.name.endswith(".gguf") and folder.is_file()
-            if not gguf and not folder.is_dir():
+            self.chosen = folder.name if folder.is_file() else ""
+            gguf = bool(self.chosen) and begins_as_gguf(folder)
+            if self.chosen and _SHARD.search(self.chosen):
+                raise CheckpointError(f"{folder} is one of several parts; give its folder, {folder.parent}")
+            if not folder.is_dir() and not gguf and not is_weights(self.chosen):
                 raise CheckpointError(f"{folder} is a file; give the folder that holds config.json and weights")
-            entries = [entry for entry in (folder.parent if gguf else folder).iterdir() if not entry.is_dir()]
+            place = folder.parent if self.chosen else folder
+            entries = [entry for entry in place.iterdir() if not entry.is_dir()]
         except OSError as error:
             raise CheckpointError(f"{str(folder)[:200]} cannot be read: {error.strerror}") from error
         names = [entry.name for entry in entries]
         self._names = frozenset(parts_of(folder.name, names) if gguf else names)
-        self.root = folder.parent.resolve() if gguf else folder.resolve()
-        self.label = str(self.root / folder.name if gguf else self.root)
+        self.root = place.resolve()
+        self.label = str(self.root / self.chosen)
+        if not self.chosen and not sets_of(self._names):  # an archive names files by their hashes
+            unknown = [entry for entry in entries if "." not in entry.name and begins_as_gguf(entry)]
+            self.chosen = unknown[0].name if len(unknown) == 1 else ""
         # In a snapshot of the hub's cache every file is a link into the blobs of the same repository.
         self._allowed = [self.root]
-        self.name = folder.stem if gguf else self.root.name
+        self.name = folder.stem if gguf else f"{self.root.name}/{self.chosen}" if folder.is_file() else self.root.name
         repository = self.root.parent.parent
         if self.root.parent.name == "snapshots" and repository.name.startswith("models--"):
             self._allowed.append(repository / "blobs")
-            self.name = repository.name.rpartition("--")[2]
+            self.name = self.name if self.chosen else repository.name.rpartition("--")[2]
 
     def names(self) -> frozenset[str]:
         """Names of the files in the folder."""
@@ -109,7 +146,7 @@ class LocalFiles:
         """
         path = self.root / name
         real = Path(os.path.realpath(path))  # `resolve` raises where links lead in a circle
-        if not any(real.is_relative_to(allowed) for allowed in self._allowed):
+        if not any(real.is_relative_to(allowed) for allowed in self._allowed) and not _is_blob(real):
             raise CheckpointError(f"{path} leads outside the folder, to {real}; copy the file into the folder")
         if not real.is_file():
             why = "is a link that leads to no file" if path.is_symlink() else "is missing"

@@ -7,7 +7,8 @@ are stored as codes and scales, and callers see no difference.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from functools import cached_property
 from pathlib import PurePosixPath
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, InvalidWeightsError
+from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
+from provlab.models.architectures import described, sees
 from provlab.models.counting import count_bytes
-from provlab.models.formats.container import FORMATS, Container, TensorInfo, format_of, parts_of
+from provlab.models.formats.container import FORMATS, Container, TensorInfo, parts_of, sets_of
 from provlab.models.formats.dtypes import itemsize, values
 
 if TYPE_CHECKING:
@@ -26,8 +28,12 @@ if TYPE_CHECKING:
     from provlab.models.formats.source import Files
 
 CONFIG = "config.json"
-#: prefixes that data parallelism, compilation, adapters and sharding put before names
-WRAPPERS = ("module.", "_orig_mod.", "base_model.model.", "_fsdp_wrapped_module.")
+#: what compilation, sharding and checkpointing of activations put into names, wherever they wrap a module
+_INSIDE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module", "_fpw_module")
+_ANYWHERE = re.compile(rf"(?:^|(?<=\.))(?:{'|'.join(_INSIDE)})\.")
+_IN_BLOCK = re.compile(r"\.\d+\.")
+#: what data parallelism and adapters put before all names
+_BEFORE = ("module.", "base_model.model.")
 #: names of the tensors without which codes mean nothing
 SCALES = re.compile(r"[._](scales?|SCB|absmax|weight_scale|weight_scale_inv|scale_weight)$")
 _AT_ONCE = 2**22  # bytes of a tensor that are searched for NaN and Inf at a time
@@ -40,12 +46,55 @@ _OF_TOKENIZERS = (
 _TEXTS = (".json", ".txt", ".model", ".jinja", ".codes", ".spm", ".tiktoken", ".tokenizer")  # how they end
 
 
-def wrapper(names: Sequence[str]) -> str:
-    """Return the prefix that training wrappers put before the name of every tensor, such as ``module.``, or ``""``."""
-    prefix = ""
-    while more := next((w for w in WRAPPERS if names and all(name.startswith(prefix + w) for name in names)), ""):
-        prefix += more
-    return prefix
+def usual_names(names: Collection[str], config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the name in the file of each tensor, by the name without what wrapped the model when it was saved.
+
+    Wrappers of training leave their names inside (``layers.0._orig_mod.mlp``) and before all (``module.``). A model
+    that was part of another has its place there before its names (``language_model.``, ``pretrained_model.``,
+    ``model.model.``): where the config names a class of the table, that is what stands before this class's own names.
+
+    Raises
+    ------
+    ValueError
+        Two tensors have one name without it.
+    """
+    usual = {name: _ANYWHERE.sub("", name) for name in names}
+    while more := next((w for w in _BEFORE if usual and all(n.startswith(w) for n in usual.values())), ""):
+        usual = {name: short.removeprefix(more) for name, short in usual.items()}
+    if outer := _outer(usual.values(), config):
+        shorter = {name: short.removeprefix(outer) for name, short in usual.items()}
+        usual = shorter if len({*shorter.values()}) == len(names) else usual
+    stored: dict[str, str] = {}
+    for name, short in usual.items():
+        if (other := stored.setdefault(short, name)) != name:
+            raise ValueError(f"{other} and {name} are both {short}, without what wrapped them in training")
+    return stored
+
+
+def _outer(names: Collection[str], config: Mapping[str, Any]) -> str:
+    """Return what stands before a known class's own names, by the name of the embedding; ``""`` if nothing does."""
+    named = config.get("architectures")
+    if sees(config) or not isinstance(named, list) or not named or not isinstance(named[0], str):
+        return ""
+    try:
+        architecture = described(named[0])
+    except UnknownArchitectureError:
+        return ""
+    embedding = architecture.parts[0].name
+    met = (name.removesuffix(embedding) for name in sorted(names, key=len) if f".{name}".endswith(f".{embedding}"))
+    before = next(met, "").removesuffix(architecture.prefix)
+    # no wrapper, but a part of the model, where other blocks lie elsewhere: an encoder beside a decoder
+    return before if all(name.startswith(before) for name in names if _IN_BLOCK.search(name)) else ""
+
+
+def renamings(stored: Mapping[str, str]) -> dict[str, str]:
+    """Return `usual_names` as patterns of names and what takes their place, one after the other, for transformers."""
+    patterns: dict[str, str] = {}
+    for word in _INSIDE:
+        most = max((f".{name}".count(f".{word}.") for name in stored.values()), default=0)
+        patterns |= {rf"(?:^|(?<=\.)){word}\.(?#{i})": "" for i in range(most)}  # each takes away one
+    before = {_ANYWHERE.sub("", name).removesuffix(short) for short, name in stored.items()} - {""}
+    return patterns | {f"^{re.escape(prefix)}": "" for prefix in before}
 
 
 def read_json(files: "Files", name: str) -> dict[str, Any]:
@@ -101,39 +150,85 @@ class WeightFiles:
         As given, or as the weights hold it.
     """
 
-    def __init__(self, source: "Files", config: dict[str, Any] | None, *, allow_pickle: bool = False) -> None:
+    def __init__(
+        self, source: "Files", config: dict[str, Any] | None, *, allow_pickle: bool = False, which: str = ""
+    ) -> None:
         self._source = source
         self._lock = Lock()
         self._opened: dict[str, Container] = {}
         names = source.names()
-        kind = format_of(names)
-        if not kind:
+        sets = sets_of(names, which or source.chosen)
+        if not sets:
             missing = "weights (model.safetensors, or shards with their index)"
             raise _unreadable(source, CONFIG if config is None else missing)
+        (kind, first), *others = sets
+        #: names of the files, or tables, of other sets of weights in the folder, which are not read
+        self.others = tuple(other.file for other in others)
         self.format = kind
-        alone = kind.alone(names)
         if kind.pickled and not allow_pickle:
             raise CheckpointError(
                 f"{source.label} has weights only as pickle ({kind.single}); convert them to safetensors, or "
                 "pass --allow-pickle (allow_pickle=True) if you trust the source"
             )
-        if len(alone) > 1:
-            raise _unreadable(source, alone[1])
-        # transformers, too, prefers the single file where both exist
-        self._map: dict[str, str] | None = None if alone else _weight_map(source, kind.table)
-        self.index = () if self._map is None else (kind.table,)
-        self.files = tuple(parts_of(alone[0], names) if self._map is None else sorted({*self._map.values()}))
+        if others and others[0].format == kind and first != kind.table != others[0].file:
+            raise _unreadable(source, others[0].file)  # several GGUF files
+        self._map = _weight_map(source, first) if first == kind.table else None
+        self.index = () if self._map is None else (first,)
+        self.files = tuple(parts_of(first, names) if self._map is None else sorted({*self._map.values()}))
         for name in self.files:
             if name not in names:
-                raise CheckpointError(f"{source.label}: {kind.table} needs {name}, which is missing; copy it again")
+                raise CheckpointError(f"{source.label}: {first} needs {name}, which is missing; copy it again")
         if config is None and (config := self._container(self.files[0]).config) is None:
             raise _unreadable(source, CONFIG)
         self.config = config
 
+    @cached_property
+    def _places(self) -> dict[str, tuple[str, str]]:
+        """File and name in it of each tensor, by its usual name."""
+        files = self.files if self._map is not None else self.files[:1]  # the first part of a GGUF file knows all
+        held: dict[str, str] = {}
+        for file in files:
+            for name in self.header(file):
+                if (other := held.setdefault(name, file)) != file and not self._alike(name, other, file):
+                    raise CheckpointError(
+                        f"{self._source.label}: {other} and {file} hold {name} with different numbers; copy both again"
+                    )
+        try:
+            return {usual: (held[name], name) for usual, name in usual_names(held, self.config).items()}
+        except ValueError as error:
+            raise CheckpointError(f"{self._source.label}: {error}; save one of them alone") from error
+
+    def _alike(self, name: str, *files: str) -> bool:
+        """Whether a tensor that several files hold is one."""
+        first, second = (self._container(file) for file in files)
+        same = (
+            first.header[name].shape == second.header[name].shape
+            and first.header[name].dtype == second.header[name].dtype
+        )
+        return same and np.array_equal(first.read(name, None), second.read(name, None))
+
+    @cached_property
+    def renamed(self) -> dict[str, str]:
+        """Names in the files by the usual ones, where any differ."""
+        stored = {usual: name for usual, (_, name) in self._places.items()}
+        return stored if any(usual != name for usual, name in stored.items()) else {}
+
+    @cached_property
+    def absent(self) -> dict[str, str]:
+        """Tensors that the index places in a file that does not hold them, and nor do the others: name -> file."""
+        held = {name for _, name in self._places.values()}
+        return {name: file for name, file in (self._map or {}).items() if name not in held}
+
+    @cached_property
+    def unplaced(self) -> dict[str, str]:
+        """Tensors that a file holds and the index does not place there, which are read: name -> file."""
+        placed = self._map or {}
+        return {n: file for file, n in self._places.values() if self._map is not None and placed.get(n) != file}
+
     @property
     def tensor_names(self) -> tuple[str, ...]:
         """Names of all tensors, sorted."""
-        return tuple(sorted(self._map if self._map is not None else self.header(self.files[0])))
+        return tuple(sorted(self._places))
 
     @property
     def nbytes(self) -> int:
@@ -151,26 +246,27 @@ class WeightFiles:
         return sorted({info.stored for container in self._opened.values() for info in container.header.values()} - {""})
 
     def header(self, file: str) -> Mapping[str, TensorInfo]:
-        """Shapes and dtypes of the tensors in one file, compared with the index.
+        """Shapes and dtypes of the tensors in one file, by their names there.
 
         Raises
         ------
         CheckpointError
-            The file is truncated or corrupt, or it and the index disagree about its tensors.
+            The file is truncated or corrupt.
         """
         return self._container(file).header
 
     def info(self, name: str) -> TensorInfo:
         """Shape and dtype of one tensor."""
-        return self.header(self.file_of(name))[name]
+        file, stored = self._place(name)
+        return self.header(file)[stored]
 
-    def file_of(self, name: str) -> str:
-        """Return the file that holds a tensor."""
-        if self._map is None:
-            if name in self.header(self.files[0]):
-                return self.files[0]
-        elif name in self._map:
-            return self._map[name]
+    def _place(self, name: str) -> tuple[str, str]:
+        if name in self._places:
+            return self._places[name]
+        if name in self.absent:
+            raise CheckpointError(
+                f"{self._source.label}: {self.absent[name]} lacks {name}, which the index places there; copy both again"
+            )
         raise CheckpointError(f"{self._source.label} has no tensor {name!r}")
 
     def array(self, name: str, rows: range | None = None) -> NDArray[np.float32]:
@@ -204,25 +300,17 @@ class WeightFiles:
 
     def _content(self, name: str, rows: range | None) -> NDArray[np.uint8]:
         """Read the bytes of one tensor, or of some rows of it."""
-        return self._container(self.file_of(name)).read(name, rows)
+        file, stored = self._place(name)
+        return self._container(file).read(stored, rows)
 
     def _container(self, file: str) -> Container:
-        """Open a file, and compare its tensors with the index."""
+        """Open a file."""
         with self._lock:
             file = self.files[0] if self._map is None else file  # of a file that was split, the first knows all parts
             if file not in self._opened:
                 container = self.format.opened(self._source, file)
-                label, header = f"{self._source.label}: {file}", container.header
-                if not header:
-                    raise CheckpointError(f"{label} holds no tensor")
-                if self._map is not None:
-                    promised = {tensor for tensor, shard in self._map.items() if shard == file}
-                    for tensors, fault in (
-                        (promised - set(header), "lacks {}, which the index places"),
-                        (set(header) - promised, "holds {}, which the index does not place"),
-                    ):
-                        if tensors:
-                            raise CheckpointError(f"{label} {fault.format(min(tensors))} there; copy both again")
+                if not container.header:
+                    raise CheckpointError(f"{self._source.label}: {file} holds no tensor")
                 self._opened[file] = container
             return self._opened[file]
 

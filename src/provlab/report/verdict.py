@@ -373,6 +373,7 @@ def _of_models(models: Sequence[Mapping[str, Any]]) -> list[str]:
         for model in models
         if model.get("rival")
     ]
+    sentences += [one_line(note, 400) for model in models for note in model.get("notes", ())]
     if lent := [str(model["name"]) for model in models if model.get("lent_ids")]:
         whose = "the ids of the other's tokens" if len(lent) < len(models) else "random ids"
         sentences.append(f"No tokenizer comes with {' and '.join(lent)}: in place of the text it was given {whose}.")

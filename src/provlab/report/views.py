@@ -42,6 +42,7 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
         "files": checkpoint.files(),
         "not_verified": checkpoint.unverified,
         "rival": checkpoint.rival,
+        "notes": list(checkpoint.notes),
         "stored": checkpoint.stored,
         "language_part": within,
     }

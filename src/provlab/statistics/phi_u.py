@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
@@ -100,7 +102,10 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     smaller, larger = (a, b) if len(a) <= len(b) else (b, a)
     partners = larger.places[match_shuffled(a, b, seed=seed).indices]
     result = pvalues.spearman(partners, smaller.places)
-    detail = of_matching(result, partners, smaller.places) | left_out(a, b)
+    # units that do nothing, in one model alone, move places and no ranks; where each model has its own, ranks move
+    places, ranks = (partners, smaller.places), [np.argsort(np.argsort(side)) for side in (partners, smaller.places)]
+    counted = max(places, ranks, key=lambda sides: int((sides[0] == sides[1]).sum()))
+    detail = of_matching(result, *counted) | left_out(a, b)
     if isinstance(a, OrderedRows) and isinstance(b, OrderedRows):
         detail["order"] = [a.order, b.order]
     return BlockResult(block, result.rho, result.log10_p, detail, partners)
@@ -118,7 +123,8 @@ class PhiU(Statistic):
     settings = ("seed", "units")
     warrant = BY_THEOREM
     independent_blocks = True
-    version = 6  # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order
+    # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order; 6 counted places
+    version = 7
 
     def require(self, a: Model, b: Model) -> None:
         """Both models must have a residual stream of one width."""

@@ -72,8 +72,10 @@ def shared_tokens(models: Iterable[Model], options: Options) -> tuple[tuple[int,
     None where all models read the same anyway, or too few tokens are left. Where no model has a tokenizer, ids are
     drawn at random: any inputs will do where two models are independent.
     """
-    known = {model.checkpoint.tokenizer_digest: model for model in models}
-    bare = known.pop(None, None)
+    # one tokenizer gives other inputs to a model that lacks the embeddings of some of its tokens
+    made = {(model.checkpoint.tokenizer_digest, model.anatomy.vocab_size): model for model in models}
+    bare = next((model for (digest, _), model in made.items() if digest is None), None)
+    known = {key: model for key, model in made.items() if key[0] is not None}
     needed = options.n_sequences * options.sequence_length
     if bare is None and len(known) < 2:
         return None
@@ -97,8 +99,11 @@ def _whole(checkpoint: Checkpoint, options: Options) -> tuple[NDArray[np.int64],
     """Ids and places of all tokens of a text that is long enough."""
     # a token of a byte-level vocabulary is rarely longer than 16 characters: do not encode a whole book
     text = options.text[: 16 * options.n_sequences * options.sequence_length]
-    ids, spans = checkpoint.cut(text)
-    return np.asarray(ids, dtype=np.int64), _places(text, spans)
+    cut_ids, spans = checkpoint.cut(text)
+    ids, places = np.asarray(cut_ids, dtype=np.int64), _places(text, spans)
+    size = checkpoint.config.get("vocab_size")
+    embedded = ids < size if isinstance(size, int) else slice(None)  # a tokenizer may know tokens that were added to it
+    return ids[embedded], places[embedded]
 
 
 def _places(text: str, spans: Iterable[tuple[int, int]]) -> NDArray[np.int64]:

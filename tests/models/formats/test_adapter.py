@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from provlab import compare
 from provlab.errors import CheckpointError, InvalidWeightsError
+from provlab.models import anatomy as anatomy_module
 from provlab.models.checkpoint import Checkpoint, register_scheme
 from provlab.models.formats.adapter import split
 
@@ -32,21 +33,40 @@ KINDS = {
     "biases": ("bert_masked", {"target_modules": ["query", "dense"], "bias": "lora_only"}),
     "inputs as rows": ("gpt2", {"target_modules": ["c_attn", "c_proj", "c_fc"]}),
     "an embedding": ("llama", {"target_modules": ["embed_tokens", "v_proj"]}),
+    "lengths of their own": ("llama", {"target_modules": ["up_proj", "down_proj"], "use_dora": True}),
+    "lengths of columns": ("gpt2", {"target_modules": ["c_fc", "c_proj"], "use_dora": True}),
+    "biases beside": ("llama_biased", {"target_modules": ["up_proj"], "lora_bias": True, "use_rslora": True}),
+}
+#: of a base whose head is its embedding; of one whose vocabulary grows from 50 tokens to 53, or shrinks
+RUNNING = {
+    "head": ("llama_tied", {"target_modules": ["lm_head", "up_proj"]}, 50),
+    "whole head": ("llama_tied", {"target_modules": ["up_proj"], "modules_to_save": ["lm_head"]}, 50),
+    "embedding": ("llama_tied", {"target_modules": ["embed_tokens", "up_proj"]}, 50),
+    "whole embedding": ("llama_tied", {"target_modules": ["up_proj"], "modules_to_save": ["embed_tokens"]}, 50),
+    "both": ("llama_tied", {"target_modules": ["embed_tokens", "lm_head", "up_proj"]}, 50),
+    "both alike": ("llama_tied", {"target_modules": ["lm_head", "up_proj"], "ensure_weight_tying": True}, 50),
+    "more tokens, tied": ("llama_tied", {"target_modules": ["up_proj"]}, 53),
+    "more tokens": ("llama", {"target_modules": ["up_proj"]}, 53),
+    "more tokens, both trained": ("llama", {"target_modules": ["up_proj", "lm_head", "embed_tokens"]}, 53),
+    "fewer tokens": ("llama", {"target_modules": ["up_proj"]}, 40),
 }
 
 
-def adapt(base, folder, *, seed=0, **settings):
-    """Write an adapter of random numbers, and return the model that peft merges of it and its base."""
+def adapt(base, folder, *, seed=0, rows=50, merged=True, name="default", **settings):
+    """Write an adapter of random numbers, and return the model that peft merges of it and its base, or runs."""
     config = peft.LoraConfig(**({"r": 4, "lora_alpha": 6} | settings))
     with warnings.catch_warnings(), torch.random.fork_rng(), torch.no_grad():
         warnings.simplefilter("ignore")  # peft uses what transformers renames, and tells what it saves
         torch.manual_seed(seed)
-        model = peft.get_peft_model(Checkpoint.open(base).load_model(), config)
+        plain = Checkpoint.open(base).load_model()
+        if rows != 50:
+            plain.resize_token_embeddings(rows)
+        model = peft.get_peft_model(plain, config, adapter_name=name)
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.normal_(std=0.3)
-        model.save_pretrained(folder)
-        return model.merge_and_unload().eval()
+        model.save_pretrained(folder, save_embedding_layers=True if rows != 50 else "auto")
+        return (model.merge_and_unload() if merged else model).eval()
 
 
 @pytest.fixture
@@ -77,6 +97,32 @@ def test_what_is_merged_is_what_peft_merges(tmp_path, label):
     with torch.no_grad():
         ours = merged.load_model()(tokens).logits
         torch.testing.assert_close(ours, theirs(tokens).logits, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("label", RUNNING)
+def test_a_head_tied_in_the_base_and_other_tokens_are_read_as_they_were_trained(tmp_path, label):
+    """The reference is the adapter as it runs: merging changes both ends of a tied base."""
+    architecture, settings, rows = RUNNING[label]
+    tiny_models.save(architecture, tmp_path / "base")
+    theirs = adapt(tmp_path / "base", tmp_path / "adapter", rows=rows, merged=False, **settings)
+    checkpoint = Checkpoint.open(f"{tmp_path / 'base'}+{tmp_path / 'adapter'}")
+    anatomy = anatomy_module.of(checkpoint)
+    assert (anatomy.vocab_size, anatomy.shape("head")[0]) == (rows, rows)
+    tokens = torch.arange(rows - 8, rows)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(checkpoint.load_model()(tokens).logits, theirs(tokens).logits, atol=1e-4, rtol=1e-4)
+    apart = architecture == "llama_tied"
+    assert (not anatomy.tied) == (apart or architecture == "llama")
+    assert [note.endswith("these are tied: each was read apart.") for note in checkpoint.notes] == [True] * apart
+
+
+def test_an_adapter_with_a_name_lies_in_a_folder_of_its_own(llama, tmp_path):
+    theirs = adapt(llama, tmp_path / "a3", name="mine", target_modules=["up_proj"]).state_dict()[UP]
+    for text in (f"{llama}+{tmp_path / 'a3'}", f"{llama}+{tmp_path / 'a3' / 'mine'}"):
+        np.testing.assert_allclose(Checkpoint.open(text).array(UP), theirs, atol=1e-5)
+    tiny_models.copy(tmp_path / "a3" / "mine", tmp_path / "a3" / "yours")
+    with pytest.raises(CheckpointError, match=r"a3 holds several adapters; give the folder of one, as .*a3/mine"):
+        Checkpoint.open(f"{llama}+{tmp_path / 'a3'}")
 
 
 def test_the_digest_is_of_both_and_reports_say_what_was_merged(llama, pair, tmp_path):
@@ -145,7 +191,8 @@ def _renamed(old, new):
 
 
 BAD = {
-    "DoRA": (_config(use_dora=True), r"not merged here \(DoRA\); merge it \(peft"),
+    "DoRA without lengths": (_config(use_dora=True), r"lora_magnitude_vector does not fit the base"),
+    "one axis": (_config(use_qalora=True), r"not merged here \(QA-LoRA\); merge it \(peft"),
     "another kind": (_config(peft_type="IA3"), r"not merged here \(IA3\)"),
     "another base": (_config(init_lora_weights="pissa"), r"not merged here \(pissa\)"),
     "blocks repeated": (_config(layer_replication=[[0, 2]]), "blocks repeated"),

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, one_line
+from provlab.errors import CheckpointError, UnknownArchitectureError, one_line
 from provlab.models import sources
+from provlab.models.architectures import described, sees
 from provlab.models.formats.container import FORMATS, TensorInfo
 from provlab.models.formats.dtypes import values
 from provlab.models.formats.source import Files
@@ -21,11 +22,11 @@ MERGED = "LoRA"  # as what a merged model is said to be stored
 CODES = ()  # it reads none
 
 _PAIR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<side>[AB])(?:\.default)?(?:\.weight)?")
+_BIAS = re.compile(r"(?P<module>.+)\.lora_B(?:\.default)?\.bias")
+_MAGNITUDE = re.compile(r"(?P<module>.+)\.lora_magnitude_vector(?:\.default)?(?:\.weight)?")
 _WHOLE = re.compile(r"\.(?:base_layer|original_module|modules_to_save(?:\.default)?)(?=\.)")
 # settings of peft's by which a tensor is more than the sum of W and a product, or W another than the base's
 _NOT_MERGED = {
-    "use_dora": "DoRA",
-    "lora_bias": "biases of its own",
     "use_qalora": "QA-LoRA",
     "alora_invocation_tokens": "aLoRA",
     "layer_replication": "blocks repeated",
@@ -47,11 +48,24 @@ def split(text: str) -> tuple[str, str] | None:
         return None
     pairs = [(text[:place], text[place + 1 :]) for place, letter in enumerate(text) if letter == "+"][::-1]
     pairs = [pair for pair in pairs if all(pair)]
-    here = next((pair for pair in pairs if _exists(Path(pair[1]) / CONFIG)), None)
+    here = next((pair for pair in pairs if _exists(Path(pair[1]) / CONFIG) or _within(Path(pair[1]))), None)
     if not here and (not pairs or (pairs[0][0][0] in "./~" and not _exists(Path(pairs[0][0])))):
         return None
     base, adapter = here or pairs[0]
+    if here and not _exists(Path(adapter) / CONFIG):
+        first, *others = _within(Path(adapter))
+        if others:
+            raise CheckpointError(f"{adapter} holds several adapters; give the folder of one, as {first}")
+        adapter = str(first)
     return base, str(sources.plain(adapter))
+
+
+def _within(folder: Path) -> list[Path]:
+    """Return the folders in a folder that hold adapters: peft saves one that has a name of its own there."""
+    try:
+        return sorted(path.parent for path in folder.expanduser().glob(f"*/{CONFIG}"))
+    except (OSError, RuntimeError, ValueError):  # no path at all
+        return []
 
 
 def _exists(path: Path) -> bool:
@@ -66,6 +80,7 @@ class Both:
 
     def __init__(self, base: Files, adapter: Files) -> None:
         self.base, self.adapter = base, adapter
+        self.chosen = base.chosen
         self.label = f"{base.label}+{adapter.label}"
         self.commit = "+".join(filter(None, (base.commit, adapter.commit))) or None
 
@@ -90,6 +105,8 @@ class Both:
 class Change(NamedTuple):
     """What an adapter does to one tensor: it puts another in its place, or adds scale * B A, or both.
 
+    In DoRA the sum is then scaled, so that the weights of each output unit have a given length (arXiv 2402.09353).
+
     Attributes
     ----------
     whole
@@ -100,6 +117,8 @@ class Change(NamedTuple):
         The scale of the product.
     transposed
         The base stores this tensor with inputs as rows.
+    magnitude
+        Name of the lengths, one for each output unit; empty where the sum is not scaled.
     """
 
     whole: str = ""
@@ -107,6 +126,7 @@ class Change(NamedTuple):
     second: str = ""
     scale: float = 1.0
     transposed: bool = False
+    magnitude: str = ""
 
 
 class AdaptedWeights(WeightFiles):
@@ -140,12 +160,26 @@ class AdaptedWeights(WeightFiles):
         self._settings = read_json(source.adapter, CONFIG)
         self._refuse_other_kinds()
         self._adapter = self.format.opened(source.adapter, weights)
+        self._ends = _ends(base)
+        self._shapes: dict[str, tuple[int, ...]] = {}  # of tensors that the adapter made longer or shorter
         self._changes = self._compared()
+        self._untied = self._tied_apart()
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
-        """Names of all tensors, sorted: those of the base."""
-        return self._base.tensor_names
+        """Names of all tensors, sorted: those of the base, and the head where the adapter sets it apart."""
+        return tuple(sorted({*self._base.tensor_names, *([self._ends[1]] if self._untied else [])}))
+
+    @property
+    def notes(self) -> list[str]:
+        """What a verdict should say of the merge."""
+        apart = "An adapter trained the head or the embedding of a base in which these are tied: each was read apart."
+        return [apart] if self._untied else []
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """As of the base."""
+        return self._base.absent
 
     @property
     def plain(self) -> bool:
@@ -159,25 +193,43 @@ class AdaptedWeights(WeightFiles):
 
     def info(self, name: str) -> TensorInfo:
         """Shape and dtype of one tensor."""
-        info = self._base.info(name)
-        return TensorInfo(info.shape, "float32") if name in self._changes else info
+        info = self._base.info(self._origin(name))
+        shape = self._shapes.get(name, info.shape)
+        return TensorInfo(shape, "float32") if name in self._changes else info
+
+    def _origin(self, name: str) -> str:
+        """Return the base's tensor that one is made from: the embedding for a head that was tied to it."""
+        return (
+            self._ends[0] if self._ends[0] and name == self._ends[1] and name not in self._base.tensor_names else name
+        )
 
     def _content(self, name: str, rows: range | None) -> NDArray[np.uint8]:
         """Read the bytes of one tensor, or of some rows of it, of the merged model."""
-        content = self._base._content(name, rows)
+        origin = self._origin(name)
         if name not in self._changes:
-            return content
-        change, info = self._changes[name], self._base.info(name)
-        merged = values(content, info.dtype).reshape(-1, *info.shape[1:])
-        part = slice(None) if rows is None else slice(rows.start, rows.stop)
+            return self._base._content(origin, rows)
+        change, info = self._changes[name], self._base.info(origin)
+        scaled_apart = change.magnitude and change.transposed  # a length is that of a column: all rows are read
+        read, part = (None, slice(None)) if rows is None or scaled_apart else (rows, slice(rows.start, rows.stop))
         if change.whole:
             merged = self._array(change.whole)[part]
+        else:
+            merged = values(self._base._content(origin, read), info.dtype).reshape(-1, *info.shape[1:])
         if change.first:
             left, right = self._array(change.second), self._array(change.first)
             if change.transposed:
                 left, right = right.T, left.T
             with np.errstate(over="ignore", invalid="ignore"):  # the caller looks for NaN and Inf
-                merged = merged + np.float32(change.scale) * (left[part] @ right)
+                merged = merged + np.float32(change.scale) * (left[part] @ right)  # (outputs, rank) @ (rank, inputs)
+        elif change.second:  # a bias
+            merged = merged + np.float32(change.scale) * self._array(change.second)[part]
+        if change.magnitude:
+            lengths = np.linalg.norm(merged, axis=0 if change.transposed else 1)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                scales = self._array(change.magnitude).reshape(-1)[part] / lengths
+            merged = merged * (scales if change.transposed else scales[:, None])
+        if scaled_apart and rows is not None:
+            merged = merged[rows.start : rows.stop]
         return np.ascontiguousarray(merged, np.float32).reshape(-1).view(np.uint8)
 
     def _array(self, name: str) -> NDArray[np.float32]:
@@ -190,35 +242,83 @@ class AdaptedWeights(WeightFiles):
         unlike = [what for key, what in _NOT_MERGED.items() if self._settings.get(key)]
         unlike += [str(begun)] if begun not in _BEGUN else []
         if kind != "LORA" or unlike:
-            raise CheckpointError(
-                f"{self._label} is an adapter of a kind that is not merged here ({(unlike or [str(kind)])[0][:40]}); "
-                "merge it (peft: merge_and_unload, then save_pretrained) and give that folder"
-            )
+            raise self._other_kind((unlike or [str(kind)])[0][:40])
+
+    def _other_kind(self, kind: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self._label} is an adapter of a kind that is not merged here ({kind}); "
+            "merge it (peft: merge_and_unload, then save_pretrained) and give that folder"
+        )
 
     def _compared(self) -> dict[str, Change]:
         """Return what changes each tensor of the base, after comparing names and shapes."""
         changes: dict[str, Change] = {}
         pairs: dict[tuple[str, bool], dict[str, str]] = {}
+        magnitudes: dict[str, str] = {}
         for name, info in self._adapter.header.items():
             inner = name.removeprefix("base_model.model.")
             if match := _PAIR.fullmatch(inner):
                 pairs.setdefault((match["module"], bool(match["embedding"])), {})[match["side"]] = name
+            elif match := _BIAS.fullmatch(inner):
+                target = self._found(f"{match['module']}.bias")
+                if info.shape != self._base.info(target).shape:
+                    raise self._unfit(target)
+                changes[target] = Change(second=name, scale=self._scale(match["module"], self._rank(match["module"])))
+            elif match := _MAGNITUDE.fullmatch(inner):
+                magnitudes[match["module"]] = name
             elif "lora_" in inner:
                 raise CheckpointError(
                     f"{self._label}: {one_line(name)[:100]} is no part of an adapter that is merged here"
                 )
             else:
                 target = self._found(_WHOLE.sub("", inner))
-                if info.shape != self._base.info(target).shape:
-                    raise self._unfit(target)
+                before = self._base.info(self._origin(target)).shape
+                if info.shape != before:
+                    if target not in self._ends or info.shape[1:] != before[1:]:
+                        raise self._unfit(target)
+                    self._shapes[target] = info.shape  # the vocabulary grew with the adapter, or shrank
                 changes[target] = Change(name)
         for (module, embedding), sides in pairs.items():
             if sides.keys() != {"A", "B"}:
                 raise CheckpointError(f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; copy it again")
             target = self._found(f"{module}.weight")
-            product = self._product(module, sides, self._base.info(target).shape, embedding)
+            shape = self._shapes.get(target, self._base.info(self._origin(target)).shape)
+            product = self._product(module, sides, shape, embedding)
+            if magnitude := magnitudes.pop(module, ""):
+                lengths, outputs = self._adapter.header[magnitude].shape, shape[1 if product.transposed else 0]
+                if embedding:
+                    raise self._other_kind("DoRA of an embedding")
+                if math.prod(lengths) != outputs:
+                    raise self._unfit(f"{module}.lora_magnitude_vector")
+                product = product._replace(magnitude=magnitude)
+            elif self._settings.get("use_dora"):
+                raise self._unfit(f"{module}.lora_magnitude_vector")
             changes[target] = product._replace(whole=changes.get(target, product).whole)
+        if magnitudes:
+            raise self._unfit(f"{min(magnitudes)}.lora_magnitude_vector")
         return changes
+
+    def _tied_apart(self) -> bool:
+        """Whether the head, tied to the embedding in the base, has weights of its own in the model that was trained.
+
+        peft trains either of them alone: a running adapter leaves the other as it was, though ``merge_and_unload`` may
+        change both. The config says so then, and how many rows there are.
+        """
+        embedding, head = self._ends
+        tied = bool(embedding and head) and head not in self._base.tensor_names
+        changed = [end for end in self._ends if end in self._changes]
+        resized = {self._shapes[end][0] for end in changed if end in self._shapes}
+        rows = {self.info(end).shape[0] for end in changed} if resized else resized
+        if resized and len(changed) == 1 and not tied:
+            rows |= {self._base.info(end).shape[0] for end in self._ends if end and end not in changed}
+        if len(rows) > 1:
+            raise self._unfit(next(iter(self._shapes)))
+        if rows:
+            self.config = {**self.config, "vocab_size": rows.pop()}
+        untied = tied and bool(changed) and not (resized and changed == [embedding])
+        if untied:
+            self.config = {**self.config, "tie_word_embeddings": False}
+        return untied
 
     def _product(self, module: str, sides: Mapping[str, str], shape: tuple[int, ...], embedding: bool) -> Change:
         """Compare A and B, of shapes (rank, inputs) and (outputs, rank), with the tensor that they change."""
@@ -226,11 +326,22 @@ class AdaptedWeights(WeightFiles):
         transposed = embedding or self._settings.get("fan_in_fan_out") is True
         if len(a) != 2 or len(b) != 2 or a[0] != b[1] or not a[0] or (b[0], a[1]) != shape[:: -1 if transposed else 1]:
             raise self._unfit(f"{module}.weight")
+        scale = self._scale(module, a[0])
+        return Change(first=sides["A"], second=sides["B"], scale=scale, transposed=transposed)
+
+    def _rank(self, module: str) -> int:
+        """Return the rank of a module's A."""
+        for name, info in self._adapter.header.items():
+            match = _PAIR.fullmatch(name.removeprefix("base_model.model."))
+            if match and match["module"] == module and match["side"] == "A" and info.shape and info.shape[0]:
+                return info.shape[0]
+        raise CheckpointError(f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; copy it again")
+
+    def _scale(self, module: str, rank: int) -> float:
         alpha = self._alpha(module)
         if not isinstance(alpha, int | float) or not abs(alpha) < 1e30:
             raise CheckpointError(f"{self._label}: {CONFIG} has no number as its lora_alpha; copy it again")
-        rank = math.sqrt(a[0]) if self._settings.get("use_rslora") else a[0]
-        return Change(first=sides["A"], second=sides["B"], scale=alpha / rank, transposed=transposed)
+        return float(alpha / (math.sqrt(rank) if self._settings.get("use_rslora") else rank))
 
     def _alpha(self, module: str) -> Any:
         """Return the alpha of a module: of a pattern that its name ends in (or is, after ``^``), else that of all."""
@@ -245,6 +356,8 @@ class AdaptedWeights(WeightFiles):
 
     def _found(self, name: str) -> str:
         """Return the base's own name of a tensor: it may lack, or have, what stands before a model with a head."""
+        if name == self._ends[1]:
+            return name  # perhaps tied to the embedding in the base
         names = self._base.tensor_names
         longer = [known for known in names if known.endswith(f".{name}")]
         matches = [known for known in (name, name.partition(".")[2]) if known in names] or longer
@@ -258,3 +371,20 @@ class AdaptedWeights(WeightFiles):
         return CheckpointError(
             f"{self._label}: {one_line(name)[:100]} does not fit the base; give the base it was made for"
         )
+
+
+def _ends(base: WeightFiles) -> tuple[str, str]:
+    """Return the names of the embedding and of the head of a base; empty where its class, or its head, is unknown."""
+    named = base.config.get("architectures")
+    if sees(base.config) or not isinstance(named, list) or not named or not isinstance(named[0], str):
+        return "", ""
+    try:
+        architecture = described(named[0])
+    except UnknownArchitectureError:
+        return "", ""
+    embedding = architecture.prefix + architecture.parts[0].name
+    heads = [part.name for part in architecture.parts if part.outside and part.segments[0].role == "head"]
+    if embedding not in base.tensor_names or not heads:
+        return "", ""
+    tied = base.config.get("tie_word_embeddings", True) is not False
+    return embedding, heads[0] if tied or heads[0] in base.tensor_names else ""

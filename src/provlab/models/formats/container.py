@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
 from provlab.models.formats.dtypes import itemsize
-from provlab.models.formats.pickle_names import pickles
+from provlab.models.formats.pickle_names import PICKLES, pickles
 
 if TYPE_CHECKING:
     from provlab.models.formats.source import Files
@@ -93,7 +93,15 @@ class Format(NamedTuple):
 
     def alone(self, names: Iterable[str]) -> list[str]:
         """Those among the files that can hold all weights of a checkpoint, or are the first part of such, sorted."""
-        return sorted(name for name in names if fnmatchcase(name, self.single) and not _LATER_PART.search(name))
+        return sorted(name for name in names if fnmatchcase(_lower(name), self.single) and not _LATER_PART.search(name))
+
+
+_TABLE = re.compile(r"\.(safetensors|bin)\.index(\.\w+)?\.json$")
+
+
+def _lower(name: str) -> str:
+    """Return a name with the ending of GGUF as it is usually written: some write it in capitals."""
+    return name[:-5] + ".gguf" if name.lower().endswith(".gguf") else name
 
 
 _PART = re.compile(r"-\d{5}(-of-\d{5}\.gguf)$")
@@ -116,12 +124,44 @@ FORMATS = (
 )
 
 
-def format_of(names: frozenset[str]) -> Format | None:
-    """Return the format in which the weights among these files are read; None where there are none."""
-    if known := next((kind for kind in FORMATS if kind.table in names or kind.alone(names)), None):
-        return known
+class WeightSet(NamedTuple):
+    """All weights of one model: their format, and the file that holds them, or the table of their shards."""
+
+    format: Format
+    file: str
+
+
+def sets_of(names: frozenset[str], chosen: str = "") -> list[WeightSet]:
+    """Return every set of weights among these files, the one that is read first; the `chosen` file's alone if given.
+
+    transformers, too, prefers the single file to the table of shards.
+    """
+    if chosen:
+        return [_named(chosen)]
+    sets = [WeightSet(kind, file) for kind in FORMATS for file in (*kind.alone(names), *{kind.table} & names) if file]
     files = pickles(names)
-    return Format(f"{_PICKLED}.PickledFile", files[0], pickled=True) if len(files) == 1 else None
+    if not sets and len(files) == 1:
+        return [_named(files[0])]
+    return sets
+
+
+def is_weights(name: str) -> bool:
+    """Whether a file, by its name, holds weights or is the table of their shards."""
+    return name.lower().endswith((*PICKLES, ".safetensors", ".gguf")) or _TABLE.search(name) is not None
+
+
+def _named(file: str) -> WeightSet:
+    """Return the set of weights that a file holds, or is the table of, under whatever name."""
+    known = next((kind for kind in FORMATS if file in (kind.single, kind.table)), None)
+    if known:
+        return WeightSet(known, file)
+    if _TABLE.search(file):
+        return WeightSet(FORMATS[2 if ".bin." in file else 0]._replace(single="", table=file), file)
+    if file.endswith(".safetensors"):
+        return WeightSet(FORMATS[0]._replace(single=file, table=""), file)
+    if file.endswith(PICKLES):
+        return WeightSet(FORMATS[2]._replace(single=file, table=""), file)
+    return WeightSet(FORMATS[-1], file)
 
 
 def damaged(source: "Files", file: str, error: Exception) -> CheckpointError:

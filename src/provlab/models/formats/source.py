@@ -13,6 +13,7 @@ class Files(Protocol):
     """Where a checkpoint's files come from: a local folder or the hub."""
 
     label: str
+    chosen: str
     commit: str | None
 
     def names(self) -> frozenset[str]:
