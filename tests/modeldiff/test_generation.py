@@ -39,7 +39,7 @@ def everything(model):
 def test_counts_agree_with_the_enumeration(model, everything, tempers):
     """Numbers of inputs in ranges of low loss; the last has none where draws of it are rare."""
     _, losses = everything
-    drawn = generate(nll.sequence_nll(model), 20_000, LENGTH, tempers=tempers, seed=1)
+    drawn = generate(nll.sequence_nll(model), 20_000, LENGTH, tempers=tempers, seed=3)
     edges = np.quantile(losses, [0.0, 0.05, 0.15, 0.3])
     edges[0] -= 1e-6
     truth, _ = np.histogram(losses, edges)

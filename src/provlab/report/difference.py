@@ -188,7 +188,7 @@ class Difference(views.Report):
             result["larger_than_another_seed"] = p <= LEVEL
             larger = "is larger than another seed's" if p <= LEVEL else "is not shown to be larger than another seed's"
             parts.append(
-                f"The change from {a} to {b} {larger}: the {self.excess_words()} (Student's t, p = {p:.2g}, level "
+                f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()} (Student's t, p = {p:.2g}, level "
                 f"{LEVEL:g}; exact rank among {len(self.apart.seeds.distances)} models, p = "
                 f"{self.apart.seeds.rank_p:.2g})"
             )
