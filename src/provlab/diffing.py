@@ -1,6 +1,6 @@
 """The second question as a function: `diff` says over which inputs two models disagree."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -19,6 +19,7 @@ from provlab.modeldiff.comparison import Summary
 from provlab.modeldiff.composition import composition
 from provlab.modeldiff.generation import checked_tempers
 from provlab.modeldiff.held_out import N_PIECES
+from provlab.modeldiff.items import answered
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, Model
 from provlab.modeldiff.reading import Reading
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range, within
@@ -42,6 +43,7 @@ def diff(
     *,
     text: str | None = None,
     prompt: str | None = None,
+    items: Sequence[Mapping[str, Any]] = (),
     references: Sequence[str | Path] = (),
     length: int = 25,
     z: tuple[float, float] | None = None,
@@ -68,6 +70,10 @@ def diff(
     prompt : str, optional
         Inputs are what follows it, in each model's own chat template where it has one. Then no text is read, and Z is
         taken from the losses of what both models write.
+    items : sequence of mapping
+        Questions with answers, each as plain data: what lm-eval's ``--log_samples`` wrote, or ``prompt``, ``answer``
+        and perhaps ``choices`` (`provlab.modeldiff.items`). Which answers changed, with a paired test. Then no text is
+        read unless given.
     references : sequence of str or Path
         Models of A's recipe with other seeds: what a second training changes, beside which the difference is shown.
     length : int
@@ -134,7 +140,7 @@ def diff(
     kept = Kept(Path(results) if results else cache_dir() / "modeldiff")
     keep_freed_memory()
     of_text, rule = None, "the losses of what both models write"
-    if text is not None or (prompt is None and z is None):
+    if text is not None or (prompt is None and z is None and not items):
         cut = held_out.pieces(pair[0].encode(_text(text)), length, N_PIECES, seed=seed)
         of_text = reading.read(list(models.values()), cut, kept)
         where_read = f"the {'given text' if text else 'held-out prose'}"
@@ -167,6 +173,7 @@ def diff(
         of_text_loss,
         (_ends(inputs[0], written[0], pair, seed), _ends(inputs[1], written[1], pair, seed)),
         _exchanged(*pair, z, length, exchange_steps, kept, seed=seed) if exchange_steps else None,
+        answered(*pair, items, seed=seed) if items else None,
     )
 
 

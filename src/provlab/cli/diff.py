@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from provlab.cli import arguments as common
 from provlab.errors import InputError
@@ -14,7 +15,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
     parser.add_argument("b", help="the other model, of the same tokenizer")
     parser.add_argument(
-        "--text", metavar="FILE", help="held-out text, UTF-8 (default: prose that no zoo model was trained on)"
+        "--text",
+        metavar="FILE",
+        help="held-out text, UTF-8 (default: prose that no zoo model was trained on); or FILE.jsonl, questions with "
+        "answers: what lm-eval --log_samples wrote, or lines with prompt, answer and perhaps choices",
     )
     parser.add_argument(
         "--prompt", metavar="FILE", help="inputs are what follows this text, in the chat template if any"
@@ -65,7 +69,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     if arguments.level is not None and arguments.fail_above is None:
         raise InputError("--level is that of --fail-above; give both")
     values = {
-        "text": _read("--text", arguments.text),
+        **_text_or_items(arguments.text),
         "prompt": _read("--prompt", arguments.prompt),
         "references": arguments.reference,
         "z": _numbers("--range", arguments.range, ":", two=True),
@@ -97,6 +101,16 @@ def _diff(arguments: argparse.Namespace) -> int:
     fails = difference.fails(limit, level)
     print(f"provlab: {'fails' if fails else 'passes'}: the {difference.test_words(limit, level)}", file=sys.stderr)
     return int(fails)
+
+
+def _text_or_items(name: str | None) -> dict[str, Any]:
+    """A text, or the items of a file of JSON lines."""
+    content = _read("--text", name)
+    if name is None or content is None or Path(name).suffix != ".jsonl":
+        return {"text": content}
+    from provlab.modeldiff.items import lines
+
+    return {"items": lines(content)}
 
 
 def _read(flag: str, name: str | None) -> str | None:

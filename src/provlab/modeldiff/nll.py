@@ -282,20 +282,25 @@ class SequenceNll:
         past.batch_repeat_interleave(n)
         return logits.expand(n, -1, -1), past
 
-    def laws(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def laws(self, ids: torch.Tensor, last: int | None = None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield some sequences after others, with the log probabilities that predict their last tokens.
 
-        Each is ``(rows, length)`` tokens and ``(rows, predictions, vocabulary)``.
+        Each is ``(rows, length)`` tokens and ``(rows, predictions, vocabulary)``; of the `last` tokens alone, where
+        that is given and fewer: behind a long context the other laws are not made.
         """
         most = _JUDGED.get(self.network.device.type, _JUDGED["cpu"])
-        at_once = max(1, min(_TOKENS, max(_FEWEST, most // self.vocabulary)) // ids.shape[1])
+        few = last is not None and last < ids.shape[1]
+        law = most // self.vocabulary if not few else most // self.vocabulary * ids.shape[1] // max(1, last or 1)
+        at_once = max(1, min(_TOKENS, max(_FEWEST, law)) // ids.shape[1])
+        some = {"logits_to_keep": last} if few and self._last else {}
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
             with torch.inference_mode():
                 first, past = self._open(len(batch))
-                answered = [] if first is None else [first]
+                answered = [] if first is None or few else [first]
                 if batch.shape[1] > 1:  # the last position predicts a token that is not there
-                    answered.append(self.read(batch[:, :-1], past_key_values=past, use_cache=past is not None)[0])
+                    read = self.read(batch[:, :-1], past_key_values=past, use_cache=past is not None, **some)[0]
+                    answered.append(read[:, -last:] if few and last else read)
                 log_probs = torch.log_softmax(torch.cat(answered, dim=1) if len(answered) > 1 else answered[0], dim=-1)
             self.evaluations += len(batch)
             yield batch, log_probs

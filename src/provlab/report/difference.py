@@ -12,10 +12,12 @@ from provlab.errors import InputError
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import Comparison, Summary
 from provlab.modeldiff.excess import LEAST_GROUPS, PIECES_A_GROUP, Apart
+from provlab.modeldiff.items import Paired
 from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction
 from provlab.plots.numbers import format_interval
 from provlab.report import views
+from provlab.report.items import items_json, items_table, items_words
 from provlab.report.outputs import INPUT, Example, Output, by_z_table, groups_table, lines_table, number, percent
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ class Difference(views.Report):
         Inputs of A and of B in Z, from both ends of D.
     exchange
         The same by replica exchange, or why that gives no number; None if it was not asked for.
+    items
+        Questions with answers under both; None if none were given.
     """
 
     models: tuple[dict[str, Any], dict[str, Any]]
@@ -71,6 +75,7 @@ class Difference(views.Report):
     text_loss: Sequence[Any] | None
     examples: tuple[tuple[Example, ...], tuple[Example, ...]]
     exchange: Summary | str | None = None
+    items: Paired | None = None
 
     @property
     def seed(self) -> int:
@@ -188,8 +193,8 @@ class Difference(views.Report):
             result["larger_than_another_seed"] = p <= LEVEL
             larger = "is larger than another seed's" if p <= LEVEL else "is not shown to be larger than another seed's"
             parts.append(
-                f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()} (Student's t, p = {p:.2g}, level "
-                f"{LEVEL:g}; exact rank among {len(self.apart.seeds.distances)} models, p = "
+                f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()} (Student's t, "
+                f"p = {p:.2g}, level {LEVEL:g}; exact rank among {len(self.apart.seeds.distances)} models, p = "
                 f"{self.apart.seeds.rank_p:.2g})"
             )
         else:
@@ -202,6 +207,9 @@ class Difference(views.Report):
         if self.text_loss:
             of = self.text_loss[2]
             parts.append(f"On {self.apart.where} B costs {_signed(of)} nats per token against A")
+        if self.items:
+            result["items"] = items_words(self.items)
+            parts.append(result["items"])
         return result | {"sentence": ". ".join(parts) + "."}
 
     def finding(self) -> list[str]:
@@ -382,6 +390,7 @@ class Difference(views.Report):
         header = views.Marked.of(f"input {INPUT}", f"input {INPUT.html}")
         return [
             self.decision()["sentence"],
+            *([items_table(self.items)] if self.items else []),
             "Over what each model writes: where the divergence is.",
             views.Table(["", "A", "B"], self.written_rows()),
             lines_table(self.outputs),
@@ -433,6 +442,7 @@ class Difference(views.Report):
             "text_loss_apart": self.text_loss and _finite(self.text_loss[2]),
             "log10_more": known and _finite(known.log10_more(seed=self.seed)),
             "apart": self.apart.to_json(),
+            "items": self.items and items_json(self.items),
             "summary": asdict(self.summary) if known and self.summary else None,
             "exchange": asdict(self.exchange) if isinstance(self.exchange, Summary) else self.exchange,
             "rho": rho,
