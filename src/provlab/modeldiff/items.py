@@ -233,7 +233,8 @@ def _read(
     a: Model, b: Model, item: Item, answer: str
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
     """Loss of each token of an answer ``(2, tokens)``, whether all are the likeliest ``(2,)``, divergences ``(2,)``."""
-    whole, before = a.encode(item.context + answer), len(a.encode(item.context))
+    context = item.context.rstrip()  # a space before an answer belongs to its first token
+    whole, before = a.encode(item.context + answer), len(a.encode(context))
     if not len(whole) > before:
         raise InputError(f"item {item.name} has an answer without a token")
     if (whole < 0).any():
