@@ -2,8 +2,8 @@
 
 Each model writes `n` sequences, token by token with a cache of keys and values, and reads once its own, the other's,
 and the pieces of text; all of it is products with the weights, so that time is the number of tokens times the
-operations of one. On a CPU these run at the measured rate of a product, beside passes over the vocabulary; on a GPU at an assumed
-one, but a step of writing takes at least the reading of all weights.
+operations of one. On a CPU these run at the measured rate of a product, beside passes over the vocabulary; on a GPU at
+an assumed one, but a step of writing takes at least the reading of all weights.
 """
 
 import math
