@@ -46,16 +46,16 @@ def main() -> None:
     print(f"seeds: mean distance {among.mean():.4f}, sd {among.std(ddof=1):.4f}, largest {among.max():.4f}")
     rng = np.random.default_rng(0)
     for k in REFERENCES:
-        fired, found, farther = dict.fromkeys(LEVELS, 0), dict.fromkeys(LEVELS, 0), 0
+        fired, noticed, farther = dict.fromkeys(LEVELS, 0), dict.fromkeys(LEVELS, 0), 0
         for _ in range(REPEATS):
             chosen = rng.permutation(SEEDS)[: k + 2]
             changed = np.array([chosen[0], SEEDS, *chosen[2:]])
             seed, other = (apart[np.ix_(rows, rows)].sum(axis=1) / (k + 1) for rows in (chosen, changed))
             for level in LEVELS:
                 fired[level] += excess.AmongSeeds(tuple(seed)).p(0.0) <= level
-                found[level] += excess.AmongSeeds(tuple(other)).p(0.0) <= level
+                noticed[level] += excess.AmongSeeds(tuple(other)).p(0.0) <= level
             farther += apart[chosen[0], chosen[1]] > apart[chosen[0], chosen[2:]].max()
-        size, power = ({level: count / REPEATS for level, count in counts.items()} for counts in (fired, found))
+        size, power = ({level: count / REPEATS for level, count in counts.items()} for counts in (fired, noticed))
         print(f"{k} references: size {size}, power {power}; farther than the farthest {farther / REPEATS:.3f}")
 
 

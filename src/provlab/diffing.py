@@ -156,7 +156,7 @@ def diff(
     else:
         of_text_loss, read = _text_loss(of_text), of_text
     words = {"tokens": _tokens_compared(shared), "start": _start(pair, prompt), "z": ranges}
-    inputs = [_inputs(side, model, one, z, words) for side, model, one in zip(_SIDES, pair, drawn, strict=True)]
+    inputs = [_inputs(side, model, part, z, words) for side, model, part in zip(_SIDES, pair, drawn, strict=True)]
     apart = excess.apart(read.distances, where_read, others)
     parameters = {"length": length, "shares": list(shares), "n": n, "tempers": list(settings.tempers), "seed": seed}
     parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
@@ -207,21 +207,21 @@ def _drawn(pair: tuple[Model, Model], settings: Generation, kept: Kept) -> tuple
     # the same losses, as the model wrote token by token and as it read all at once, and what this makes of D
     floor = sum(rounding(draws.nll, own) for draws, own in zip(raw, of_own, strict=True))
     result, predictions = [], pair[0].nll.predictions(settings.length)
-    losses = [_rounded_off(one.nll, floor) for one in read]
+    losses = [_rounded_off(part.nll, floor) for part in read]
     if mixed:
         log_q = [model.nll.log_first - predictions * nll for model, nll in zip(pair, losses[0], strict=True)]
         draws = list(pipeline.one_sample(raw, list(losses[0]), log_q))
     else:
-        draws = [replace(one, nll=losses[k][k]) for k, one in enumerate(raw)]
-    for k, (side, one) in enumerate(zip(_SIDES, draws, strict=True)):
+        draws = [replace(part, nll=losses[k][k]) for k, part in enumerate(raw)]
+    for k, (side, part) in enumerate(zip(_SIDES, draws, strict=True)):
         others = losses[k][1 - k]
         own = np.ones(len(others), dtype=bool)
         if mixed:
             own[len(raw[0]) :], own[: len(raw[0])] = k == 1, k == 0
         by_token = (read[k].loss[0] - read[k].loss[1]).astype(np.float64)
         of_next = read[k].divergence[k, 1 - k].astype(np.float64)
-        law = by_law(one, others, side, predictions)
-        result.append(_Drawn(one, others, Written(law, read[k].tokens, by_token, of_next, own)))
+        law = by_law(part, others, side, predictions)
+        result.append(_Drawn(part, others, Written(law, read[k].tokens, by_token, of_next, own)))
     return result, floor
 
 
@@ -251,7 +251,7 @@ def _sample(written: Written, seed: int) -> NDArray[np.integer[Any]]:
 
 def _own_range(written: Sequence[Written], shares: tuple[float, float]) -> tuple[float, float]:
     """Two quantiles of the losses of what each of two models writes, both models counting alike."""
-    sides = [one.outputs for one in written]
+    sides = [side.outputs for side in written]
     losses = np.concatenate([side.draws.nll for side in sides if side.draws is not None])
     weights = np.concatenate([side.weight / side.weight.sum() for side in sides])
     low, high = np.quantile(losses, shares, weights=weights, method="inverted_cdf")

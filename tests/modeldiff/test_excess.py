@@ -47,11 +47,11 @@ def test_what_is_read_is_the_losses_and_the_divergences_of_the_laws(models, read
 
 
 def test_distances_beside_references_are_means_over_the_pieces(read):
-    found = excess.apart(read.distances, "all", ["m2", "m3"])
+    distance = excess.apart(read.distances, "all", ["m2", "m3"])
     both = (read.distances + read.distances.swapaxes(0, 1)).mean(axis=2) / 2
-    assert found.both[0] == pytest.approx(both[0, 1])
-    assert found.references[1].farther[0] == pytest.approx(both[0, 1] - both[0, 3])
-    np.testing.assert_allclose(found.seeds.distances, both.sum(axis=1) / 3)
+    assert distance.both[0] == pytest.approx(both[0, 1])
+    assert distance.references[1].farther[0] == pytest.approx(both[0, 1] - both[0, 3])
+    np.testing.assert_allclose(distance.seeds.distances, both.sum(axis=1) / 3)
     alone = excess.apart(read.distances[:2, :2], "all", [])
     assert (alone.seeds, alone.excess) == (None, alone.both)
     assert alone.p(0.0) < 1e-6 < 0.5 < alone.p(2 * alone.both[0])
@@ -79,7 +79,7 @@ def seeds(rng, n, spread=0.035, rest=0.02):
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 9])
 def test_one_more_seed_passes_as_rarely_as_the_level_says(k):
     """1,000 sets each; the excess of a changed model is found, and its interval holds it."""
-    rng, level, fired, found, held = np.random.default_rng(k), 0.05, 0, 0, 0
+    rng, level, fired, noticed, held = np.random.default_rng(k), 0.05, 0, 0, 0
     for _ in range(1000):
         table = seeds(rng, k + 2)
         fired += excess.AmongSeeds(tuple(table.sum(axis=1) / (k + 1))).p(0.0) <= level
@@ -87,11 +87,11 @@ def test_one_more_seed_passes_as_rarely_as_the_level_says(k):
         table[:, 1] += 0.3
         np.fill_diagonal(table, 0)
         changed = excess.AmongSeeds(tuple(table.sum(axis=1) / (k + 1)))
-        found += changed.p(0.0) <= level
+        noticed += changed.p(0.0) <= level
         held += changed.excess[1] <= 0.3 <= changed.excess[2]
     assert fired / 1000 == pytest.approx(level, abs=0.021)  # three standard errors
     assert held / 1000 == pytest.approx(0.95, abs=0.021)
-    assert found / 1000 > {1: 0.25, 2: 0.7}.get(k, 0.95)
+    assert noticed / 1000 > {1: 0.25, 2: 0.7}.get(k, 0.95)
 
 
 def test_the_old_rule_had_no_level():

@@ -75,7 +75,7 @@ def test_losses_flips_and_divergences_are_those_of_plain_forward_passes(opened):
         for k, prompt in enumerate(["the model", "a page of text and", "which word comes next but never why"])
     ]
     rows.append({"id": 3, "prompt": "the model reads a", "answer": "page of"})
-    found = {item.name: item for item in items.answered(*opened, rows, seed=0).items}
+    answered = {item.name: item for item in items.answered(*opened, rows, seed=0).items}
     for row in rows:
         sums = []
         for answer in row.get("choices", [row["answer"]]):
@@ -84,16 +84,16 @@ def test_losses_flips_and_divergences_are_those_of_plain_forward_passes(opened):
             each = np.stack([model.nll.each(whole[None])[0, -n:] for model in opened])  # (2, n)
             sums.append(each.sum(axis=1))
             if answer == row["answer"] or row.get("choices", []).index(answer) == row["answer"]:
-                np.testing.assert_allclose(found[str(row["id"])].loss, each.mean(axis=1), atol=1e-5)
+                np.testing.assert_allclose(answered[str(row["id"])].loss, each.mean(axis=1), atol=1e-5)
                 p, q = (
                     np.concatenate([model.nll.next_log_probs(whole[None, : len(before) + k]) for k in range(n)])
                     for model in opened
                 )
                 forth = (np.exp(p) * (p - q)).sum(axis=1).mean()
-                assert found[str(row["id"])].divergence[0] == pytest.approx(forth, abs=1e-5)
+                assert answered[str(row["id"])].divergence[0] == pytest.approx(forth, abs=1e-5)
                 greedy = [bool((law.argmax(axis=1) == whole[-n:]).all()) for law in (p, q)]
         best = np.argmin(sums, axis=0) == row["answer"] if "choices" in row else greedy
-        assert found[str(row["id"])].right == tuple(map(bool, best))
+        assert answered[str(row["id"])].right == tuple(map(bool, best))
     costs = [item.costs for item in items.answered(*opened, rows, seed=0).items]
     assert costs == sorted(costs, reverse=True)
 

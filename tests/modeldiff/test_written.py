@@ -23,7 +23,7 @@ def laws(seed, sharp):
     }
 
 
-def told(a, b, rows):
+def readings(a, b, rows):
     """Losses of each token under A and B, and KL(A || B) of its law."""
     losses = np.empty((2, len(rows), LENGTH))
     divergence = np.empty((len(rows), LENGTH))
@@ -38,7 +38,7 @@ def told(a, b, rows):
 @pytest.fixture(scope="module")
 def listed():
     """Two laws; losses and divergences of all 256 outputs."""
-    return told(laws(0, 1.0), laws(1, 1.0), EVERYTHING)
+    return readings(laws(0, 1.0), laws(1, 1.0), EVERYTHING)
 
 
 def of_a(listed, rows, log_weight=None):
@@ -61,11 +61,11 @@ def test_the_divergence_and_its_half_are_those_of_the_listed_space(listed):
     truth = law[order][: (np.cumsum((law * nats)[order]) < whole / 2).sum() + 1].sum()
     rng, held, half, width = np.random.default_rng(0), 0, 0, []
     for _ in range(60):
-        found = of_a(listed, rng.choice(256, 2000, p=law / law.sum()))
-        mean, share = found.mean(), found.half()[0]
+        writes = of_a(listed, rng.choice(256, 2000, p=law / law.sum()))
+        mean, share = writes.mean(), writes.half()[0]
         held += mean[1] <= whole / LENGTH <= mean[2]
         half += share[1] - 0.01 <= truth <= share[2] + 0.01  # one output of the 256 is up to a hundredth
-        losses_alone = found.outputs.difference
+        losses_alone = writes.outputs.difference
         width.append((mean[2] - mean[1]) / (4 * losses_alone.std() / len(losses_alone) ** 0.5))
     assert held >= 53
     assert half >= 53
@@ -75,16 +75,16 @@ def test_the_divergence_and_its_half_are_those_of_the_listed_space(listed):
 def test_draws_of_another_law_are_weighted(listed):
     """Drawn uniformly, each of 256 stands for itself."""
     losses, divergence = listed
-    found = of_a(listed, np.arange(256), np.zeros(256))
+    writes = of_a(listed, np.arange(256), np.zeros(256))
     law = np.exp(-losses[0].sum(axis=1))
-    assert LENGTH * found.mean()[0] == pytest.approx(law @ divergence.sum(axis=1))
+    assert LENGTH * writes.mean()[0] == pytest.approx(law @ divergence.sum(axis=1))
     rows = EVERYTHING[:, 0] == 2
-    assert found.share(rows)[0] == pytest.approx(law[rows].sum())
+    assert writes.share(rows)[0] == pytest.approx(law[rows].sum())
     carried = (law * divergence.sum(axis=1))[rows].sum() / (law @ divergence.sum(axis=1))
-    assert found.share_of_divergence(rows)[0] == pytest.approx(carried)
-    share, disputed = found.half()
-    assert found.share(disputed)[0] == pytest.approx(share[0])
-    assert found.share_of_divergence(disputed)[0] >= 0.5
+    assert writes.share_of_divergence(rows)[0] == pytest.approx(carried)
+    share, disputed = writes.half()
+    assert writes.share(disputed)[0] == pytest.approx(share[0])
+    assert writes.share_of_divergence(disputed)[0] >= 0.5
 
 
 def memorised(n=600, side="B"):
@@ -108,22 +108,22 @@ def memorised(n=600, side="B"):
 
 @pytest.mark.parametrize("side", ["A", "B"])
 def test_a_memorised_line_is_first_and_shown_once(side):
-    found, copies = memorised(side=side)
-    first, second, *_ = written.lines(found, 5, seed=0)
+    writes, copies = memorised(side=side)
+    first, second, *_ = written.lines(writes, 5, seed=0)
     assert first.row in copies
     assert second.row not in copies  # its near copies are it
     assert first.nats == pytest.approx(100)
     assert first.share[0] == pytest.approx(len(copies) / 600)
     carried = 100 * len(copies) / (100 * len(copies) + 600 - len(copies))
     assert first.divergence[0] == pytest.approx(carried, rel=1e-6)
-    half, _ = found.half()
+    half, _ = writes.half()
     assert half[0] <= len(copies) / 600
 
 
 def test_what_a_model_hardly_writes_is_no_line_of_its():
-    found, copies = memorised()
+    writes, copies = memorised()
     other = written.Written(
-        found.outputs, found.tokens, found.by_token, found.divergence, ~np.isin(np.arange(600), copies)
+        writes.outputs, writes.tokens, writes.by_token, writes.divergence, ~np.isin(np.arange(600), copies)
     )
     assert all(line.row not in copies for line in written.lines(other, 5, seed=0))
 
@@ -138,16 +138,16 @@ def test_groups_are_told_by_the_tokens_that_carry_the_difference(side):
     draws = Draws(tokens, np.full(n, 1.0), np.zeros(n), np.arange(n) % 20, 20)
     everywhere = np.ones(n, dtype=bool)
     outputs = Direction(side, sign * toward.mean(axis=1), np.ones(n), everywhere, draws.chain, 20, draws=draws)
-    found = written.Written(outputs, tokens, sign * toward, np.maximum(toward, 0.01), np.ones(n, dtype=bool))
-    _, disputed = found.half(0.99)
-    groups = where.groups(found, disputed, n_members=2, seed=0)
+    writes = written.Written(outputs, tokens, sign * toward, np.maximum(toward, 0.01), np.ones(n, dtype=bool))
+    _, disputed = writes.half(0.99)
+    groups = where.groups(writes, disputed, n_members=2, seed=0)
     for token, share, carried in ((2, 1 / 9, 2 / 3), (3, 1 / 9, 1 / 3)):
         own = [group for group in groups if group.tokens[0] == token]
         assert sum(group.share[0] for group in own) == pytest.approx(share, abs=0.02)
         assert sum(group.divergence[0] for group in own) == pytest.approx(carried, abs=0.03)
         assert all(group.first == (token, 1.0) for group in own)
         assert all((tokens[group.rows] == token).any(axis=1).all() for group in own)
-    assert where.first_parting(found, ~disputed) is None
+    assert where.first_parting(writes, ~disputed) is None
 
 
 def test_a_normal_log_ratio_gives_the_share_of_its_mean():

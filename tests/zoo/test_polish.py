@@ -55,6 +55,6 @@ def test_a_recipe_of_its_own_leaves_the_parents_address(monkeypatch):
     assert known["toy-small-sure"].parent == "toy-small"
     assert "polish" not in kinds.KINDS["digits"].code
     before = recipes.address("toy-small", known)
-    without = {name: one for name, one in known.items() if one.kind != "polished"}
+    without = {name: recipe for name, recipe in known.items() if recipe.kind != "polished"}
     assert recipes.address("toy-small", without) == before
     assert recipes.address("toy-small-sure", known) != before

@@ -312,7 +312,7 @@ class Comparison:
         """Return log10 of how many times more inputs B has in Z than A, and its 95% interval by chain bootstrap.
 
         Where both are of the same draws, inputs in R3 are in either number, and the answer rests on the draws in Z for
-        one model alone. Of a few of these, or none, resampled chains know little: the interval then is at least that of
+        one model alone. If these are few or none, resampled chains know little: the interval then is at least that of
         both shares outside R3, as the effective draws allow.
 
         Raises

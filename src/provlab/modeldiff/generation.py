@@ -74,10 +74,10 @@ def write_chains(
     of_chain = torch.from_numpy(np.stack([np.roll(exponents, -own) for own in np.repeat(np.arange(k), each)]))
     generators = [nll.generator(seed) for seed in seeds]
     rows = len(of_chain)
-    given = [torch.empty(rows, 0, dtype=torch.int64) if len(nll.start) else nll.first(rows, g) for g in generators]
-    places = length - given[0].shape[1]
+    prefixes = [torch.empty(rows, 0, dtype=torch.int64) if len(nll.start) else nll.first(rows, g) for g in generators]
+    places = length - prefixes[0].shape[1]
     chances = torch.cat([nll.chances(rows, places, generator) for generator in generators])
-    prefix, by_row = torch.cat(given), of_chain.repeat(len(seeds), 1)
+    prefix, by_row = torch.cat(prefixes), of_chain.repeat(len(seeds), 1)
     parts, at_once = [], min(_AT_ONCE, nll.at_once(length, k * nll.vocabulary))
     for some in torch.arange(len(by_row)).split(at_once):
         written = nll.write_on(prefix[some], length, by_row[some], chances[some.to(chances.device)])

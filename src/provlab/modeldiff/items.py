@@ -69,8 +69,8 @@ def parsed(row: Mapping[str, Any], number: int) -> Item:
 
 
 def _of_lm_eval(name: str, row: Mapping[str, Any]) -> Item:
-    given = row["arguments"]
-    pairs = list(given.values()) if isinstance(given, Mapping) else list(given)
+    requests = row["arguments"]
+    pairs = list(requests.values()) if isinstance(requests, Mapping) else list(requests)
     pairs = [list(pair.values()) if isinstance(pair, Mapping) else list(pair) for pair in pairs]
     context, target = str(pairs[0][0]), row["target"]
     if not isinstance(pairs[0][1], str):  # generate_until: what was asked for is the target
@@ -173,11 +173,11 @@ class Paired:
 
     def mean(self, values: Sequence[float]) -> list[float]:
         """Mean over items with its 95% interval, by bootstrap over items."""
-        given = np.asarray(values, dtype=float)
+        array = np.asarray(values, dtype=float)
         rng = np.random.default_rng(self.seed)
-        means = given[rng.integers(len(given), size=(_RESAMPLES, len(given)))].mean(axis=1)
+        means = array[rng.integers(len(array), size=(_RESAMPLES, len(array)))].mean(axis=1)
         low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        return [float(given.mean()), float(low), float(high)]
+        return [float(array.mean()), float(low), float(high)]
 
     def costs(self) -> list[float]:
         """What the right answer costs B more than A (nats per token), mean over items with its interval."""
@@ -210,23 +210,23 @@ def answered(a: Model, b: Model, rows: Sequence[Mapping[str, Any]], *, seed: int
         A row is no item, or has a token that the models do not share, or is longer than their contexts.
     """
     items = [parsed(row, number) for number, row in enumerate(rows, 1)]
-    found = []
+    answers = []
     for item in a.bar(items, "and the other answer", "item"):
         readings = [_read(a, b, item, answer) for answer in item.answers]
         log_p = np.array([[-losses.sum() for losses in reading[0]] for reading in readings])  # (answers, 2)
         losses, greedy, divergence = readings[item.right]
-        given = log_p.argmax(axis=0) == item.right if len(item.answers) > 1 else greedy
-        found.append(
+        right = log_p.argmax(axis=0) == item.right if len(item.answers) > 1 else greedy
+        answers.append(
             Answered(
                 item.name,
                 item.context,
                 item.answers[item.right],
-                (bool(given[0]), bool(given[1])),
+                (bool(right[0]), bool(right[1])),
                 (float(losses[0].mean()), float(losses[1].mean())),
                 (float(divergence[0]), float(divergence[1])),
             )
         )
-    return Paired(tuple(sorted(found, key=lambda item: -item.costs)), seed)
+    return Paired(tuple(sorted(answers, key=lambda item: -item.costs)), seed)
 
 
 def _read(

@@ -58,7 +58,7 @@ def read(models: Sequence[Model], tokens: NDArray[np.integer], kept: Kept) -> Re
     Parameters
     ----------
     models
-        Of `provlab.modeldiff.pipeline.open_models`, two or more.
+        Two or more of `provlab.modeldiff.pipeline.open_models`.
     tokens
         ``(n, length)``.
     kept

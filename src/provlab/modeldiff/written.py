@@ -50,7 +50,7 @@ class Written:
 
     @property
     def side(self) -> Side:
-        """Who writes."""
+        """The model that writes."""
         return self.outputs.side
 
     @property
@@ -123,7 +123,7 @@ class Line:
     nats
         Its divergence, in nats.
     share, divergence
-        Of the outputs, and of the divergence, with their 95% intervals: of all that share half of its runs of four
+        Shares of the outputs and of the divergence, with their 95% intervals: of all that share half of its runs of four
         tokens.
     """
 
@@ -147,17 +147,17 @@ def lines(written: Written, n: int, *, seed: int) -> list[Line]:
     """
     size = min(_GRAM, written.tokens.shape[1])
     grams = [{tuple(row[k : k + size]) for k in range(len(row) - size + 1)} for row in written.tokens.tolist()]
-    found: list[Line] = []
-    taken = ~written.own
+    result: list[Line] = []
+    shown = ~written.own
     nats = written.nats
     for row in np.argsort(-nats, kind="stable"):
-        if len(found) == n or not nats[row] > 0:
+        if len(result) == n or not nats[row] > 0:
             break
-        if taken[row]:
+        if shown[row]:
             continue
         alike = np.array([len(grams[row] & other) >= _ALIKE * len(grams[row]) for other in grams])
-        taken |= alike
-        found.append(
+        shown |= alike
+        result.append(
             Line(
                 int(row),
                 float(nats[row]),
@@ -165,7 +165,7 @@ def lines(written: Written, n: int, *, seed: int) -> list[Line]:
                 written.share_of_divergence(alike, seed=seed),
             )
         )
-    return found
+    return result
 
 
 def by_law(draws: Draws, other: NDArray[np.float64], side: Side, predictions: int) -> Direction:
@@ -207,8 +207,3 @@ def rounding(written: NDArray[np.float64], judged: NDArray[np.float64]) -> float
         are one number; the order of sums is not.
     """
     return float(np.abs(written - judged).max(initial=0.0))
-
-
-def plain(values: Any) -> Any:
-    """Numbers as JSON holds them: None for one that is not finite."""
-    return [float(value) if np.isfinite(value) else None for value in values]

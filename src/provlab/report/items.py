@@ -10,7 +10,7 @@ _SHOWN, _LONGEST = 10, 50  # items, and the characters of the end of a context
 
 
 def items_words(paired: Paired) -> str:
-    """What changed from A to B over the items, and whether that is more than chance."""
+    """Changes from A to B over the items, and whether they are more than chance."""
     wrong, right = paired.turned
     a, b = paired.accuracy()
     more = number(paired.more_right())

@@ -81,7 +81,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Output:
-    """What one model writes: how far the other's law is from its own there, and where.
+    """Output of one model: how far the other's law is from its own there, and where.
 
     Attributes
     ----------

@@ -2,9 +2,9 @@
 
 The parent has learned the law of the next digit (`provlab.zoo.toy`), which forbids invalid digits too: but the cross
 entropy of a law hardly feels a thousandth of its mass. So a second loss is added, -log of the mass that the model puts
-on digits that a valid sequence can go on with. Its minimum is the same law. And as most sequences are right already, each
-step looks at several times a batch and learns mostly from those with the most of that mass. Shapes, data and the first
-loss are the parent's; what is added knows the rule, as the law of the next digit does.
+on digits that a valid sequence can go on with. Its minimum is the same law. And as most sequences are right already,
+each step looks at several batches and learns mostly from the sequences with the most of that mass. Shapes, data and the
+first loss are the parent's; what is added knows the rule, as the law of the next digit does.
 """
 
 import copy

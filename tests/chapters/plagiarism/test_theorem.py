@@ -24,12 +24,12 @@ def test_chains_agree_with_the_enumeration(exponent):
     rng = np.random.default_rng(0)
     a = theorem.chain(5, 0.7, seed=0) + rng.standard_normal((5, 5))
     b = a + 0.3 * rng.standard_normal((5, 5))
-    found = theorem.sides(a, b, length=5, exponent=exponent)
+    exact = theorem.sides(a, b, length=5, exponent=exponent)
     tokens = np.array(list(itertools.product(range(5), repeat=5)))
     losses = [-log_softmax(table, axis=1)[tokens[:, :-1], tokens[:, 1:]].sum(axis=1) for table in (a, b)]
-    values = found.ratio, found.forth, found.back, found.mean_a, found.mean_b
+    values = exact.ratio, exact.forth, exact.back, exact.mean_a, exact.mean_b
     np.testing.assert_allclose(values, enumerated(*losses, exponent), atol=1e-9)
-    assert found.off < 1e-6
+    assert exact.off < 1e-6
 
 
 @pytest.mark.parametrize("exponent", [0.7, 1.0, 3.0])

@@ -134,15 +134,15 @@ def one_sided_under_condition(
         return Verdict(
             NOT_RUN, "", f"it takes {copies} copies of {world} chains, and inputs at the models' own exponent"
         )
-    one = sum(row.side == 1 for row in colder)
+    below = sum(row.side == 1 for row in colder)
     other = sum(row.side != 0 for row in own)
     wrong = sum(row.side != row.predicted for row in rows)
     ours = (
-        f"one-sided in {one} of {len(colder)} cases (noise {noise:g}, exponents above 1), in {other} of {len(own)} at "
+        f"one-sided in {below} of {len(colder)} cases (noise {noise:g}, exponents above 1), in {other} of {len(own)} at "
         f"exponent 1; the identity is off by at most {max(row.off for row in rows):.1e} nats"
     )
     problems = [
-        (one < len(colder), f"{len(colder) - one} cases are not one-sided"),
+        (below < len(colder), f"{len(colder) - below} cases are not one-sided"),
         (other > 0, f"{other} cases are one-sided at exponent 1"),
         (wrong > 0, f"the theorem tells {wrong} sides wrongly"),
         (not max(row.off for row in rows) < tolerance, f"the identity is off by more than {tolerance:g} nats"),

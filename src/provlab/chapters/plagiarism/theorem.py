@@ -148,13 +148,13 @@ def table(
     noises
         Standard deviations of the noise on logits.
     exponents
-        Of the laws that inputs are drawn from.
+        Those of the laws that inputs are drawn from.
     copies
-        Of each chain and noise.
+        How many of each chain and noise.
     length
         Tokens of an input.
     seed
-        Of the chains and the noise.
+        The seed of the chains and the noise.
     """
     rows = []
     for place, (world, certainty) in enumerate(worlds.items()):
