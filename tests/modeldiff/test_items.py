@@ -130,7 +130,7 @@ def test_the_command_says_which_answers_changed(run, models, tmp_path, monkeypat
     few = ["--text", page, "--length", 8, "--sequences", 100, "--json", target]
     status, out, error = run("diff", models["base"], models["stranger"], *few)
     assert (status, error) == (0, "")
-    assert re.search(r"Of 6 items A answers 50.0% right and B 50.0%", " ".join(out.split()))
+    assert re.search(r"A answers 50.0% of 6 items right and B 50.0%", " ".join(out.split()))
     assert "McNemar's exact test, p = " in " ".join(out.split())
     result = json.loads(target.read_text())["items"]
     assert (result["n"], len(result["items"])) == (6, 6)

@@ -7,7 +7,6 @@ share of the outputs has a share of the divergence, and the outputs can be ranke
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,8 +122,8 @@ class Line:
     nats
         Its divergence, in nats.
     share, divergence
-        Shares of the outputs and of the divergence, with their 95% intervals: of all that share half of its runs of four
-        tokens.
+        Shares of the outputs and of the divergence, with their 95% intervals: of all that have half of its runs of
+        four tokens.
     """
 
     row: int

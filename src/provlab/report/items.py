@@ -15,7 +15,7 @@ def items_words(paired: Paired) -> str:
     a, b = paired.accuracy()
     more = number(paired.more_right())
     return (
-        f"Of {len(paired.items):,} items A answers {a:.1%} right and B {b:.1%} (difference {more}); {wrong} turned "
+        f"A answers {a:.1%} of {len(paired.items):,} items right and B {b:.1%} (difference {more}); {wrong} turned "
         f"wrong and {right} right (McNemar's exact test, p = {paired.p:.2g}). The right answer costs B "
         f"{number(paired.costs())} nats per token more"
     )

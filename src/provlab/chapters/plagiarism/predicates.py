@@ -138,8 +138,8 @@ def one_sided_under_condition(
     other = sum(row.side != 0 for row in own)
     wrong = sum(row.side != row.predicted for row in rows)
     ours = (
-        f"one-sided in {below} of {len(colder)} cases (noise {noise:g}, exponents above 1), in {other} of {len(own)} at "
-        f"exponent 1; the identity is off by at most {max(row.off for row in rows):.1e} nats"
+        f"one-sided in {below} of {len(colder)} cases (noise {noise:g}, exponents above 1), in {other} of {len(own)} "
+        f"at exponent 1; the identity is off by at most {max(row.off for row in rows):.1e} nats"
     )
     problems = [
         (below < len(colder), f"{len(colder) - below} cases are not one-sided"),
