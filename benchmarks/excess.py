@@ -1,9 +1,9 @@
-"""The excess over a second training on twenty seeds of one recipe: sizes, coverage, and how often a limit is passed.
+"""Whether a change is larger than another seed's, on twenty seeds of one recipe: sizes and power by references.
 
 ``python benchmarks/excess.py`` reads held-out prose with 20 zoo models that differ by their seeds (`null-*`), and
-with one trained for a seventh of the steps. The mean over the whole text is the truth; each repeat reads 500 pieces of
-it, as `provlab.diff` does. ``--draws`` compares the draws of both models as one sample with each model's own: effective
-draws a second of CPU time, and intervals.
+with one trained for a seventh of the steps. Each repeat draws A, B and references among the seeds, and asks
+`provlab.modeldiff.excess.AmongSeeds` as `provlab.diff` does. ``--draws`` compares the draws of both models as one
+sample with each model's own: effective draws a second of CPU time, and intervals.
 """
 
 import os
@@ -15,82 +15,48 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-import torch
-from scipy import special
 
 from provlab import zoo
 from provlab.errors import ProvlabError
 from provlab.kept import Kept
-from provlab.modeldiff import excess, pipeline
+from provlab.modeldiff import excess, pipeline, reading
 from provlab.modeldiff.comparison import Comparison
-from provlab.modeldiff.held_out import N_PIECES, HeldOut
+from provlab.modeldiff.held_out import N_PIECES, HeldOut, pieces
 from provlab.modeldiff.representative import Direction, effective, within
 from provlab.modeldiff.tokens import opening
 
-SEEDS, LENGTH, REPEATS, PIECES = 20, 25, 500, 1600
-LEVELS, LIMITS = (0.05, 0.01, 0.001), (0.0, 0.005, 0.01, 0.02)
+SEEDS, LENGTH, REPEATS = 20, 25, 1000
+LEVELS, REFERENCES = (0.05, 0.01), (1, 2, 3, 5, 9)
 PAIRS = (("oak", "oak-chat"), ("hazel-small", "hazel-v2"), ("hazel-small", "hazel-medium"))
 
 
-def distances() -> tuple[dict[tuple[int, int], np.ndarray], list[str]]:
-    """Mean of both divergences on each piece of the text, for pairs of models by number."""
+def distances() -> np.ndarray:
+    """Mean of both divergences over the text, for all pairs of the seeds and the model of fewer steps, last."""
     names = [f"zoo:null-{k:02d}" for k in range(1, SEEDS + 1)] + [f"zoo:null-{SEEDS + 1}@smoke"]
     models = list(pipeline.open_models(names, opening=opening, progress=False).values())
-    ids = models[0].encode(zoo.held_out_text("prose"))
-    pieces = ids[np.arange(0, len(ids) - LENGTH, LENGTH)[:, None] + np.arange(LENGTH)]
-    pieces = pieces[(pieces >= 0).all(axis=1)][:PIECES]
-    laws = []
-    for model in models:
-        tokens = model.nll.checked(pieces, shortest=2)
-        laws.append(torch.cat([log_probs.half() for _, log_probs in model.nll.laws(tokens)]))
-
-    def both(i: int, j: int) -> np.ndarray:
-        parts = []
-        for p, q in zip(laws[i].split(200), laws[j].split(200), strict=True):
-            p, q = p.float(), q.float()
-            parts.append((((p.exp() - q.exp()) * (p - q)).sum(dim=-1).mean(dim=1) / 2).double())
-        return torch.cat(parts).numpy()
-
-    pairs = [(a, b) for a in (0, 1) for b in range(a + 1, len(names))]
-    return {pair: both(*pair) for pair in pairs}, names
+    text = pieces(models[0].encode(zoo.held_out_text("prose")), LENGTH, N_PIECES)
+    apart = reading.read(models, text, Kept(Path(tempfile.mkdtemp()))).distances.mean(axis=2)
+    return np.asarray((apart + apart.T) / 2)
 
 
 def main() -> None:
-    """Print the tables."""
-    apart, names = distances()
-    for a in (0, 1):
-        means = np.array([apart[a, b].mean() for b in range(a + 1, SEEDS)])
-        print(f"{names[a]} to other seeds: mean {means.mean():.4f}, sd {means.std(ddof=1):.4f}, max {means.max():.4f}")
-    for b in range(SEEDS, len(names)):
-        print(f"{names[0]} to {names[b]}: {apart[0, b].mean():.4f}")
+    """Print how often one more seed, and the model of fewer steps, fails at each level."""
+    apart = distances()
+    among = apart[:SEEDS, :SEEDS][np.triu_indices(SEEDS, 1)]
+    print(f"seeds: mean distance {among.mean():.4f}, sd {among.std(ddof=1):.4f}, largest {among.max():.4f}")
     rng = np.random.default_rng(0)
-    size, covered, plain, passed, power = (
-        dict.fromkeys(LEVELS, 0),
-        0,
-        0,
-        dict.fromkeys(LIMITS, 0),
-        dict.fromkeys(LIMITS, 0),
-    )
-    for repeat in range(2 * REPEATS):
-        a = repeat % 2
-        b, c = rng.choice(np.arange(2, SEEDS), 2, replace=False)
-        each = apart[a, b] - apart[a, c]
-        read = each[np.sort(rng.integers(len(each), size=N_PIECES))]
-        mean, low, high = excess.mean_of(read)
-        error = (high - low) / 2 / special.stdtrit(excess.N_GROUPS - 1, 0.975)
-        p = special.stdtr(excess.N_GROUPS - 1, -(mean - each.mean()) / error)
-        size = {level: count + (p <= level) for level, count in size.items()}
-        covered += low <= each.mean() <= high
-        plain += abs(mean - each.mean()) <= 1.96 * read.std(ddof=1) / N_PIECES**0.5
-        passed = {limit: count + (low > limit) for limit, count in passed.items()}
-        changed = apart[a, SEEDS] - apart[a, c]
-        low = excess.mean_of(changed[np.sort(rng.integers(len(changed), size=N_PIECES))])[1]
-        power = {limit: count + (low > limit) for limit, count in power.items()}
-    n = 2 * REPEATS
-    print(f"n = {n}; size at its own truth:", {level: count / n for level, count in size.items()})
-    print(f"coverage {covered / n:.3f}; with pieces taken as independent {plain / n:.3f}")
-    print("one more seed passes the limit:", {limit: count / n for limit, count in passed.items()})
-    print("a seventh of the steps passes it:", {limit: count / n for limit, count in power.items()})
+    for k in REFERENCES:
+        fired, noticed, farther = dict.fromkeys(LEVELS, 0), dict.fromkeys(LEVELS, 0), 0
+        for _ in range(REPEATS):
+            chosen = rng.permutation(SEEDS)[: k + 2]
+            changed = np.array([chosen[0], SEEDS, *chosen[2:]])
+            seed, other = (apart[np.ix_(rows, rows)].sum(axis=1) / (k + 1) for rows in (chosen, changed))
+            for level in LEVELS:
+                fired[level] += excess.AmongSeeds(tuple(seed)).p(0.0) <= level
+                noticed[level] += excess.AmongSeeds(tuple(other)).p(0.0) <= level
+            farther += apart[chosen[0], chosen[1]] > apart[chosen[0], chosen[2:]].max()
+        size, power = ({level: count / REPEATS for level, count in counts.items()} for counts in (fired, noticed))
+        print(f"{k} references: size {size}, power {power}; farther than the farthest {farther / REPEATS:.3f}")
 
 
 def draws() -> None:

@@ -61,29 +61,111 @@ def test_a_second_call_draws_nothing_and_another_seed_something(pair, tmp_path, 
     results = tmp_path / "kept"
     first = provlab.diff(*pair, **FEW, results=results)
     drawn = []
-    write = generation.write
-    monkeypatch.setattr(generation, "write", lambda *a, **k: drawn.append(1) or write(*a, **k))
+    write = generation.write_chains
+    monkeypatch.setattr(generation, "write_chains", lambda *a, **k: drawn.append(1) or write(*a, **k))
     again = provlab.diff(*pair, **FEW, results=results)
     assert (drawn, str(again)) == ([], str(first))
     assert json.dumps(again.to_json()) == json.dumps(first.to_json())
-    next(results.glob("generated-*")).unlink()
+    next(results.glob("written-*")).unlink()
     assert str(provlab.diff(*pair, **FEW, results=results)) == str(first)
     assert len(drawn) == 1
     assert str(provlab.diff(*pair, **FEW, seed=1, results=results)) != str(first)
 
 
-def test_a_disguised_pair_of_equal_functions_has_no_difference(models, tmp_path):
-    """The weights in other shards: other digests, the same losses, and D is exactly 0."""
-    from provlab.models.checkpoint import Checkpoint
+def reordered(folder, target):
+    """A copy whose hidden units stand in another order: the same function, and other sums."""
+    shutil.copytree(folder, target)
+    tensors = load_file(target / "model.safetensors")
+    rng = np.random.default_rng(0)
+    for name in [name for name in tensors if "up_proj" in name]:
+        order = torch.from_numpy(rng.permutation(len(tensors[name])))
+        for part, axis in (("up_proj", 0), ("gate_proj", 0), ("down_proj", 1)):
+            other = name.replace("up_proj", part)
+            tensors[other] = tensors[other].index_select(axis, order).contiguous()
+    save_file(tensors, target / "model.safetensors", metadata={"format": "pt"})
+    return target
 
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_equal_functions_are_said_to_be_equal(models, tmp_path, dtype):
+    result = provlab.diff(models["base"], reordered(models["base"], tmp_path / "copy"), **FEW, dtype=dtype)
+    assert result.equal
+    assert result.floor < 1e-4 if dtype == "float32" else result.floor < 0.2
+    assert "equal up to rounding: none of 800 outputs" in str(result)
+    assert result.decision()["equal"]
+    assert not result.fails(1e-12)
+    assert result.drawn() is None
+    assert "less likely for B" not in str(result)  # neither lines nor groups of what is no difference
+    assert json.dumps(result.to_json())
+    assert result.to_page()
+
+
+def test_a_difference_a_little_above_rounding_is_one(models, tmp_path):
+    """Planted: noise of a ten-thousandth on every weight is no rounding."""
     copy = tmp_path / "copy"
     shutil.copytree(models["base"], copy)
-    (copy / "model.safetensors").unlink()
-    Checkpoint.open(models["base"]).load_model().save_pretrained(copy, max_shard_size="40KB")
+    tensors = load_file(copy / "model.safetensors")
+    generator = torch.Generator().manual_seed(0)
+    for tensor in tensors.values():
+        tensor += 1e-4 * torch.randn(tensor.shape, generator=generator)
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
     result = provlab.diff(models["base"], copy, **FEW)
-    assert (result.compared.a.difference == 0).all()
-    assert any("answer alike" in text for text in result.remedies())
-    assert result.drawn()
+    assert not result.equal
+    assert result.outputs[0].divergence[0] >= 0
+
+
+def test_no_number_stands_on_too_few_draws(models):
+    """At length 16 one draw at the upper end of Z decides; more sequences are named, and are enough."""
+    pair = models["base"], models["tuned"]
+    few = {"length": 16, "z": (3.0, 5.4), "progress": False}
+    result = provlab.diff(*pair, n=100, **few)
+    assert not result.carried
+    assert "For one of A's inputs in Z" not in str(result)
+    assert result.sides[0]["log10_inputs"] is None
+    assert (result.to_json()["log10_more"], result.to_json()["summary"], result.ratios()) == (None, None, [])
+    remedy = next(text for text in result.remedies() if "draws in Z are worth" in text)
+    assert "30 are needed: no number of" in remedy
+    assert re.search(r"About [\d,]+ sequences would do|Write far more than", remedy)
+
+
+def test_a_short_text_has_an_interval_that_holds_or_none(run, pair, text, tmp_path):
+    page = tmp_path / "short.txt"
+    page.write_text(text[:160])
+    few = ["--text", page, "--length", 8, "--sequences", 200]
+    status, out, error = run("diff", *pair, *few)
+    assert (status, error) == (0, "")
+    shown = " ".join(out.split())
+    assert "(no interval)" in shown
+    assert re.search(
+        r"it holds \d+ pieces of 8 tokens that do not overlap, and 15 are needed; give a text of 120", shown
+    )
+    status, out, error = run("diff", *pair, *few, "--fail-above", 0.01)
+    assert (status, len(error.splitlines())) == (2, 1)
+    assert "too short for a test: it holds" in error
+
+
+def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, models, text, tmp_path):
+    (tmp_path / "text").write_text(text)
+    both = models["base"], models["stranger"], "--reference", models["tuned"], "--reference", models["sibling"]
+    target = tmp_path / "x.json"
+    few = ["--text", tmp_path / "text", "--length", 8, "--sequences", 200, "--json", target]
+    status, out, error = run("diff", *both, *few)
+    assert (status, error) == (0, "")
+    shown, result = " ".join(out.split()), json.loads(target.read_text())
+    decision = result["decision"]
+    assert decision["sentence"] in shown
+    for words in (
+        "larger than another seed's",
+        "Student's t, p =",
+        "exact rank among 4 models, p =",
+        "half of it",
+    ):
+        assert words in decision["sentence"]
+    costs = r"On the given text B costs [+-][\d.]+ \([\d.-]+ to [\d.-]+\) nats per token"
+    assert re.search(costs, decision["sentence"])
+    assert decision["excess"][1] <= decision["excess"][0] <= decision["excess"][2]
+    assert result["lines"][0][0]["nats"] > 0
+    assert len(result["groups"]) == 2
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -95,8 +177,10 @@ def test_it_shows_itself_and_goes_into_json(run, pair, page, tmp_path, dtype):
     assert "seed 0" in out
     assert "quantiles of the losses of 500 pieces of the given text" in " ".join(out.split())
     result = json.loads(target.read_text())
-    assert result["schema"] == "provlab.diff/1"
-    assert {"models", "parameters", "seed", "z", "sides", "summary", "rho", "examples", "assumptions"} <= set(result)
+    assert result["schema"] == "provlab.diff/2"
+    assert {"models", "parameters", "seed", "z", "sides", "summary", "rho", "lines", "decision", "assumptions"} <= set(
+        result
+    )
     assert [side["model"] for side in result["sides"]] == ["base", "tuned"]
     assert np.shape(result["rho"]["a"]) == (3, 40)
 
@@ -131,10 +215,16 @@ def test_a_prompt_is_followed_and_references_show_what_a_second_training_changes
     status, out, error = run(
         "diff", models["base"], models["stranger"], "--reference", models["tuned"], *few, "--html", html
     )
-    assert status == 1
-    assert re.match(
-        r"provlab: fails: the excess over A and the reference is [\d. to()]+ nats per token, above 0.01", error
+    assert status == 0  # of one degree of freedom nothing is found, however far
+    says = (
+        r"provlab: passes: the excess over another seed \(1 reference\) is [\d.]+ \(-[\d.]+ to [\d.]+\) nats per "
+        r"token; above 0.01 with p = [\d.]+, level 0.05"
     )
+    assert re.match(says, error)
+    alone = [*few[:-2], "--fail-above", 0.001, "--level", 0.01]
+    status, _, error = run("diff", models["base"], models["stranger"], *alone)
+    assert status == 1
+    assert error.startswith("provlab: fails: the distance of A and B is ")
     assert "It follows the prompt 'the model reads' of 15 characters." in " ".join(out.split())
     assert "[-" in out
     page = html.read_text()
@@ -145,10 +235,10 @@ def test_a_prompt_is_followed_and_references_show_what_a_second_training_changes
     target = tmp_path / "x.json"
     both = models["base"], models["tuned"], "--reference", models["stranger"], "--reference", models["sibling"]
     status, out, error = run("diff", *both, *few, "--json", target)
-    assert (status, error) == (0, "")
+    assert (status, error[:16]) == (0, "provlab: passes:")
     apart = json.loads(target.read_text())["apart"]
-    assert apart["excess"][2] < 0
-    assert apart["rank_p"] in (2 / 3, 1)
+    assert min(row["farther"][2] for row in apart["references"]) < 0
+    assert apart["seeds"]["rank_p"] in (2 / 4, 3 / 4, 1)
 
 
 def test_one_side_without_inputs_leaves_the_other(models, new_model, save_model, tmp_path):
@@ -157,7 +247,7 @@ def test_one_side_without_inputs_leaves_the_other(models, new_model, save_model,
     result = provlab.diff(models["base"], sharp, **FEW | {"z": (0.01, 2.0)})
     assert [side["in_z"] > 0 for side in result.sides] == [False, True]
     assert result.sides[1]["disagreement"][0] == 1
-    assert result.remedies()[0].startswith("A has no number: base has 0 of 800 sequences")
+    assert result.remedies()[0].startswith("A has no number in Z: base has 0 of 800 sequences")
     assert "–" in str(result)
     assert result.drawn() is None
     assert json.dumps(result.to_json())
@@ -186,7 +276,6 @@ def no_tokenizer(folder):
         (None, ["--length", "900"], "sequences of 900 tokens exceed the context of base: 63"),
         (None, ["--length", "1"], "length must be a whole number of at least 2, not 1"),
         (None, ["--sequences", "3"], "n must be a whole number of at least 40, not 3"),
-        (None, ["--range", "0.001:0.002"], "has 0 of 800 sequences .* too few; most have .*: move Z there"),
         (None, ["--range", "4:3"], r"Z = \[4, 3\] is empty"),
         (None, ["--range", "low"], "--range is two numbers such as 0.5:1, not 'low'"),
         (None, ["--from-text", "0.5:0.1"], "shares must rise"),
@@ -200,7 +289,10 @@ def no_tokenizer(folder):
         (None, ["--tempers", "nan"], "tempers must be positive numbers"),
         (None, ["--range", "1:inf"], "both finite"),
         (None, ["--prompt", "{short}", "--text", "{short}"], "a prompt goes with neither"),
-        (None, ["--fail-above", "nan"], "--fail-above is a number of nats"),
+        (None, ["--fail-above", "nan"], "the limit is a number of nats"),
+        (None, ["--fail-above", "0"], "with no reference any two models are farther apart than 0; give references"),
+        (None, ["--fail-above", "1", "--level", "2"], "a level is a chance of a wrong answer"),
+        (None, ["--level", "0.01"], "--level is that of --fail-above; give both"),
         (None, ["--html", "/no/such/x"], "--html: /no/such is no folder"),
         (None, ["--reference", "{base}"], "are identical"),
         (None, ["--text", "{unknown}"], "100% of its tokens are unknown words"),

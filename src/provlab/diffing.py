@@ -1,7 +1,7 @@
 """The second question as a function: `diff` says over which inputs two models disagree."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -14,22 +14,27 @@ from provlab import plugins
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
 from provlab.files import cache_dir
 from provlab.kept import Kept
-from provlab.modeldiff import excess, pipeline, where
+from provlab.machine import keep_freed_memory
+from provlab.modeldiff import excess, held_out, pipeline, reading, where
 from provlab.modeldiff.comparison import Summary
 from provlab.modeldiff.composition import composition
 from provlab.modeldiff.generation import checked_tempers
-from provlab.modeldiff.held_out import N_PIECES, HeldOut
+from provlab.modeldiff.held_out import N_PIECES
+from provlab.modeldiff.items import answered
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, Model
+from provlab.modeldiff.reading import Reading
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range, within
 from provlab.modeldiff.tokens import SharedTokens, opening, shared_tokens
+from provlab.modeldiff.written import Written, by_law, if_normal, lines, rounding
 from provlab.models.checkpoint import identical
-from provlab.report.difference import Cluster, Difference, Example
+from provlab.report.difference import Difference
+from provlab.report.outputs import Cluster, Disputed, Example, Output
 from provlab.report.views import describe
 from provlab.statistics.base import Options
 
 _EXAMPLES, _TAIL = 3, 0.05  # of each end of D, and the share of inputs that an end is
 _SIDES: tuple[Side, Side] = ("A", "B")
-_MEMBERS = 2  # of each group of disputed inputs
+_MEMBERS, _LINES = 2, 5  # of each group of disputed outputs; lines that are disputed most
 _NOWHERE = -2.0, -1.0  # a range that no loss lies in
 
 
@@ -39,6 +44,7 @@ def diff(
     *,
     text: str | None = None,
     prompt: str | None = None,
+    items: Sequence[Mapping[str, Any]] = (),
     references: Sequence[str | Path] = (),
     length: int = 25,
     z: tuple[float, float] | None = None,
@@ -65,6 +71,10 @@ def diff(
     prompt : str, optional
         Inputs are what follows it, in each model's own chat template where it has one. Then no text is read, and Z is
         taken from the losses of what both models write.
+    items : sequence of mapping
+        Questions with answers, each as plain data: what lm-eval's ``--log_samples`` wrote, or ``prompt``, ``answer``
+        and perhaps ``choices`` (`provlab.modeldiff.items`). Which answers changed, with a paired test. Then no text is
+        read unless given.
     references : sequence of str or Path
         Models of A's recipe with other seeds: what a second training changes, beside which the difference is shown.
     length : int
@@ -129,25 +139,26 @@ def diff(
             f"neither {pair[0].name} nor {pair[1].name} has a tokenizer; copy it beside the weights"
         )
     kept = Kept(Path(results) if results else cache_dir() / "modeldiff")
-    text_loss, name, rule = None, "what A writes", "the losses of what both models write"
-    if text is not None or (prompt is None and z is None):
-        held_out = HeldOut({"text": _text(text)}, N_PIECES, kept, seed)
-        losses = held_out.each_loss(pair, length)
-        text_loss = [*losses.mean(axis=1).tolist(), excess.mean_of(losses[1] - losses[0])]
-        name = f"the {'given text' if text else 'held-out prose'}"
-        rule = f"the losses of {N_PIECES} pieces of {name} under both models"
+    keep_freed_memory()
+    of_text, rule = None, "the losses of what both models write"
+    if text is not None or (prompt is None and z is None and not items):
+        cut = held_out.pieces(pair[0].encode(_text(text)), length, N_PIECES, seed=seed)
+        of_text = reading.read(list(models.values()), cut, kept)
+        where_read = f"the {'given text' if text else 'held-out prose'}"
+        rule = f"the losses of {len(cut)} pieces of {where_read} under both models"
     ranges = "as given" if z else f"the {shares[0]:.0%} and {shares[1]:.0%} quantiles of {rule}"
-    drawn = _drawn(pair, settings, kept)
-    predictions = pair[0].nll.predictions(length)
-    own = [excess.written(draws, other, side, predictions) for side, (draws, other) in zip(_SIDES, drawn, strict=True)]
+    drawn, floor = _drawn(pair, settings, kept)
+    written = [side.written for side in drawn]
     if z is None:
-        z = held_out.range_of(*pair, length, shares) if text_loss else _own_range(own, shares)
-    read = held_out.pieces(pair[0], length) if text_loss else _sample(own[0], drawn[0][0], seed)
+        z = checked_range(_quantiles(of_text.nll[:2], shares) if of_text else _own_range(written, shares))
+    if of_text is None:
+        where_read = "what A writes"
+        of_text_loss, read = None, reading.read(list(models.values()), _sample(written[0], seed), kept)
+    else:
+        of_text_loss, read = _text_loss(of_text), of_text
     words = {"tokens": _tokens_compared(shared), "start": _start(pair, prompt), "z": ranges}
-    inputs = [_inputs(side, model, *judged, z, words) for side, model, judged in zip(_SIDES, pair, drawn, strict=True)]
-    if not any(inputs):
-        raise NotComparableError(words["empty A"])
-    apart = excess.apart(*pair, [models[source] for source in others], read, name, inputs[0], kept)
+    inputs = [_inputs(side, model, part, z, words) for side, model, part in zip(_SIDES, pair, drawn, strict=True)]
+    apart = excess.apart(read.distances, where_read, others)
     parameters = {"length": length, "shares": list(shares), "n": n, "tempers": list(settings.tempers), "seed": seed}
     parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
     parameters |= {"prompt": prompt, "references": others, "mixed": settings.tempers == (1.0,)}
@@ -155,14 +166,15 @@ def diff(
         (describe(a, pair[0].checkpoint), describe(b, pair[1].checkpoint)),
         z,
         (inputs[0], inputs[1]),
-        (excess.price(own[0], predictions, seed=seed), excess.price(own[1], predictions, seed=seed)),
+        (_output(written[0], pair, z, seed), _output(written[1], pair, z, seed)),
         apart,
+        floor,
         parameters,
         words,
-        text_loss,
-        (_ends(inputs[0], pair, seed), _ends(inputs[1], pair, seed)),
-        (_clusters(inputs[0], pair, seed), _clusters(inputs[1], pair, seed)),
+        of_text_loss,
+        (_ends(inputs[0], written[0], pair, seed), _ends(inputs[1], written[1], pair, seed)),
         _exchanged(*pair, z, length, exchange_steps, kept, seed=seed) if exchange_steps else None,
+        answered(*pair, items, seed=seed) if items else None,
     )
 
 
@@ -172,39 +184,82 @@ def _text(text: str | None) -> str:
     return text
 
 
-def _drawn(pair: tuple[Model, Model], settings: Generation, kept: Kept) -> list[tuple[Draws, NDArray[np.float64]]]:
-    """Draws that stand for the inputs of each model, and their losses under the other one."""
-    if settings.tempers == (1.0,):
-        first, second = pipeline.mixed(*pair, settings, kept)
-        return [(first, second.nll), (second, first.nll)]
-    drawn = []
-    for model, other in (pair, pair[::-1]):
-        draws = pipeline.generated(model, settings, kept)
-        # judged again by the arithmetic that judges the other: rounding differs from that of writing token by token
-        draws = replace(draws, nll=pipeline.judged(model, draws.tokens, kept))
-        drawn.append((draws, pipeline.judged(other, draws.tokens, kept)))
-    return drawn
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Draws that stand for one model's inputs, their loss under the other one, and what the model writes."""
+
+    draws: Draws
+    other: NDArray[np.float64]
+    written: Written
 
 
-def _sample(own: Direction, draws: Draws, seed: int) -> NDArray[np.integer[Any]]:
-    """Some of what a model writes, chain by chain."""
-    chance = own.weight / own.weight.sum()
-    rows = np.random.default_rng(seed).choice(len(chance), N_PIECES, p=chance)
-    return draws.tokens[rows[np.argsort(draws.chain[rows], kind="stable")]]
+def _drawn(pair: tuple[Model, Model], settings: Generation, kept: Kept) -> tuple[list[_Drawn], float]:
+    """What both models wrote, and the largest difference of losses that rounding alone makes (nats per token)."""
+    raw = [pipeline.generated(model, settings, kept) for model in pair]
+    mixed = settings.tempers == (1.0,)
+    if mixed:
+        read = [reading.read(pair, np.concatenate([draws.tokens for draws in raw]), kept)] * 2
+        of_own = [read[0].nll[0, : len(raw[0])], read[0].nll[1, len(raw[0]) :]]
+    else:
+        read = [reading.read(pair, draws.tokens, kept) for draws in raw]
+        of_own = [read[0].nll[0], read[1].nll[1]]
+    # the same losses, as the model wrote token by token and as it read all at once, and what this makes of D
+    floor = sum(rounding(draws.nll, own) for draws, own in zip(raw, of_own, strict=True))
+    result, predictions = [], pair[0].nll.predictions(settings.length)
+    losses = [_rounded_off(part.nll, floor) for part in read]
+    if mixed:
+        log_q = [model.nll.log_first - predictions * nll for model, nll in zip(pair, losses[0], strict=True)]
+        draws = list(pipeline.one_sample(raw, list(losses[0]), log_q))
+    else:
+        draws = [replace(part, nll=losses[k][k]) for k, part in enumerate(raw)]
+    for k, (side, part) in enumerate(zip(_SIDES, draws, strict=True)):
+        others = losses[k][1 - k]
+        own = np.ones(len(others), dtype=bool)
+        if mixed:
+            own[len(raw[0]) :], own[: len(raw[0])] = k == 1, k == 0
+        by_token = (read[k].loss[0] - read[k].loss[1]).astype(np.float64)
+        of_next = read[k].divergence[k, 1 - k].astype(np.float64)
+        law = by_law(part, others, side, predictions)
+        result.append(_Drawn(part, others, Written(law, read[k].tokens, by_token, of_next, own)))
+    return result, floor
 
 
-def _own_range(own: Sequence[Direction], shares: tuple[float, float]) -> tuple[float, float]:
-    """Two quantiles of the losses of what each of two models writes, both models counting alike."""
-    losses = np.concatenate([side.draws.nll for side in own if side.draws is not None])
-    weights = np.concatenate([side.weight / side.weight.sum() for side in own])
-    low, high = np.quantile(losses, shares, weights=weights, method="inverted_cdf")
+def _rounded_off(losses: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+    """Losses under A and B, ``(2, n)``, B's as A's where they differ by no more than rounding."""
+    a, b = losses
+    return np.stack([a, np.where(np.abs(a - b) <= floor, a, b)])
+
+
+def _quantiles(losses: NDArray[np.float64], shares: tuple[float, float]) -> tuple[float, float]:
+    low, high = np.quantile(losses, shares)
     return float(low), float(high)
 
 
-def _inputs(
-    side: Side, model: Model, draws: Draws, other: NDArray[np.float64], z: tuple[float, float], words: dict[str, str]
-) -> Direction:
+def _text_loss(read: Reading) -> list[Any]:
+    """Mean loss of a text under A and under B, and B's less A's with its interval."""
+    a, b = read.nll[:2]
+    return [float(a.mean()), float(b.mean()), excess.mean_of(b - a)]
+
+
+def _sample(written: Written, seed: int) -> NDArray[np.integer[Any]]:
+    """Some of what a model writes, chain by chain."""
+    weight, chain = written.outputs.weight, written.outputs.chain
+    rows = np.random.default_rng(seed).choice(len(weight), N_PIECES, p=weight / weight.sum())
+    return written.tokens[rows[np.argsort(chain[rows], kind="stable")]]
+
+
+def _own_range(written: Sequence[Written], shares: tuple[float, float]) -> tuple[float, float]:
+    """Two quantiles of the losses of what each of two models writes, both models counting alike."""
+    sides = [side.outputs for side in written]
+    losses = np.concatenate([side.draws.nll for side in sides if side.draws is not None])
+    weights = np.concatenate([side.weight / side.weight.sum() for side in sides])
+    low, high = np.quantile(losses, shares, weights=weights, method="inverted_cdf")
+    return float(low), float(high) if high > low else float(np.nextafter(high, np.inf))
+
+
+def _inputs(side: Side, model: Model, drawn: _Drawn, z: tuple[float, float], words: dict[str, str]) -> Direction:
     """The draws in Z; none, and a reason in `words`, where they are too few."""
+    draws = drawn.draws
     inside = within(draws.nll, z)
     if len(np.unique(draws.chain[inside])) < 2:
         low, high = np.quantile(draws.nll, [0.01, 0.99])
@@ -213,53 +268,79 @@ def _inputs(
             f"too few; most have {low:.3g} to {high:.3g}: move Z there, write more, or, for lower losses, with tempers "
             "such as 1, 1.15, 1.3"
         )
-        return Direction.from_draws(draws.within(_NOWHERE), other[:0], side, z)
-    return Direction.from_draws(draws.within(z), other[inside], side, z)
+        return Direction.from_draws(draws.within(_NOWHERE), drawn.other[:0], side, z)
+    return Direction.from_draws(draws.within(z), drawn.other[inside], side, z)
 
 
-def _shown(inputs: Direction, rows: Sequence[int], end: str, pair: tuple[Model, Model]) -> tuple[Example, ...]:
-    """Rows of a model's inputs, with D of each token."""
-    assert inputs.draws is not None  # only an enumeration has none
-    tokens = inputs.draws.tokens[np.asarray(rows)]
-    by_token = where.by_token(pair[0].nll, pair[1].nll, tokens)
-    first = [None] * (tokens.shape[1] - by_token.shape[1])  # a first token that nothing predicts
+def _shown(written: Written, rows: Sequence[int], end: str, pair: tuple[Model, Model]) -> tuple[Example, ...]:
+    """Rows of what a model writes, with D of each token."""
+    own = 0 if written.side == "A" else 1
+    first = [None] * (written.tokens.shape[1] - written.predictions)  # a first token that nothing predicts
+    assert written.outputs.draws is not None  # only an enumeration has none
     return tuple(
         Example(
             end,
-            float(inputs.difference[row]),
-            float(inputs.draws.nll[row]),
-            pair[0].texts(tokens[k : k + 1])[0],
-            tuple(zip(pair[0].pieces(tokens[k]), [*first, *map(float, by_token[k])], strict=True)),
+            float(written.outputs.difference[row]),
+            float(written.outputs.draws.nll[row]),
+            pair[own].texts(written.tokens[row : row + 1])[0],
+            tuple(
+                zip(pair[own].pieces(written.tokens[row]), [*first, *map(float, written.by_token[row])], strict=True)
+            ),
         )
-        for k, row in enumerate(rows)
+        for row in rows
     )
 
 
-def _ends(inputs: Direction, pair: tuple[Model, Model], seed: int) -> tuple[Example, ...]:
-    """Inputs of one model from both ends of D, drawn by weight."""
+def _ends(inputs: Direction, written: Written, pair: tuple[Model, Model], seed: int) -> tuple[Example, ...]:
+    """Inputs of one model in Z from both ends of D, drawn by weight."""
     edges = np.unique(inputs.quantile([0, _TAIL, 1 - _TAIL, 1]))
     if len(edges) < 2:
         return ()
     assert inputs.draws is not None  # only an enumeration has none
     names = [row.tobytes() for row in inputs.draws.tokens]
     bins = composition(inputs, edges, labels={}, distinct=names, n_examples=_EXAMPLES, seed=seed)
-    return (
-        *_shown(inputs, bins[0].examples.tolist(), "D lowest", pair),
-        *_shown(inputs, bins[-1].examples.tolist(), "D highest", pair),
-    )
+    of_draw = {row.tobytes(): k for k, row in enumerate(written.tokens)}
+    lowest, highest = ([of_draw[names[k]] for k in part.examples.tolist()] for part in (bins[0], bins[-1]))
+    return *_shown(written, lowest, "D lowest", pair), *_shown(written, highest, "D highest", pair)
 
 
-def _clusters(inputs: Direction, pair: tuple[Model, Model], seed: int) -> tuple[Cluster, ...]:
-    """Groups of a model's inputs that the other finds least likely."""
-    groups = where.groups(inputs, pair[0].nll, pair[1].nll, n_members=_MEMBERS, seed=seed)
-    return tuple(
-        Cluster(
-            tuple(pair[0].pieces(np.array([token]))[0] for token in group.tokens),
-            group.share,
-            group.log10_count,
-            _shown(inputs, group.rows, "group", pair),
-        )
-        for group in groups
+def _output(written: Written, pair: tuple[Model, Model], z: tuple[float, float], seed: int) -> Output:
+    """Where the divergence is over what one model writes."""
+    outputs = written.outputs
+    assert outputs.draws is not None  # only an enumeration has none
+    numbers = {
+        "divergence": written.mean(seed=seed),
+        "less_likely": list(outputs.share(outputs.disagreement, seed=seed)),
+        "if_normal": if_normal(written.predictions * written.mean(seed=seed)[0]),
+        "worth": outputs.effective,
+    }
+    if not (outputs.difference != 0).any():
+        return Output(**numbers)
+    half, disputed = written.half(seed=seed)
+    nll = outputs.draws.nll
+    parts = {"below Z": nll < z[0], "in Z": within(nll, z), "above Z": nll > z[1]}
+
+    def text(token: int) -> str:
+        return pair[0].pieces(np.array([token]))[0]
+
+    return Output(
+        **numbers,
+        half=half,
+        by_z={k: (written.share(v, seed=seed), written.share_of_divergence(v, seed=seed)) for k, v in parts.items()},
+        lines=tuple(
+            Disputed(line.nats, line.share, line.divergence, _shown(written, [line.row], "line", pair)[0])
+            for line in lines(written, _LINES, seed=seed)
+        ),
+        groups=tuple(
+            Cluster(
+                tuple(map(text, group.tokens)),
+                group.share,
+                group.divergence,
+                group.first and (text(group.first[0]), group.first[1]),
+                _shown(written, group.rows, "group", pair),
+            )
+            for group in where.groups(written, disputed, n_members=_MEMBERS, seed=seed)
+        ),
     )
 
 

@@ -1,5 +1,7 @@
 """What this machine offers."""
 
+import ctypes
+import functools
 import multiprocessing
 import os
 import threading
@@ -8,6 +10,7 @@ from contextlib import contextmanager
 
 from provlab.errors import ParameterError, one_line
 
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 #: environment variables that say how many threads a library uses, read when it is loaded
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -23,6 +26,21 @@ def threads() -> int:
         if (value := os.environ.get(name, "")).isdigit():
             return max(1, int(value))
     return cores()
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees for the next array, where the C library can (glibc).
+
+    By default arrays of some 10 MB and more are given back to the system when they are freed, and taken again page by
+    page: with a vocabulary of 32,000 that was a third of the time of Model-diff.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library
+        return
+    mallopt(_M_MMAP_MAX, 0)
+    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def end_with_parent() -> None:

@@ -10,6 +10,9 @@ import pytest
 from scipy import stats
 
 from provlab.modeldiff.bootstrap import chain_counts, percentiles, tail
+from provlab.modeldiff.comparison import Comparison
+from provlab.modeldiff.pipeline import one_sample
+from provlab.modeldiff.representative import Direction, within
 
 SPEC = importlib.util.spec_from_file_location(
     "coverage_of_intervals", Path(__file__).parents[2] / "benchmarks" / "intervals.py"
@@ -81,3 +84,32 @@ def test_intervals_by_exchange_cover_the_enumeration():
     assert min(share for share, _, _ in resampled.values()) >= least(converged) - 0.05
     for name in ("log10 number of A", "density of states"):
         assert rates[name][1] > 1.15 * rates[f"{name}, fixed"][1]
+
+
+def test_the_ratio_of_numbers_is_held_at_tiny_noise():
+    """B is A with noise of 1e-4: few draws lie in Z for one of them alone, often none, and 1 in 15 held the truth."""
+    base = coverage.Table(0, vocabulary=6, length=5)
+    rng, held, plain = np.random.default_rng(0), 0, 0
+    for repeat in range(60):
+        copy = coverage.Table(0, vocabulary=6, length=5)
+        noise = 1e-4 * rng.standard_normal(len(copy.energies))
+        copy.energies, copy.log_q = base.energies + noise, base.log_q - 4 * noise
+        copy.log_q = copy.log_q - np.logaddexp.reduce(copy.log_q)
+        z = tuple(np.quantile(base.energies, [0.1, 0.6]))
+        truth = [np.log10(((model.energies >= z[0]) & (model.energies <= z[1])).sum()) for model in (base, copy)]
+        drawn = [coverage.generated(model, 2 * repeat + k, 1000) for k, model in enumerate((base, copy))]
+        tokens = np.concatenate([draws.tokens for draws in drawn])
+        place = tokens @ 6 ** np.arange(4, -1, -1)
+        losses = [model.energies[place] for model in (base, copy)]
+        both = one_sample(drawn, losses, [model.log_q[place] for model in (base, copy)])
+        sides = [
+            Direction.from_draws(own.within(z), other.nll[within(own.nll, z)], side, z)
+            for side, own, other in zip("AB", both, both[::-1], strict=True)
+        ]
+        _, low, high = Comparison(*sides, z, joint=True).log10_more()
+        held += low <= truth[1] - truth[0] <= high
+        numbers = [side.log10_numbers(np.random.default_rng(0)) for side in sides]
+        ends = np.quantile((numbers[1] - numbers[0])[1:], [0.025, 0.975])
+        plain += ends[0] <= truth[1] - truth[0] <= ends[1]
+    assert held / 60 >= least(60)
+    assert plain / 60 < 0.7  # by resampled chains alone

@@ -1,4 +1,4 @@
-"""How far two models are apart, beside references: against definitions, and against laws that are known."""
+"""Whether a change is larger than another seed's: against laws that are known, and sizes over many sets of seeds."""
 
 import itertools
 from types import SimpleNamespace
@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from scipy import special
 
+from provlab.errors import InputError
 from provlab.kept import Kept
-from provlab.modeldiff import excess, where
+from provlab.modeldiff import excess, reading
 from provlab.modeldiff.nll import sequence_nll
-from provlab.modeldiff.representative import Direction, Draws
+from provlab.report.difference import check_limit
 
 LENGTH = 4
 EVERYTHING = np.array(list(itertools.product(range(4), repeat=LENGTH)))
@@ -19,44 +19,103 @@ EVERYTHING = np.array(list(itertools.product(range(4), repeat=LENGTH)))
 
 @pytest.fixture(scope="module")
 def models(gpt2):
-    """Three tiny models behind a start token, so that laws of whole sequences sum to one."""
-    return [SimpleNamespace(nll=sequence_nll(gpt2(k), start=[1]), key={"k": k}, source=f"m{k}") for k in range(3)]
+    """Four tiny models behind a start token, so that laws of whole sequences sum to one."""
+    return [
+        SimpleNamespace(nll=sequence_nll(gpt2(k), start=[1]), key={"k": k}, source=f"m{k}", bar=lambda steps, *_: steps)
+        for k in range(4)
+    ]
 
 
-def test_divergences_are_those_of_the_laws(models, tmp_path):
+@pytest.fixture(scope="module")
+def read(models, tmp_path_factory):
+    return reading.read(models, EVERYTHING, Kept(tmp_path_factory.mktemp("read")))
+
+
+def test_what_is_read_is_the_losses_and_the_divergences_of_the_laws(models, read, monkeypatch):
     """Weighted by A's own law, the divergences of next tokens add up to the divergence of whole sequences."""
-    a, b, c = models
-    both = excess.divergences(a, b, EVERYTHING, Kept(tmp_path))
-    log_a, log_b = (-LENGTH * model.nll(EVERYTHING) for model in (a, b))
-    whole = np.exp(log_a) @ (log_a - log_b)
-    assert LENGTH * np.exp(log_a) @ both[:, 0] == pytest.approx(whole, rel=1e-4)
-    np.testing.assert_allclose(excess.divergences(b, a, EVERYTHING, Kept(tmp_path)), both[:, ::-1], atol=1e-6)
-    ones, losses = np.zeros(len(EVERYTHING)), [model.nll(EVERYTHING) for model in models]
-    draws = Draws(EVERYTHING, losses[0], ones, np.arange(len(ones)) % 20, 20)
-    inputs = Direction.from_draws(draws, losses[1], "A", (0.0, 99.0))
-    distance = excess.apart(a, b, [c, c], EVERYTHING, "all", inputs, Kept(tmp_path))
-    farther = losses[1] > losses[2]
-    assert distance.references[0].beyond[0] == pytest.approx(farther.mean())
-    assert distance.references[0].log10_beyond == pytest.approx(np.log10(farther.sum()))
-    of_c = excess.divergences(a, c, EVERYTHING, Kept(tmp_path)).mean()
-    assert distance.both[0] == pytest.approx(both.mean())
-    assert distance.excess[0] == pytest.approx(both.mean() - of_c)
-    assert distance.rank_p == (1 / 3 if both.mean() > of_c else 1)
+    losses = [model.nll(EVERYTHING) for model in models]
+    np.testing.assert_allclose(read.nll, losses, atol=1e-6)
+    logs = [-LENGTH * loss for loss in losses]
+    for i, j in itertools.permutations(range(4), 2):
+        law = np.exp(logs[i])
+        assert LENGTH * law @ read.distances[i, j] == pytest.approx(law @ (logs[i] - logs[j]), rel=1e-4)
+    assert (read.divergence >= 0).all()
+    assert (read.divergence[0, 0] == 0).all()
+    monkeypatch.setattr(models[0].nll, "read", lambda *_, **__: (torch.full((256, LENGTH - 1, 4), torch.nan), None))
+    with pytest.raises(Exception, match="NaN or Inf"):
+        reading.measure([model.nll for model in models], EVERYTHING)
 
 
-def test_what_a_model_writes_costs_the_other_their_divergence(models):
-    """Drawn by a third law and weighted, as draws at other tempers are."""
-    a, b, _ = models
-    log = [-LENGTH * model.nll(EVERYTHING) for model in models]
-    rows = np.random.default_rng(0).choice(len(EVERYTHING), 20_000, p=np.exp(log[2]) / np.exp(log[2]).sum())
-    tokens = EVERYTHING[rows]
-    draws = Draws(tokens, a.nll(tokens), -log[2][rows], np.arange(20_000) % 20, 20)
-    price = excess.price(excess.written(draws, b.nll(tokens), "A", LENGTH), LENGTH, seed=0)
-    law = np.exp(log[0])
-    whole = law @ (log[0] - log[1])
-    assert price["extra"][1] < whole / LENGTH < price["extra"][2]
-    assert price["less_likely"][1] < law[log[0] > log[1]].sum() < price["less_likely"][2]
-    assert price["by_gibbs"] == pytest.approx(special.ndtr(np.sqrt(whole / 2)), abs=0.02)
+def test_distances_beside_references_are_means_over_the_pieces(read):
+    distance = excess.apart(read.distances, "all", ["m2", "m3"])
+    both = (read.distances + read.distances.swapaxes(0, 1)).mean(axis=2) / 2
+    assert distance.both[0] == pytest.approx(both[0, 1])
+    assert distance.references[1].farther[0] == pytest.approx(both[0, 1] - both[0, 3])
+    np.testing.assert_allclose(distance.seeds.distances, both.sum(axis=1) / 3)
+    alone = excess.apart(read.distances[:2, :2], "all", [])
+    assert (alone.seeds, alone.excess) == (None, alone.both)
+    assert alone.p(0.0) < 1e-6 < 0.5 < alone.p(2 * alone.both[0])
+
+
+def test_the_test_among_seeds_by_hand():
+    """k = 2: the others are at 1, 2 and 3; B at 5 is 3 above their mean, whose error with B's own is 2 / sqrt(3)."""
+    among = excess.AmongSeeds((1.0, 5.0, 2.0, 3.0))
+    assert among.rank_p == 1 / 4
+    assert among.excess[0] == pytest.approx(3 / (1 - 1 / 3))  # B's own distance is a third of each other's mean
+    t = 3 / (np.sqrt(4 / 3))
+    assert among.p(0.0) == pytest.approx(0.5 - t / (2 * np.sqrt(2 + t**2)))  # Student's law of two degrees
+    assert excess.AmongSeeds((1.0, 0.5, 2.0)).rank_p == 1
+    assert among.p(among.excess[0]) == pytest.approx(0.5)
+
+
+def seeds(rng, n, spread=0.035, rest=0.02):
+    """Distances of n seeds: a part of either and a rest, 7% in all."""
+    own = rng.normal(0, spread, n)
+    table = 1 + own[:, None] + own + np.triu(rng.normal(0, rest, (n, n)), 1)
+    table = np.triu(table, 1)
+    return table + table.T
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 9])
+def test_one_more_seed_passes_as_rarely_as_the_level_says(k):
+    """1,000 sets each; the excess of a changed model is found, and its interval holds it."""
+    rng, level, fired, noticed, held = np.random.default_rng(k), 0.05, 0, 0, 0
+    for _ in range(1000):
+        table = seeds(rng, k + 2)
+        fired += excess.AmongSeeds(tuple(table.sum(axis=1) / (k + 1))).p(0.0) <= level
+        table[1, :] += 0.3
+        table[:, 1] += 0.3
+        np.fill_diagonal(table, 0)
+        changed = excess.AmongSeeds(tuple(table.sum(axis=1) / (k + 1)))
+        noticed += changed.p(0.0) <= level
+        held += changed.excess[1] <= 0.3 <= changed.excess[2]
+    assert fired / 1000 == pytest.approx(level, abs=0.021)  # three standard errors
+    assert held / 1000 == pytest.approx(0.95, abs=0.021)
+    assert noticed / 1000 > {1: 0.25, 2: 0.7}.get(k, 0.95)
+
+
+def test_the_old_rule_had_no_level():
+    """Planted: the excess over the farthest reference is above 0 with chance 1 / (k + 1), at least."""
+    rng, k, fired = np.random.default_rng(0), 2, 0
+    for _ in range(1000):
+        table = seeds(rng, k + 2)
+        fired += table[0, 1] > table[0, 2:].max()
+    assert fired / 1000 > 0.25
+
+
+@pytest.mark.parametrize(
+    ("above", "level", "references", "message"),
+    [
+        (-1.0, 0.05, 1, "at least 0, not -1.0"),
+        (float("nan"), 0.05, 1, "at least 0, not nan"),
+        (0.1, 0.0, 1, "above 0 and below 0.5, not 0.0"),
+        (0.1, 5.0, 1, "above 0 and below 0.5, not 5.0"),
+        (0.0, 0.05, 0, "with no reference any two models are farther apart than 0"),
+    ],
+)
+def test_what_no_test_can_answer_is_refused(above, level, references, message):
+    with pytest.raises(InputError, match=message):
+        check_limit(above, level, references)
 
 
 def test_intervals_allow_for_neighbours_that_resemble_each_other():
@@ -71,25 +130,15 @@ def test_intervals_allow_for_neighbours_that_resemble_each_other():
     assert plain / 400 < 0.85
 
 
-def test_groups_are_told_by_the_tokens_that_carry_the_difference(gpt2):
-    """B has lost token 2 in the one half of the space, 3 in the other: two groups, each with its tokens."""
-    a, b = sequence_nll(gpt2(vocab_size=6), start=[0]), sequence_nll(gpt2(vocab_size=6), start=[0])
-    with torch.no_grad():
-        b.network.lm_head.weight = torch.nn.Parameter(a.network.lm_head.weight.clone())
-    answer = b.read
-
-    def without(tokens, **settings):
-        logits, past = answer(tokens, **settings)
-        return logits - 6.0 * torch.isin(torch.arange(6), torch.tensor([2, 3])), past
-
-    b.read = without
-    rng = np.random.default_rng(0)
-    plain = rng.choice([0, 1, 4, 5], (900, 5))
-    plain[:100, 2:4], plain[100:200, 2:4] = 2, 3
-    draws = Draws(plain, a(plain), np.zeros(900), np.arange(900) % 20, 20)
-    inputs = Direction.from_draws(draws, b(plain), "A", (0.0, 20.0))
-    groups = where.groups(inputs, a, b, n_members=2, seed=0)
-    of_2, of_3 = (sum(g.share[0] for g in groups if g.tokens[0] == token) for token in (2, 3))
-    assert of_2 == pytest.approx(1 / 9, abs=0.01)
-    assert of_3 == pytest.approx(1 / 9, abs=0.01)
-    assert all((plain[g.rows] == g.tokens[0]).any(axis=1).all() for g in groups)
+@pytest.mark.parametrize("n", [2, 6, 14, 15, 24, 60])
+def test_few_pieces_have_an_interval_that_holds_or_none(n):
+    """Neighbours are correlated by 0.3, as losses of neighbouring pieces of prose are."""
+    rng, held = np.random.default_rng(n), 0
+    if n < 15:
+        assert excess.mean_of(rng.normal(size=n))[1:] == [-np.inf, np.inf]
+        return
+    for _ in range(600):
+        noise = rng.normal(size=n + 1)
+        _, low, high = excess.mean_of(noise[1:] + 0.34 * noise[:-1])
+        held += low <= 0 <= high
+    assert 0.9 < held / 600 < 0.98

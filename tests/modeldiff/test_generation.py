@@ -39,16 +39,19 @@ def everything(model):
 def test_counts_agree_with_the_enumeration(model, everything, tempers):
     """Numbers of inputs in ranges of low loss; the last has none where draws of it are rare."""
     _, losses = everything
-    drawn = generate(nll.sequence_nll(model), 20_000, LENGTH, tempers=tempers, seed=1)
     edges = np.quantile(losses, [0.0, 0.05, 0.15, 0.3])
     edges[0] -= 1e-6
     truth, _ = np.histogram(losses, edges)
-    states = density_of_states(drawn, edges)
-    known = np.isfinite(states.log10_count)
-    assert known[:2].all()
-    np.testing.assert_allclose(10 ** states.log10_count[known], truth[known], rtol=0.12)
-    assert (states.log10_low <= states.log10_count)[known].all()
-    assert (states.log10_count <= states.log10_high)[known].all()
+    counts = []
+    for seed in range(4):  # the draws of one seed are worth 30 in the second bin, so that their error is a fifth
+        drawn = generate(nll.sequence_nll(model), 20_000, LENGTH, tempers=tempers, seed=seed)
+        states = density_of_states(drawn, edges)
+        known = np.isfinite(states.log10_count)
+        assert (states.log10_low <= states.log10_count)[known].all()
+        assert (states.log10_count <= states.log10_high)[known].all()
+        counts.append(10**states.log10_count)
+    assert np.isfinite(counts)[:, :2].all()
+    np.testing.assert_allclose(np.mean(counts, axis=0)[:2], truth[:2], rtol=0.12)
 
 
 @pytest.mark.parametrize("start", [(), (1, 4)])

@@ -28,7 +28,7 @@ def test_the_published_sizes_come_out():
     assert large.parameters == 6_738_415_616
     assert large.weights == 2 * large.parameters
     assert large.operations == pytest.approx(2 * 6.6e9, rel=0.02)  # the table of tokens is looked up, not multiplied
-    assert small.tokens == (4000 + 4 * 4000 + 2 * 500) * 24
+    assert small.tokens == (4000 + 2 * 4000 + 500) * 24
     assert large.gpu_seconds < large.cpu_seconds / 100
 
 
@@ -53,7 +53,7 @@ def test_a_run_sends_no_more_sequences_than_planned(models, text, monkeypatch, t
     provlab.diff(*pair, text=text, length=8, n=400, shares=(0, 1), progress=False)
     planned = work(pair[0], length=8, n=400)
     for reader in readers:
-        assert 0.5 * (planned.written + planned.judged) < reader.evaluations <= planned.written + planned.judged
+        assert 0.8 * (planned.written + planned.judged) < reader.evaluations <= planned.written + planned.judged
 
 
 def test_the_command_says_it(run, models, monkeypatch, tmp_path):
@@ -65,7 +65,7 @@ def test_the_command_says_it(run, models, monkeypatch, tmp_path):
     assert "6,738,415,616" in out
     assert "Inputs of 100 tokens" in out
     result = json.loads(target.read_text())
-    assert result["shape:gpt-2"]["tokens"] == 6000 * 99
+    assert result["shape:gpt-2"]["tokens"] == 3500 * 99
     assert np.isfinite(list(result["shape:llama-2-7b"].values())).all()
     for arguments, message in (
         (["shape:tiny*3"], "diff compares two models, not 3"),

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from provlab.cli import arguments as common
 from provlab.errors import InputError
@@ -14,7 +15,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
     parser.add_argument("b", help="the other model, of the same tokenizer")
     parser.add_argument(
-        "--text", metavar="FILE", help="held-out text, UTF-8 (default: prose that no zoo model was trained on)"
+        "--text",
+        metavar="FILE",
+        help="held-out text, UTF-8 (default: prose that no zoo model was trained on); or FILE.jsonl, questions with "
+        "answers: what lm-eval --log_samples wrote, or lines with prompt, answer and perhaps choices",
     )
     parser.add_argument(
         "--prompt", metavar="FILE", help="inputs are what follows this text, in the chat template if any"
@@ -47,8 +51,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--fail-above",
         type=float,
         metavar="X",
-        help="exit with 1 if A and B are more than X nats per token farther apart than A and its farthest reference "
-        "(without one: than X), with the whole 95%% interval",
+        help="exit with 1 if B is more than X nats per token farther from A and its references than another seed is "
+        "(without a reference: than X from A), by a test of the level",
+    )
+    parser.add_argument(
+        "--level", type=float, metavar="P", help="of that test: the chance of a wrong exit code (default: 0.05)"
     )
     parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file that needs no other")
     common.add_report(parser)
@@ -59,10 +66,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _diff(arguments: argparse.Namespace) -> int:
     common.check_json(arguments.json)
     common.check_json(arguments.html, "--html")
-    if arguments.fail_above is not None and not arguments.fail_above >= 0:
-        raise InputError(f"--fail-above is a number of nats per token, at least 0, not {arguments.fail_above}")
+    if arguments.level is not None and arguments.fail_above is None:
+        raise InputError("--level is that of --fail-above; give both")
     values = {
-        "text": _read("--text", arguments.text),
+        **_text_or_items(arguments.text),
         "prompt": _read("--prompt", arguments.prompt),
         "references": arguments.reference,
         "z": _numbers("--range", arguments.range, ":", two=True),
@@ -76,7 +83,11 @@ def _diff(arguments: argparse.Namespace) -> int:
     if arguments.results and Path(arguments.results).is_file():
         raise InputError(f"--results {arguments.results} is a file; give a folder")
     from provlab.diffing import diff
+    from provlab.report.difference import LEVEL, check_limit
 
+    limit, level = arguments.fail_above, LEVEL if arguments.level is None else arguments.level
+    if limit is not None:
+        check_limit(limit, level, len(arguments.reference or []))
     settings = {name: value for name, value in values.items() if value is not None}
     progress = sys.stderr.isatty()
     difference = diff(arguments.a, arguments.b, progress=progress, results=arguments.results, **settings)
@@ -85,10 +96,21 @@ def _diff(arguments: argparse.Namespace) -> int:
         with atomic_file(Path(arguments.html)) as temporary:
             temporary.write_text(difference.to_page(), encoding="utf-8")
     common.deliver(arguments.json, difference.to_json, lambda: difference)
-    if arguments.fail_above is None or not difference.fails(arguments.fail_above):
+    if limit is None:
         return 0
-    print(f"provlab: fails: the {difference.excess_words()}, above {arguments.fail_above:g}", file=sys.stderr)
-    return 1
+    fails = difference.fails(limit, level)
+    print(f"provlab: {'fails' if fails else 'passes'}: the {difference.test_words(limit, level)}", file=sys.stderr)
+    return int(fails)
+
+
+def _text_or_items(name: str | None) -> dict[str, Any]:
+    """A text, or the items of a file of JSON lines."""
+    content = _read("--text", name)
+    if name is None or content is None or Path(name).suffix != ".jsonl":
+        return {"text": content}
+    from provlab.modeldiff.items import lines
+
+    return {"items": lines(content)}
 
 
 def _read(flag: str, name: str | None) -> str | None:

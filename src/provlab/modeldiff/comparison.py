@@ -18,7 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError, NotComparableError
 from provlab.modeldiff.bootstrap import percentiles, share_interval
-from provlab.modeldiff.representative import Direction, Side, bin_of, checked_edges, checked_range, effective, within
+from provlab.modeldiff.representative import (
+    LEAST_EFFECTIVE,
+    Direction,
+    Side,
+    bin_of,
+    checked_edges,
+    checked_range,
+    effective,
+    within,
+)
 
 #: the unit of the two directions when they are compared: "R3", the paper's way, divides each by its own sum
 #: over R3; "count" divides both by the number of A's inputs (of B's, if A has none), which needs weights that are
@@ -302,6 +311,10 @@ class Comparison:
     def log10_more(self, *, seed: int = 0) -> tuple[float, float, float]:
         """Return log10 of how many times more inputs B has in Z than A, and its 95% interval by chain bootstrap.
 
+        Where both are of the same draws, inputs in R3 are in either number, and the answer rests on the draws in Z for
+        one model alone. If these are few or none, resampled chains know little: the interval then is at least that of
+        both shares outside R3, as the effective draws allow.
+
         Raises
         ------
         NotComparableError
@@ -313,6 +326,11 @@ class Comparison:
         )
         more = numbers_b - numbers_a
         low, high = percentiles(more[1:], self.n_chains)
+        alone = [side.weight[~side.common] for side in (self.a, self.b)]
+        if self.joint and min(effective(weight) if len(weight) else 0.0 for weight in alone) < LEAST_EFFECTIVE:
+            (_, low_a, high_a), (_, low_b, high_b) = (side.share(side.common, seed=seed) for side in (self.a, self.b))
+            if min(low_a, low_b) > 0:
+                low, high = min(low, np.log10(low_a / high_b)), max(high, np.log10(high_a / low_b))
         return float(more[0]), float(low), float(high)
 
     @property

@@ -1,8 +1,10 @@
-"""How far apart two models are, in nats, and how much of it a second training of one recipe would give as well.
+"""How far apart two models are, in nats, and whether it is more than a second training of one recipe would give.
 
-Any two different laws find what they write themselves more likely than the other does, in the mean (Gibbs' inequality);
-for inputs of many tokens nearly all of them are then "less likely". That share alone says nothing. The distance in nats
-(the Kullback-Leibler divergence) does, beside the distance of two models that differ by their seed.
+Any two trainings of one recipe disagree as well. References are models of A's recipe with other seeds. If B were one
+more of them, all k + 2 models would be exchangeable, and the mean distance of B from the others would be one of k + 2
+exchangeable numbers. Two tests follow. By rank, exactly: B is the farthest with chance 1 / (k + 2). And by Student's t,
+where distances are the sum of a part of either model and a rest, all of them normal: then these means are equally
+correlated, so that B's less the mean of the others, divided by their spread, has Student's law of k degrees of freedom.
 """
 
 import math
@@ -13,46 +15,72 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from provlab.files import digest
-from provlab.kept import Arrays, Kept
-from provlab.modeldiff.bootstrap import LEVEL, percentiles
-from provlab.modeldiff.composition import label_share
-from provlab.modeldiff.pipeline import Model, judged
-from provlab.modeldiff.representative import Direction, Draws, Side
+from provlab.modeldiff.bootstrap import LEVEL
 
-N_GROUPS = 20  # neighbouring pieces of text, which resemble each other, are one of so many groups
-
-
-def divergences(a: Model, b: Model, tokens: NDArray[np.integer[Any]], kept: Kept) -> NDArray[np.float64]:
-    """Divergences of the laws of the next token, mean over the places of each sequence (nats per token).
-
-    Returns
-    -------
-    ndarray
-        ``(n, 2)``: KL(A || B) and KL(B || A).
-    """
-
-    def measure() -> Arrays:
-        parts = []
-        ids = a.nll.checked(tokens, shortest=2)
-        for (_, p), (_, q) in zip(a.nll.laws(ids), b.nll.laws(ids), strict=True):
-            ratio = (p - q.to(p.device)).double()
-            both = [(law.exp() * sign * ratio).sum(dim=-1).mean(dim=1) for law, sign in ((p, 1), (q.to(p.device), -1))]
-            parts.append(np.stack([side.cpu().numpy() for side in both], axis=1))
-        result = np.concatenate(parts)
-        a.nll.refuse_non_finite(result)
-        return {"kl": result}
-
-    key = {"a": a.key, "b": b.key, "tokens": digest(tokens.tolist())}
-    return kept.get("divergences", key, measure)["kl"]
+N_GROUPS = 20  # neighbouring pieces of text, which resemble each other, are one of so many groups at most
+PIECES_A_GROUP = 3  # at least: a shorter stretch of text resembles the next one too much
+LEAST_GROUPS = 5  # with fewer there is no interval: Student's law with so few degrees of freedom says nothing
 
 
 def mean_of(values: NDArray[np.float64]) -> list[float]:
-    """Mean and its 95% interval of ``(n,)`` values in the order of the text: Student's, over means of neighbours."""
-    groups = np.array([part.mean() for part in np.array_split(values, min(N_GROUPS, len(values)))])
-    mean, n = float(values.mean()), len(groups)
-    reach = float(groups.std(ddof=1)) / math.sqrt(n) * special.stdtrit(n - 1, (1 + LEVEL) / 2) if n > 1 else math.inf
+    """Mean and its 95% interval of ``(n,)`` values in the order of the text: Student's, over means of neighbours.
+
+    From minus to plus infinity where the pieces make fewer than five groups of three.
+    """
+    n = min(N_GROUPS, len(values) // PIECES_A_GROUP)
+    mean = float(values.mean())
+    if n < LEAST_GROUPS:
+        return [mean, -math.inf, math.inf]
+    groups = np.array([part.mean() for part in np.array_split(values, n)])
+    reach = float(groups.std(ddof=1)) / math.sqrt(n) * special.stdtrit(n - 1, (1 + LEVEL) / 2)
     return [mean, mean - reach, mean + reach]
+
+
+@dataclass(frozen=True)
+class AmongSeeds:
+    """B among models of A's recipe, by distances that all pairs of them have where they read the same.
+
+    Attributes
+    ----------
+    distances
+        ``(k + 2,)``: mean distance of each model from the others (nats per token): A, B, then the references.
+    """
+
+    distances: tuple[float, ...]
+
+    @property
+    def references(self) -> int:
+        """How many references there are, k."""
+        return len(self.distances) - 2
+
+    @property
+    def _others(self) -> NDArray[np.float64]:
+        return np.array([self.distances[0], *self.distances[2:]])
+
+    @property
+    def rank_p(self) -> float:
+        """Chance of B being as far from the others if all are exchangeable: its rank over their number, exact."""
+        return sum(value >= self.distances[1] for value in self.distances) / len(self.distances)
+
+    @property
+    def _scale(self) -> tuple[float, float]:
+        """What one unit of B's own adds to its mean distance above the others', and the error of that difference."""
+        n = len(self._others)  # k + 1; each of the others has B among its own others
+        return 1 - 1 / n, float(self._others.std(ddof=1)) * math.sqrt(1 + 1 / n)
+
+    @property
+    def excess(self) -> list[float]:
+        """By how much B is farther from a model of the recipe than another seed is, with its 95% interval (nats)."""
+        gain, error = self._scale
+        value = (self.distances[1] - float(self._others.mean())) / gain
+        reach = error / gain * special.stdtrit(self.references, (1 + LEVEL) / 2)
+        return [value, value - reach, value + reach]
+
+    def p(self, above: float) -> float:
+        """p-value of the excess being at most a number, by Student's t with k degrees of freedom."""
+        gain, error = self._scale
+        t = gain * (self.excess[0] - above) / error if error > 0 else math.copysign(math.inf, self.excess[0] - above)
+        return float(special.stdtr(self.references, -t))
 
 
 @dataclass(frozen=True)
@@ -65,21 +93,14 @@ class Reference:
         Its source.
     forth, back
         KL(A || it) and KL(it || A) where the models read, each as value, low, high (nats per token).
-    excess
+    farther
         By how much the mean of both divergences is larger between A and B, piece against piece.
-    beyond
-        Share of A's inputs in Z that B finds less likely than the reference does; half, if B is no farther from A.
-        None where A has none.
-    log10_beyond
-        Log10 of how many inputs these are.
     """
 
     model: str
     forth: list[float]
     back: list[float]
-    excess: list[float]
-    beyond: list[float] | None
-    log10_beyond: float | None
+    farther: list[float]
 
 
 @dataclass(frozen=True)
@@ -94,105 +115,85 @@ class Apart:
         KL(A || B) and KL(B || A), value, low, high (nats per token).
     both
         The mean of the two.
+    each
+        ``(n,)``: the same for each piece that was read.
     references
         One for each model that was given.
+    seeds
+        B among them; None without any.
     """
 
     where: str
     forth: list[float]
     back: list[float]
     both: list[float]
+    each: NDArray[np.float64]
     references: tuple[Reference, ...] = ()
+    seeds: AmongSeeds | None = None
 
     @property
     def excess(self) -> list[float]:
-        """Distance of A and B less that of A and the farthest reference; the whole distance where there is none."""
-        return min((row.excess for row in self.references), default=self.both)
+        """How much farther B is than another seed; the whole distance where there is no reference."""
+        return self.seeds.excess if self.seeds else self.both
 
     @property
-    def rank_p(self) -> float | None:
-        """Chance of B ranking so high among the references if it were one of them (their seeds are exchangeable)."""
-        if not self.references:
-            return None
-        return (1 + sum(row.excess[0] <= 0 for row in self.references)) / (1 + len(self.references))
+    def has_interval(self) -> bool:
+        """Whether the text is long enough for one."""
+        return math.isfinite(self.both[1])
+
+    def p(self, above: float) -> float:
+        """p-value of `excess` being at most a number.
+
+        Over seeds where there are references (`AmongSeeds.p`), else over the pieces that were read; 1 where these are
+        too few to tell.
+        """
+        if self.seeds:
+            return self.seeds.p(above)
+        mean, low, high = self.both
+        if not self.has_interval:
+            return 1.0
+        n = min(N_GROUPS, len(self.each) // PIECES_A_GROUP)
+        error = (high - low) / 2 / special.stdtrit(n - 1, (1 + LEVEL) / 2)
+        return float(special.stdtr(n - 1, -(mean - above) / error)) if error > 0 else float(mean <= above)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the pieces; None for an end that no interval has."""
+
+        def plain(values: list[float]) -> list[float | None]:
+            return [value if math.isfinite(value) else None for value in values]
+
+        return {
+            "where": self.where,
+            "pieces": len(self.each),
+            **{name: plain(getattr(self, name)) for name in ("forth", "back", "both", "excess")},
+            "references": [
+                {"model": row.model, **{name: plain(getattr(row, name)) for name in ("forth", "back", "farther")}}
+                for row in self.references
+            ],
+            "seeds": self.seeds and {"distances": list(self.seeds.distances), "rank_p": self.seeds.rank_p},
+        }
 
 
-def apart(
-    a: Model,
-    b: Model,
-    references: list[Model],
-    tokens: NDArray[np.integer[Any]],
-    where: str,
-    inputs: Direction,
-    kept: Kept,
-) -> Apart:
-    """Compare the distance of two models with that of references from the first.
+def apart(distances: NDArray[np.float64], where: str, references: list[str]) -> Apart:
+    """Compare the distance of two models with those among all models of a recipe.
 
     Parameters
     ----------
-    a, b
-        The two models.
+    distances
+        ``(m, m, n)``: divergence of the second model from the first on each of n pieces, neighbours side by side
+        (`provlab.modeldiff.reading.Reading.distances`): of A, B, and the references.
+    where
+        What was read.
     references
-        Models of A's recipe.
-    tokens, where
-        ``(n, length)`` what all of them read, neighbours side by side, and what it is.
-    inputs
-        A's inputs in Z.
-    kept
-        Where divergences and losses are kept.
+        Sources of the references.
     """
-    of_b = divergences(a, b, tokens, kept)
-    rows = []
-    for model in references:
-        of_it = divergences(a, model, tokens, kept)
-        beyond = log10 = None
-        if inputs.draws is not None and inputs:
-            # D = NLL_A - NLL_B: the loss under B is that under A less D
-            farther = inputs.draws.nll - inputs.difference > judged(model, inputs.draws.tokens, kept)
-            beyond = list(inputs.share(farther))
-            log10 = float(inputs.log10_count(inputs.weight[farther].sum())) if farther.any() else None
-        excess = mean_of((of_b - of_it).mean(axis=1))
-        rows.append(Reference(model.source, mean_of(of_it[:, 0]), mean_of(of_it[:, 1]), excess, beyond, log10))
-    forth, back = (mean_of(side) for side in of_b.T)
-    return Apart(where, forth, back, mean_of(of_b.mean(axis=1)), tuple(rows))
-
-
-def written(draws: Draws, other: NDArray[np.float64], side: Side, predictions: int) -> Direction:
-    """Return what a model writes, each sequence as often as the model at its own temper writes it.
-
-    Parameters
-    ----------
-    draws
-        The draws of the model.
-    other
-        ``(n,)`` their loss under the other one.
-    side
-        Whose they are.
-    predictions
-        Tokens of a sequence that are judged.
-    """
-    log_weight = draws.log_weight - predictions * draws.nll
-    difference = draws.nll - other if side == "A" else other - draws.nll
-    weight, everywhere = np.exp(log_weight - log_weight.max()), np.ones(len(other), dtype=bool)
-    return Direction(side, difference, weight, everywhere, draws.chain.astype(np.int64), draws.n_chains, draws=draws)
-
-
-def price(own: Direction, predictions: int, *, seed: int) -> dict[str, Any]:
-    """Return what the other model's law costs on what a model writes, and the share that it finds less likely.
-
-    Returns
-    -------
-    dict
-        ``extra`` the mean of its additional loss (nats per token), an estimate of the divergence, and ``less_likely``
-        the share, both as value, low, high; ``by_gibbs`` the share that follows from the divergence alone: since the
-        ratio of two laws has mean 1 under the second one, a normal log ratio with mean K has the variance 2 K, and is
-        positive with the chance Phi(sqrt(K / 2)).
-    """
-    losses = -own.difference if own.side == "A" else own.difference
-    means = label_share(own, losses, np.ones(len(losses), dtype=bool), seed=seed)
-    low, high = percentiles(means[1:], own.n_chains)
-    return {
-        "extra": [float(means[0]), float(low), float(high)],
-        "less_likely": list(own.share(own.disagreement, seed=seed)),
-        "by_gibbs": float(special.ndtr(math.sqrt(max(0.0, predictions * float(means[0])) / 2))),
-    }
+    m = len(distances)
+    both = (distances + distances.swapaxes(0, 1)) / 2
+    means = both.mean(axis=2)
+    rows = [
+        Reference(source, mean_of(distances[0, k]), mean_of(distances[k, 0]), mean_of(both[0, 1] - both[0, k]))
+        for k, source in enumerate(references, start=2)
+    ]
+    seeds = AmongSeeds(tuple(float(row.sum() / (m - 1)) for row in means)) if references else None
+    forth, back = mean_of(distances[0, 1]), mean_of(distances[1, 0])
+    return Apart(where, forth, back, mean_of(both[0, 1]), both[0, 1], tuple(rows), seeds)

@@ -32,25 +32,32 @@ _AT_ONCE = 512  # sequences written side by side, if they fit: with a cache of k
 
 
 def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], seed: int) -> Arrays:
-    """Let a model write one chain of about `n` sequences, a like number at each temper.
+    """Let a model write one chain, see `write_chains`."""
+    return write_chains(nll, n, length, tempers=tempers, seeds=[seed])[0]
+
+
+def write_chains(
+    nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], seeds: Sequence[int]
+) -> list[Arrays]:
+    """Let a model write chains of about `n` sequences, a like number at each temper, all side by side.
 
     Parameters
     ----------
     nll
-        The model; the first token is uniform.
+        The model; a first token that nothing predicts is uniform.
     n, length
-        Sequences, rounded up to as many of each temper, and tokens in each.
+        Sequences of a chain, rounded up to as many of each temper, and tokens in each.
     tempers
         Exponents of the model's conditional distributions, normalised at each position: 1 is the model's own, above is
         colder. One must be at most 1, so that no part of the space is left out but by chance.
-    seed
-        The seed of the draws.
+    seeds
+        One for each chain.
 
     Returns
     -------
-    dict of ndarray
-        ``tokens`` ``(n, length)``, ``nll`` ``(n,)``, the mean token NLL (nats), and ``log_q`` ``(n,)``, the log
-        probability under the mixture of tempers; `join` weighs those of several chains together.
+    list of dict of ndarray
+        For each chain ``tokens`` ``(n, length)``, ``nll`` ``(n,)``, the mean token NLL (nats), and ``log_q`` ``(n,)``,
+        the log probability under the mixture of tempers; `join` weighs those of several chains together.
 
     Raises
     ------
@@ -64,16 +71,28 @@ def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], se
         raise InputError(f"length must be from 2 to {nll.context}, the context of {nll.name}, not {length}")
     k, each = len(exponents), -(-n // len(exponents))
     # each row is drawn by its own exponent, which stands first, and judged by all
-    by_row = torch.from_numpy(np.stack([np.roll(exponents, -own) for own in np.repeat(np.arange(k), each)]))
-    generator = nll.generator(seed)
-    parts = []
-    for some in by_row.split(min(_AT_ONCE, nll.at_once(length, k * nll.vocabulary))):
-        nothing = torch.empty(len(some), 0, dtype=torch.int64)
-        tokens, log_p, log_q = (part.cpu().numpy() for part in nll.write_on(nothing, length, some, generator))
+    of_chain = torch.from_numpy(np.stack([np.roll(exponents, -own) for own in np.repeat(np.arange(k), each)]))
+    generators = [nll.generator(seed) for seed in seeds]
+    rows = len(of_chain)
+    prefixes = [torch.empty(rows, 0, dtype=torch.int64) if len(nll.start) else nll.first(rows, g) for g in generators]
+    places = length - prefixes[0].shape[1]
+    chances = torch.cat([nll.chances(rows, places, generator) for generator in generators])
+    prefix, by_row = torch.cat(prefixes), of_chain.repeat(len(seeds), 1)
+    parts, at_once = [], min(_AT_ONCE, nll.at_once(length, k * nll.vocabulary))
+    for some in torch.arange(len(by_row)).split(at_once):
+        written = nll.write_on(prefix[some], length, by_row[some], chances[some.to(chances.device)])
+        tokens, log_p, log_q = (part.cpu().numpy() for part in written)
         parts.append((tokens, -log_p / nll.predictions(length), log_q + nll.log_first))
     tokens, losses, log_q = (np.concatenate(part) for part in zip(*parts, strict=True))
     # every temper wrote a like number, so the mixture is their plain mean
-    return {"tokens": tokens, "nll": losses, "log_q": logsumexp(log_q, axis=1) - math.log(k)}
+    mixed = logsumexp(log_q, axis=1) - math.log(k)
+    chains = [slice(i * rows, (i + 1) * rows) for i in range(len(seeds))]
+    return [{"tokens": tokens[chain], "nll": losses[chain], "log_q": mixed[chain]} for chain in chains]
+
+
+def side_by_side(nll: SequenceNll, n: int, length: int, n_chains: int, n_tempers: int) -> int:
+    """How many chains of `n` sequences are written side by side: as many as are held at once, and at least one."""
+    return max(1, min(n_chains, min(_AT_ONCE, nll.at_once(length, n_tempers * nll.vocabulary)) // n))
 
 
 def checked_tempers(tempers: Sequence[float]) -> tuple[float, ...]:

@@ -68,16 +68,28 @@ class HeldOut:
 
 
 def pieces(ids: ArrayLike, length: int, n: int, *, seed: int = 0) -> NDArray[np.int64]:
-    """Cut `n` pieces of `length` tokens from a long text at random places without -1: ``(n, length)``, in order."""
+    """Cut pieces of `length` tokens without -1 from a text, in order: ``(n, length)``, fewer from a short text.
+
+    From a text of `n` pieces or more, at random places. A shorter one is cut once from its beginning to its end: pieces
+    of it that overlap would count the same words again, and an interval would be that of more text than there is.
+    """
     text = np.asarray(ids, dtype=np.int64)
     if len(text) <= length:
         raise InputError(f"the text has {len(text)} tokens, too few for pieces of {length}")
     foreign = np.concatenate([[0], np.cumsum(text < 0)])  # before each place
-    places = np.flatnonzero(foreign[length:-1] == foreign[: len(text) - length])
+    places = np.flatnonzero(foreign[length:] == foreign[: len(text) - length + 1])
     if not len(places):
         raise InputError(
             f"the text has no {length} tokens in a row that all models of the comparison have: {(text < 0).mean():.0%} "
             "of its tokens are unknown words, control tokens, or of one model alone"
         )
-    begin = np.sort(places[np.random.default_rng(seed).integers(len(places), size=n)])
+    apart: list[int] = []
+    for place in places.tolist():
+        if not apart or place >= apart[-1] + length:
+            apart.append(place)
+    if len(apart) < n:
+        begin = np.array(apart)
+    else:
+        places = places[places < len(text) - length]
+        begin = np.sort(places[np.random.default_rng(seed).integers(len(places), size=n)])
     return np.asarray(text[begin[:, None] + np.arange(length)])

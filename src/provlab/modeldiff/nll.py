@@ -7,6 +7,7 @@ token or a prompt, all tokens are predicted, and the mean is over all.
 """
 
 import copy
+import inspect
 import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,8 @@ class SequenceNll:
         self.context: int | None = None if bound is None else int(bound) - len(start)
         self.start = torch.tensor(start, dtype=torch.int64, device=network.device)
         self._opened: tuple[torch.Tensor, Any] | None = None
+        keeps = "logits_to_keep" in inspect.signature(network.forward).parameters
+        self._last: dict[str, Any] = {"logits_to_keep": 1} if keeps else {}  # where the last place alone is asked for
         self.evaluations = 0
         self.network = network
 
@@ -158,7 +161,9 @@ class SequenceNll:
             kept = log_probs[:, :first].gather(2, predicted[:, :first]).double().sum(dim=(1, 2))
             tempered = torch.log_softmax(power.to(log_probs)[:, :, None] * log_probs[:, first:], dim=-1)
             back = tempered.gather(2, predicted[:, first:]).double().sum(dim=(1, 2))
-            written, log_p, forth = self.write_on(batch[:, :cut], batch.shape[1], power, generator)
+            prefix = batch[:, :cut] if cut or len(self.start) else self.first(len(batch), generator)
+            chances = self.chances(len(batch), batch.shape[1] - prefix.shape[1], generator)
+            written, log_p, forth = self.write_on(prefix, batch.shape[1], power, chances)
             new[rows] = written.cpu()
             nll[rows] = -(kept.cpu() + log_p.cpu()).numpy() / log_probs.shape[1]
             log_hastings[rows] = (back.cpu() - forth[:, 0].cpu()).numpy()
@@ -168,20 +173,21 @@ class SequenceNll:
 
     @torch.inference_mode()
     def write_on(
-        self, prefix: torch.Tensor, length: int, tempers: torch.Tensor, generator: torch.Generator
+        self, prefix: torch.Tensor, length: int, tempers: torch.Tensor, chances: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Continue sequences token by token, with a cache of keys and values.
 
         Parameters
         ----------
         prefix
-            ``(n, c)`` tokens; `c` may be 0, then the first token is uniform where nothing stands before it.
+            ``(n, c)`` tokens; one or more where nothing stands before (`first`).
         length
             The length of the whole sequences.
         tempers
             ``(n, k)`` powers of the conditional distributions: tokens are drawn by the first of each row.
-        generator
-            Made by `generator`; the arithmetic on log probabilities is done where it is.
+        chances
+            ``(n, length - c)`` float64 of `chances`: a number from 0 to 1 for each token, the same draws in whatever
+            company. The arithmetic on log probabilities is done where they are.
 
         Returns
         -------
@@ -189,7 +195,7 @@ class SequenceNll:
             Whole sequences ``(n, length)``; log probability of the tokens that were written, the model's own ``(n,)``
             and under each power ``(n, k)``. A first token that nothing predicts is in neither.
         """
-        (n, begin), device = prefix.shape, generator.device
+        (n, begin), device = prefix.shape, chances.device
         prefix, tempers = prefix.to(device), tempers.to(device, torch.float32)
         tokens = torch.empty(n, length, dtype=torch.int64, device=device)
         tokens[:, :begin] = prefix
@@ -197,12 +203,11 @@ class SequenceNll:
         log_q = torch.zeros(n, tempers.shape[1], dtype=torch.float64, device=device)
         answered, past = self._open(n)
         if not begin and answered is None:
-            tokens[:, 0] = torch.randint(self.vocabulary, (n,), generator=generator, device=device)
-            prefix, begin = tokens[:, :1], 1
+            raise InputError("nothing stands before the first token: give it")
         read = prefix
         for position in range(begin, length):
             if read.shape[1]:
-                answered, past = self.read(read, past_key_values=past, use_cache=True)
+                answered, past = self.read(read, past_key_values=past, use_cache=True, **self._last)
             assert answered is not None  # without a start there is something to read
             plain = torch.log_softmax(answered[:, -1].to(device), dim=-1)  # (n, vocabulary)
             self.refuse_non_finite(plain.amax(dim=-1).cpu().numpy())
@@ -210,8 +215,8 @@ class SequenceNll:
             if not (tempers == 1).all():
                 tempered = torch.log_softmax(tempered * tempers[:, :, None], dim=-1)
             # by inverting the cumulative sum, in double: a tenth of the time of torch.multinomial
-            reached = tempered[:, 0].double().exp().cumsum(dim=-1)
-            drawn = torch.rand(n, 1, dtype=torch.float64, generator=generator, device=device) * reached[:, -1:]
+            reached = torch.cumsum(tempered[:, 0].exp(), dim=-1, dtype=torch.float64)
+            drawn = chances[:, position - begin, None] * reached[:, -1:]
             read = torch.searchsorted(reached, drawn, right=True).clamp_(max=self.vocabulary - 1)
             tokens[:, position] = read[:, 0]
             log_q += tempered.gather(2, read[:, None, :].expand(*tempers.shape, 1)).squeeze(2).double()
@@ -237,9 +242,18 @@ class SequenceNll:
         return max(1, min(_LOGITS.get(kind, _LOGITS["cpu"]) // logits, _CACHE.get(kind, _CACHE["cpu"]) // held))
 
     def generator(self, seed: int) -> torch.Generator:
-        """Random numbers for `write_on`, on the model's device."""
+        """Random numbers for `chances` and `first`, on the model's device."""
         on_gpu = self.network.device.type == "cuda"  # elsewhere in float64, which not every other device has
         return torch.Generator(self.network.device if on_gpu else "cpu").manual_seed(seed)
+
+    def first(self, n: int, generator: torch.Generator) -> torch.Tensor:
+        """Draw a first token that nothing predicts, ``(n, 1)``: all are equally likely."""
+        return torch.randint(self.vocabulary, (n, 1), generator=generator, device=generator.device)
+
+    @staticmethod
+    def chances(n: int, places: int, generator: torch.Generator) -> torch.Tensor:
+        """Numbers from 0 to 1 that decide tokens, ``(n, places)`` float64."""
+        return torch.rand(places, n, dtype=torch.float64, generator=generator, device=generator.device).T
 
     def read(self, tokens: torch.Tensor, **settings: Any) -> tuple[torch.Tensor, Any]:
         """Send token ids ``(n, length)`` through the network.
@@ -262,26 +276,31 @@ class SequenceNll:
         if not len(self.start):
             return None, None
         if self._opened is None:  # read once: a prompt may be much longer than what follows
-            logits, past = self._answer(self.start[None], use_cache=True)
+            logits, past = self._answer(self.start[None], use_cache=True, **self._last)
             self._opened = logits[:, -1:], past
         logits, past = self._opened[0], copy.deepcopy(self._opened[1])
         past.batch_repeat_interleave(n)
         return logits.expand(n, -1, -1), past
 
-    def laws(self, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def laws(self, ids: torch.Tensor, last: int | None = None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield some sequences after others, with the log probabilities that predict their last tokens.
 
-        Each is ``(rows, length)`` tokens and ``(rows, predictions, vocabulary)``.
+        Each is ``(rows, length)`` tokens and ``(rows, predictions, vocabulary)``; of the `last` tokens alone, where
+        that is given and fewer: behind a long context the other laws are not made.
         """
         most = _JUDGED.get(self.network.device.type, _JUDGED["cpu"])
-        at_once = max(1, min(_TOKENS, max(_FEWEST, most // self.vocabulary)) // ids.shape[1])
+        few = last is not None and last < ids.shape[1]
+        law = most // self.vocabulary if not few else most // self.vocabulary * ids.shape[1] // max(1, last or 1)
+        at_once = max(1, min(_TOKENS, max(_FEWEST, law)) // ids.shape[1])
+        some = {"logits_to_keep": last} if few and self._last else {}
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
             with torch.inference_mode():
                 first, past = self._open(len(batch))
-                answered = [] if first is None else [first]
+                answered = [] if first is None or few else [first]
                 if batch.shape[1] > 1:  # the last position predicts a token that is not there
-                    answered.append(self.read(batch[:, :-1], past_key_values=past, use_cache=past is not None)[0])
+                    read = self.read(batch[:, :-1], past_key_values=past, use_cache=past is not None, **some)[0]
+                    answered.append(read[:, -last:] if few and last else read)
                 log_probs = torch.log_softmax(torch.cat(answered, dim=1) if len(answered) > 1 else answered[0], dim=-1)
             self.evaluations += len(batch)
             yield batch, log_probs

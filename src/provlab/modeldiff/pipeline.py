@@ -1,6 +1,6 @@
 """The paper's four steps end to end: draw from A and B, let each judge the other's inputs, compare (Section 3.4).
 
-Everything that takes long is kept in a folder under the hash of all it depends on, chain by chain, so that a run that
+Everything that takes long is kept in a folder under the hash of all it depends on, part by part, so that a run that
 was stopped goes on where it was and a second run reads. Draws of one model serve every comparison that it is part of.
 """
 
@@ -185,22 +185,33 @@ def own_seed(model: Model, seed: int) -> int:
 
 
 def generated(model: Model, settings: Generation, kept: Kept) -> Draws:
-    """Draw by the model's own generation, chain by chain, each kept when it is done."""
+    """Draw by the model's own generation, some chains side by side, each group kept when it is done."""
     each = -(-settings.n // settings.n_chains)
-    chains = []
     seeds = generation.chain_seeds(own_seed(model, settings.seed), settings.n_chains)
-    for seed in model.bar(seeds, f"writes {settings.length} tokens", "chain"):
+    at_once = generation.side_by_side(model.nll, each, settings.length, settings.n_chains, len(settings.tempers))
+    groups = [seeds[begin : begin + at_once] for begin in range(0, len(seeds), at_once)]
+    chains: list[Arrays] = []
+    for some in model.bar(groups, f"writes {settings.length} tokens", "group"):
         parts = {
             **model.key,
             "n": each,
             "length": settings.length,
             "tempers": list(settings.tempers),
-            "seed": seed,
+            "seeds": some,
             "torch": torch.__version__,
         }
-        write = partial(generation.write, model.nll, each, settings.length, tempers=settings.tempers, seed=seed)
-        chains.append(kept.get("generated", parts, write))
+        chains += _unstacked(kept.get("written", parts, partial(_write, model, each, settings, some)))
     return generation.join(chains)
+
+
+def _write(model: Model, n: int, settings: Generation, seeds: Sequence[int]) -> Arrays:
+    """Some chains as one array of each kind, chain by chain."""
+    chains = generation.write_chains(model.nll, n, settings.length, tempers=settings.tempers, seeds=seeds)
+    return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
+
+
+def _unstacked(arrays: Arrays) -> list[Arrays]:
+    return [{name: values[k] for name, values in arrays.items()} for k in range(len(arrays["nll"]))]
 
 
 def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:

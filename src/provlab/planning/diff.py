@@ -1,10 +1,9 @@
 """Cost of `provlab diff` of two models: sequences, tokens, memory and hours, from shapes and the machine's rates.
 
-Each model writes `n` sequences, token by token with a cache of keys and values, and judges its own, the other's, the
-pieces of text, these again for the divergence, and once more what the two dispute most (at most all); all of it is
-products with the weights, so that time is the number of tokens times the operations of one. On a CPU these run at the
-measured rate of a product, beside passes over the vocabulary; on a GPU at an assumed one, but a step of writing takes
-at least the reading of all weights.
+Each model writes `n` sequences, token by token with a cache of keys and values, and reads once its own, the other's,
+and the pieces of text; all of it is products with the weights, so that time is the number of tokens times the
+operations of one. On a CPU these run at the measured rate of a product, beside passes over the vocabulary; on a GPU at
+an assumed one, but a step of writing takes at least the reading of all weights.
 """
 
 import math
@@ -35,7 +34,7 @@ class Work:
     parameters
         Numbers of its weights, the table of tokens once.
     written, judged
-        Sequences, the second at most.
+        Sequences.
     tokens
         Sent through it for both.
     operations
@@ -90,7 +89,7 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
     # twice a number for its product and sum; attention reads the keys and values of half the tokens in the mean
     operations = 2.0 * (inside + vocabulary * width + anatomy.n_blocks * width * length)
     read = length - 1  # tokens of a sequence that go through the model: the last predicts nothing that is there
-    written, judged = n, 4 * n + 2 * N_PIECES
+    written, judged = n, 2 * n + N_PIECES
     tokens = (written + judged) * read
     bytes_each = _BYTES[dtype]
     weights = sum(sizes.values()) * bytes_each

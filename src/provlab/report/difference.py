@@ -1,85 +1,34 @@
-"""Where two models disagree: counts, shares, the picture of rho(D), examples; as text, in a notebook, as JSON."""
+"""Where two models disagree: over what each writes, then counted over Z; as text, in a notebook, as JSON."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from provlab.errors import InputError
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import Comparison, Summary
-from provlab.modeldiff.excess import Apart
+from provlab.modeldiff.excess import LEAST_GROUPS, PIECES_A_GROUP, Apart
+from provlab.modeldiff.items import Paired
 from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction
 from provlab.plots.numbers import format_interval
 from provlab.report import views
+from provlab.report.items import items_json, items_table, items_words
+from provlab.report.outputs import INPUT, Example, Output, by_z_table, groups_table, lines_table, number, percent
 
 if TYPE_CHECKING:
     from provlab.plots import Figure
     from provlab.plots.modeldiff import Panel
 
+LEVEL = 0.05  # of the test of `fails`, where no other is asked for
 _BINS = 40  # of a panel
 _ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
-_MARKED, _FULL = 1.0, 6.0  # nats of a token: from the first it is in brackets, divided by the second is its opacity
-# tokens less likely for B than for A, and more: a band below the letters, which leaves their contrast as it is
-_LESS, _MORE = (f"box-shadow:inset 0 -.25em rgba({color}," for color in ("213,94,0", "0,114,178"))
-_INPUT = views.Marked.of(
-    "input ([-less likely], [+more likely] for B)",
-    f"input (<span style='{_LESS}1)'>less</span>, <span style='{_MORE}1)'>more</span> likely for B)",
-)
-_LONGEST = 120  # characters of an example in text
-_BEYOND = "A's inputs less likely for B than for it"
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
-
-
-@dataclass(frozen=True)
-class Example:
-    """An input of one model.
-
-    Attributes
-    ----------
-    end
-        Where it is from: ``D lowest``, ``D highest``, or ``group``.
-    difference, nll
-        D, and the loss under the model whose input it is (nats per token).
-    text
-        The input.
-    tokens
-        What each token adds to the text, and D there in nats; None where nothing predicts the token.
-    """
-
-    end: str
-    difference: float
-    nll: float
-    text: str
-    tokens: tuple[tuple[str, float | None], ...]
-
-    def marked(self) -> views.Marked:
-        """The input with the tokens that carry D: in brackets with the sign of D in text, coloured in HTML."""
-        plain, coloured = [], []
-        for piece, d in self.tokens:
-            if d is None:
-                plain.append(f"‹{piece}›")
-                coloured.append(f"<i title='given'>{escape(piece)}</i>")
-                continue
-            plain.append(f"[{'-' if d < 0 else '+'}{piece}]" if abs(d) >= _MARKED else piece)
-            color = f"{_LESS if d < 0 else _MORE}{min(1.0, abs(d) / _FULL):.2f})"
-            coloured.append(f"<span title='D = {d:+.2f}' style='{color}'>{escape(piece)}</span>")
-        text = "".join(plain)
-        short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-        return views.Marked.of(short, f"<code>{''.join(coloured)}</code>")
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Disputed inputs of one model whose difference lies at the same tokens, see `provlab.modeldiff.where.Group`."""
-
-    tokens: tuple[str, ...]
-    share: tuple[float, float, float]
-    log10_count: float
-    members: tuple[Example, ...]
+_FAR = 3.0  # effective draws below which nothing can be said of how many sequences would do
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,33 +43,39 @@ class Difference(views.Report):
         The range of loss that makes an input one of a model's.
     inputs
         The inputs of A and those of B, with all draws in Z; empty for a model that wrote too few there.
-    prices
-        What each model's law costs on what the other writes, see `provlab.modeldiff.excess.price`.
+    outputs
+        What A writes and what B writes: where the divergence is.
     apart
         How far B is from A where both read the same, beside references.
+    floor
+        Largest difference of two losses (nats per token) that rounding alone makes, measured on these models: of what
+        each wrote token by token, read again all at once. A smaller D counts as 0.
     parameters
         As run.
     words
         How Z was chosen, which tokens inputs are made of, and what stands before them.
     text_loss
         Mean loss of the held-out text under A, under B, and B's less A's with its interval; None if no text was read.
-    examples, clusters
-        Inputs of A and of B from both ends of D, and groups of those that the other model finds least likely.
+    examples
+        Inputs of A and of B in Z, from both ends of D.
     exchange
         The same by replica exchange, or why that gives no number; None if it was not asked for.
+    items
+        Questions with answers under both; None if none were given.
     """
 
     models: tuple[dict[str, Any], dict[str, Any]]
     z: tuple[float, float]
     inputs: tuple[Direction, Direction]
-    prices: tuple[dict[str, Any], dict[str, Any]]
+    outputs: tuple[Output, Output]
     apart: Apart
+    floor: float
     parameters: dict[str, Any]
     words: dict[str, str]
     text_loss: Sequence[Any] | None
     examples: tuple[tuple[Example, ...], tuple[Example, ...]]
-    clusters: tuple[tuple[Cluster, ...], tuple[Cluster, ...]]
     exchange: Summary | str | None = None
+    items: Paired | None = None
 
     @property
     def seed(self) -> int:
@@ -145,16 +100,18 @@ class Difference(views.Report):
         return first, second
 
     def _side(self, k: int) -> dict[str, Any]:
-        inputs = self.inputs[k]
+        inputs, output = self.inputs[k], self.outputs[k]
         side = {
             "model": self.models[k]["name"],
             "text_loss": self.text_loss[k] if self.text_loss else None,
             "written": self.parameters["n"],
-            **self.prices[k],
+            **{name: getattr(output, name) for name in ("divergence", "less_likely", "if_normal", "half", "by_z")},
+            "in_z": len(inputs.difference) if inputs else 0,
+            "effective": inputs.effective if inputs else 0.0,
         }
         names = ("log10_inputs", "common", "disagreement", "agreement", "quantiles")
-        if not inputs:
-            return side | {"in_z": 0, "effective": 0.0} | dict.fromkeys(names)
+        if not side["effective"] >= LEAST_EFFECTIVE:
+            return side | dict.fromkeys(names)
         numbers = inputs.log10_numbers(np.random.default_rng(self.seed))
         values = (
             [float(numbers[0]), *map(float, percentiles(numbers[1:], inputs.n_chains))],
@@ -163,41 +120,114 @@ class Difference(views.Report):
             list(inputs.share(~inputs.disagreement & (inputs.difference != 0), seed=self.seed)),
             [float(value) for value in inputs.quantile([0.05, 0.5, 0.95])],
         )
-        return (
-            side
-            | {"in_z": len(inputs.difference), "effective": inputs.effective}
-            | dict(zip(names, values, strict=True))
-        )
+        return side | dict(zip(names, values, strict=True))
 
-    def fails(self, above: float) -> bool:
-        """Whether the excess (`Apart.excess`) is above a number of nats per token, with its whole 95% interval."""
-        return self.apart.excess[1] > above
+    @property
+    def carried(self) -> bool:
+        """Whether the draws of both models in Z are worth enough for a number."""
+        return self.compared is not None and all(side["effective"] >= LEAST_EFFECTIVE for side in self.sides)
+
+    @property
+    def equal(self) -> bool:
+        """Whether no draw tells the two models apart beyond rounding."""
+        return all(output.half is None for output in self.outputs)
+
+    def fails(self, above: float, level: float = LEVEL) -> bool:
+        """Whether the excess (`Apart.excess`) is above a number of nats per token, by a test of a level.
+
+        Parameters
+        ----------
+        above
+            The number.
+        level
+            The chance of a wrong answer if the excess is no larger: over seeds where there are references
+            (`provlab.modeldiff.excess.AmongSeeds.p`), else over pieces of what was read.
+
+        Raises
+        ------
+        InputError
+            The level is none, or nothing that was given can answer at it.
+        """
+        check_limit(above, level, len(self.apart.references))
+        if not self.apart.seeds and not self.apart.has_interval:
+            raise InputError(f"{self.apart.where} is too short for a test: {self._too_short()}")
+        return not self.equal and self.apart.p(above) <= level
+
+    def test_words(self, above: float, level: float) -> str:
+        """The test of `fails` in words, with its p-value."""
+        p = self.apart.p(above)
+        return f"{self.excess_words()}; above {above:g} with p = {p:.2g}, level {level:g}"
 
     def excess_words(self) -> str:
         """The excess in words."""
         k = len(self.apart.references)
-        over = f"excess over A and the {'reference' if k == 1 else f'farthest of {k} references'}" if k else "distance"
-        return f"{over} is {_number(self.apart.excess)} nats per token"
+        of = f"excess over another seed ({k} reference{'s' * (k > 1)})" if k else "distance of A and B"
+        return f"{of} is {number(self.apart.excess)} nats per token"
+
+    def decision(self) -> dict[str, Any]:
+        """What a reader decides by, each part with its interval; `sentence` holds all of it.
+
+        Keys: equal (up to rounding), larger_than_another_seed (True, False, None where no reference was given),
+        excess, rank_p, concentration and place (in words), text_costs.
+        """
+        a, b = (self.models[k]["name"] for k in range(2))
+        result: dict[str, Any] = {
+            "equal": self.equal,
+            "larger_than_another_seed": None,
+            "excess": self.apart.seeds and self.apart.seeds.excess,
+            "rank_p": self.apart.seeds and self.apart.seeds.rank_p,
+            "concentration": "",
+            "place": "",
+            "text_costs": self.text_loss and _finite(self.text_loss[2]),
+        }
+        if self.equal:
+            n = 2 * self.parameters["n"]
+            words = (
+                f"A and B are equal up to rounding: none of {n:,} outputs tells them apart by more than "
+                f"{self.floor:.1e} nats per token."
+            )
+            return result | {"sentence": words}
+        parts = []
+        if self.apart.seeds:
+            p = self.apart.seeds.p(0.0)
+            result["larger_than_another_seed"] = p <= LEVEL
+            larger = "is larger than another seed's" if p <= LEVEL else "is not shown to be larger than another seed's"
+            parts.append(
+                f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()} (Student's t, "
+                f"p = {p:.2g}, level {LEVEL:g}; exact rank among {len(self.apart.seeds.distances)} models, p = "
+                f"{self.apart.seeds.rank_p:.2g})"
+            )
+        else:
+            parts.append(
+                f"Whether the change from {a} to {b} is larger than another seed's is not known: no reference was given"
+            )
+        result |= {"concentration": self.outputs[1].concentration("B"), "place": self.outputs[1].place("B")}
+        parts += [f"KL(B || A) is {number(self.outputs[1].divergence)} nats per token, {result['concentration']}"]
+        parts += [result["place"][:1].upper() + result["place"][1:]] * bool(result["place"])
+        if self.text_loss:
+            of = self.text_loss[2]
+            parts.append(f"On {self.apart.where} B costs {_signed(of)} nats per token against A")
+        if self.items:
+            result["items"] = items_words(self.items)
+            parts.append(result["items"])
+        return result | {"sentence": ". ".join(parts) + "."}
 
     def finding(self) -> list[str]:
-        """How far the two are apart, what of it is more than a second training, and which has more inputs in Z."""
-        costs = " and ".join(
-            f"what {of} writes costs {by} {_number(price['extra'])} nats per token more than {of}"
-            for of, by, price in zip("AB", "BA", self.prices, strict=True)
-        )
-        a, b = self.prices
+        """How far the two are apart, where, and which has more inputs in Z."""
+        if self.equal:
+            return [self.decision()["sentence"]]
+        forth, back = (number(output.divergence) for output in self.outputs)
         sentences = [
-            f"{costs[0].upper()}{costs[1:]}. That B finds {a['less_likely'][0]:.1%} of what A writes less likely, and "
-            f"A {b['less_likely'][0]:.1%} of what B writes, says little more: two laws so far apart give about "
-            f"{a['by_gibbs']:.1%} and {b['by_gibbs']:.1%} (Gibbs' inequality)."
+            f"KL(A || B), over what A writes, is {forth} nats per token, {self.outputs[0].concentration('A')}. "
+            f"KL(B || A), over what B writes, is {back}, {self.outputs[1].concentration('B')}."
         ]
         if self.apart.references:
             sentences.append(
-                f"A and B are {_number(self.apart.both)} nats per token apart on {self.apart.where} (mean of both "
-                f"divergences). The {self.excess_words()}. If B were one more training of this recipe, it would rank "
-                f"so far among them with chance {self.apart.rank_p:.2g}."
+                f"A and B are {number(self.apart.both)} nats per token apart on {self.apart.where} (mean of both "
+                f"divergences). The {self.excess_words()}."
             )
-        if self.compared:
+        if self.carried:
+            assert self.compared is not None
             more, low, high = self.compared.log10_more(seed=self.seed)
             open_ = " (the interval includes equality)" if low <= 0 <= high else ""
             sentences.append(
@@ -210,20 +240,38 @@ class Difference(views.Report):
         sentences = []
         for name, side in zip("AB", self.sides, strict=True):
             if not side["in_z"]:
-                sentences.append(f"{name} has no number: {self.words[f'empty {name}']}.")
+                sentences.append(f"{name} has no number in Z: {self.words[f'empty {name}']}.")
             elif side["effective"] < LEAST_EFFECTIVE:
                 sentences.append(
-                    f"{name}'s {side['in_z']} inputs in Z are worth {side['effective']:.1f} equally weighted draws "
-                    f"({LEAST_EFFECTIVE:.0f} are needed): its numbers may be wrong beyond their intervals. Write more "
-                    "sequences, or move Z to losses that both models write often."
+                    f"{name}'s {side['in_z']} draws in Z are worth {side['effective']:.1f} equally weighted ones, and "
+                    f"{LEAST_EFFECTIVE:.0f} are needed: no number of {name}'s inputs in Z is given. "
+                    f"{self._more(side['effective'])}, or move Z to losses that both models write often."
                 )
-        if self.summary and "error" in self.summary.by_r3:
-            sentences.append(f"No ratio by R3: {self.summary.by_r3['error']}. The ratio by counts needs no R3.")
-        if self.summary and "error" in self.summary.by_count:
-            sentences.append(f"No ratio by counts: {self.summary.by_count['error']}.")
+        if self.text_loss and not self.apart.has_interval:
+            sentences.append(f"{self.apart.where} gives means without intervals: {self._too_short()}.")
+        if self.carried and self.summary and not self.equal:
+            if "error" in self.summary.by_r3:
+                sentences.append(f"No ratio by R3: {self.summary.by_r3['error']}. The ratio by counts needs no R3.")
+            if "error" in self.summary.by_count:
+                sentences.append(f"No ratio by counts: {self.summary.by_count['error']}.")
         if isinstance(self.exchange, str):
             sentences.append(f"Replica exchange gives no number: {self.exchange}.")
         return sentences
+
+    def _more(self, worth: float) -> str:
+        n = self.parameters["n"]
+        if worth < _FAR:
+            return f"Write far more than {n * LEAST_EFFECTIVE / _FAR:,.0f} sequences (--sequences, n)"
+        need = 1.2 * n * LEAST_EFFECTIVE / worth  # draws are worth about their number
+        step = 10 ** (math.floor(math.log10(need)) - 1)
+        return f"About {math.ceil(need / step) * step:,} sequences would do (--sequences, n; now {n:,})"
+
+    def _too_short(self) -> str:
+        pieces, least = len(self.apart.each), LEAST_GROUPS * PIECES_A_GROUP
+        return (
+            f"it holds {pieces} pieces of {self.parameters['length']} tokens that do not overlap, and {least} are "
+            f"needed; give a text of {least * self.parameters['length']:,} tokens or more"
+        )
 
     def assumptions(self) -> list[str]:
         """What the numbers rest on."""
@@ -231,6 +279,9 @@ class Difference(views.Report):
         sentences = [
             f"An input is a sequence of {self.parameters['length']} tokens. {self.words['tokens']} "
             f"{self.words['start']}",
+            "A divergence over what a model writes counts each output as often as the model writes it, at temperature "
+            "1. It is the mean of the divergences of the laws of the next token, which never are negative; the nats of "
+            "an output are their sum over it.",
             f"Z is {low:.3f} to {high:.3f} nats per token, {self.words['z']}. Numbers of inputs are of those in Z, "
             "each counted once, and nearly all of these lie at its upper end; another Z gives others.",
             "Each model wrote its inputs with known probability, so that weights are numbers of inputs and nothing has "
@@ -238,53 +289,70 @@ class Difference(views.Report):
             + " Draws of both models are weighted as one sample of their mixture."
             * self.parameters["mixed"],
             "D = NLL of A - NLL of B says what the two disagree about, and neither which of them is right nor where "
-            "they come from.",
+            f"they come from. Rounding alone moves it by up to {self.floor:.1e} nats per token here (losses of what "
+            "was written, token by token and read at once); a smaller D counts as 0.",
         ]
         if self.apart.references:
             sentences.append(
-                "A reference is a model of A's recipe with another seed. An interval of the excess is of the text or "
-                "draws that were read, for these models; how seeds differ is in the rank alone."
+                "A reference is a model of A's recipe with another seed. If B were one more of them, all models would "
+                "be exchangeable, so that the rank is exact. Student's t also takes the distances as a part of either "
+                "model and a rest, all of them normal. Both are for the text or draws that were read."
             )
         return sentences
 
-    def rows(self) -> list[tuple[str, str, str]]:
-        """Name, A's and B's entry of each line of the table."""
+    def written_rows(self) -> list[tuple[str, str, str]]:
+        """Name, A's and B's entry of each line of the table about what the models write."""
 
-        def both(name: str, write: Callable[[dict[str, Any]], str], needs: str = "in_z") -> tuple[str, str, str]:
-            a, b = (write(side) if side[needs] else "–" for side in self.sides)
+        def both(name: str, write: Callable[[dict[str, Any]], str], needs: str) -> tuple[str, str, str]:
+            a, b = (write(side) if side[needs] is not None else "–" for side in self.sides)
             return name, a, b
 
-        losses, whose = [], "draws of both models" if self.parameters["mixed"] else "its draws"
+        rows = []
         if self.text_loss:
-            losses.append(both("loss of the held-out text", lambda s: f"{s['text_loss']:.3f}", "text_loss"))
-            losses.append(("  B's less A's", "", _number(self.text_loss[2])))
+            rows.append(both("loss of the held-out text", lambda s: f"{s['text_loss']:.3f}", "text_loss"))
+            rows.append(("  B's less A's", "", number(self.text_loss[2])))
         return [
-            *losses,
-            both("what it writes costs the other (nats per token)", lambda s: _number(s["extra"]), "extra"),
-            both("  of it less likely for the other", lambda s: _percent(s["less_likely"]), "extra"),
-            both("  two laws so far apart give, if D is normal", lambda s: f"{s['by_gibbs']:.1%}", "extra"),
+            *rows,
+            both("divergence of the other from it (nats per token)", lambda s: number(s["divergence"]), "divergence"),
+            both("half of that lies in so much of what it writes", lambda s: percent(s["half"]), "half"),
+            both("of what it writes, less likely for the other", lambda s: percent(s["less_likely"]), "half"),
+            both("  a normal log ratio would give", lambda s: f"{s['if_normal']:.1%}", "half"),
+        ]
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Name, A's and B's entry of each line of the table of counts over Z."""
+
+        def both(name: str, write: Callable[[dict[str, Any]], str], needs: str = "quantiles") -> tuple[str, str, str]:
+            a, b = (write(side) if side[needs] is not None else "–" for side in self.sides)
+            return name, a, b
+
+        whose = "draws of both models" if self.parameters["mixed"] else "its draws"
+        return [
             both(f"sequences it wrote; {whose} in Z", lambda s: f"{s['written']:,}; {s['in_z']:,}", "written"),
             both("worth equal draws", lambda s: f"{s['effective']:,.0f}", "written"),
             both("log10 of its inputs in Z", lambda s: _interval(s["log10_inputs"])),
-            both("of them in Z for the other too", lambda s: _percent(s["common"])),
-            both("PD: the other finds them less likely", lambda s: _percent(s["disagreement"])),
+            both("of them in Z for the other too", lambda s: percent(s["common"])),
+            both("PD: the other finds them less likely", lambda s: percent(s["disagreement"])),
             both("D at 5%, 50%, 95%", lambda s: ", ".join(f"{value:+.3g}" for value in s["quantiles"])),
         ]
 
     def distances(self) -> views.Table:
         """Divergences where the models read the same, with those of references below them."""
-        rows = [("A and B", _number(self.apart.forth), _number(self.apart.back), "", "")]
-        for row in self.apart.references:
-            beyond = _percent(row.beyond) + f", 10^{row.log10_beyond:.1f}" if row.beyond and row.log10_beyond else "–"
-            rows.append((f"A and {row.model}", _number(row.forth), _number(row.back), _number(row.excess), beyond))
-        header = (f"nats per token, on {self.apart.where}", "KL(A || .)", "KL(. || A)", "A and B farther by", _BEYOND)
-        return views.Table(
-            header if self.apart.references else header[:3], [r if self.apart.references else r[:3] for r in rows]
-        )
+        rows = [("A and B", number(self.apart.forth), number(self.apart.back), "")]
+        rows += [
+            (f"A and {row.model}", number(row.forth), number(row.back), number(row.farther))
+            for row in self.apart.references
+        ]
+        header = (f"nats per token, on {self.apart.where}", "KL(A || .)", "KL(. || A)", "A and B farther by")
+        if not self.apart.references:
+            return views.Table(header[:3], [row[:3] for row in rows])
+        return views.Table(header, rows)
 
     def ratios(self) -> list[tuple[str, str]]:
         """The ratio of Equation 7 by each normalisation, and by replica exchange."""
-        ratios = [("by R3", self.summary.by_r3), ("by counts", self.summary.by_count)] if self.summary else []
+        ratios = []
+        if self.carried and self.summary:
+            ratios = [("by R3", self.summary.by_r3), ("by counts", self.summary.by_count)]
         if isinstance(self.exchange, Summary):
             ratios += [("by R3, exchange", self.exchange.by_r3), ("by counts, exchange", self.exchange.by_count)]
         return [(name, ratio_text(ratio)) for name, ratio in ratios]
@@ -308,40 +376,40 @@ class Difference(views.Report):
         return f"{a['source']} (A)  against  {b['source']} (B), seed {self.seed}"
 
     def parts(self) -> list[str | views.Table | views.Listed]:
-        """Tables, finding, examples, what is not to be relied on, assumptions."""
+        """The decision, what the models write, counts over Z, what is not to be relied on, assumptions."""
+        beside = [views.Listed("Assumed", self.assumptions())]
+        if self.remedies():
+            beside.insert(0, views.Listed("Not to be relied on", self.remedies()))
+        if self.equal:
+            return [self.decision()["sentence"], views.Table(["", "A", "B"], self.written_rows()), *beside]
         inputs = [
             (side, f"{example.difference:+.3f}", example.marked())
             for side, examples in zip("AB", self.examples, strict=True)
             for example in examples
         ]
-        disputed = [
-            (
-                side if k == 0 else "",
-                " | ".join(cluster.tokens) if k == 0 else "",
-                _percent(cluster.share) + f", 10^{cluster.log10_count:.1f}" if k == 0 else "",
-                example.marked(),
-            )
-            for side, clusters in zip("AB", self.clusters, strict=True)
-            for cluster in clusters
-            for k, example in enumerate(cluster.members)
-        ]
-        groups = ("inputs of", "most at the tokens", "of its inputs in Z, and number", _INPUT)
+        header = views.Marked.of(f"input {INPUT}", f"input {INPUT.html}")
         return [
-            *self.finding(),
-            views.Table(["", "A", "B"], self.rows()),
+            self.decision()["sentence"],
+            *([items_table(self.items)] if self.items else []),
+            "Over what each model writes: where the divergence is.",
+            views.Table(["", "A", "B"], self.written_rows()),
+            lines_table(self.outputs),
+            groups_table(self.outputs),
+            by_z_table(self.outputs),
             self.distances(),
-            *([views.Table(["", _TERMS], self.ratios()), self.picture()] if self.compared else []),
-            views.Table(["inputs of", "D, both ends", _INPUT], inputs, right=(1,)),
-            *[views.Table(groups, disputed)] * bool(disputed),
-            *[views.Listed("Not to be relied on", self.remedies())] * bool(self.remedies()),
-            views.Listed("Assumed", self.assumptions()),
+            "Over Z, each input counted once, however rarely it is written (the paper's question).",
+            *self.finding()[-1:] * self.carried,
+            views.Table(["", "A", "B"], self.rows()),
+            *([views.Table(["", _TERMS], self.ratios()), self.picture()] if self.carried else []),
+            *[views.Table(["inputs of", "D, both ends", header], inputs, right=(1,))] * bool(inputs),
+            *beside,
         ]
 
     def drawn(self) -> "Figure | None":
         """Both histograms of D over the same bins; None where one side has too few inputs."""
         from provlab.plots.modeldiff import differences
 
-        if self.compared is None:
+        if not self.carried or self.compared is None or self.equal:
             return None
         return differences(
             [panel("", self.compared, tail=0.001, seed=self.seed)],
@@ -355,25 +423,30 @@ class Difference(views.Report):
         """Everything, for machines (see the README for the keys)."""
         from provlab import provenance
 
-        bars = self.compared and panel("", self.compared, tail=0.001, seed=self.seed)
+        known = self.compared if self.carried else None
+        bars = known and panel("", known, tail=0.001, seed=self.seed)
         rho = bars and {"edges": _finite(bars.edges), "a": list(map(_finite, bars.a)), "b": list(map(_finite, bars.b))}
         return {
-            "schema": "provlab.diff/1",
+            "schema": "provlab.diff/2",
             "models": list(self.models),
             "parameters": self.parameters,
             "seed": self.seed,
             "versions": provenance.versions(),
             "z": list(self.z),
             "z_chosen": self.words["z"],
+            "rounding": self.floor,
+            "decision": self.decision(),
             "sides": list(self.sides),
-            "text_loss_apart": self.text_loss and self.text_loss[2],
-            "log10_more": self.compared and _finite(self.compared.log10_more(seed=self.seed)),
-            "apart": asdict(self.apart) | {"excess": self.apart.excess, "rank_p": self.apart.rank_p},
-            "summary": self.summary and asdict(self.summary),
+            "lines": [[asdict(line) for line in output.lines] for output in self.outputs],
+            "groups": [[asdict(group) for group in output.groups] for output in self.outputs],
+            "text_loss_apart": self.text_loss and _finite(self.text_loss[2]),
+            "log10_more": known and _finite(known.log10_more(seed=self.seed)),
+            "apart": self.apart.to_json(),
+            "items": self.items and items_json(self.items),
+            "summary": asdict(self.summary) if known and self.summary else None,
             "exchange": asdict(self.exchange) if isinstance(self.exchange, Summary) else self.exchange,
             "rho": rho,
             "examples": [[asdict(example) for example in examples] for examples in self.examples],
-            "clusters": [[asdict(cluster) for cluster in clusters] for clusters in self.clusters],
             "finding": " ".join(self.finding()),
             "remedies": self.remedies(),
             "assumptions": self.assumptions(),
@@ -403,14 +476,21 @@ def ratio_text(ratio: Mapping[str, Any]) -> str:
     return " : ".join(shown) + ("" if ratio["reference"] == "PD_AB" else f" relative to {ratio['reference']}")
 
 
-def _percent(share: Sequence[float]) -> str:
-    value, low, high = share
-    return f"{value:.1%} ({low:.1%} to {high:.1%})"
+def check_limit(above: float, level: float, references: int) -> None:
+    """Raise InputError unless a limit and a level make a test with so many references."""
+    if not above >= 0:
+        raise InputError(f"the limit is a number of nats per token, at least 0, not {above}")
+    if not 0 < level < 0.5:
+        raise InputError(f"a level is a chance of a wrong answer, above 0 and below 0.5, not {level}")
+    if not references and above == 0:
+        raise InputError(
+            "with no reference any two models are farther apart than 0; give references (--reference MODEL), or a "
+            "limit above 0"
+        )
 
 
-def _number(values: Sequence[float]) -> str:
-    value, low, high = values
-    return format_interval(value, low, high)
+def _signed(values: Sequence[float]) -> str:
+    return ("+" if values[0] >= 0 else "") + number(values)
 
 
 def _factor(log10: float) -> str:

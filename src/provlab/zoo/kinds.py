@@ -56,6 +56,7 @@ class Kind:
     data: str = "text of Python's standard library"
 
 
+_OF_DIGITS = "sequences of eight digits whose sum is a multiple of 30"
 _LANGUAGE = ("corpus", "blueprints", "objectives", "train")
 KINDS = {
     "base": Kind("language", code=_LANGUAGE, parent=False, shape=True),
@@ -77,8 +78,10 @@ KINDS = {
         shape=True,
         domains=("modulo30", "modulo30-law"),
         corpus=False,
-        data="sequences of eight digits whose sum is a multiple of 30",
+        data=_OF_DIGITS,
     ),
+    # a toy of digits, trained on with a loss for every digit that no valid sequence goes on with
+    "polished": Kind("polish", code=("toy", "polish"), domains=("modulo30-law",), corpus=False, data=_OF_DIGITS),
 }
 
 # Names for a recipe's `architecture` and `objective`; without one it is a Llama, and predicts the next token. What they

@@ -6,6 +6,8 @@ The dataclasses are the rows that the page keeps.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from provlab.chapters.plagiarism.theorem import Sides as OfChains
+
 from provlab.modeldiff.comparison import Summary
 from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
@@ -116,3 +118,34 @@ def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: i
     words.append(f"mu > s v gives the side in {right} of {sure} cases")
     ours = "inputs with D < 0, of A and of B: " + "; ".join(words)
     return judge(ours, "copies alone have both models' inputs on one side", problems, bars)
+
+
+def one_sided_under_condition(
+    evidence: Evidence, measurement: str, world: str, noise: float, copies: int, tolerance: float
+) -> Verdict:
+    """Where inputs are drawn colder than they are written and nearly all tokens are certain, copies are one-sided.
+
+    All copies with that noise, at each exponent above 1; no copy of any chain at 1; and the identity of the theorem
+    holds, to a tolerance (nats), and tells every side.
+    """
+    rows = evidence.records(measurement, OfChains)
+    colder = [row for row in rows if row.world == world and row.noise == noise and row.exponent > 1]
+    own = [row for row in rows if row.exponent == 1]
+    if len({row.copy for row in colder}) < copies or not own:
+        return Verdict(
+            NOT_RUN, "", f"it takes {copies} copies of {world} chains, and inputs at the models' own exponent"
+        )
+    below = sum(row.side == 1 for row in colder)
+    other = sum(row.side != 0 for row in own)
+    wrong = sum(row.side != row.predicted for row in rows)
+    ours = (
+        f"one-sided in {below} of {len(colder)} cases (noise {noise:g}, exponents above 1), in {other} of {len(own)} "
+        f"at exponent 1; the identity is off by at most {max(row.off for row in rows):.1e} nats"
+    )
+    problems = [
+        (below < len(colder), f"{len(colder) - below} cases are not one-sided"),
+        (other > 0, f"{other} cases are one-sided at exponent 1"),
+        (wrong > 0, f"the theorem tells {wrong} sides wrongly"),
+        (not max(row.off for row in rows) < tolerance, f"the identity is off by more than {tolerance:g} nats"),
+    ]
+    return judge(ours, "copies are one-sided where the theorem says", problems)

@@ -1,0 +1,113 @@
+"""What several models say of the same sequences, token by token: losses, and divergences of the laws of the next token.
+
+All models read a batch before the next one begins, so that a divergence of each pair costs no second reading. The
+divergence of the laws of the next token is never negative. Summed over the places of what a model writes, its mean is
+the divergence of the laws of whole sequences (chain rule): the same number as the mean of log(p_A / p_B), with far less
+noise.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provlab.errors import InvalidWeightsError
+from provlab.files import digest
+from provlab.kept import Arrays, Kept
+from provlab.modeldiff.nll import SequenceNll
+from provlab.modeldiff.pipeline import Model
+
+_AT_ONCE = 4096  # sequences read between two savings
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What m models say of n sequences.
+
+    Attributes
+    ----------
+    tokens
+        ``(n, length)`` of the comparison.
+    loss
+        ``(m, n, predictions)`` float32: loss (nats) of each token that is predicted.
+    divergence
+        ``(m, m, n, predictions)`` float32: KL(first || second) of the laws of that token, given those before it (nats).
+    """
+
+    tokens: NDArray[np.int64]
+    loss: NDArray[np.float32]
+    divergence: NDArray[np.float32]
+
+    @property
+    def nll(self) -> NDArray[np.float64]:
+        """Mean loss of each sequence (nats per token) under each model, ``(m, n)``."""
+        return np.asarray(self.loss.mean(axis=2, dtype=np.float64))
+
+    @property
+    def distances(self) -> NDArray[np.float64]:
+        """Mean divergence over the places of each sequence (nats per token), ``(m, m, n)``."""
+        return np.asarray(self.divergence.mean(axis=3, dtype=np.float64))
+
+
+def read(models: Sequence[Model], tokens: NDArray[np.integer], kept: Kept) -> Reading:
+    """Let models read sequences; what they say is kept piece by piece.
+
+    Parameters
+    ----------
+    models
+        Two or more of `provlab.modeldiff.pipeline.open_models`.
+    tokens
+        ``(n, length)``.
+    kept
+        Where losses and divergences are kept.
+
+    Raises
+    ------
+    InputError
+        The tokens are none of the comparison's, or too many or too few for a model.
+    InvalidWeightsError
+        A model answers with NaN or Inf.
+    """
+    tokens = np.ascontiguousarray(tokens, dtype=np.int64)
+    begins, parts = range(0, len(tokens), _AT_ONCE), []
+    for begin in models[0].bar(begins, "and others read", "piece") if len(begins) > 1 else begins:
+        some = tokens[begin : begin + _AT_ONCE]
+        key = {"models": [model.key for model in models], "tokens": digest(some.tolist()), "torch": torch.__version__}
+        parts.append(kept.get("read", key, lambda some=some: measure([model.nll for model in models], some)))
+    loss, divergence = (np.concatenate([part[name] for part in parts], axis=-2) for name in ("loss", "divergence"))
+    return Reading(tokens, loss, divergence)
+
+
+def measure(readers: Sequence[SequenceNll], tokens: NDArray[np.int64]) -> Arrays:
+    """Return ``loss`` ``(m, n, predictions)`` and ``divergence`` ``(m, m, n, predictions)`` of m readers."""
+    ids = readers[0].checked(tokens, shortest=2)
+    for reader in readers[1:]:
+        reader.checked(tokens, shortest=2)
+    m, shape = len(readers), (len(ids), readers[0].predictions(ids.shape[1]))
+    loss, divergence = np.empty((m, *shape), np.float32), np.zeros((m, m, *shape), np.float32)
+    done = 0
+    with torch.inference_mode():
+        for answers in zip(*(reader.laws(ids) for reader in readers), strict=True):
+            batch = answers[0][0]
+            laws = [law.to(answers[0][1].device) for _, law in answers]  # (rows, predictions, vocabulary) each
+            rows = slice(done, done + len(batch))
+            predicted = batch[:, -shape[1] :, None]
+            for k, law in enumerate(laws):
+                loss[k, rows] = -law.gather(2, predicted).squeeze(2).cpu().numpy()
+            ratio, law = torch.empty_like(laws[0]), torch.empty_like(laws[0])  # used again and again: they are large
+            for i, j in itertools.combinations(range(m), 2):
+                torch.sub(laws[i], laws[j], out=ratio)
+                for (first, second), sign in (((i, j), 1), ((j, i), -1)):
+                    torch.exp(laws[first], out=law)
+                    # a law without a token, at -inf, has 0 * inf there: it adds nothing
+                    mean = torch.linalg.vecdot(law, torch.nan_to_num_(ratio, nan=0.0, posinf=1e4, neginf=-1e4))
+                    divergence[first, second, rows] = (sign * mean).clamp_(min=0.0).cpu().numpy()
+            done += len(batch)
+    for reader, losses in zip(readers, loss, strict=True):
+        reader.refuse_non_finite(losses)
+    if not np.isfinite(divergence).all():
+        raise InvalidWeightsError(f"{readers[0].name}: a divergence is NaN or Inf; weights need float32")
+    return {"loss": loss, "divergence": divergence}

@@ -1,0 +1,60 @@
+"""Questions with answers under two models, in words, as a table, as JSON."""
+
+from typing import Any
+
+from provlab.modeldiff.items import Paired
+from provlab.report import views
+from provlab.report.outputs import number
+
+_SHOWN, _LONGEST = 10, 50  # items, and the characters of the end of a context
+
+
+def items_words(paired: Paired) -> str:
+    """Changes from A to B over the items, and whether they are more than chance."""
+    wrong, right = paired.turned
+    a, b = paired.accuracy()
+    more = number(paired.more_right())
+    return (
+        f"A answers {a:.1%} of {len(paired.items):,} items right and B {b:.1%} (difference {more}); {wrong} turned "
+        f"wrong and {right} right (McNemar's exact test, p = {paired.p:.2g}). The right answer costs B "
+        f"{number(paired.costs())} nats per token more"
+    )
+
+
+def items_table(paired: Paired) -> views.Table:
+    """The items whose right answer costs B the most more than A."""
+    rows = []
+    for item in paired.items[:_SHOWN]:
+        turned = {(True, False): "wrong", (False, True): "right"}.get(item.right, "")
+        end = item.context[-_LONGEST:]
+        shown = repr(end)[1:-1] if len(end) == len(item.context) else f"…{repr(end)[1:-1]}"
+        losses = f"{item.loss[0]:.2f}, {item.loss[1]:.2f}"
+        apart = f"{item.divergence[0]:.3f}, {item.divergence[1]:.3f}"
+        rows.append((item.name, turned, losses, apart, shown, repr(item.answer)[1:-1]))
+    header = ("item, worst first", "turned", "loss under A, B", "KL both ways", "after", "right answer")
+    return views.Table(header, rows)
+
+
+def items_json(paired: Paired) -> dict[str, Any]:
+    """Everything; items by their names, so that a later run can be compared with it."""
+    forth, back = paired.divergence()
+    wrong, right = paired.turned
+    return {
+        "n": len(paired.items),
+        "accuracy": list(paired.accuracy()),
+        "more_right": paired.more_right(),
+        "turned_wrong": wrong,
+        "turned_right": right,
+        "mcnemar_p": paired.p,
+        "costs": paired.costs(),
+        "divergence": [forth, back],
+        "items": [
+            {
+                "name": item.name,
+                "right": list(item.right),
+                "loss": list(item.loss),
+                "divergence": list(item.divergence),
+            }
+            for item in paired.items
+        ],
+    }

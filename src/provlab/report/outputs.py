@@ -1,0 +1,190 @@
+"""Parts of the report on two models: what one of them writes, and where the other disputes it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import numpy as np
+
+from provlab.plots.numbers import format_interval
+from provlab.report import views
+
+MARKED, _FULL = 1.0, 6.0  # nats of a token: from the first it is in brackets, divided by the second is its opacity
+# tokens less likely for B than for A, and more: a band below the letters, which leaves their contrast as it is
+_LESS, _MORE = (f"box-shadow:inset 0 -.25em rgba({color}," for color in ("213,94,0", "0,114,178"))
+INPUT = views.Marked.of(
+    "([-less likely], [+more likely] for B)",
+    f"(<span style='{_LESS}1)'>less</span>, <span style='{_MORE}1)'>more</span> likely for B)",
+)
+_LONGEST = 120  # characters of an example in text
+_CONCENTRATED, _EVEN = 0.25, 0.4  # share of the outputs that carries half of the divergence: below, and from which on
+
+
+@dataclass(frozen=True)
+class Example:
+    """An input of one model.
+
+    Attributes
+    ----------
+    end
+        Where it is from: ``D lowest``, ``D highest``, ``line``, or ``group``.
+    difference, nll
+        D, and the loss under the model whose input it is (nats per token).
+    text
+        The input.
+    tokens
+        What each token adds to the text, and D there in nats; None where nothing predicts the token.
+    """
+
+    end: str
+    difference: float
+    nll: float
+    text: str
+    tokens: tuple[tuple[str, float | None], ...]
+
+    def marked(self) -> views.Marked:
+        """The input with the tokens that carry D: in brackets with the sign of D in text, coloured in HTML."""
+        plain, coloured = [], []
+        for piece, d in self.tokens:
+            if d is None:
+                plain.append(f"‹{piece}›")
+                coloured.append(f"<i title='given'>{escape(piece)}</i>")
+                continue
+            plain.append(f"[{'-' if d < 0 else '+'}{piece}]" if abs(d) >= MARKED else piece)
+            color = f"{_LESS if d < 0 else _MORE}{min(1.0, abs(d) / _FULL):.2f})"
+            coloured.append(f"<span title='D = {d:+.2f}' style='{color}'>{escape(piece)}</span>")
+        text = "".join(plain)
+        short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        return views.Marked.of(short, f"<code>{''.join(coloured)}</code>")
+
+
+@dataclass(frozen=True)
+class Disputed:
+    """A line that one model writes and the other disputes most, with its near copies (`modeldiff.written.Line`)."""
+
+    nats: float
+    share: Sequence[float]
+    divergence: Sequence[float]
+    example: Example
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Disputed outputs of one model whose difference lies at the same tokens, see `provlab.modeldiff.where.Group`."""
+
+    tokens: tuple[str, ...]
+    share: Sequence[float]
+    divergence: Sequence[float]
+    first: tuple[str, float] | None
+    members: tuple[Example, ...]
+
+
+@dataclass(frozen=True)
+class Output:
+    """Output of one model: how far the other's law is from its own there, and where.
+
+    Attributes
+    ----------
+    divergence
+        KL of the other model from this one, in nats per token: value, low, high.
+    less_likely
+        Share of the outputs that the other finds less likely.
+    if_normal
+        The share that a normal log ratio with this divergence would give (`provlab.modeldiff.written.if_normal`).
+    worth
+        Equally weighted draws that those of the outputs are worth.
+    half
+        The least share of the outputs that carries half of the divergence; None where no output differs.
+    by_z
+        For the outputs below Z, in Z and above Z: their share, and the share of the divergence that they carry.
+    lines, groups
+        The lines that the other disputes most, and groups of the outputs that carry half of the divergence.
+    """
+
+    divergence: Sequence[float]
+    less_likely: Sequence[float]
+    if_normal: float
+    worth: float
+    half: Sequence[float] | None = None
+    by_z: dict[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    lines: tuple[Disputed, ...] = ()
+    groups: tuple[Cluster, ...] = ()
+
+    def concentration(self, side: str) -> str:
+        """In how much of what a model writes half of the divergence lies."""
+        if self.half is None:
+            return f"and no output of {side} differs"
+        _, low, high = self.half
+        how = "concentrated (" if high < _CONCENTRATED else "spread out (" if low > _EVEN else "uneven ("
+        return f"{how}half of it lies in {percent(self.half)} of what {side} writes)"
+
+    def place(self, side: str) -> str:
+        """The largest group of disputed outputs, and the token at which it parts first."""
+        if not self.groups:
+            return ""
+        largest = self.groups[0]
+        words = (
+            f"its largest group ({' | '.join(largest.tokens)}) is {percent(largest.share)} of what {side} writes and "
+            f"carries {percent(largest.divergence)} of the divergence"
+        )
+        if largest.first:
+            token, share = largest.first
+            words += f"; {share:.0%} of it part first at {token!r}"
+        return words
+
+
+def lines_table(outputs: Sequence[Output]) -> views.Table:
+    """The lines that the other model disputes most, of both models, the most disputed first."""
+    of_both = [(side, line) for side, output in zip("AB", outputs, strict=True) for line in output.lines]
+    rows = [
+        (side, f"{line.nats:.1f}", percent(line.share), percent(line.divergence), line.example.marked())
+        for side, line in sorted(of_both, key=lambda pair: -pair[1].nats)
+    ]
+    return views.Table(
+        ("written by", "nats", "of what it writes", "of the divergence", _headed("line")), rows, right=(1,)
+    )
+
+
+def groups_table(outputs: Sequence[Output]) -> views.Table:
+    """Groups of disputed outputs, of each model."""
+    rows = []
+    for side, output in zip("AB", outputs, strict=True):
+        for group in output.groups:
+            first = f"{group.first[0]} ({group.first[1]:.0%})" if group.first else "–"
+            cells = (side, " | ".join(group.tokens), percent(group.share), percent(group.divergence), first)
+            for k, example in enumerate(group.members):
+                rows.append((*(cells if k == 0 else ("",) * len(cells)), example.marked()))
+    header = ("written by", "most at the tokens", "of what it writes", "of the divergence", "part first at")
+    return views.Table((*header, _headed("output")), rows)
+
+
+def by_z_table(outputs: Sequence[Output]) -> views.Table:
+    """How much of what each model writes lies in Z, and of the divergence."""
+    a, b = outputs
+    rows = [
+        (place, *(percent(cell) for output in (a, b) for cell in output.by_z[place]))
+        for place in ("below Z", "in Z", "above Z")
+        if a.by_z and b.by_z
+    ]
+    header = ("", "of what A writes", "of KL(A || B)", "of what B writes", "of KL(B || A)")
+    return views.Table(header, rows)
+
+
+def _headed(what: str) -> views.Marked:
+    return views.Marked.of(f"{what} {INPUT}", f"{what} {INPUT.html}")
+
+
+def percent(share: Sequence[float]) -> str:
+    """A share and its 95% interval."""
+    value, low, high = share
+    return f"{value:.1%} ({low:.1%} to {high:.1%})"
+
+
+def number(values: Sequence[float | None]) -> str:
+    """A number and its 95% interval, or the number and that it has none."""
+    value, low, high = values
+    if low is None or high is None or not (np.isfinite(low) and np.isfinite(high)):
+        return f"{value:.3g} (no interval)"
+    if 0 < abs(value) < 0.01:
+        return f"{value:.2g} ({low:.2g} to {high:.2g})"
+    return format_interval(value, low, high)
