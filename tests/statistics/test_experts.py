@@ -95,10 +95,10 @@ def test_permuted_experts_and_upcycled_ones_are_found():
     assert order[int(turned.detail["pair"][0])] == int(turned.detail["pair"][1])
     grown = weights[0] + 0.5 * rng.normal(size=(6, 40, 24))
     item = best(unit_rows(weights[0].astype(np.float32)), experts(grown), 0, 0)
-    assert item.detail["experts"] == 1
+    assert item.detail["experts"] == 6  # a single MLP meets each
     assert item.log10_p == item.detail["floor"] < -40
     cut = best(experts(weights[0].reshape(2, 20, 24)), unit_rows(weights[0].astype(np.float32)), 0, 0)
-    assert cut.detail["agree"] == 20  # one of the two parts is paired with the whole
+    assert cut.detail["agree"] == 40
     assert cut.log10_p < -17
 
 
