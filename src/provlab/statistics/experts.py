@@ -153,66 +153,53 @@ class Inputs(Features):
     def block(self, block: int | None) -> Any:
         """Views of each MLP by its name and of the whole, or of the one MLP, as phi_MATCH compares them."""
         assert block is not None
-        inputs, output = self._of(block)
-        some = _judged(output)
-        gates, ups, downs = self._weights(block)
-        made, own, activity = {}, {}, {}
-        for name, down in downs.items():
-            gate, up = (rows[name] @ inputs[: rows[name].shape[1]] for rows in (gates, ups))
-            hidden = self._hidden(gate, up)
-            activity[name] = np.linalg.norm(hidden, axis=1)
-            units = merged(gates[name], ups[name], down.T, activity[name])
-            kinds = {"gate": gate, "up": up, "down": down.T}
-            made[name] = gate, up, units, shares(*(applied(units, rows, role) for role, rows in kinds.items()))
-            own[name] = down @ hidden[:, some]
-        of_block, views = carried(own, output[:, some]), {}
+        seen = self._seen(block)
+        of_block, views = carried(seen.own, seen.output), {}
         for name in self.model.anatomy.mlps(block):
-            gate, up, units, within = made.pop(name)
-            if within.any():  # an expert that is zero has no units
-                views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
-        if list(own) == [""]:
-            return views[""]
-        return views | {WHOLE: self._whole(block, activity, weighed(own, output[:, some])).views}
+            gate, up = seen.activations[name]
+            down = seen.downs[name].T
+            units = merged(seen.gates[name], seen.ups[name], down, seen.activity[name])
+            kinds = {"gate": gate, "up": up, "down": down}
+            within = shares(*(applied(units, rows, role) for role, rows in kinds.items()))
+            views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
+        return views[""] if list(views) == [""] else views | {WHOLE: self._joined(seen).views}
 
     def whole(self, block: int) -> Whole:
         """All experts of a block as one MLP."""
-        inputs, output = self._of(block)
-        some = _judged(output)
-        gates, ups, downs = self._weights(block)
-        own, activity = {}, {}
-        for name, down in downs.items():
-            hidden = self._hidden(*(rows[name] @ inputs[: rows[name].shape[1]] for rows in (gates, ups)))
-            activity[name], own[name] = np.linalg.norm(hidden, axis=1), down @ hidden[:, some]
-        return self._whole(block, activity, weighed(own, output[:, some]))
+        return self._joined(self._seen(block))
 
-    def _whole(self, block: int, activity: Mapping[str, NDArray[np.float64]], weights: Mapping[str, float]) -> Whole:
-        inputs, output = self._of(block)
-        gates, ups, downs = self._weights(block)
-        used = [name for name in downs if weights[name] > 0] or list(downs)
-        rows = {
-            "gate": np.concatenate([gates[name] for name in used]),  # (units of all, width)
-            "up": np.concatenate([ups[name] for name in used]),
-            "down": np.concatenate([np.float32(weights[name]) * downs[name].T for name in used]),
-        }
-        units = merged(rows["gate"], rows["up"], rows["down"], np.concatenate([activity[name] for name in used]))
-        gate, up, down = (applied(units, matrix, role) for role, matrix in rows.items())
-        entering = inputs[: gate.shape[1]]
-        some = _judged(output)
-        written = shares(gate @ entering[:, some], up @ entering[:, some], down)
-        kept = np.sort(np.argsort(-np.abs(written), kind="stable")[:MOST])
-        views = viewed(
-            gate[kept] @ entering, up[kept] @ entering, self.tokens, written=written[kept], name="all experts together"
-        )
-        return Whole(views, down[kept][views.gate.places])
-
-    def _of(self, block: int) -> tuple[Array, Array]:
-        """What enters a block's MLPs, below it a row of ones, which is for biases; and what they write."""
-        inputs = self.inputs[block]
-        return np.vstack([inputs, np.ones_like(inputs[:1])]), self.outputs[block]
-
-    def _weights(self, block: int) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
+    def _seen(self, block: int) -> "_Seen":
+        """Read the MLPs of a block, and run each on what enters the block."""
+        inputs, output = self.inputs[block], self.outputs[block]
+        entering = np.vstack([inputs, np.ones_like(inputs[:1])])  # the last row is for biases
+        some = np.linspace(0, output.shape[1] - 1, min(output.shape[1], _JUDGED)).astype(np.int64)
         gates, ups = (with_biases(self.model, role, block) for role in ("gate", "up"))
-        return gates, ups, read(self.model, "down", block)
+        downs = read(self.model, "down", block)
+        activations, activity, own = {}, {}, {}
+        for name, down in downs.items():
+            gate, up = (rows[name] @ entering[: rows[name].shape[1]] for rows in (gates, ups))
+            activations[name], hidden = (gate, up), self._hidden(gate, up)
+            activity[name] = np.linalg.norm(hidden, axis=1)
+            own[name] = down @ hidden[:, some]
+        return _Seen(gates, ups, downs, entering, some, output[:, some], activations, activity, own)
+
+    def _joined(self, seen: "_Seen") -> Whole:
+        weights = weighed(seen.own, seen.output)
+        used = [name for name in seen.downs if weights[name] > 0] or list(seen.downs)
+        rows = {
+            "gate": np.concatenate([seen.gates[name] for name in used]),  # (units of all, width)
+            "up": np.concatenate([seen.ups[name] for name in used]),
+            "down": np.concatenate([np.float32(weights[name]) * seen.downs[name].T for name in used]),
+        }
+        activity = np.concatenate([seen.activity[name] for name in used])
+        units = merged(rows["gate"], rows["up"], rows["down"], activity)
+        gate, up, down = (applied(units, matrix, role) for role, matrix in rows.items())
+        entering = seen.entering[: gate.shape[1]]
+        written = shares(gate @ entering[:, seen.some], up @ entering[:, seen.some], down)
+        kept = np.sort(np.argsort(-np.abs(written), kind="stable")[:MOST])
+        by_gate, by_up = gate[kept] @ entering, up[kept] @ entering
+        views = viewed(by_gate, by_up, self.tokens, written=written[kept], name="all experts together")
+        return Whole(views, down[kept][views.gate.places])
 
     def _hidden(self, gate: Array, up: Array) -> Array:
         """What enters the down projection, by the activation function that the config names: GELU, or else SiLU."""
@@ -222,9 +209,32 @@ class Inputs(Features):
         return gate / (1 + np.exp(-gate)) * up
 
 
-def _judged(output: Array) -> NDArray[np.int64]:
-    """Positions at which it is settled what each expert writes."""
-    return np.linspace(0, output.shape[1] - 1, min(output.shape[1], _JUDGED)).astype(np.int64)
+class _Seen(NamedTuple):
+    """The MLPs of a block, each by its name, and what they do.
+
+    Attributes
+    ----------
+    gates, ups, downs
+        Rows ``(h, width)``, of gates and ups with biases as a last column; down projections ``(width, h)``.
+    entering
+        ``(width + 1, positions)``, the last row of ones.
+    some, output
+        Some of the positions, and what the block writes there, ``(width, some)``.
+    activations, activity
+        Gate and up of each, ``(h, positions)``; lengths of what enters the down projection, ``(h,)``.
+    own
+        What each would write at some positions, ``(width, some)``.
+    """
+
+    gates: dict[str, Array]
+    ups: dict[str, Array]
+    downs: dict[str, Array]
+    entering: Array
+    some: NDArray[np.int64]
+    output: Array
+    activations: dict[str, tuple[Array, Array]]
+    activity: dict[str, NDArray[np.float64]]
+    own: dict[str, Array]
 
 
 def with_biases(model: Model, role: str, block: int | None) -> dict[str, Array]:

@@ -57,9 +57,11 @@ def directions_right(
         return Verdict(NOT_RUN, "", "no clock speaks in these arms")
     errors, answers = sum(not row.forward for row in clock), sum(row.directed == ROWS for row in questions)
     ours = f"{errors} of {len(clock)} directions wrong; {answers} of {len(questions)} answered in {len(arms)} arms"
-    problems = [(errors > wrong * len(clock), f"{errors} of {len(clock)} directions by the clock are wrong")]
-    bar = _bar("share answered", answers, len(questions), answered, above=True)
-    return judge(ours, f"at most {wrong:g} wrong, above {answered:g} answered", problems, [bar])
+    bars = [
+        _bar("share of directions by the clock that are wrong", errors, len(clock), wrong, above=False),
+        _bar("share answered", answers, len(questions), answered, above=True),
+    ]
+    return judge(ours, f"at most {wrong:g} wrong, above {answered:g} answered", bars=bars)
 
 
 def _grown(evidence: Evidence, measurement: str, forged: str) -> list[Judged]:

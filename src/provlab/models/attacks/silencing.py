@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from provlab.errors import MissingRoleError, NoSuchSymmetryError
-from provlab.models.attacks.exact import impostors, with_more
+from provlab.models.attacks.exact import MATES, with_more
 from provlab.models.attacks.state import Aim, State, Units
 from provlab.models.checkpoint import Checkpoint
 
@@ -83,11 +83,9 @@ def tied(state: State, aim: Aim) -> State:
 
     def added(units: Units) -> Units:
         n = round(aim.value * len(units["up"]))
-        more = {role: tensor[:n] for role, tensor in impostors(units, Aim(aim.rng, max(1, -(-n // len(units["up"]))))).items()}
-        more["up"] = more["gate"]
-        if "up_bias" in more:
-            more["up_bias"] = more["gate_bias"]
-        return with_more(units, more | {"down": _FAINT * more["down"]})
+        more = {role: aim.normal(n, *tensor.shape[1:]) * tensor.std() for role, tensor in units.items()}
+        same = {role: more[MATES[role]] for role in units if role.startswith("up")}
+        return with_more(units, more | same | {"down": _FAINT * more["down"]})
 
     return state.with_units(added, gated=True)
 
