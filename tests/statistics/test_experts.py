@@ -109,7 +109,7 @@ def test_permuted_experts_and_upcycled_ones_are_found():
     assert item.detail["experts"] == 6  # a single MLP meets each
     assert item.log10_p == item.detail["floor"] < -40
     cut = best(experts(weights[0].reshape(2, 20, 24)), unit_rows(weights[0].astype(np.float32)), 0, 0)
-    assert cut.detail["agree"] == 40
+    assert cut.detail["n"] == 40
     assert cut.log10_p < -17
 
 

@@ -50,9 +50,11 @@ def test_edges_right(rows, status, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "status"),
     [
-        (edges(90, 0), "holds"),
+        (edges(400, 0), "holds"),
+        (edges(69, 0), "within_its_spread"),  # none of 69 may be 5%
+        (edges(400, 0) + edges(2, 0, forward=False), "within_its_spread"),
         (edges(90, 0) + edges(2, 0, forward=False), "fails"),
-        (edges(60, 0) + [{**row, "directed": None} for row in edges(30, 0)], "fails"),
+        (edges(400, 0) + [{**row, "directed": None} for row in edges(200, 0)], "fails"),
         ([], "not run"),
     ],
 )

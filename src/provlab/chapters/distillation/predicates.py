@@ -32,7 +32,8 @@ def distilled_is_found(
     measurements must be there. `gated` has the independent pairs once more, each model in its perfect gated form, which
     a student comes ever nearer to: where the test rejects these, it is invalid, whatever the students of one recipe
     show. It does where their share at `level`, or at `size_level`, is above it with its interval; where the interval
-    reaches `AT_MOST` times the larger level, too few were tried to say. `same`, two students of one MLP each, says how much of the test's power students lose.
+    reaches `AT_MOST` times the larger level, too few were tried to say. `same`, two students of one MLP each, says how
+    much of the test's power students lose.
     """
     recipes = {name: Distilled(**row) for name, row in evidence.measurement(measurement).items()}
     judged = recipes[recipe]

@@ -154,7 +154,8 @@ def aligns_strangers(evidence: Evidence, measurement: str, named: Sequence[str],
     """Least squares does not tell dependent from independent pairs by its residual, in any of the things `named`.
 
     These are what the paper names: weight matrices as they lie in the file, and activations, by however many rows. Each
-    must tell little: the area under the curve of its residuals stays below `most`, interval included. Whatever else was measured is reported.
+    must tell little: the area under the curve of its residuals stays below `most`, interval included. Whatever else
+    was measured is reported.
     """
     findings: dict[tuple[str, str], list[str]] = {}  # by the thing and the finding: rows for each column, and residuals
     bars = []

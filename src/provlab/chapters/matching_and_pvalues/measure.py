@@ -96,7 +96,10 @@ def uniform_by_symmetry(
         by_block = laws[1](copies.observed, copies.units)  # (pairs, blocks)
         compared = ["~".join(sorted(trees[model] for model in pair)) for pair in across]
         lists = {
-            "all pairs, per block": (by_block.ravel(), [f"{two}, {b}" for two in compared for b in range(by_block.shape[1])]),
+            "all pairs, per block": (
+                by_block.ravel(),
+                [f"{two}, {b}" for two in compared for b in range(by_block.shape[1])],
+            ),
             "all pairs, aggregated": (pvalues.fisher(by_block, axis=1), compared),
         }
         distances, n = pvalues.distances(blocks), blocks.shape[-1]

@@ -52,7 +52,9 @@ def tail_agrees(evidence: Evidence, measurement: str, matchings: str, level: flo
             "PERMTEST and the t tail differ by more than chance",
         ),
     ]
-    bar = Bar("smallest p of single matchings, by Holm, log10", [min(smallest.values())], float(np.log10(level)), above=True)
+    bar = Bar(
+        "smallest p of single matchings, by Holm, log10", [min(smallest.values())], float(np.log10(level)), above=True
+    )
     why = (
         "matchings of independent models are uniform as far as the t tail shows, and each count of exceedances is what "
         "it predicts, within binomial error (Holm)"

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from provlab.modeldiff.comparison import Summary
 from provlab.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
-
 CLEAR = 0.05  # share of inputs by which a side must be more than half
 
 

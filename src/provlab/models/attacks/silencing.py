@@ -99,9 +99,7 @@ def hollow(state: State, aim: Aim) -> State:
         paths = [parts.module("down", block) for block in range(parts.n_blocks)]
     except MissingRoleError as error:
         raise NoSuchSymmetryError(str(error)) from None
-    tokens = torch.from_numpy(
-        random_tokens(parts.vocab_size, _SEQUENCES, _LENGTH, seed=int(aim.rng.integers(2**32)))
-    )
+    tokens = torch.from_numpy(random_tokens(parts.vocab_size, _SEQUENCES, _LENGTH, seed=int(aim.rng.integers(2**32))))
     with tempfile.TemporaryDirectory(prefix="provlab-") as folder:
         network = Checkpoint.open(str(state.write(Path(folder) / "own"))).load_model()
 
