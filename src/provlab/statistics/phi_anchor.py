@@ -123,7 +123,7 @@ class PhiAnchor(PhiMatchUnsigned):
         """Run the model once over the text."""
         features = super().prepare(model, options)
         if isinstance(features, experts.Inputs):
-            return OfExperts(**vars(features))
+            return OfExperts(**vars(features))  # type: ignore[return-value]  # it has other fields
         return GateUpAndDown(**vars(features), model=model)
 
     def compare_block(self, a: Parts, b: Parts, block: int | None, options: Options) -> BlockResult:
