@@ -183,7 +183,7 @@ def test_units_are_added_or_turned_as_many_as_asked(models):
 
 
 def test_attacks_on_the_measure_of_a_model_leave_its_units(models):
-    """What is added is constant or faint; the block that is emptied is the one whose loss changes outputs least."""
+    """Added units are constant or faint; the block that is emptied is the one whose loss changes outputs least."""
     model = models()[0]
     before, after = attacked(model, "dilution=50")
     added = {role: after.part(role, 1)[MLP_WIDTH:] for role in ("gate", "up", "gate_bias", "up_bias")}
@@ -226,10 +226,10 @@ def test_rows_are_turned_as_the_others_are(models):
     turn = torch.linalg.qr(Aim(np.random.default_rng(1)).normal(WIDTH, WIDTH))[0]
     turned = own.with_parts({("embedding", None): theirs.part("embedding") @ turn})
     step = Step.read("rows=0.2")
-    taken = step.attack.apply(turned, Aim(np.random.default_rng(0), step.value, (theirs,)))
-    assert torch.allclose(taken.part("embedding"), turned.part("embedding"), atol=1e-9)
-    taken = step.attack.apply(own, Aim(np.random.default_rng(0), step.value, (theirs,)))
-    n = int((taken.part("embedding") != own.part("embedding")).any(1).sum())
+    new = step.attack.apply(turned, Aim(np.random.default_rng(0), step.value, (theirs,)))
+    assert torch.allclose(new.part("embedding"), turned.part("embedding"), atol=1e-9)
+    new = step.attack.apply(own, Aim(np.random.default_rng(0), step.value, (theirs,)))
+    n = int((new.part("embedding") != own.part("embedding")).any(1).sum())
     assert n < 0.2 * VOCABULARY
     with pytest.raises(InputError, match="has an embedding of another shape"):
         attacked(model, "rows", models("gpt2")[1:2])

@@ -98,7 +98,7 @@ def weighed(own: Mapping[str, Array], output: Array) -> dict[str, float]:
     Returns
     -------
     dict
-        Name -> weight, at least 0, as those of routers are. Of several sets of weights that do as well it is one.
+        Name -> weight, at least 0, as those of routers are; one of several sets of weights that do as well.
     """
     from scipy.optimize import nnls  # slow to import, and few models have experts
 
@@ -120,7 +120,7 @@ class Whole(NamedTuple):
     Attributes
     ----------
     views
-        Of its units, those that there really are.
+        The units that there really are, seen twice.
     down
         What each of these writes, ``(units, width)``.
     """
@@ -153,22 +153,22 @@ class Inputs(Features):
     def block(self, block: int | None) -> Any:
         """Views of each MLP by its name and of the whole, or of the one MLP, as phi_MATCH compares them."""
         assert block is not None
-        seen = self._seen(block)
-        of_block, views = carried(seen.own, seen.output), {}
+        mlps = self._mlps(block)
+        of_block, views = carried(mlps.own, mlps.output), {}
         for name in self.model.anatomy.mlps(block):
-            gate, up = seen.activations[name]
-            down = seen.downs[name].T
-            units = merged(seen.gates[name], seen.ups[name], down, seen.activity[name])
+            gate, up = mlps.activations[name]
+            down = mlps.downs[name].T
+            units = merged(mlps.gates[name], mlps.ups[name], down, mlps.activity[name])
             kinds = {"gate": gate, "up": up, "down": down}
             within = shares(*(applied(units, rows, role) for role, rows in kinds.items()))
             views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
-        return views[""] if list(views) == [""] else views | {WHOLE: self._joined(seen).views}
+        return views[""] if list(views) == [""] else views | {WHOLE: self._joined(mlps).views}
 
     def whole(self, block: int) -> Whole:
         """All experts of a block as one MLP."""
-        return self._joined(self._seen(block))
+        return self._joined(self._mlps(block))
 
-    def _seen(self, block: int) -> "_Seen":
+    def _mlps(self, block: int) -> "_Mlps":
         """Read the MLPs of a block, and run each on what enters the block."""
         inputs, output = self.inputs[block], self.outputs[block]
         entering = np.vstack([inputs, np.ones_like(inputs[:1])])  # the last row is for biases
@@ -181,21 +181,21 @@ class Inputs(Features):
             activations[name], hidden = (gate, up), self._hidden(gate, up)
             activity[name] = np.linalg.norm(hidden, axis=1)
             own[name] = down @ hidden[:, some]
-        return _Seen(gates, ups, downs, entering, some, output[:, some], activations, activity, own)
+        return _Mlps(gates, ups, downs, entering, some, output[:, some], activations, activity, own)
 
-    def _joined(self, seen: "_Seen") -> Whole:
-        weights = weighed(seen.own, seen.output)
-        used = [name for name in seen.downs if weights[name] > 0] or list(seen.downs)
+    def _joined(self, mlps: "_Mlps") -> Whole:
+        weights = weighed(mlps.own, mlps.output)
+        used = [name for name in mlps.downs if weights[name] > 0] or list(mlps.downs)
         rows = {
-            "gate": np.concatenate([seen.gates[name] for name in used]),  # (units of all, width)
-            "up": np.concatenate([seen.ups[name] for name in used]),
-            "down": np.concatenate([np.float32(weights[name]) * seen.downs[name].T for name in used]),
+            "gate": np.concatenate([mlps.gates[name] for name in used]),  # (units of all, width)
+            "up": np.concatenate([mlps.ups[name] for name in used]),
+            "down": np.concatenate([np.float32(weights[name]) * mlps.downs[name].T for name in used]),
         }
-        activity = np.concatenate([seen.activity[name] for name in used])
+        activity = np.concatenate([mlps.activity[name] for name in used])
         units = merged(rows["gate"], rows["up"], rows["down"], activity)
         gate, up, down = (applied(units, matrix, role) for role, matrix in rows.items())
-        entering = seen.entering[: gate.shape[1]]
-        written = shares(gate @ entering[:, seen.some], up @ entering[:, seen.some], down)
+        entering = mlps.entering[: gate.shape[1]]
+        written = shares(gate @ entering[:, mlps.some], up @ entering[:, mlps.some], down)
         kept = np.sort(np.argsort(-np.abs(written), kind="stable")[:MOST])
         by_gate, by_up = gate[kept] @ entering, up[kept] @ entering
         views = viewed(by_gate, by_up, self.tokens, written=written[kept], name="all experts together")
@@ -209,7 +209,7 @@ class Inputs(Features):
         return gate / (1 + np.exp(-gate)) * up
 
 
-class _Seen(NamedTuple):
+class _Mlps(NamedTuple):
     """The MLPs of a block, each by its name, and what they do.
 
     Attributes

@@ -32,9 +32,12 @@ def tail_agrees(evidence: Evidence, measurement: str, matchings: str, level: flo
     )
     lists = [row for row in uniform.itertuples() if row.log10_p]
     smallest = {f"{row.statistic}, {row.over}": float(pvalues.holm(row.log10_p).min()) for row in lists}
-    found = [name for name, least in smallest.items() if least <= np.log10(level)]
+    rejections = [name for name, least in smallest.items() if least <= np.log10(level)]
     problems = [
-        (bool(found), f"Holm at {level:g} rejects single matchings of independent models: {'; '.join(found)}"),
+        (
+            bool(rejections),
+            f"Holm at {level:g} rejects single matchings of independent models: {'; '.join(rejections)}",
+        ),
         *(
             problem
             for row in lists

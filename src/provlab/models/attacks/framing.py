@@ -88,12 +88,12 @@ def rows(state: State, aim: Aim) -> State:
         raise InputError(f"{aim.others[0].name} has an embedding of another shape than {state.name}")
     n = round(aim.value * len(own))
     short = [set(table.norm(dim=1).argsort()[:n].tolist()) for table in (own, theirs)]
-    taken = torch.tensor(sorted(set.intersection(*short)), dtype=torch.int64)
+    unseen = torch.tensor(sorted(set.intersection(*short)), dtype=torch.int64)
     rest = torch.ones(len(own), dtype=torch.bool)
-    rest[taken] = False
+    rest[unseen] = False
     left, _, right = torch.linalg.svd(theirs[rest].T @ own[rest])
-    new = theirs[taken] @ left @ right
-    own[taken] = new * (own[taken].norm() / new.norm().clamp(min=1e-300))
+    new = theirs[unseen] @ left @ right
+    own[unseen] = new * (own[unseen].norm() / new.norm().clamp(min=1e-300))
     return state.with_parts({("embedding", None): own})
 
 
