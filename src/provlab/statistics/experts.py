@@ -160,7 +160,10 @@ class Inputs(Features):
             down = mlps.downs[name].T
             units = merged(mlps.gates[name], mlps.ups[name], down, mlps.activity[name])
             kinds = {"gate": gate, "up": up, "down": down}
-            within = shares(*(applied(units, rows, role) for role, rows in kinds.items()))
+            really = [applied(units, rows, role) for role, rows in kinds.items()]
+            if np.logical_and.reduce([rows.any(axis=1) for rows in really]).sum() < 2:
+                continue  # an expert that is empty, which anybody can add, stops no test of the others
+            within = shares(*really)
             views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
         return views[""] if list(views) == [""] else views | {WHOLE: self._joined(mlps).views}
 
@@ -268,6 +271,8 @@ def paired(a: UnitRows | Mapping[str, Any], b: UnitRows | Mapping[str, Any]) -> 
     wholes = [side.pop(WHOLE, side.get("")) for side in sides]
     together = {(WHOLE, WHOLE): tuple(wholes)} if all(whole is not None for whole in wholes) else {}
     of_a, of_b = sides
+    if not all(sides):
+        return together
     if not together and min(map(len, sides)) == 1:
         return {(i, j): (of_a[i], of_b[j]) for i in of_a for j in of_b}
 

@@ -11,6 +11,7 @@ from provlab.engine.store import Store
 from provlab.publishing.evidence import Evidence
 
 FORGED = "forged"
+FEW_DRAWS = {"draws": {"0.01": {"mean e-value": 0}}, "n_draws": 10}
 DRAWS = {"0.01": {"mean e-value": 2, "single links": 9}}
 
 
@@ -27,7 +28,13 @@ def edges(right, wrong, forward=True):
 
 
 @pytest.mark.parametrize(
-    ("change", "status"), [({}, "holds"), ({"glued": 1}, "fails"), ({"draws": {"0.01": {"mean e-value": 30}}}, "fails")]
+    ("change", "status"),
+    [
+        ({}, "holds"),
+        ({"glued": 1}, "fails"),
+        ({"draws": {"0.01": {"mean e-value": 30}}}, "fails"),
+        (FEW_DRAWS, "within_its_spread"),
+    ],
 )
 def test_families_apart(change, status, tmp_path):
     counts = {"glued": 0, "split": 0, "pairs": 6216, "draws": DRAWS, "n_draws": 1000} | change

@@ -24,11 +24,9 @@ def families_apart(evidence: Evidence, measurement: str, level: float) -> Verdic
         f"{counts['glued']} of {counts['pairs']:,} pairs wrongly in one family, {counts['split']} related ones apart; "
         f"{errors} of {draws:,} draws with a wrong join"
     )
-    problems = [
-        (counts["glued"] > 0, f"{counts['glued']} pairs of independent models are in one family"),
-        (stats.binom.sf(errors - 1, draws, level) < level, f"{errors} of {draws} draws join independent models"),
-    ]
-    return judge(ours, f"no independent models in one family, wrong joins within {level:g}", problems)
+    problems = [(counts["glued"] > 0, f"{counts['glued']} pairs of independent models are in one family")]
+    bar = _bar("share of draws with a wrong join", errors, draws, level, above=False)
+    return judge(ours, f"no independent models in one family, wrong joins within {level:g}", problems, [bar])
 
 
 def edges_right(evidence: Evidence, measurement: str, share: float, least: int, forged: str) -> Verdict:
