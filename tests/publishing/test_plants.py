@@ -48,7 +48,7 @@ def tree_of_pairs(rejecting):
             log10_p = (-2.0 if statistic == "phi_l2" else -500.0) if known else np.log10(p)
             log10_p = np.nan if statistic == "phi_jsd" else log10_p  # outputs hardly tell
             blocks = [-100.0] * BLOCKS if known else list(np.log10(rng.permutation((np.arange(4) + rng.random()) / 4)))
-            value = 0.3 + float(rng.random()) - 0.1 * dependent(a, b)  # kin are the closer ones in most comparisons
+            value = 0.5 + float(rng.random()) - 0.4 * dependent(a, b)  # kin are the closer ones in most comparisons
             row = {"a": a, "b": b, "statistic": statistic, "dependent": dependent(a, b), "error": None, "value": value}
             rows.append(row | {"siblings": siblings(a, b), "log10_p": log10_p, "blocks": blocks, "keys": ["unit"]})
     frame = pd.DataFrame(rows)
@@ -168,7 +168,7 @@ FAULTS = [
     ("I6", fails_to_run("phi_l2"), "1 pairs could not be compared"),
     ("I7", jsd(0.1, 0.5), "area under the curve: 0.05 above 0.95"),
     ("I7", jsd(0.5, 0.1), "area under the curve: 0.05 above 0.95"),
-    ("I7", jsd(0.5, 0.5), "area under the curve: 0 below 0.5, on the wrong side"),
+    ("I7", jsd(0.5, 0.5), "0 above 0.5 (95% interval 0.5 to 0.5), on the wrong side"),
     ("I7", fails_to_run("phi_jsd"), "1 pairs could not be compared"),
     ("I8", pair("phi_u", "oak-1", "oak-3", -2.0), "largest phi_u of siblings"),
     ("I8", pair("phi_h", "oak-2", "oak-3", -2.0), "largest phi_h of siblings"),

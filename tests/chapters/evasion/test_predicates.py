@@ -193,7 +193,7 @@ def test_invariants_break():
         ({"disguised": [0.9, 0.8]}, "still separates"),
         ({"dependent": [0.9, 0.1]}, "does not separate even undisguised"),
         # told apart by a thousandth, and hidden by as little
-        ({"dependent": [0.501], "disguised": [0.499], "independent": [0.4985]}, "groups are apart: 0.0975 below 0.1"),
+        ({"dependent": [0.501], "disguised": [0.499], "independent": [0.4985]}, "groups are apart: 0.098 below 0.1"),
         # one pair that breaks does not make an invariant break
         ({"disguised": [0.9] * 10 + [0.1]}, "largest M_a of a disguised pair: 0.35 above 0.55"),
     ],

@@ -85,7 +85,7 @@ MEASUREMENTS = {
     ],
     "repetition": [REPEATS],
     "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85}
-    | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.1, 0.05, 0.15]},
+    | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.12, 0.07, 0.17]},
     "sides": copies(),
     "sweep": [],
     "ways": [
@@ -142,7 +142,7 @@ def wide(measurements, generation, exchange, reach=2.0):
 
 # claim, what is spoilt, the change, the status, and words of the reason
 PLANTS = [
-    *((c, "ways .95 and .05, wide", lambda m: wide(m, 0.95, 0.05), WITHIN_SPREAD, "two ways") for c in ("D5", "D7")),
+    *((c, "ways .95 and .05, wide", lambda m: wide(m, 0.95, 0.05), FAILS, "share, A, by rep") for c in ("D5", "D7")),
     *(
         (c, "shares of .1 by both ways", lambda m: wide(m, 0.1, 0.1, 0.01), FAILS, "share, A, by gen")
         for c in ("D5", "D7")
@@ -233,7 +233,7 @@ PLANTS = [
         "another draw lies on the other side",
         another_draw,
         WITHIN_SPREAD,
-        "A's inputs below 0, noise 0.001: mean 0.1 above",
+        "A's inputs below 0, noise 0.001: mean 0.05 above",
     ),
     ("D12", "one copy twice", lambda m: m["sides"].append(m["sides"][0]), NOT_RUN, "each its own"),
     ("D12", "strangers the other way", put("sides", 2, "below_a", value=[0.05, 0.0, 0.1]), FAILS, "A's inputs below 0"),

@@ -124,7 +124,7 @@ def test_units_recovered():
 def test_kept_units_named_at_wrong_places_fail():
     verdict = judge_units([unit_row(0, 90, kept_ones=90), unit_row(0, 41, kept_ones=40)])
     assert verdict.status == "fails"
-    assert "precision of the exact place: 0.95 below 0.95, on the wrong side" in verdict.why
+    assert "precision of the exact place: 0.95 below 0.95 (95% interval 0 to 0.028), on the wrong side" in verdict.why
     assert "2 blocks are no better than naming units at random" in verdict.why
     assert "130 of 131 units named are kept ones of another place" in verdict.ours
     assert judge_units([unit_row(90), unit_row(32, 40, kept_ones=40)]).status == "fails"  # eight of 130 shuffled

@@ -22,9 +22,9 @@ def seeds_independent(
     test of uniformity hardly sees a few extreme values. Uniformity is one test for each statistic and budget over
     disjoint pairs, all corrected together by Holm; the test of a statistic on a grid (PERMTEST) is exact on that grid.
     With few pairs it has little power, which the verdict says; so not too many p-values of a statistic may be small
-    either, over all budgets, of which those of one pair of runs count as a group. The control shows that the same tests could
-    have found
-    something: some statistic must reject each pair of runs from one initialisation, Holm over all statistics and pairs.
+    either, over all budgets, of which those of one pair of runs count as a group. The control shows that the same
+    tests could have found something: some statistic must reject each pair of runs from one initialisation, Holm over
+    all statistics and pairs.
 
     A statistic may give no p-value and say why, as phi_MATCH does where the gate and up projections of young models
     look alike. Such pairs are left out and counted. Pairs of which a block alone has none are not tested for
@@ -98,10 +98,10 @@ def seeds_independent(
         )
     ]
     problems = [
-        *small,
         (bool(accused), f"{len(accused)} pairs with own seeds are rejected, {'; '.join(accused[:3])}"),
         (bool(off), f"the p-values are not uniform for {', '.join(off)}"),
         (missed > 0, f"{missed} of {len(control)} pairs of one initialisation are found by no statistic"),
+        *small,
     ]
     bound = float(np.log10(level))
     bars = (
