@@ -406,3 +406,4 @@ def test_weights_of_experts_are_those_that_bring_their_sum_nearest():
     assert [weights[name] for name in "abc"] == pytest.approx([0.25] * 3, rel=1e-4)
     assert weights["idle"] < 1e-4
     assert of_experts.weighed({"a": quiet[0], "b": quiet[1]}, -quiet[0])["a"] == 0
+    assert of_experts.weighed({"a": 0 * quiet[0], "b": 0 * quiet[1]}, 0 * quiet[0]) == {"a": 0, "b": 0}

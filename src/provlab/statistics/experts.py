@@ -108,6 +108,8 @@ def weighed(own: Mapping[str, Array], output: Array) -> dict[str, float]:
     # the same problem in n dimensions: |A w - b| = |S w - c|, up to what no weights change, for A^T A = S^T S
     squares, vectors = np.linalg.eigh(written.T @ written)
     kept = squares > _ROUNDING * squares[-1]
+    if not kept.any():  # nobody writes anything
+        return dict.fromkeys(own, 0.0)
     roots = np.sqrt(squares[kept])
     target = (vectors[:, kept].T @ (written.T @ output.ravel().astype(np.float64))) / roots
     weights = nnls(roots[:, None] * vectors[:, kept].T, target)[0] / lengths
