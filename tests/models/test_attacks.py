@@ -232,7 +232,7 @@ def test_rows_are_turned_as_the_others_are(models):
     n = int((new.part("embedding") != own.part("embedding")).any(1).sum())
     assert n < 0.2 * VOCABULARY
     with pytest.raises(InputError, match="has an embedding of another shape"):
-        attacked(model, "rows", models("gpt2")[1:2])
+        step.attack.apply(own, Aim(np.random.default_rng(0), step.value, (attacked(other, "extend=4")[1],)))
 
 
 def test_a_wrong_attack_is_noticed_and_nothing_is_written(models, tmp_path, monkeypatch):
