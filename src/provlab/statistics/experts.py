@@ -271,7 +271,9 @@ def paired(a: UnitRows | Mapping[str, Any], b: UnitRows | Mapping[str, Any]) -> 
     if not all(sides):
         raise InputError("no expert of the block has two rows that are not zero; leave the block out")
     wholes = [side.pop(WHOLE, side.get("")) for side in sides]
-    together = {(WHOLE, WHOLE): tuple(wholes)} if all(whole is not None for whole in wholes) else {}
+    together: dict[tuple[str, str], tuple[Any, Any]] = {}
+    if all(whole is not None for whole in wholes):
+        together[WHOLE, WHOLE] = (wholes[0], wholes[1])
     of_a, of_b = sides
     if not all(sides):
         return together
