@@ -341,15 +341,17 @@ def noisy(state, size=1e-6):
 
 
 def with_empty(state):
-    """One more expert that is zero, which the router never prefers."""
+    """One more expert that is zero, and as active as the others."""
     n = state.config["num_local_experts"]
     weights = dict(state.weights)
     for name, tensor in state.weights.items():
         if ".experts.0." in name:
             weights[name.replace(".experts.0.", f".experts.{n}.")] = torch.zeros_like(tensor)
+        if name.endswith("w2.weight"):
+            weights[name] = tensor * (n + 1) / n
         if name.endswith("block_sparse_moe.gate.weight"):
             weights[name] = torch.zeros(n + 1, tensor.shape[1], dtype=torch.float64)
-    return state.having(weights, {"num_local_experts": n + 1})
+    return state.having(weights, {"num_local_experts": n + 1, "num_experts_per_tok": n + 1})
 
 
 CUT = {
@@ -359,7 +361,7 @@ CUT = {
     "8 of 16 by the same logits": lambda dense, _: fewer_active(cut(dense, ["experts=8"]), first_half),
     "8 of 16 by a plane": lambda dense, _: fewer_active(cut(dense, ["split=1", "experts=8"]), by_side),
     "8, a router of noise": lambda dense, _: noisy(cut(dense, ["experts=8"])),
-    "8 of 9, one empty": lambda dense, _: with_empty(cut(dense, ["experts=8"])),
+    "9, one empty": lambda dense, _: with_empty(cut(dense, ["experts=8"])),
     "experts cut finer": lambda _, sparse: finer(State.read(sparse)),
 }
 
