@@ -9,12 +9,23 @@ import pytest
 import tiny_models
 import torch
 from safetensors.torch import save_file
-from transformers import MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+)
 
 from provlab.api import compare
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.inference.pvalues import fisher
+from provlab.models.attacks.catalogue import Step
+from provlab.models.attacks.state import Aim, State
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.disguise import logits
 from provlab.statistics import experts as of_experts
 from provlab.statistics.base import Options
 from provlab.statistics.phi_match import PhiMatch
@@ -95,10 +106,10 @@ def test_permuted_experts_and_upcycled_ones_are_found():
     assert order[int(turned.detail["pair"][0])] == int(turned.detail["pair"][1])
     grown = weights[0] + 0.5 * rng.normal(size=(6, 40, 24))
     item = best(unit_rows(weights[0].astype(np.float32)), experts(grown), 0, 0)
-    assert item.detail["experts"] == 1
+    assert item.detail["experts"] == 6  # a single MLP meets each
     assert item.log10_p == item.detail["floor"] < -40
     cut = best(experts(weights[0].reshape(2, 20, 24)), unit_rows(weights[0].astype(np.float32)), 0, 0)
-    assert cut.detail["agree"] == 20  # one of the two parts is paired with the whole
+    assert cut.detail["n"] == 40
     assert cut.log10_p < -17
 
 
@@ -137,7 +148,7 @@ def test_experts_without_rows_are_left_out():
 
 def test_what_runs_a_model_says_why_it_does_not_run_experts(tmp_path):
     sources = [str(tiny_models.save("mixtral", tmp_path / name, seed=seed)) for seed, name in enumerate("ab")]
-    names = ["phi_h", "phi_l2", "phi_views"]
+    names = ["phi_h", "phi_l2", "phi_views"]  # phi_anchor compares all experts as one MLP
     for record in run_pairs(open_models(sources), names, Options(n_sequences=1, sequence_length=8), progress=False):
         assert "one for each expert" in record.error, record
 
@@ -172,16 +183,16 @@ def test_experts_that_are_permuted_copies_are_found_in_any_order(tmp_path, text)
     for name in names[:2]:
         copy, *others = (outcomes[name, *pair] for pair in combinations(sources, 2))
         assert copy.log10_p < -60
-        assert copy.blocks[0].detail["experts"] == 1
+        assert copy.blocks[0].detail["experts"] == 2  # of two equal ones the nearest, and both as one MLP
         # of the dense model all; the router's weights of two equal experts are one half each, or any that add up to 1
         assert 0.3 < min(copy.blocks[0].detail["written"]) <= max(copy.blocks[0].detail["written"]) < 1.01
         assert all(other.log10_p > -2 for other in others)
-        assert others[1].blocks[0].detail["experts"] == 2
+        assert others[1].blocks[0].detail["experts"] == 3
     assert outcomes["phi_u", sources[0], sources[1]].log10_p > -3  # which reads the order
     itself = shutil.copytree(sources[1], tmp_path / "again")
     (record,) = run_pairs(open_models([sources[1], str(itself)]), names[:1], options, progress=False, memory="8GB")
     assert record.outcome.log10_p < -60
-    assert record.outcome.blocks[0].detail["n"] == 2 * 48
+    assert record.outcome.blocks[0].detail["n"] in (48, 2 * 48)  # equal units of two experts are one in the whole
 
 
 def mixtral(seed, units=48, n_experts=2):
@@ -190,6 +201,16 @@ def mixtral(seed, units=48, n_experts=2):
         MixtralConfig(
             vocab_size=300, hidden_size=32, intermediate_size=units, num_hidden_layers=2, num_local_experts=n_experts,
             num_experts_per_tok=2, num_attention_heads=4, num_key_value_heads=2, initializer_range=0.15,
+        )
+    )  # fmt: skip
+
+
+def llama(seed):
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, initializer_range=0.15,
         )
     )  # fmt: skip
 
@@ -248,3 +269,143 @@ def test_the_verdict_says_that_the_language_part_was_compared(tmp_path):
         "The language part of b (LlavaForConditionalGeneration) was compared, as LlamaForCausalLM." in result.verdict()
     )
     assert "LlavaForConditionalGeneration is compared by the weights of its language part" in result.verdict()
+
+
+# Cut into experts ------------------------------------------------------------------------------------------
+
+
+def cut(dense, kinds, seed=0):
+    """A model whose MLPs were dealt out to experts, float32."""
+    state = State.read(dense)
+    for kind in kinds:
+        step = Step.read(kind)
+        state = step.attack.apply(state, Aim(np.random.default_rng(seed), step.value))
+    return state
+
+
+def fewer_active(state, pick):
+    """Half of the experts see a token, those that `pick` gives a router ``(n, d)`` for; all computed by either half."""
+    n = 2 * state.config["num_local_experts"]
+    weights = dict(state.weights)
+    for name, tensor in state.weights.items():
+        if ".experts." in name:
+            head, _, rest = name.partition(".experts.")
+            expert, _, end = rest.partition(".")
+            weights[f"{head}.experts.{int(expert) + n // 2}.{end}"] = tensor
+        if name.endswith("block_sparse_moe.gate.weight"):
+            weights[name] = pick(n, tensor.shape[1])
+    return state.having(weights, {"num_local_experts": n, "num_experts_per_tok": n // 2})
+
+
+def first_half(n, width):
+    """The same logits for all experts: the first of them are taken."""
+    return torch.ones(n, 1, dtype=torch.float64) * torch.linspace(-1, 1, width, dtype=torch.float64)
+
+
+def by_side(n, width):
+    """One half of the experts on one side of a plane of the stream, the other half on the other side."""
+    signs = torch.tensor([1.0] * (n // 2) + [-1.0] * (n // 2), dtype=torch.float64)
+    return signs[:, None] * torch.linspace(-1, 1, width, dtype=torch.float64)
+
+
+def finer(state, parts=3):
+    """Each expert of a Mixtral in some, of which each has the router's row of the whole: outputs stay."""
+    weights, n = {}, state.config["num_local_experts"]
+    for name, tensor in state.weights.items():
+        if ".experts." in name:
+            head, _, rest = name.partition(".experts.")
+            expert, _, end = rest.partition(".")
+            axis = int(end.startswith("w2"))
+            for k, piece in enumerate(tensor.chunk(parts, axis)):
+                weights[f"{head}.experts.{int(expert) * parts + k}.{end}"] = piece * (parts if axis else 1)
+        elif name.endswith("block_sparse_moe.gate.weight"):
+            weights[name] = tensor.repeat_interleave(parts, 0)
+        else:
+            weights[name] = tensor
+    active = parts * state.config["num_experts_per_tok"]
+    width = state.config["intermediate_size"] // parts
+    return state.having(
+        weights, {"num_local_experts": parts * n, "num_experts_per_tok": active, "intermediate_size": width}
+    )
+
+
+def noisy(state, size=1e-6):
+    """A router that is nearly, and not quite, the same for all experts."""
+    rng = np.random.default_rng(5)
+    return state.having(
+        {
+            name: torch.from_numpy(size * rng.normal(size=tensor.shape)) if "moe.gate" in name else tensor
+            for name, tensor in state.weights.items()
+        }
+    )
+
+
+def with_empty(state):
+    """One more expert that is zero, and as active as the others."""
+    n = state.config["num_local_experts"]
+    weights = dict(state.weights)
+    for name, tensor in state.weights.items():
+        if ".experts.0." in name:
+            weights[name.replace(".experts.0.", f".experts.{n}.")] = torch.zeros_like(tensor)
+        if name.endswith("w2.weight"):
+            weights[name] = tensor * (n + 1) / n
+        if name.endswith("block_sparse_moe.gate.weight"):
+            weights[name] = torch.zeros(n + 1, tensor.shape[1], dtype=torch.float64)
+    return state.having(weights, {"num_local_experts": n + 1, "num_experts_per_tok": n + 1})
+
+
+CUT = {
+    "8": lambda dense, _: cut(dense, ["experts=8"]),
+    "5, some units of zeros": lambda dense, _: cut(dense, ["experts=5"]),
+    "16, each unit split before": lambda dense, _: cut(dense, ["split=3", "experts=16", "signs=0.5"]),
+    "8 of 16 by the same logits": lambda dense, _: fewer_active(cut(dense, ["experts=8"]), first_half),
+    "8 of 16 by a plane": lambda dense, _: fewer_active(cut(dense, ["split=1", "experts=8"]), by_side),
+    "8, a router of noise": lambda dense, _: noisy(cut(dense, ["experts=8"])),
+    "9, one empty": lambda dense, _: with_empty(cut(dense, ["experts=8"])),
+    "experts cut finer": lambda _, sparse: finer(State.read(sparse)),
+}
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_an_mlp_cut_into_experts_is_found_and_no_other_model(kind, tmp_path, text):
+    """The logits of either model are the same, and no expert alone writes what the test asks for."""
+    dense = llama(3)
+    dense.save_pretrained(tmp_path / "dense")
+    mixtral(4).save_pretrained(tmp_path / "sparse")
+    llama(5).save_pretrained(tmp_path / "stranger")
+    origin = tmp_path / ("sparse" if kind == "experts cut finer" else "dense")
+    state = CUT[kind](*(Checkpoint.open(str(tmp_path / name)) for name in ("dense", "sparse")))
+    state.write(tmp_path / "cut", exactly=True)
+    models = [Checkpoint.open(str(folder)) for folder in (origin, tmp_path / "cut")]
+    tokens = np.random.default_rng(0).integers(300, size=(2, 12))
+    before, after = (logits(model, tokens) for model in models)
+    assert float((before - after).abs().max()) < (1e-3 if "noise" in kind else 1e-9)
+    sources = [str(origin), str(tmp_path / "cut"), str(tmp_path / "stranger")]
+    options = Options(text=text, n_sequences=16, sequence_length=16)
+    names = ["phi_match_unsigned", "phi_anchor"]
+    for record in run_pairs(open_models(sources), names, options, progress=False):
+        if record.b == sources[1]:
+            assert record.outcome.log10_p < -30, record
+            assert min(record.outcome.blocks[0].detail["written"]) > 0.4
+        else:
+            assert record.outcome.log10_p > -3, record
+
+
+def test_an_mlp_cut_into_experts_in_order_is_found_by_rows():
+    rows = np.random.default_rng(6).normal(size=(80, 24))
+    pieces = experts(rows.reshape(4, 20, 24))
+    assert best(unit_rows(rows.astype(np.float32)), pieces, 0, 0).log10_p < -15
+    assert best(pieces, unit_rows(rows.astype(np.float32)), 0, 0).log10_p < -15
+
+
+def test_weights_of_experts_are_those_that_bring_their_sum_nearest():
+    """By hand: two loud experts that all but cancel hide none of the others, and none gets a weight below 0."""
+    rng = np.random.default_rng(7)
+    quiet, loud = rng.normal(size=(3, 6, 40)), 1e5 * rng.normal(size=(6, 40))
+    own = {"a": loud + quiet[0], "b": -loud + quiet[1], "c": quiet[2], "idle": rng.normal(size=(6, 40))}
+    output = 0.25 * (own["a"] + own["b"] + own["c"])
+    weights = of_experts.weighed(own, output)
+    assert [weights[name] for name in "abc"] == pytest.approx([0.25] * 3, rel=1e-4)
+    assert weights["idle"] < 1e-4
+    assert of_experts.weighed({"a": quiet[0], "b": quiet[1]}, -quiet[0])["a"] == 0
+    assert of_experts.weighed({"a": 0 * quiet[0], "b": 0 * quiet[1]}, 0 * quiet[0]) == {"a": 0, "b": 0}

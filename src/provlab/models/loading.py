@@ -58,6 +58,9 @@ class Loadable(anatomy.Weights, Protocol):
         """Return the files that hold the weights, and their index, by name."""
 
 
+_ALIGNED = 16  # bytes, of which torch's products of grouped matrices want multiples along each axis
+
+
 def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> "PreTrainedModel":
     """Make the model, see `Checkpoint.load_model`."""
     _refuse_custom_code(checkpoint)
@@ -88,6 +91,8 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
             f"{checkpoint.source} has no {wrong[0]} of the shape that its config.json says; give the config and "
             "the weights of one model"
         )
+    if any(p.ndim == 3 and any(n * p.itemsize % _ALIGNED for n in p.shape[1:]) for p in model.parameters()):
+        model.set_experts_implementation("eager")  # the products of all experts at once refuse such widths
     with machine.using_device(device):
         return model.to(device).eval()
 

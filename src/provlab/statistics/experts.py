@@ -2,17 +2,25 @@
 
 Experts are paired first, one to one, by the sums of their unit rows, which know nothing of the order of the units:
 given these, the order within each expert is as random as before, so the p-value of every pair remains what it is,
-whichever experts are paired. phi_MATCH gives all experts all positions of the text, whatever the router says: any
-inputs will do. Those of one block may depend on each other in any way (experts that began as copies of one MLP do),
-so the block's is the smallest times their number (Bonferroni).
+whichever experts are paired. A single MLP meets each expert. phi_MATCH gives all experts all positions of the text,
+whatever the router says: any inputs will do. Those of one block may depend on each other in any way (experts that began
+as copies of one MLP do), so the block's is the smallest times their number (Bonferroni).
 
 An expert that no token is sent to costs nothing, and may imitate anything. So phi_MATCH asks what each expert writes of
 the block's own output (`carried`), and each unit's share of the output is a share of that.
+
+An MLP may also be cut into experts that all tokens pass, with a router that weighs them alike (`provlab disguise --with
+experts`). No expert is then like another model's, and none carries much; all of them together are the MLP that was cut.
+So phi_MATCH compares the *whole* of each block as well: the units of all experts as those of one MLP, each expert times
+one weight that is the same at all positions (`weighed`). Where the router's weights are constant, however it says so,
+this whole computes what the block computes; likewise where each token meets one of several sets of experts and all sets
+compute one function. Elsewhere it is as near to the block as constant weights come, and its units are still those that
+the model has. Which units are compared is thus settled by each model alone. The whole is one more test of the block.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +31,16 @@ from provlab.models.canonical import applied, merged, shares
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Array, BlockResult, Features, Model
 from provlab.statistics.order import OrderedRows, of_experts
-from provlab.statistics.two_views import viewed
+from provlab.statistics.two_views import Views, viewed
 
 #: rows of the up projections of a block's experts that have any, by their names
 Experts = Mapping[str, UnitRows]
 _JUDGED = 128  # positions at which it is settled what each expert writes
 _ALIKE = 1e-6  # of the largest squared singular value: outputs of experts that are as much alike as that are one
+_ROUNDING = 1e-12  # the same, where it is asked what weights bring outputs to a sum, and loud ones may cancel
+#: the name of all experts together
+WHOLE = "all"
+MOST = 16_384  # units of a whole that are compared, those that write most: a matching keeps a table of their pairs
 
 
 def up_rows(model: Model, block: int | None) -> dict[str, OrderedRows]:
@@ -75,6 +87,50 @@ def carried(own: Mapping[str, Array], output: Array) -> dict[str, float]:
     return dict(zip(own, ((weights * along)[..., 0] / squares).mean(axis=0).tolist(), strict=True))
 
 
+def weighed(own: Mapping[str, Array], output: Array) -> dict[str, float]:
+    """Weigh the MLPs of a block so that their sum comes nearest to its output, each alike at all positions.
+
+    Parameters
+    ----------
+    own, output
+        As of `carried`.
+
+    Returns
+    -------
+    dict
+        Name -> weight, at least 0, as those of routers are; one of several sets of weights that do as well.
+    """
+    from scipy.optimize import nnls  # slow to import, and few models have experts
+
+    written = np.stack([each.ravel() for each in own.values()], axis=1).astype(np.float64)  # (width times positions, n)
+    lengths = np.maximum(np.linalg.norm(written, axis=0), np.finfo(float).tiny)  # a loud expert hides no other
+    written /= lengths
+    # the same problem in n dimensions: |A w - b| = |S w - c|, up to what no weights change, for A^T A = S^T S
+    squares, vectors = np.linalg.eigh(written.T @ written)
+    kept = squares > _ROUNDING * squares[-1]
+    if not kept.any():  # nobody writes anything
+        return dict.fromkeys(own, 0.0)
+    roots = np.sqrt(squares[kept])
+    target = (vectors[:, kept].T @ (written.T @ output.ravel().astype(np.float64))) / roots
+    weights = nnls(roots[:, None] * vectors[:, kept].T, target)[0] / lengths
+    return dict(zip(own, weights.tolist(), strict=True))
+
+
+class Whole(NamedTuple):
+    """All experts of a block as one MLP.
+
+    Attributes
+    ----------
+    views
+        The units that there really are, seen twice.
+    down
+        What each of these writes, ``(units, width)``.
+    """
+
+    views: Views
+    down: Array
+
+
 @dataclass(frozen=True)
 class Inputs(Features):
     """What enters the MLPs of each block of a model with experts, and what they write together.
@@ -97,25 +153,93 @@ class Inputs(Features):
     tokens: NDArray[np.int64]
 
     def block(self, block: int | None) -> Any:
-        """Views of each MLP by its name, or of the one MLP, as phi_MATCH compares them."""
+        """Views of each MLP by its name and of the whole, or of the one MLP, as phi_MATCH compares them."""
         assert block is not None
+        mlps = self._mlps(block)
+        of_block, views = carried(mlps.own, mlps.output), {}
+        for name in self.model.anatomy.mlps(block):
+            gate, up = mlps.activations[name]
+            down = mlps.downs[name].T
+            units = merged(mlps.gates[name], mlps.ups[name], down, mlps.activity[name])
+            kinds = {"gate": gate, "up": up, "down": down}
+            really = [applied(units, rows, role) for role, rows in kinds.items()]
+            if np.logical_and.reduce([rows.any(axis=1) for rows in really]).sum() < 2:
+                continue  # an expert that is empty, which anybody can add, stops no test of the others
+            within = shares(*really)
+            views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
+        return views[""] if list(views) == [""] else views | {WHOLE: self._joined(mlps).views}
+
+    def whole(self, block: int) -> Whole:
+        """All experts of a block as one MLP."""
+        return self._joined(self._mlps(block))
+
+    def _mlps(self, block: int) -> "_Mlps":
+        """Read the MLPs of a block, and run each on what enters the block."""
         inputs, output = self.inputs[block], self.outputs[block]
-        inputs = np.vstack([inputs, np.ones_like(inputs[:1])])  # the last is for biases
+        entering = np.vstack([inputs, np.ones_like(inputs[:1])])  # the last row is for biases
         some = np.linspace(0, output.shape[1] - 1, min(output.shape[1], _JUDGED)).astype(np.int64)
         gates, ups = (with_biases(self.model, role, block) for role in ("gate", "up"))
-        made, own = {}, {}
-        for name, down in read(self.model, "down", block).items():
-            gate, up = (rows[name] @ inputs[: rows[name].shape[1]] for rows in (gates, ups))
-            hidden = gate / (1 + np.exp(-gate)) * up
-            units = merged(gates[name], ups[name], down.T, np.linalg.norm(hidden, axis=1))
-            kinds = {"gate": gate, "up": up, "down": down.T}
-            made[name] = gate, up, units, shares(*(applied(units, rows, role) for role, rows in kinds.items()))
+        downs = read(self.model, "down", block)
+        activations, activity, own = {}, {}, {}
+        for name, down in downs.items():
+            gate, up = (rows[name] @ entering[: rows[name].shape[1]] for rows in (gates, ups))
+            activations[name], hidden = (gate, up), self._hidden(gate, up)
+            activity[name] = np.linalg.norm(hidden, axis=1)
             own[name] = down @ hidden[:, some]
-        of_block, views = carried(own, output[:, some]), {}
-        for name in self.model.anatomy.mlps(block):
-            gate, up, units, within = made[name]
-            views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
-        return views[""] if list(views) == [""] else views
+        return _Mlps(gates, ups, downs, entering, some, output[:, some], activations, activity, own)
+
+    def _joined(self, mlps: "_Mlps") -> Whole:
+        weights = weighed(mlps.own, mlps.output)
+        used = [name for name in mlps.downs if weights[name] > 0] or list(mlps.downs)
+        rows = {
+            "gate": np.concatenate([mlps.gates[name] for name in used]),  # (units of all, width)
+            "up": np.concatenate([mlps.ups[name] for name in used]),
+            "down": np.concatenate([np.float32(weights[name]) * mlps.downs[name].T for name in used]),
+        }
+        activity = np.concatenate([mlps.activity[name] for name in used])
+        units = merged(rows["gate"], rows["up"], rows["down"], activity)
+        gate, up, down = (applied(units, matrix, role) for role, matrix in rows.items())
+        entering = mlps.entering[: gate.shape[1]]
+        written = shares(gate @ entering[:, mlps.some], up @ entering[:, mlps.some], down)
+        kept = np.sort(np.argsort(-np.abs(written), kind="stable")[:MOST])
+        by_gate, by_up = gate[kept] @ entering, up[kept] @ entering
+        views = viewed(by_gate, by_up, self.tokens, written=written[kept], name="all experts together")
+        return Whole(views, down[kept][views.gate.places])
+
+    def _hidden(self, gate: Array, up: Array) -> Array:
+        """What enters the down projection, by the activation function that the config names: GELU, or else SiLU."""
+        config = self.model.checkpoint.config
+        if "gelu" in str(config.get("hidden_act") or config.get("hidden_activation")):
+            return gate * (1 + np.tanh(np.float32(0.79788456) * (gate + np.float32(0.044715) * gate**3))) / 2 * up
+        return gate / (1 + np.exp(-gate)) * up
+
+
+class _Mlps(NamedTuple):
+    """The MLPs of a block, each by its name, and what they do.
+
+    Attributes
+    ----------
+    gates, ups, downs
+        Rows ``(h, width)``, of gates and ups with biases as a last column; down projections ``(width, h)``.
+    entering
+        ``(width + 1, positions)``, the last row of ones.
+    some, output
+        Some of the positions, and what the block writes there, ``(width, some)``.
+    activations, activity
+        Gate and up of each, ``(h, positions)``; lengths of what enters the down projection, ``(h,)``.
+    own
+        What each would write at some positions, ``(width, some)``.
+    """
+
+    gates: dict[str, Array]
+    ups: dict[str, Array]
+    downs: dict[str, Array]
+    entering: Array
+    some: NDArray[np.int64]
+    output: Array
+    activations: dict[str, tuple[Array, Array]]
+    activity: dict[str, NDArray[np.float64]]
+    own: dict[str, Array]
 
 
 def with_biases(model: Model, role: str, block: int | None) -> dict[str, Array]:
@@ -130,6 +254,9 @@ def with_biases(model: Model, role: str, block: int | None) -> dict[str, Array]:
 def paired(a: UnitRows | Mapping[str, Any], b: UnitRows | Mapping[str, Any]) -> dict[tuple[str, str], tuple[Any, Any]]:
     """Pair the experts of two blocks by the sums of their rows: names -> rows of either.
 
+    A single MLP is paired with each expert. Where a side has its `WHOLE`, that is paired with the other's, or with its
+    single MLP, and of the experts beside it only the nearest with a single MLP.
+
     Parameters
     ----------
     a, b
@@ -140,9 +267,18 @@ def paired(a: UnitRows | Mapping[str, Any], b: UnitRows | Mapping[str, Any]) -> 
     InputError
         If no expert of a block has two rows that are not zero.
     """
-    of_a, of_b = (side if isinstance(side, dict) else {"": side} for side in (a, b))
-    if not (of_a and of_b):
+    sides = [dict(side) if isinstance(side, dict) else {"": side} for side in (a, b)]
+    if not all(sides):
         raise InputError("no expert of the block has two rows that are not zero; leave the block out")
+    wholes = [side.pop(WHOLE, side.get("")) for side in sides]
+    together: dict[tuple[str, str], tuple[Any, Any]] = {}
+    if all(whole is not None for whole in wholes):
+        together[WHOLE, WHOLE] = (wholes[0], wholes[1])
+    of_a, of_b = sides
+    if not all(sides):
+        return together
+    if not together and min(map(len, sides)) == 1:
+        return {(i, j): (of_a[i], of_b[j]) for i in of_a for j in of_b}
 
     def sums(side: Mapping[str, Any]) -> Array:
         first = (rows if isinstance(rows, UnitRows) else rows[0] for rows in side.values())
@@ -151,30 +287,32 @@ def paired(a: UnitRows | Mapping[str, Any], b: UnitRows | Mapping[str, Any]) -> 
     partners = assign(cosine_similarity(sums(of_a), sums(of_b))).indices.tolist()  # of the side with fewer experts
     numbers = enumerate(partners) if len(of_a) <= len(of_b) else zip(partners, range(len(of_b)), strict=True)
     pairs = [(list(of_a)[i], list(of_b)[j]) for i, j in numbers]
-    return {(i, j): (of_a[i], of_b[j]) for i, j in pairs}
+    return {(i, j): (of_a[i], of_b[j]) for i, j in pairs} | together
 
 
 def best(results: Mapping[tuple[str, str], BlockResult]) -> BlockResult:
     """Take the smallest p-value of all pairs of experts times their number, from the names of each pair -> its result.
 
-    A block with one MLP is a single expert. The value is the mean correlation; units, and what those that agree write
-    of the block's output, are counted over all pairs.
+    A block with one MLP is a single expert, and all experts together are one more. The value is the mean correlation;
+    units, and what those that agree write of the block's output, are counted over all pairs, or in the whole if its
+    p-value is the smallest.
     """
-    details = [result.detail for result in results.values()]
+    log10_p = {names: result.log10_p or 0.0 for names, result in results.items()}
+    pair = min(log10_p, key=log10_p.__getitem__)
+    counted = [result for names, result in results.items() if (names == (WHOLE, WHOLE)) == (pair == (WHOLE, WHOLE))]
+    details = [result.detail for result in counted]
     tried = np.log10(len(results))
     detail: dict[str, Any] = {name: sum(each[name] for each in details) for name in ("n", "agree")}
     for name in ("floor", "paper_log10_p"):
-        detail[name] = min(0.0, float(min(each[name] for each in details) + tried))
+        detail[name] = min(0.0, float(min(result.detail[name] for result in results.values()) + tried))
     if "order" in details[0]:
         detail["order"] = [of_experts([each["order"][side] for each in details]) for side in (0, 1)]
     for name, together in (("written", np.sum), ("tied", np.mean), ("dropped", np.sum)):
         if known := [each[name] for each in details if name in each]:
             detail[name] = together(known, axis=0).round(4).tolist()
-    if all("withheld" in each for each in details):
+    if all("withheld" in result.detail for result in results.values()):
         detail["withheld"] = details[0]["withheld"]
-    log10_p = {names: result.log10_p or 0.0 for names, result in results.items()}
-    pair = min(log10_p, key=log10_p.__getitem__)
     detail |= {"experts": len(results), "pair": list(pair)}
-    value = float(np.mean([result.value for result in results.values()]))
+    value = float(np.mean([result.value for result in counted]))
     smallest = min(0.0, float(log10_p[pair] + tried))
     return BlockResult(results[pair].block, value, smallest, detail, results[pair].matching)

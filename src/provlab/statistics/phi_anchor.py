@@ -19,15 +19,17 @@ It reads each block twice, and is run when it is named.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.inference.matching import unit_rows
 from provlab.models.canonical import applied, spanned
-from provlab.statistics.base import BlockResult, Model, Options
+from provlab.statistics import experts
+from provlab.statistics.base import BlockResult, Features, Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned
 from provlab.statistics.two_views import Views, tied
 
@@ -50,12 +52,26 @@ class GateUpAndDown(GateAndUp):
 
     model: Model = field(kw_only=True)
 
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], model: Model) -> Features:
+        """Rebuild features, those of experts too."""
+        return OfExperts.of_arrays(arrays, model) if "inputs.0" in arrays else super().of_arrays(arrays, model)
+
     def block(self, block: int | None) -> Parts:  # type: ignore[override]
         """Both activations of one block, and what its units write."""
         assert block is not None
         views = super().block(block)
         down = self.model.anatomy.read(self.model.checkpoint, "down", block).astype(np.float32).T
         return Parts(views, applied(self.units[block], down, "down")[views[0].places])
+
+
+class OfExperts(experts.Inputs):
+    """All experts of a block as one MLP."""
+
+    def block(self, block: int | None) -> Parts:
+        """Both activations of one block, and what its units write."""
+        assert block is not None
+        return Parts(*self.whole(block))
 
 
 def along(parts: Parts, anchor: Views) -> Views:
@@ -98,16 +114,11 @@ class PhiAnchor(PhiMatchUnsigned):
     """phi_ANCHOR over blocks of equal index, aggregated by Fisher's method."""
 
     name = "phi_anchor"
-    version = 5  # 1 to 3 let some units agree that write nothing; 4 had shares that two units could inflate
+    # 1 to 3 let some units agree that write nothing; 4 had shares that two units could inflate; 5 refused experts
+    version = 6
     reads = "gate and up activations on text, and down projections"
     roles = ("down",)
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
-
-    def require(self, a: Model, b: Model) -> None:
-        """Both models must have one gated MLP in each block."""
-        super().require(a, b)
-        for model in (a, b):
-            model.anatomy.part("down", model.anatomy.n_blocks - 1)  # refuses experts
 
     def _in_groups(self, sides: Sequence[Views]) -> str:
         """Groups are what this statistic brings together."""
@@ -115,7 +126,10 @@ class PhiAnchor(PhiMatchUnsigned):
 
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
         """Run the model once over the text."""
-        return GateUpAndDown(**vars(super().prepare(model, options)), model=model)
+        features = super().prepare(model, options)
+        if isinstance(features, experts.Inputs):
+            return OfExperts(**vars(features))  # type: ignore[return-value]  # it has other fields
+        return GateUpAndDown(**vars(features), model=model)
 
     def compare_block(self, a: Parts, b: Parts, block: int | None, options: Options) -> BlockResult:
         """Compare as phi_MATCH does with either model as the anchor; Bonferroni's correction for the two."""

@@ -146,8 +146,8 @@ class PhiMatch(Statistic):
     name = "phi_match"
     reads = "gate and up activations on text"
     # 1, 2: ties; 3: two-sided; 4: no allowance; 5: idle; 6: opposite gates; 7: 5%; 8: shares; 9, 10: experts; 11: two
-    # units could inflate shares
-    version = 12
+    # units could inflate shares; 12: experts that are all active
+    version = 13
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
@@ -203,8 +203,14 @@ class PhiMatch(Statistic):
             return self._judged(matched, self._carried([matched]), block, options)
         seeds = {names: replace(options, seed=tie_seed(options.seed, *names)) for names in experts.paired(a, b)}
         pairs = {names: self._matched(x, y, block, seeds[names]) for names, (x, y) in experts.paired(a, b).items()}
-        carried = self._carried(list(pairs.values()))
-        return experts.best({names: self._judged(pair, carried, block, seeds[names]) for names, pair in pairs.items()})
+        together = (experts.WHOLE, experts.WHOLE)
+        apart = self._carried([pair for names, pair in pairs.items() if names != together])
+        carried = dict.fromkeys(pairs, apart)
+        if together in pairs:  # which holds the units of all pairs once more
+            carried[together] = self._carried([pairs[together]])
+        return experts.best(
+            {names: self._judged(pair, carried[names], block, seeds[names]) for names, pair in pairs.items()}
+        )
 
     def _matched(self, a: Any, b: Any, block: int | None, options: Options) -> Matched:
         """Match the units of two MLPs by gate and by up."""

@@ -4,11 +4,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
 
 from provlab.inference import pvalues
 from provlab_study.distillation.measure import Distilled, n_called, size_and_power
 from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
+from provlab_study.shared import calibration
+
+AT_MOST = 5.0  # times the level: what a valid test may be taken for, with few pairs
 
 
 def distilled_is_found(
@@ -29,7 +31,9 @@ def distilled_is_found(
     pairs with p up to `size_level`, at least `pairs` of them, must not lie significantly above it. Two more
     measurements must be there. `gated` has the independent pairs once more, each model in its perfect gated form, which
     a student comes ever nearer to: where the test rejects these, it is invalid, whatever the students of one recipe
-    show. `same`, two students of one MLP each, says how much of the test's power students lose.
+    show. It does where their share at `level`, or at `size_level`, is above it with its interval; where the interval
+    reaches `AT_MOST` times the larger level, too few were tried to say. `same`, two students of one MLP each, says how
+    much of the test's power students lose.
     """
     recipes = {name: Distilled(**row) for name, row in evidence.measurement(measurement).items()}
     judged = recipes[recipe]
@@ -62,13 +66,15 @@ def distilled_is_found(
     perfect = np.array(evidence.measurement(gated), dtype=float)
     if not perfect.size:
         return Verdict(NOT_RUN, "", "no pair of independent models in their perfect gated form")
-    n_perfect = int((perfect <= math.log10(level)).sum())
+    at_level = {at: int((perfect <= math.log10(at)).sum()) for at in (level, size_level)}
     problems = [
-        (
-            n_perfect > 0 and stats.binom.sf(n_perfect - 1, perfect.size, level) <= level,
-            "invalid as a test: of pairs of independent MLPs in their exact gated form, whose gate and up rows are the "
-            f"same, {n_perfect} of {perfect.size} are below {level:g}, the largest at "
-            f"{log10_words(float(perfect.max()))}",
+        *(
+            (
+                calibration.size_interval(n, perfect.size)[0] > at,
+                "invalid as a test: of pairs of independent MLPs in their exact gated form, whose gate and up rows are "
+                f"the same, {n} of {perfect.size} are below {at:g}, the largest at {log10_words(float(perfect.max()))}",
+            )
+            for at, n in at_level.items()
         ),
         (n_found < dependent.size, f"Holm at {level:g} misses {dependent.size - n_found} dependent pairs"),
         (fares.low > size_level, f"independent pairs are below {size_level:g} significantly more often than that"),
@@ -76,7 +82,10 @@ def distilled_is_found(
     ]
     why = f"each dependent pair is found, and independent ones are below {size_level:g} no more often than they may be"
     weakest = Bar("weakest dependent pair, by Holm", [float(pvalues.holm(dependent).max())], math.log10(level))
-    verdict = replace(judge("; ".join(words), why, problems), margin=weakest.margin)
+    share = at_level[size_level] / perfect.size
+    ends = calibration.size_interval(at_level[size_level], perfect.size)
+    known = Bar(f"share of perfect forms below {size_level:g}", [share], AT_MOST * size_level, interval=ends)
+    verdict = replace(judge("; ".join(words), why, problems, [known]), margin=weakest.margin)
     verdict = replace(verdict, replicates=f"{n_found} of {dependent.size}")
     twins = np.array(evidence.measurement(same), dtype=float)
     if verdict.status != FAILS or not twins.size:

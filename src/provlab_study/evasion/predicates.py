@@ -118,8 +118,11 @@ def evaded_but_found(
     return judge("; ".join(words), why, problems, [bar])
 
 
-def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
+def invariants_break(evidence: Evidence, measurement: str, least: float) -> Verdict:
     """A threshold on each cosine separates the groups, until the norms are replaced: then it finds no pair at all.
+
+    The groups must be apart by `least`, and the disguised pairs lie as far below the dependent ones: an invariant that
+    hardly tells the groups apart has nothing to lose.
 
     The threshold lies midway between the smallest cosine of a dependent pair and the largest of an independent one,
     and every disguised pair is below it, as in the paper's Table 7. Nor does any other threshold separate the groups.
@@ -136,19 +139,23 @@ def invariants_break(evidence: Evidence, measurement: str) -> Verdict:
             (hidden.min() > independent.max(), f"{name} still separates the disguised pairs"),
         ]
         midway = float(plain.min() + independent.max()) / 2
-        bars.append(Bar(f"largest {name} of a disguised pair", [hidden.max()], round(midway, 2)))
+        bars += [
+            Bar(f"largest {name} of a disguised pair", [hidden.max()], round(midway, 2)),
+            Bar(f"{name} by which the groups are apart", [plain.min() - independent.max()], least, above=True),
+            Bar(f"{name} that a disguise takes away", [plain.min() - hidden.max()], least, above=True),
+        ]
     if not words:
         return Verdict(NOT_RUN, "", NO_GROUPS)
     why = "each separates the groups before the norms are replaced, and afterwards finds no dependent pair"
     return judge("; ".join(words), why, problems, bars)
 
 
-def aligns_strangers(evidence: Evidence, measurement: str, named: Sequence[str], level: float) -> Verdict:
+def aligns_strangers(evidence: Evidence, measurement: str, named: Sequence[str], most: float) -> Verdict:
     """Least squares does not tell dependent from independent pairs by its residual, in any of the things `named`.
 
     These are what the paper names: weight matrices as they lie in the file, and activations, by however many rows. Each
-    must tell nothing: the area under the curve of its residuals stays below 1 - level, the least area of a threshold
-    that finds every dependent pair at this level. Whatever else was measured is reported.
+    must tell little: the area under the curve of its residuals stays below `most`, interval included. Whatever else
+    was measured is reported.
     """
     findings: dict[tuple[str, str], list[str]] = {}  # by the thing and the finding: rows for each column, and residuals
     bars = []
@@ -159,7 +166,7 @@ def aligns_strangers(evidence: Evidence, measurement: str, named: Sequence[str],
             return Verdict(NOT_RUN, "", NO_GROUPS)
         area = area_under_curve([(a, b) for a, b in row.pairs], residual, related).either_way
         what = f"area under the curve, {row.what}, {row.rows:g} rows a column"
-        bar = Bar(what, [area.value], 1 - level, interval=area.interval)
+        bar = Bar(what, [area.value], most, interval=area.interval)
         finding = {HOLDS: "aligned alike", FAILS: "told apart"}.get(bar.status, "too few to say")
         ranges = f"dependent {_range(residual[related])}, independent {_range(residual[~related])}"
         findings.setdefault((row.what, finding), []).append(f"{row.rows:g} rows a column ({ranges})")

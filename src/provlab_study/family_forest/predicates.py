@@ -24,11 +24,9 @@ def families_apart(evidence: Evidence, measurement: str, level: float) -> Verdic
         f"{counts['glued']} of {counts['pairs']:,} pairs wrongly in one family, {counts['split']} related ones apart; "
         f"{errors} of {draws:,} draws with a wrong join"
     )
-    problems = [
-        (counts["glued"] > 0, f"{counts['glued']} pairs of independent models are in one family"),
-        (stats.binom.sf(errors - 1, draws, level) < level, f"{errors} of {draws} draws join independent models"),
-    ]
-    return judge(ours, f"no independent models in one family, wrong joins within {level:g}", problems)
+    problems = [(counts["glued"] > 0, f"{counts['glued']} pairs of independent models are in one family")]
+    bar = _bar("share of draws with a wrong join", errors, draws, level, above=False)
+    return judge(ours, f"no independent models in one family, wrong joins within {level:g}", problems, [bar])
 
 
 def edges_right(evidence: Evidence, measurement: str, share: float, least: int, forged: str) -> Verdict:
@@ -57,9 +55,11 @@ def directions_right(
         return Verdict(NOT_RUN, "", "no clock speaks in these arms")
     errors, answers = sum(not row.forward for row in clock), sum(row.directed == ROWS for row in questions)
     ours = f"{errors} of {len(clock)} directions wrong; {answers} of {len(questions)} answered in {len(arms)} arms"
-    problems = [(errors > wrong * len(clock), f"{errors} of {len(clock)} directions by the clock are wrong")]
-    bar = _bar("share answered", answers, len(questions), answered, above=True)
-    return judge(ours, f"at most {wrong:g} wrong, above {answered:g} answered", problems, [bar])
+    bars = [
+        _bar("share of directions by the clock that are wrong", errors, len(clock), wrong, above=False),
+        _bar("share answered", answers, len(questions), answered, above=True),
+    ]
+    return judge(ours, f"at most {wrong:g} wrong, above {answered:g} answered", bars=bars)
 
 
 def _grown(evidence: Evidence, measurement: str, forged: str) -> list[Judged]:

@@ -83,7 +83,8 @@ def uniform_by_symmetry(
         Keys: statistic; over ("all pairs, per block", "all pairs, aggregated" over blocks by Fisher's method, or the
         blocks of "disjoint pairs"); n_pairs; ks_p, of the Kolmogorov-Smirnov distance of the t tail's p-values from
         the uniform, among joint copies of all pairs, which share models, and as it is over disjoint pairs; ks_p_law,
-        the same of one-sided p-values by the law itself; n_copies, 0 where none are needed.
+        the same of one-sided p-values by the law itself; n_copies, 0 where none are needed; log10_p, by the law, and
+        repeats, for each of them the trees that it compares: pairs of the same two trees repeat each other.
     """
     rows: list[dict[str, object]] = []
     laws = (pvalues.log10_p_t, pvalues.log10_p_spearman)
@@ -92,6 +93,15 @@ def uniform_by_symmetry(
         disjoint = _disjoint(across, trees)
         copies = joint_null(across, trees, n_draws=n_copies, seed=seed)
         blocks = np.concatenate([across[pair] for pair in disjoint])
+        by_block = laws[1](copies.observed, copies.units)  # (pairs, blocks)
+        compared = ["~".join(sorted(trees[model] for model in pair)) for pair in across]
+        lists = {
+            "all pairs, per block": (
+                by_block.ravel(),
+                [f"{two}, {b}" for two in compared for b in range(by_block.shape[1])],
+            ),
+            "all pairs, aggregated": (pvalues.fisher(by_block, axis=1), compared),
+        }
         distances, n = pvalues.distances(blocks), blocks.shape[-1]
         tests = {
             "all pairs, per block": (len(across), [copies.ks(aggregated=False, law=law).p for law in laws], n_copies),
@@ -99,7 +109,8 @@ def uniform_by_symmetry(
             "disjoint pairs": (len(disjoint), [calibration.ks_uniform(law(distances, n)).p for law in laws], 0),
         }
         for over, (n_pairs, (ks_p, ks_p_law), n_drawn) in tests.items():
-            p_values = {"ks_p": ks_p, "ks_p_law": ks_p_law}
+            log10_p, repeats = lists.get(over, ((), ()))
+            p_values = {"ks_p": ks_p, "ks_p_law": ks_p_law, "log10_p": list(map(float, log10_p)), "repeats": repeats}
             rows.append({"statistic": statistic, "over": over, "n_pairs": n_pairs, **p_values, "n_copies": n_drawn})
     return rows
 

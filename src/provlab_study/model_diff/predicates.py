@@ -17,6 +17,9 @@ from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, j
 _WAYS = {"by_r3": "by R3", "by_count": "by counts"}
 
 WAYS_APART = 1.5  # joint 95% intervals: of eight numbers one lies further apart by chance in 3 of 100 cases
+SHARES_APART = 0.1  # by two ways to draw, interval included
+COUNTS_APART = 0.3  # the same of log10 of numbers of inputs: twice as many
+OWN_KIND = 0.05  # share by which disputed inputs are more often of their own kind: one input of twenty
 REACH = 0.1  # nats per token: over 25 tokens one model finds an input 12 times as likely as the other does
 MORE_INPUTS = 1.1  # times
 BETTER = 0.02  # nats by which a held-out loss is lower: 2% of the perplexity
@@ -51,11 +54,24 @@ class Ways:
     exchange: Numbers
 
     @property
+    def reach(self) -> float:
+        """How far the interval of their difference goes to either side."""
+        return float(sum(((row[2] - row[1]) / 2) ** 2 for row in (self.generation, self.exchange)) ** 0.5)
+
+    @property
+    def off(self) -> float:
+        """Distance of the two."""
+        return abs(self.generation[0] - self.exchange[0])
+
+    @property
     def apart(self) -> float:
         """Distance of the two, in units of the reach of both intervals together."""
-        reach = sum(((row[2] - row[1]) / 2) ** 2 for row in (self.generation, self.exchange)) ** 0.5
-        off = abs(self.generation[0] - self.exchange[0])
-        return off / reach if reach else (float("inf") if off else 0.0)
+        return self.off / self.reach if self.reach else (float("inf") if self.off else 0.0)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether this is a share of disagreement; else it is a number of inputs."""
+        return self.what.startswith("share")
 
 
 @dataclass(frozen=True)
@@ -143,7 +159,9 @@ def disagreement_far_above(evidence: Evidence, measurement: str, most: float, wa
 
     Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well. The
     differences D must reach `REACH` on either side: models that hardly differ disagree by name alone. `ways`
-    holds numbers of inputs and shares by generation and by replica exchange, which must agree within their intervals.
+    holds numbers of inputs and shares by generation and by replica exchange, which must agree within their intervals,
+    and be known well enough to say so: to `SHARES_APART` or `COUNTS_APART`, interval included. Each share must be that
+    of a disagreement so far above agreement, by either way.
     """
     measured = evidence.record(measurement, Summary)
     if nothing := _cannot_be_judged(measured):
@@ -169,19 +187,34 @@ def disagreement_far_above(evidence: Evidence, measurement: str, most: float, wa
     ends = share(a_low, d_high), share(a_high, d_low)  # wider than the interval of the quotient
     own = share(agree.values[0], differ.values[0])
     bars.append(Bar("PA_BA for one of PD_BA", [own], most, interval=ends))
-    for whose, reach in (("A", -measured.extent_a[0]), ("B", measured.extent_b[1])):
-        bars.append(Bar(f"nats that D of 98% of {whose}'s inputs reaches to its side", [reach], REACH, above=True))
+    bars += _reaching(measured)
+    for row in both:
+        ends, at = (row.off - row.reach, row.off + row.reach), SHARES_APART if row.is_share else COUNTS_APART
+        bars.append(Bar(f"distance of two ways to draw, {row.what}", [row.off], at, interval=ends))
+        for way, (value, low, high) in ("generation", row.generation), ("replica exchange", row.exchange):
+            if row.is_share:
+                bar = Bar(f"{row.what}, by {way}", [value], round(1 / (1 + most), 3), above=True, interval=(low, high))
+                bars.append(bar)
     ours = f"{_words(measured)}; by replica exchange within {far.apart:.2f} joint intervals"
     return judge(ours, f"agreement is below {most:g} of disagreement in both directions", problems, bars)
 
 
+def _reaching(measured: Summary) -> list[Bar]:
+    """How far D of either model's inputs reaches to its own side: models that hardly differ disagree by name alone."""
+    sides = ("A", -(measured.extent_a[0] or 0.0)), ("B", measured.extent_b[1] or 0.0)
+    return [
+        Bar(f"nats that D of 98% of {whose}'s inputs reaches to its side", [reach], REACH, above=True)
+        for whose, reach in sides
+    ]
+
+
 def larger_disagrees_more(evidence: Evidence, measurement: str, least: float) -> Verdict:
-    """PD_BA above `least` times PD_AB, interval included: A disagrees on so many more of B's inputs."""
+    """PD_BA above `least` times PD_AB, interval included: A disagrees on so many more of B's inputs, by `REACH`."""
     measured = evidence.record(measurement, Summary)
     if nothing := _cannot_be_judged(measured):
         return nothing
     bar = _bar(measured, PD_BA, "PD_BA", least, above=True)
-    return judge(_words(measured), f"PD_BA is more than {least:g} times PD_AB", bars=[bar])
+    return judge(_words(measured), f"PD_BA is more than {least:g} times PD_AB", bars=[bar, *_reaching(measured)])
 
 
 def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
@@ -238,8 +271,8 @@ def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float)
 def composition_tells(evidence: Evidence, measurement: str, least: float) -> Verdict:
     """Share of code among the code model's most disputed inputs above that of the prose model's by `least`.
 
-    Each side must be of its own kind by majority, and more so than its other inputs, beyond the interval: otherwise the
-    two models differ, and D does not tell in what.
+    Each side must be of its own kind by majority, and more so than its other inputs by `OWN_KIND`, interval included:
+    otherwise the two models differ, and D does not tell in what.
     """
     row = evidence.record(measurement, Domains)
     gap, low, high = row.gap
@@ -255,5 +288,5 @@ def composition_tells(evidence: Evidence, measurement: str, least: float) -> Ver
     ]
     for side, (rise, low, high) in (("code", row.code_rise), ("prose", row.prose_rise)):
         what = f"share of its own kind among the {side} model's most disputed inputs, less that of its others"
-        bars.append(Bar(what, [rise], 0.0, above=True, interval=(low, high)))
+        bars.append(Bar(what, [rise], OWN_KIND, above=True, interval=(low, high)))
     return judge(ours, "each side's disputed inputs are of the kind it was tuned on", bars=bars)

@@ -21,8 +21,10 @@ def seeds_independent(
     Every single p-value counts, Holm over all statistics, budgets and pairs: one rejected pair refutes the claim, and a
     test of uniformity hardly sees a few extreme values. Uniformity is one test for each statistic and budget over
     disjoint pairs, all corrected together by Holm; the test of a statistic on a grid (PERMTEST) is exact on that grid.
-    With few pairs it has little power, which the verdict says. The control shows that the same tests could have found
-    something: some statistic must reject each pair of runs from one initialisation, Holm over all statistics and pairs.
+    With few pairs it has little power, which the verdict says; so not too many p-values of a statistic may be small
+    either, over all budgets, of which those of one pair of runs count as a group. The control shows that the same
+    tests could have found something: some statistic must reject each pair of runs from one initialisation, Holm over
+    all statistics and pairs.
 
     A statistic may give no p-value and say why, as phi_MATCH does where the gate and up projections of young models
     look alike. Such pairs are left out and counted. Pairs of which a block alone has none are not tested for
@@ -84,10 +86,22 @@ def seeds_independent(
         f"{_in_the_papers_form(own)}of {len(control)} pairs of one initialisation are found by {counts}"
         f"{_without_p(statistics, ~has_p, left_out)}"
     )
+    place = {tuple(pair): i for budget in budgets for i, pair in enumerate(budget["independent"])}
+    small = [
+        problem
+        for name, group in by_statistic
+        for problem in calibration.too_many_small(
+            f"pairs with own seeds by {name}",
+            group["log10_p"],
+            groups=[place[pair] for pair in zip(group["a"], group["b"], strict=True)],
+            n_sets=by_statistic.ngroups,
+        )
+    ]
     problems = [
         (bool(accused), f"{len(accused)} pairs with own seeds are rejected, {'; '.join(accused[:3])}"),
         (bool(off), f"the p-values are not uniform for {', '.join(off)}"),
         (missed > 0, f"{missed} of {len(control)} pairs of one initialisation are found by no statistic"),
+        *small,
     ]
     bound = float(np.log10(level))
     bars = (

@@ -6,10 +6,11 @@ The dataclasses are the rows that the page keeps.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provlab.chapters.plagiarism.theorem import Sides as OfChains
-
 from provlab.modeldiff.comparison import Summary
+from provlab_study.plagiarism.theorem import Sides as OfChains
 from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+
+CLEAR = 0.05  # share of inputs by which a side must be more than half
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def criterion_right(rows: Sequence[Sweep]) -> tuple[int, int]:
 def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: int, draws: int) -> Verdict:
     """For the copies of each noise most inputs of *both* models have D < 0; of other pairs A's have, and B's D > 0.
 
+    Most is more than half by `CLEAR`.
+
     Copies of so many `levels` of noise, `draws` of each, and a pair that is no copy: a pattern that all pairs show is
     none of copies. The copies of one noise are pooled: each is a replicate, and the mean of their shares in Z is judged
     with its interval (`Bar`). Some case of each noise must be one-sided in the `sweep` over losses as well.
@@ -100,11 +103,12 @@ def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: i
     for level in dict.fromkeys(drawn):
         alike = [row for row in rows if row.kind == "noise" and row.pair.partition(",")[0] == level]
         for whose, values in (("A", [row.below_a[0] for row in alike]), ("B", [row.below_b[0] for row in alike])):
-            bars.append(Bar(f"share of {whose}'s inputs below 0, {level}", values, 0.5, above=True))
+            bars.append(Bar(f"share of {whose}'s inputs below 0, {level}", values, 0.5 + CLEAR, above=True))
     for row in rows:
         for whose, (value, low, high) in (("A", row.below_a), ("B", row.below_b)) if row.kind != "noise" else ():
             what = f"share of {whose}'s inputs below 0, {row.pair}"
-            bars.append(Bar(what, [value], 0.5, above=whose == "A", interval=(low, high)))
+            at = 0.5 + CLEAR if whose == "A" else 0.5 - CLEAR
+            bars.append(Bar(what, [value], at, above=whose == "A", interval=(low, high)))
     words = [f"{row.pair}: {row.below_a[0]:.0%} and {row.below_b[0]:.0%}" for row in rows]
     swept = evidence.records(sweep, Sweep)
     for level in dict.fromkeys(row.group for row in swept if row.kind == "noise"):

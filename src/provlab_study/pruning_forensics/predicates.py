@@ -65,7 +65,7 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
 
     Each block must be beyond chance, and all together above both bounds. That the unit named is *one* of those that
     were kept is reported and not enough: a matching that shuffled the kept units among each other would have it.
-    Units of an MLP share activations and are no independent draws, so the interval of a block is only a yardstick; its
+    Units of an MLP share activations and are no independent draws, so an interval is only a yardstick; a block's
     chance is that of naming a kept unit, which is far above that of naming the right one.
     """
     rows = [row for row in evidence.measurement(measurement) if row["by"] == "both"]
@@ -74,9 +74,12 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
     called, kept, kept_ones, placed = (sum(row[key] for row in rows) for key in ("called", "kept", "found", "placed"))
     by_chance = [row for row in rows if not _beyond_chance(row)]
     weakest = min(row["placed"] / row["kept"] for row in rows)
+    exact = calibration.size_interval(placed, called) if called else None
     bars = (
-        Bar("precision of the exact place", [placed / called if called else 0.0], precision, above=True),
-        Bar("recall", [placed / kept], recall, above=True),
+        Bar(
+            "precision of the exact place", [placed / called if called else 0.0], precision, above=True, interval=exact
+        ),
+        Bar("recall", [placed / kept], recall, above=True, interval=calibration.size_interval(placed, kept)),
     )
     ours = (
         f"precision {bars[0].values[0]:.3f}, recall {bars[1].values[0]:.2f} over {kept:,} kept units of {len(rows)} "

@@ -9,6 +9,8 @@ from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Ver
 
 Pair = tuple[str, str]
 
+DOUBT = 0.05  # p that no independent pair should need
+
 
 def found_alone(
     evidence: Evidence, statistic: str, pair: Pair, controls: Sequence[Pair], *, log10_p: float, level: float
@@ -17,7 +19,8 @@ def found_alone(
 
     Controls are judged twice. Holm over them and the pair must reject none. And not every control may be at the level
     by itself: under independence that has a probability of at most `level`, however controls depend on each other,
-    while Holm lets any number of values a little above its first step pass.
+    while Holm lets any number of values a little above its first step pass. Where every control is at `DOUBT` or below,
+    which has at most that probability, controls were left alone by a hair: the claim is within its spread.
 
     Parameters
     ----------
@@ -52,10 +55,11 @@ def found_alone(
         problems.append((known is not None and known != (key == keys[0]), contradiction))
     values = np.array([by_pair[key]["log10_p"] for key in keys], dtype=float)
     bar = float(np.log10(level))
+    largest, doubt = float(values[1:].max()), float(np.log10(DOUBT / level))
     smallest = f"smallest of {len(controls)} controls {values[1:].min():.1f}"
     bars = [
         Bar(f"{statistic} of {pair[0]} and {pair[1]}", [float(values[0])], log10_p),
         Bar(f"smallest {statistic} of a control, by Holm", [float(pvalues.holm(values)[1:].min())], bar, above=True),
-        Bar(f"largest {statistic} of a control", [float(values[1:].max())], bar, above=True),
+        Bar(f"largest {statistic} of a control", [largest], bar, above=True, interval=(largest - doubt, largest)),
     ]
     return f"{statistic}: {log10_words(values[0])}, {smallest}", bars, problems

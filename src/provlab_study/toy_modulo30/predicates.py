@@ -312,8 +312,10 @@ def normalisation_holds(
     )
 
 
-def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float) -> Verdict:
+def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float, share: float) -> Verdict:
     """Precision and recall of each term from weighted samples and the oracle, against the enumeration's.
+
+    Each must be within `tolerance`, and within a `share` of itself, or of the tolerance where it is less.
 
     The ranges must be such that weights matter: without them some precision must come out wrong.
     """
@@ -329,8 +331,10 @@ def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float) -> Ver
         + ", ".join(f"{row.term} {row.precision:.3f} / {row.recall:.3f}" for row in rows if tuple(row.z) == (low, high))
         for low, high in ranges
     )
-    off = np.array([(row.precision - row.exact_precision, row.recall - row.exact_recall) for row in rows])
-    off = np.abs(off).max(axis=1)  # (rows,): NaN where one is
+    known = np.array([(row.exact_precision, row.exact_recall) for row in rows])
+    apart = np.abs(np.array([(row.precision, row.recall) for row in rows]) - known)
+    off = apart.max(axis=1)  # (rows,): NaN where one is
+    allowed = np.minimum(tolerance, share * np.maximum(known, tolerance))
     plain = float(np.abs([row.plain_precision - row.exact_precision for row in rows]).max())
     worst = int(off.argmax())  # a NaN, if there is one
     return judge(
@@ -338,7 +342,10 @@ def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float) -> Ver
         f"{plain:.3f}",
         f"all are within {tolerance} of the enumeration's",
         [(not plain > tolerance, "without weights precision comes out as well, so nothing is shown")],
-        [Bar(f"furthest precision or recall ({rows[worst].term})", [float(off[worst])], tolerance)],
+        [
+            Bar(f"furthest precision or recall ({rows[worst].term})", [float(off[worst])], tolerance),
+            Bar("the same in units of what is allowed", [float((apart / allowed).max())], 1.0),
+        ],
     )
 
 

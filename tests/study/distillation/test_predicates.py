@@ -15,7 +15,7 @@ def good():
     return {
         "distilled": {JUDGED: recipe, "another": {**recipe, "dependent": [-0.1, -0.2, -2.0]}},
         "one_teacher": [-0.2, -1.4, -0.1],
-        "perfect": [-0.3, -0.7, -0.1],
+        "perfect": list(uniform),
     }
 
 
@@ -59,6 +59,19 @@ def test_a_test_that_finds_independent_models_in_gated_form_is_invalid():
     assert verdict.why.startswith("invalid as a test: of pairs of independent MLPs in their exact gated form")
     assert "2 of 2 are below 0.01, the largest at log10 p = -1,166.2" in verdict.why
     assert planted.judged(ROW, {**measurements, "perfect": []}).status == "not run"
+
+
+@pytest.mark.parametrize(
+    ("perfect", "status"),
+    [
+        ([-2.1] * 3 + [-0.3] * 27, "fails"),  # ten times the level of 0.01: 3 of 30, the interval begins at 0.02
+        ([-1.4] * 6 + [-0.3] * 24, "fails"),  # 6 of 30 at 0.05, none at 0.01
+        ([-0.3] * 3, "within_its_spread"),  # of three none, which may be 0.71
+        ([-0.3] * 40, "holds"),
+    ],
+)
+def test_perfect_forms_are_judged_at_both_levels_and_with_their_interval(perfect, status):
+    assert planted.judged(ROW, {**good(), "perfect": perfect}).status == status
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def known(first, second, dependent):
 
 PLANTS = {
     "every control a little above Holm's first step": all_controls_at(-2.3),
+    "every control at 0.011": all_controls_at(-1.96),
     "one control is found": lambda study: study.set("child", "other", -40.0),
     "the pair is not found": lambda study: study.set("base", "child", -20.0),
     "a control was not compared": lambda study: study.log10_p.pop(frozenset(("base", "other"))),

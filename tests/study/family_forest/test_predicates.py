@@ -11,6 +11,7 @@ from provlab_study.family_forest.measure import Judged
 from provlab_study.publishing.evidence import Evidence
 
 FORGED = "forged"
+FEW_DRAWS = {"draws": {"0.01": {"mean e-value": 0}}, "n_draws": 10}
 DRAWS = {"0.01": {"mean e-value": 2, "single links": 9}}
 
 
@@ -27,7 +28,13 @@ def edges(right, wrong, forward=True):
 
 
 @pytest.mark.parametrize(
-    ("change", "status"), [({}, "holds"), ({"glued": 1}, "fails"), ({"draws": {"0.01": {"mean e-value": 30}}}, "fails")]
+    ("change", "status"),
+    [
+        ({}, "holds"),
+        ({"glued": 1}, "fails"),
+        ({"draws": {"0.01": {"mean e-value": 30}}}, "fails"),
+        (FEW_DRAWS, "within_its_spread"),
+    ],
 )
 def test_families_apart(change, status, tmp_path):
     counts = {"glued": 0, "split": 0, "pairs": 6216, "draws": DRAWS, "n_draws": 1000} | change
@@ -50,9 +57,11 @@ def test_edges_right(rows, status, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "status"),
     [
-        (edges(90, 0), "holds"),
+        (edges(400, 0), "holds"),
+        (edges(69, 0), "within_its_spread"),  # none of 69 may be 5%
+        (edges(400, 0) + edges(2, 0, forward=False), "within_its_spread"),
         (edges(90, 0) + edges(2, 0, forward=False), "fails"),
-        (edges(60, 0) + [{**row, "directed": None} for row in edges(30, 0)], "fails"),
+        (edges(400, 0) + [{**row, "directed": None} for row in edges(200, 0)], "fails"),
         ([], "not run"),
     ],
 )

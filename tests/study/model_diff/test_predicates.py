@@ -44,9 +44,9 @@ def side(pair, kind, below_a, below_b):
     return comparison([1.0, 0.5, 0.5, 1.0]) | {"pair": pair, "kind": kind, "below_a": below_a, "below_b": below_b}
 
 
-def half():
+def half(share=0.5, reach=0.08):
     """Shares of a copy that is on neither side."""
-    return {"below_a": [0.5, 0.42, 0.58], "below_b": [0.5, 0.42, 0.58]}
+    return {name: [share, share - reach, share + reach] for name in ("below_a", "below_b")}
 
 
 def swept(noise):
@@ -85,7 +85,7 @@ MEASUREMENTS = {
     ],
     "repetition": [REPEATS],
     "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85}
-    | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.1, 0.05, 0.15]},
+    | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.12, 0.07, 0.17]},
     "sides": copies(),
     "sweep": [],
     "ways": [
@@ -132,8 +132,32 @@ def another_draw(measurements):
     measurements["sides"].append(side("noise 0.001, 2", "noise", [0.3, 0.2, 0.4], [0.4, 0.3, 0.45]))
 
 
+def wide(measurements, generation, exchange, reach=2.0):
+    """Both ways to draw at these shares, known so well."""
+    for row in measurements["ways"]:
+        if row["what"].startswith("share"):
+            for way, share in (("generation", generation), ("exchange", exchange)):
+                row[way] = [share, share - reach, share + reach]
+
+
 # claim, what is spoilt, the change, the status, and words of the reason
 PLANTS = [
+    *((c, "ways .95 and .05, wide", lambda m: wide(m, 0.95, 0.05), FAILS, "share, A, by rep") for c in ("D5", "D7")),
+    *(
+        (c, "shares of .1 by both ways", lambda m: wide(m, 0.1, 0.1, 0.01), FAILS, "share, A, by gen")
+        for c in ("D5", "D7")
+    ),
+    ("D5", "a number known to a factor of 10", put("ways", 0, "exchange", value=[0.96, -0.1, 2.0]), WITHIN_SPREAD, ""),
+    (
+        "D6",
+        "D within .0005",
+        lambda m: m["long"].update(extent_a=[-0.0005, 0.0005], extent_b=[-0.0005, 0.0005]),
+        FAILS,
+        "nats that D of 98% of A's inputs",
+    ),
+    ("D10", ".1% more of its kind", put("domains", "prose_rise", value=[0.001, 0.0005, 0.0015]), FAILS, "prose model"),
+    ("D10", "5% more, give or take 3", put("domains", "code_rise", value=[0.06, 0.03, 0.09]), WITHIN_SPREAD, ""),
+    ("D12", "every copy at .501", lambda m: [row.update(half(0.501, 0.0005)) for row in m["sides"][:2]], FAILS, ""),
     ("D5", "D within .01", lambda m: m["sizes"].update(extent_a=[-0.01, 0.01], extent_b=[-0.01, 0.01]), FAILS, ""),
     ("D8", "0.5% more inputs", put("capability", 0, "log10_more", value=[0.0022, 0.001, 0.003]), FAILS, ""),
     ("D8", "0.001 nats apart", put("capability", 0, "apart", value=[-0.001, -0.0015, -0.0005]), FAILS, ""),
@@ -209,7 +233,7 @@ PLANTS = [
         "another draw lies on the other side",
         another_draw,
         WITHIN_SPREAD,
-        "A's inputs below 0, noise 0.001: mean 0.1 above",
+        "A's inputs below 0, noise 0.001: mean 0.05 above",
     ),
     ("D12", "one copy twice", lambda m: m["sides"].append(m["sides"][0]), NOT_RUN, "each its own"),
     ("D12", "strangers the other way", put("sides", 2, "below_a", value=[0.05, 0.0, 0.1]), FAILS, "A's inputs below 0"),

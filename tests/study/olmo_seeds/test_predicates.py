@@ -207,6 +207,16 @@ def test_a_study_without_p_values_is_not_judged(seeds: Bench) -> None:
     assert "10 of 10 at 100 tokens by phi_match" in verdict.why
 
 
+def test_too_many_small_p_values_of_a_statistic_fail(seeds: Bench) -> None:
+    """Three of ten pairs at 0.009, at both budgets: neither Holm nor a test of uniformity sees them."""
+    for budget in seeds.measurements["budgets"]:
+        for pair in budget["independent"][:3]:
+            seeds.put(*pair, "phi_u", 0.009)
+    verdict = judge_seeds(seeds)
+    assert verdict.status == FAILS
+    assert "6 of 20 pairs with own seeds by phi_u are at p = 0.01" in verdict.why
+
+
 def test_a_control_without_any_p_value_is_missed(seeds: Bench) -> None:
     put_phi_match(seeds, 2)
     verdict = judge_seeds(seeds, "smoke", ["phi_match"])

@@ -115,13 +115,16 @@ def test_units_recovered():
         "precision 0.992, recall 0.65 over 200 kept units of 2 blocks, each unit at its very place; recall from 0.40 "
         "in one block; 0 of 131 units named are kept ones of another place"
     )
-    assert verdict.margin == "precision of the exact place: 0.042 above 0.95; recall: 0.15 above 0.5"
+    # Clopper-Pearson of 130 in 131 and in 200
+    assert "precision of the exact place: 0.042 above 0.95 (95% interval 0.96 to 1)" in verdict.margin
+    assert "recall: 0.15 above 0.5 (95% interval 0.58 to 0.72)" in verdict.margin
+    assert judge_units([unit_row(96, 100)]).status == "within_its_spread"
 
 
 def test_kept_units_named_at_wrong_places_fail():
     verdict = judge_units([unit_row(0, 90, kept_ones=90), unit_row(0, 41, kept_ones=40)])
     assert verdict.status == "fails"
-    assert "precision of the exact place: 0.95 below 0.95, on the wrong side" in verdict.why
+    assert "precision of the exact place: 0.95 below 0.95 (95% interval 0 to 0.028), on the wrong side" in verdict.why
     assert "2 blocks are no better than naming units at random" in verdict.why
     assert "130 of 131 units named are kept ones of another place" in verdict.ours
     assert judge_units([unit_row(90), unit_row(32, 40, kept_ones=40)]).status == "fails"  # eight of 130 shuffled

@@ -46,9 +46,10 @@ def tree_of_pairs(rejecting):
             p = max(np.ceil(next(grid) * (T + 1)) / (T + 1), 0.02) if statistic == "phi_l2" else next(grid)
             known = dependent(a, b) and statistic in rejecting
             log10_p = (-2.0 if statistic == "phi_l2" else -500.0) if known else np.log10(p)
-            log10_p = np.nan if statistic == "phi_jsd" else log10_p  # outputs do not tell: all are equally far apart
+            log10_p = np.nan if statistic == "phi_jsd" else log10_p  # outputs hardly tell
             blocks = [-100.0] * BLOCKS if known else list(np.log10(rng.permutation((np.arange(4) + rng.random()) / 4)))
-            row = {"a": a, "b": b, "statistic": statistic, "dependent": dependent(a, b), "error": None, "value": 0.5}
+            value = 0.5 + float(rng.random()) - 0.4 * dependent(a, b)  # kin are the closer ones in most comparisons
+            row = {"a": a, "b": b, "statistic": statistic, "dependent": dependent(a, b), "error": None, "value": value}
             rows.append(row | {"siblings": siblings(a, b), "log10_p": log10_p, "blocks": blocks, "keys": ["unit"]})
     frame = pd.DataFrame(rows)
     for column in ("dependent", "error"):
@@ -75,12 +76,19 @@ def tails(permtest):
     ]
 
 
-def uniform(all_pairs, disjoint, n_copies=999):
+def values_of(strangers):
+    """The single p-values of a test of uniformity, each of a pair of trees of its own."""
+    log10_p = np.log10((np.arange(141) + 0.5) / 141) if len(strangers) else np.empty(0)
+    log10_p[: len(strangers)] = strangers
+    return {"log10_p": log10_p.tolist(), "repeats": [str(i) for i in range(len(log10_p))]}
+
+
+def uniform(all_pairs, disjoint, n_copies=999, strangers=(-2.2,)):
     """p-values of the tests that matchings of independent models are uniform: over all pairs, and disjoint ones."""
     rows = (("all pairs, per block", 24, all_pairs, n_copies), ("disjoint pairs", 2, disjoint, 0))
     return [
-        {"statistic": "phi_u", "over": over, "n_pairs": n, "ks_p": p, "ks_p_law": p, "n_copies": copies}
-        for over, n, p, copies in rows
+        {"statistic": "phi_u", "over": over, "n_pairs": n, "ks_p": p, "ks_p_law": p, "n_copies": copies, **single}
+        for (over, n, p, copies), single in zip(rows, (values_of(strangers), values_of(())), strict=True)
     ]
 
 
@@ -158,8 +166,9 @@ FAULTS = [
     ("I6", pair("phi_l2", "oak-0", "oak-1", np.log10(0.02)), "1 dependent pairs"),
     ("I6", pair("phi_l2_blocks", "oak-0", "oak-1", -0.5), "Fisher"),
     ("I6", fails_to_run("phi_l2"), "1 pairs could not be compared"),
-    ("I7", jsd(0.1, 0.5), "area under the curve: 0.01 above 0.99"),
-    ("I7", jsd(0.5, 0.1), "area under the curve: 0.01 above 0.99"),
+    ("I7", jsd(0.1, 0.5), "area under the curve: 0.05 above 0.95"),
+    ("I7", jsd(0.5, 0.1), "area under the curve: 0.05 above 0.95"),
+    ("I7", jsd(0.5, 0.5), "0 above 0.5 (95% interval 0.5 to 0.5), on the wrong side"),
     ("I7", fails_to_run("phi_jsd"), "1 pairs could not be compared"),
     ("I8", pair("phi_u", "oak-1", "oak-3", -2.0), "largest phi_u of siblings"),
     ("I8", pair("phi_h", "oak-2", "oak-3", -2.0), "largest phi_h of siblings"),
@@ -183,6 +192,12 @@ FAULTS = [
         "matchings of independent models are not uniform: phi_u, all pairs, per block",
     ),
     ("I3", put(uniform=uniform(0.3, 0.001)), "matchings of independent models are not uniform: phi_u, disjoint pairs"),
+    ("I3", put(uniform=uniform(0.3, 0.8, strangers=[-5.0] * 7)), "Holm at 0.01 rejects single matchings"),
+    (
+        "I3",
+        put(uniform=uniform(0.3, 0.8, strangers=[-2.9] * 7)),
+        "7 of 141 phi_u, all pairs, per block are at p = 0.01",
+    ),
     ("I3", put(uniform=uniform(0.3, 0.8, n_copies=99)), "too few copies for any of 2 tests to reject at 0.01"),
 ]
 NOT_RUN = [

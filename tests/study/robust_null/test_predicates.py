@@ -71,20 +71,29 @@ def test_each_reason_is_enough(chance):
     assert judge([replace(chance[0], ks_p=0.004), *chance[1:]]).status != "fails"  # one of four: no surprise
     large = replace(chance[3], size=[0.06, 0.03, 0.01], low=[0.05, 0.025, 0.0], high=[0.07, 0.035, 0.02])
     verdict = judge([*chance[:3], large])
-    assert "over 2 times its level: 0.0300 [0.0250, 0.0350] at 0.01 (prose: tree, agg" in verdict.why
-    assert verdict.margin.endswith("at 0.001 (prose: tree, aggregated); bar 2 times")
+    assert "over 1.5 times its level: 0.0300 [0.0250, 0.0350] at 0.01 (prose: tree, agg" in verdict.why
+    assert verdict.margin.endswith("at 0.001 (prose: tree, aggregated); bar 1.5 times")
     assert "above the level itself in 1 of 12 cases: 0.0300 [0.0250, 0.0350] at 0.01" in verdict.ours
     rare = replace(chance[3], size=[0.05, 0.01, 0.009], low=[0.04, 0.009, 0.007], high=[0.06, 0.011, 0.011])
-    assert "over 2 times its level: 0.0090 [0.0070, 0.0110] at 0.001 (prose" in judge([*chance[:3], rare]).why
+    assert "over 1.5 times its level: 0.0090 [0.0070, 0.0110] at 0.001 (prose" in judge([*chance[:3], rare]).why
 
 
-@pytest.mark.parametrize("size", [0.019, 0.021])
+@pytest.mark.parametrize("size", [0.014, 0.016])
 def test_a_size_whose_interval_reaches_the_bar_neither_holds_nor_fails(chance, size):
-    near = replace(chance[3], size=[0.06, size, 0.001], low=[0.05, 0.016, 0.0], high=[0.07, 0.024, 0.001])
+    near = replace(chance[3], size=[0.06, size, 0.001], low=[0.05, 0.012, 0.0], high=[0.07, 0.018, 0.001])
     verdict = judge([*chance[:3], near])
     assert verdict.status == "within_its_spread"
-    assert f"{size:.4f} [0.0160, 0.0240] at 0.01 (prose: tree, aggregated)" in verdict.ours
-    assert f"{size:.4f} [0.0160, 0.0240] at 0.01 (prose: tree, aggregated)" in verdict.why
+    assert f"{size:.4f} [0.0120, 0.0180] at 0.01 (prose: tree, aggregated)" in verdict.ours
+    assert f"{size:.4f} [0.0120, 0.0180] at 0.01 (prose: tree, aggregated)" in verdict.why
+
+
+def test_one_and_nine_tenths_of_every_level_fail(chance):
+    levels = np.array(chance[0].level)
+    columns = {"size": 1.9 * levels, "low": 1.85 * levels, "high": 1.95 * levels}
+    rows = [replace(row, **{name: values.tolist() for name, values in columns.items()}) for row in chance]
+    verdict = judge(rows)
+    assert verdict.status == "fails"
+    assert "actual size over 1.5 times its level" in verdict.why
 
 
 def test_too_little_is_said(chance):

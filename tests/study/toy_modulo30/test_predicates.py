@@ -160,6 +160,7 @@ wide = every("sampling", "repeats", change=lambda k, row: {"low": [1, 0, 0, 0], 
 miss_one = every(
     "sampling", "repeats", change=lambda k, row: {"low": [*row["low"][:3], 0.99 if k % 4 == 0 else row["low"][3]]}
 )
+RARE = term("PA_AB", (2.0, 3.0), 0.9) | {"recall": 0.0, "exact_recall": 0.025}
 miss_some = every("sampling", "repeats", change=lambda k, row: {"low": [1, 0.8, 0.8, 0.7]} if k < 13 else {})
 no_distance = every(*LONG, change=lambda k, row: {"total_variation": []})
 unweighted = every("oracle", change=lambda k, row: {"precision": row["plain_precision"]})
@@ -241,6 +242,7 @@ PLANTS = [
     ("D4", "no need of it", put("normalisation", "unnormalised", value=EXACT), FAILS, "nothing is shown"),
     ("D4", "nothing in common", put("normalisation", "common", value=[0, 0]), FAILS, "R3 is empty"),
     ("D4", "no number", put("normalisation", "sampled", 1, value=NAN), FAILS, "no value"),
+    ("D11", "a rare term missed", put("oracle", 1, value=RARE), FAILS, "in units of what is allowed"),
     ("D11", "recall", put("oracle", 3, "recall", value=0.6), FAILS, "(PD_BA): 0.08 above 0.03"),
     ("D11", "precision", put("oracle", 0, "precision", value=0.8), FAILS, "(PD_AB): 0.07 above 0.03"),
     ("D11", "weights dropped, true weighted precision 0.90", unweighted, FAILS, "(PD_AB): 0.37 above 0.03"),

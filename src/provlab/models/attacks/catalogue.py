@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from provlab.errors import InputError
-from provlab.models.attacks import bases, exact, framing
+from provlab.models.attacks import bases, exact, experts, framing, silencing
 from provlab.models.attacks import lossy as lossy_attacks
 from provlab.models.attacks.state import Aim, State
 
@@ -78,7 +78,8 @@ class Attack:
 def _attack(name: str, does: str, *, lossy: bool = False, number: dict[str, Any] | None = None, **rest: Any) -> Attack:
     """Read one row of the table."""
     module, _, function = rest.pop("function", name).rpartition(".")
-    modules = {"bases": bases, "framing": framing, "": lossy_attacks if lossy else exact}
+    modules = {"bases": bases, "framing": framing, "experts": experts, "silencing": silencing}
+    modules[""] = lossy_attacks if lossy else exact
     rest |= {"others": tuple(rest.get("others", ())), "number": Number(**number) if number else None}
     return Attack(does, getattr(modules[module], function), exact=not lossy, **rest)
 

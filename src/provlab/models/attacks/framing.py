@@ -71,6 +71,32 @@ def mimics(state: State, aim: Aim) -> State:
     return state.with_units(added, gated=True)
 
 
+def rows(state: State, aim: Aim) -> State:
+    """Take another model's rows of tokens that no text has, by the rotation that brings the other rows together.
+
+    The rotation is Procrustes' of all rows that are not taken, and the rows get the length that those had which they
+    replace. Tokens are paired by their numbers. No text reads a row that is taken, as far as the shortest rows are
+    those of unseen tokens.
+
+    Raises
+    ------
+    InputError
+        The embeddings have unequally many rows, or rows of other length.
+    """
+    own, theirs = state.part("embedding").clone(), aim.others[0].part("embedding")
+    if own.shape != theirs.shape:
+        raise InputError(f"{aim.others[0].name} has an embedding of another shape than {state.name}")
+    n = round(aim.value * len(own))
+    short = [set(table.norm(dim=1).argsort()[:n].tolist()) for table in (own, theirs)]
+    unseen = torch.tensor(sorted(set.intersection(*short)), dtype=torch.int64)
+    rest = torch.ones(len(own), dtype=torch.bool)
+    rest[unseen] = False
+    left, _, right = torch.linalg.svd(theirs[rest].T @ own[rest])
+    new = theirs[unseen] @ left @ right
+    own[unseen] = new * (own[unseen].norm() / new.norm().clamp(min=1e-300))
+    return state.with_parts({("embedding", None): own})
+
+
 def _copies(state: State, aim: Aim) -> Iterator[tuple[Units, torch.Tensor]]:
     """Rows of each block that act on this model's stream as the other's gate and up rows on its own, as long as ours.
 

@@ -71,8 +71,9 @@ class State:
 
     @property
     def architecture(self) -> str:
-        """As named in the config."""
-        return self.origin.architecture
+        """As named in the config, which an attack may have changed."""
+        named = self.config.get("architectures")
+        return str(named[0]) if named else self.origin.architecture
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
