@@ -153,6 +153,11 @@ def verify(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = Fal
             raise EvidenceError(f"{source} is not {model['source']}: {at} is {str(new)[:12]}, not {str(old)[:12]}")
         names |= {source: model["source"], checkpoint.name: model["name"]}
     result = _answer(content, sources, allow_pickle)
+    if kept["schema"] != (now := result.to_json()["schema"]):
+        made = kept["versions"].get("provlab", "another version")
+        raise EvidenceError(
+            f"the result is {kept['schema']}, written by provlab {made}; this one writes {now}: verify it with {made}"
+        )
     fresh = json.loads(_renamed(json.dumps(result.to_json()), names))
     claims = differences({**content["machine"], **kept["versions"]}, {**_machine(), **fresh["versions"]})
     claimed = [f"{name} {old} (here {new})" for name, old, new in claims]
