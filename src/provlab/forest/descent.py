@@ -4,27 +4,28 @@ The clock says which of two models is the *later* one. That is true of siblings 
 itself lies on the path of the weights to c: then p trained nothing that is its own alone. Two models can never show
 that. If p and c parted at a model q that is not here, all that is seen is c - p, which is as well (c - q) - (p - q).
 
-A third model x that is earlier than p decides it, since steps can be counted along paths. Rows that no training reached
-are rounded at each step, and the errors count the steps between two models up to where they parted and down again
-(`provlab.forest.measure.roundings`). With S for the number of steps between two of them,
+A third model x that is earlier than p decides it, since steps can be counted along paths. Each step multiplies a row
+that no training reached by one number and rounds it, with an error that is even between plus and minus half a unit in
+the last place. Those errors are independent from step to step, and their variance is 1/12. So with e for what is left
+of p when a multiple of x is taken off, and f for the same of c and p, both in units of the last place,
 
-    own(p) = (S(x, p) + S(p, c) - S(x, c)) / 2
+    12 mean(e^2) = steps between x and p,        -12 mean(e f) = steps that p made for itself alone,
 
-is how many steps p made for itself alone (the Gromov product at p). If p lies on the path from x to c it is 0, and
-since p is no ancestor of the earlier x, it is one of c. Errors of separate steps are independent, so that `own` has a
-standard error that depends on nothing but the count of numbers.
+for p's own errors are in e with one sign and in f with the other. If p lies on the path from x to c there are none, and
+since p is no ancestor of the earlier x, it is one of c. The standard error of a mean of products is known.
 
 Steps without weight decay leave these rows alone and are not counted, so two more things must not speak against it:
 rows that p alone trained (`Rows.excluded`), and the changes of all other weights: where x - p and c - p point the same
 way, p has changes of its own, which both are seen without. `ALIKE` bounds their cosine.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from provlab.forest.rows import LEAST, Rows
+from provlab.forest.rows import LEAST
 
 #: most of p's steps since x, at 95% confidence, that may be its own alone
 OWN = 0.1
@@ -36,6 +37,8 @@ SURE = 1.645
 NEAR_ZERO = 2.5
 #: least units in the last place by which a row moves a step: with fewer, errors of steps repeat themselves
 MOVES = 4.0
+#: steps: errors of fewer than these repeat where two trainings begin with the same rates
+FEWEST = 10.0
 #: largest cosine of x - p and c - p over all matrices. Settled after a look at families that are counted nowhere: where
 #: p is the parent 95% of 639 were below .17; where it trained without decay on the child's own texts none below .154
 ALIKE = 0.15
@@ -68,35 +71,41 @@ class Path:
     shown: bool
 
 
-def path(rows: Rows, cosine: Callable[[int, int, int], float], x: int, p: int, c: int) -> Path | None:
-    """What x tells of p and c; None where steps cannot be counted.
+def path(
+    witness: int, three: Sequence[NDArray[np.float64]], spacing: float, *, excluded: bool, cosine: float
+) -> Path | None:
+    """What an earlier model x tells of p and c; None where steps cannot be counted.
 
     Parameters
     ----------
-    rows
-        Of the family.
+    witness
+        Number of x, which is known not to descend from p.
+    three
+        Rows of x, p and c that all of them kept, ``(rows, width)`` each.
+    spacing
+        Of their files; see `provlab.forest.measure.SPACINGS`.
+    excluded
+        Whether rows say that p does not lie between x and c.
     cosine
-        Of x - p and c - p, for x, p and c.
-    x, p, c
-        Three models; x is known not to descend from p.
+        Of x - p and c - p over the other weights.
     """
-    pairs = [(x, p), (p, c), (x, c)]
-    kept = [int(np.bitwise_count(rows.kept[pair]).sum()) for pair in pairs]
-    if min(kept) < LEAST or not all(rows.readable[pair] for pair in pairs) or not rows.roundings[x, p]:
+    x, p, c = three
+    if len(x) < LEAST:
         return None
-    if len({rows.spacing[pair] for pair in pairs}) > 1:  # one of the files was rounded to fewer bits
+    left, moves = [], []
+    for a, b in ((x, p), (p, c)):
+        factor = np.vdot(a, b) / np.vdot(a, a)
+        units = spacing * np.exp2(np.frexp(np.where(b, b, 1.0))[1] - 1.0)
+        left.append((b - factor * a) / units)
+        moves.append(abs(np.log(factor)) / spacing)
+    steps = [float(12 * np.square(rest).mean()) for rest in left]
+    if min(steps) < FEWEST or min(move / count for move, count in zip(moves, steps, strict=True)) < MOVES:
         return None
-    moved = [abs(rows.factor[pair]) / max(rows.roundings[pair], 1.0) / rows.spacing[pair] for pair in pairs[:2]]
-    if min(moved) < MOVES:
-        return None
-    steps = np.array([rows.roundings[pair] for pair in pairs])
-    own = (steps[0] + steps[1] - steps[2]) / 2
-    # the mean of n squares of about normal errors has the relative variance 2 / n
-    error = np.sqrt(sum(2 / rows.numbers[pair] * s**2 for pair, s in zip(pairs, steps, strict=True))) / 2
+    products = -12 * left[0] * left[1]
+    own, error = float(products.mean()), float(products.std() / np.sqrt(products.size))
     low, high = (float((own + way * SURE * error) / steps[0]) for way in (-1, 1))
-    alike = cosine(x, p, c)
-    quiet = own <= NEAR_ZERO * error and high <= OWN and not rows.excluded(x, c)[p] and alike <= ALIKE
-    return Path(x, float(steps[0]), float(own / steps[0]), low, high, alike, bool(quiet))
+    quiet = own <= NEAR_ZERO * error and high <= OWN and not excluded and cosine <= ALIKE
+    return Path(witness, steps[0], own / steps[0], low, high, cosine, bool(quiet))
 
 
 def descends(paths: Iterable[Path | None]) -> tuple[Path | None, bool]:

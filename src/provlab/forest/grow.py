@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provlab.engine.ledger import PairRecord
 from provlab.forest import descent, estimate, merges, root, sparse
 from provlab.forest import rows as exact
-from provlab.forest.measure import one_numbering
+from provlab.forest.measure import SPACINGS, one_numbering, stored
 from provlab.forest.result import (
     DESCENDS,
     ESTIMATED,
@@ -30,6 +31,7 @@ from provlab.forest.result import (
 from provlab.statistics.base import BlockResult, Model
 from provlab.statistics.text import spellings
 
+SAMPLED = 256  # rows of each embedding in which steps are counted
 READINGS = ("kept_rows", "weight_distance")
 
 
@@ -43,6 +45,8 @@ class Tree:
         Of all tensors; see `provlab.forest.merges.Distances`.
     about
         What was read of each model, see `provlab.forest.measure.AllWeights`.
+    tokens, tables
+        The tokens whose rows most pairs kept, and these rows of each model, ``(tokens, width)``, NaN where it has none.
     """
 
     models: Sequence[str]
@@ -50,6 +54,8 @@ class Tree:
     rows: exact.Rows
     distances: merges.Distances
     about: list[dict[str, float]]
+    tokens: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=int))
+    tables: Sequence[NDArray[np.float64]] = ()
     edges: list[tuple[int, int]] = field(default_factory=list)
     made: dict[int, merges.Merge] = field(default_factory=dict)
 
@@ -67,7 +73,6 @@ class Tree:
         tokens = int(max(code.max() for code in codes)) + 1
         kept = np.zeros((n, n, -(-tokens // 8)), dtype=np.uint8)
         kept[range(n), range(n)] = 255
-        square = {name: np.zeros((n, n)) for name in ("roundings", "numbers", "spacing")}
         readable, factor, silence = np.eye(n, dtype=bool), np.zeros((n, n)), np.ones((n, n))
         about: list[dict[str, float]] = [{}] * n
         blocks: list[tuple[int, int, BlockResult]] = []
@@ -86,10 +91,8 @@ class Tree:
             readable[i, j] = readable[j, i] = outcome.detail["readable"]
             factor[i, j], factor[j, i] = outcome.value, -outcome.value
             silence[i, j] = silence[j, i] = outcome.detail["tolerance"]
-            for name, values in square.items():
-                values[i, j] = values[j, i] = outcome.detail[name]
-        rows = exact.Rows(kept, readable, factor, silence, **square, n_tokens=tokens)
-        return cls(models, sides, rows, _distances(n, blocks), about)
+        rows = exact.Rows(kept, readable, factor, silence, tokens)
+        return cls(models, sides, rows, _distances(n, blocks), about, *_sampled(sides, codes, rows))
 
     def grow(self, outgroup: str | None = None) -> Family:
         """Find merges and neighbours, then direct what can be directed."""
@@ -135,7 +138,19 @@ class Tree:
             for x, model in enumerate(self.models)
             if x not in (p, c) and x not in self.made and (self.rows.later(x, p) > 0 or model == outgroup)
         ]
-        return descent.descends(descent.path(self.rows, self.distances.cosine, x, p, c) for x in earlier)
+        return descent.descends(self._path(x, p, c) for x in earlier)
+
+    def _path(self, x: int, p: int, c: int) -> descent.Path | None:
+        """What an earlier model tells of p and c."""
+        pairs = [(x, p), (p, c), (x, c)]
+        spacings = {SPACINGS.get(stored(self.opened[k])) for k in (x, p, c)}
+        if not self.tables or len(spacings) > 1 or not all(self.rows.readable[pair] for pair in pairs):
+            return None
+        kept = np.unpackbits(np.bitwise_and.reduce([self.rows.kept[pair] for pair in pairs]))
+        some = np.flatnonzero(kept[self.tokens])
+        three = [self.tables[k][some] for k in (x, p, c)]
+        excluded, cosine = bool(self.rows.excluded(x, c)[p]), self.distances.cosine(x, p, c)
+        return descent.path(x, three, spacings.pop() or 1.0, excluded=excluded, cosine=cosine)
 
     def _not_between(self, i: int, j: int) -> int:
         """How many models do not lie between two: by their rows, or since they are later than both."""
@@ -209,7 +224,7 @@ class Tree:
                 f"of some {path.steps:.0f} steps of {names[0]} since {names[1]}, {max(path.own, 0):.0%} are its own "
                 f"alone ({max(path.low, 0):.0%} to {max(path.high, 0):.0%}, 90%)"
             )
-            numbers |= {"steps": path.steps, "own": path.own, "own_low": path.low, "own_high": path.high}
+            numbers |= {"steps": path.steps, "own": path.own, "own_low": path.low, "own_high": path.high, "cosine": path.cosine}
         joined = FAMILIES if len(self.models) == 2 else ESTIMATED if between else ROWS
         return Edge(
             self.models[p], self.models[c], relation, joined, level, "; ".join(word for word in words if word),
@@ -273,3 +288,25 @@ def _distances(n: int, blocks: Sequence[tuple[int, int, BlockResult]]) -> merges
                 squared[k, model, model] = 0.0
                 norms[k, model], rounding[k, model] = value, b.detail[side]["rounding"][role]
     return merges.Distances(keys, squared, norms, rounding)
+
+
+def _sampled(
+    sides: Sequence[Model], codes: Sequence[NDArray[np.int64]], rows: exact.Rows
+) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
+    """The tokens whose rows most pairs kept, at most `SAMPLED`, and these rows of each model."""
+    pairs = list(combinations(range(len(sides)), 2))
+    often = sum(np.unpackbits(rows.kept[pair]).astype(int) for pair in pairs if rows.readable[pair])
+    if not np.any(often):
+        return np.empty(0, dtype=int), []
+    tokens = np.argsort(-often, kind="stable")[:SAMPLED]
+    tokens = tokens[often[tokens] > 0]
+    tables = []
+    for model, own in zip(sides, codes, strict=True):
+        table = model.anatomy.read(model.checkpoint, "embedding", None)
+        order = np.argsort(own, kind="stable")
+        at = order[np.minimum(np.searchsorted(own, tokens, sorter=order), len(own) - 1)]
+        known = own[at] == tokens
+        picked = np.full((len(tokens), table.shape[1]), np.nan)
+        picked[known] = table[at[known]]
+        tables.append(picked)
+    return tokens, tables

@@ -30,11 +30,15 @@ class Table(Features):
 
     model: Model
 
-    def block(self, block: int | None) -> tuple[NDArray[np.float32], Model, str]:
+    def block(self, block: int | None) -> tuple[NDArray[np.float32], Model, float]:
         """Read the table."""
-        checkpoint, anatomy = self.model.checkpoint, self.model.anatomy
-        rows = anatomy.read(checkpoint, "embedding", None)
-        return rows, self.model, checkpoint.dtype(anatomy.tensor_name("embedding"))
+        rows = self.model.anatomy.read(self.model.checkpoint, "embedding", None)
+        return rows, self.model, TOLERANCES.get(stored(self.model), COARSEST)
+
+
+def stored(model: Model) -> str:
+    """Type of the numbers of a model's embedding in its file."""
+    return model.checkpoint.dtype(model.anatomy.tensor_name("embedding"))
 
 
 def one_numbering(models: Iterable[Model]) -> bool:
@@ -79,28 +83,6 @@ def kept_rows(a: Matrix, b: Matrix, bound: float) -> tuple[NDArray[np.int64], fl
     return ids, float(np.log(products[ids].sum() / squares[ids].sum())), True
 
 
-def roundings(a: Matrix, b: Matrix, factor: float, spacing: float) -> float:
-    """How many roundings lie between the kept rows of two tables.
-
-    Each step of training multiplies a kept row by one number and rounds it. So rows that are steps apart are not quite
-    parallel: each rounding moves a number by an error that is even between plus and minus half a unit in the last
-    place, whose variance is 1/12. Errors of steps add up, and so do their numbers along a path of models.
-
-    Parameters
-    ----------
-    a, b
-        ``(n, d)``, kept rows.
-    factor
-        ln of the length of b's rows over that of a's.
-    spacing
-        Of the coarser of both files; see `SPACINGS`.
-    """
-    some = b != 0
-    own = b[some]
-    units = spacing * np.exp2(np.floor(np.log2(np.abs(own))))
-    return float(12 * np.square((own - np.exp(factor) * a[some]) / units).mean()) if len(own) else 0.0
-
-
 @register
 class KeptRows(Statistic):
     """Rows of the embedding that neither model of a pair trained since they parted; the value is ln of their factor."""
@@ -108,7 +90,6 @@ class KeptRows(Statistic):
     name = "kept_rows"
     symbol = "kept rows"
     reads = "embeddings"
-    version = 2
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """One unit; both need an embedding of one width."""
@@ -126,20 +107,14 @@ class KeptRows(Statistic):
 
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Compare the rows of tokens that both know; the matching holds the first model's numbers of the kept ones."""
-        (rows, model, dtype), (others, other, as_dtype) = a, b
+        (rows, model, coarse), (others, other, as_coarse) = a, b
         ids = None
         if not one_numbering((model, other)):
             ids = common(spellings(model.checkpoint, len(rows)), spellings(other.checkpoint, len(others)))
         first, second = ids or [np.arange(min(len(rows), len(others)))] * 2
-        bound, spacing = (
-            max(known.get(name, max(known.values())) for name in (dtype, as_dtype)) for known in (TOLERANCES, SPACINGS)
-        )
-        own, as_own = rows[first].astype(np.float64), others[second].astype(np.float64)
-        kept, factor, readable = kept_rows(own, as_own, bound)
-        detail = {
-            "kept": len(kept), "rows": len(first), "tolerance": bound, "readable": readable, "spacing": spacing,
-            "roundings": roundings(own[kept], as_own[kept], factor, spacing), "numbers": len(kept) * own.shape[1],
-        }  # fmt: skip
+        bound = max(coarse, as_coarse)
+        kept, factor, readable = kept_rows(rows[first].astype(np.float64), others[second].astype(np.float64), bound)
+        detail = {"kept": len(kept), "rows": len(first), "tolerance": bound, "readable": readable}
         return BlockResult(None, factor, None, detail, first[kept])
 
     def aggregate(self, blocks: Any) -> Outcome:

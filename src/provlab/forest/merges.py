@@ -16,9 +16,9 @@ x as seen from b. Named as the merge is the member whose coefficient is the larg
 others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,16 +86,20 @@ class Distances:
     norms: Matrix
     rounding: Matrix
 
+    @cached_property
+    def shared(self) -> NDArray[np.bool_]:
+        """Tensors of one shape in all models, ``(tensors,)``."""
+        return np.asarray(np.isfinite(self.squared).all(axis=(1, 2)))
+
     def common(self, *models: int) -> NDArray[np.bool_]:
         """Tensors of one shape in all of these models, ``(tensors,)``."""
         return np.asarray(np.isfinite(self.squared[np.ix_(range(len(self.keys)), models, models)]).all(axis=(1, 2)))
 
     def total(self) -> Matrix:
         """Distances over the tensors that all models share, ``(n, n)``; infinite where there are none."""
-        shared = np.isfinite(self.squared).all(axis=(1, 2))
-        if not shared.any():
+        if not self.shared.any():
             return np.where(np.eye(self.squared.shape[1], dtype=bool), 0.0, np.inf)
-        return np.asarray(np.sqrt(self.squared[shared].sum(axis=0)))
+        return np.asarray(np.sqrt(self.squared[self.shared].sum(axis=0)))
 
     def cosine(self, x: int, p: int, c: int) -> float:
         """Cosine of x - p and c - p over the tensors of the blocks that all three share."""
@@ -116,12 +120,33 @@ def find(distances: Distances, earlier: NDArray[np.bool_]) -> dict[int, Merge]:
     """
     found: dict[int, Merge] = {}
     n = distances.squared.shape[1]
-    for rule in (_of_two, _by_tensor, _of_many):
+    rules: tuple[Callable[[Distances, int, list[int]], Merge | None], ...] = (_of_two, _by_tensor, _of_many)
+    for rule in rules:
         for x in range(n):
             others = [i for i in range(n) if i != x and i not in found and not earlier[x, i]]
             if x not in found and len(others) > 1 and (merge := rule(distances, x, others)):
                 found[x] = merge
     return found
+
+
+def _candidates(distances: Distances, x: int, others: Sequence[int], *, arcs: bool) -> list[tuple[int, int]]:
+    """Pairs of others that x may lie between, by the tensors that all models share; the pair farthest apart first.
+
+    This looks at all pairs at once, so that few are left to be solved one by one. A point of a great circle is off the
+    line by at most ij / (8 |x|), for the squared distance ij.
+    """
+    shared = distances.shared
+    squared, noise = distances.squared[shared], distances.rounding[shared]
+    i, j = np.array(others)[np.array(np.triu_indices(len(others), 1))]
+    xi, xj, ij = squared[:, x, i], squared[:, x, j], squared[:, i, j]  # (tensors, pairs)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.clip(np.where(ij > 0, (xi - xj + ij) / (2 * ij), 0.5), 0, 1)
+        off = (1.5 * ij / 8) ** 2 / distances.norms[shared, x][:, None] if arcs else np.zeros_like(ij)
+    left = ((1 - share) * xi + share * xj - share * (1 - share) * ij).sum(axis=0)
+    bound = (noise[:, [x]] + noise[:, i] + noise[:, j]).sum(axis=0) * max(ROUNDING.values()) ** 2
+    near = (left <= bound + np.nan_to_num(off).sum(axis=0)) & (ij.sum(axis=0) > 0)
+    order = np.argsort(-ij.sum(axis=0)[near], kind="stable")
+    return list(zip(i[near][order].tolist(), j[near][order].tolist(), strict=True))
 
 
 def _bound(distances: Distances, x: int, parents: Iterable[int], keys: NDArray[np.bool_]) -> Matrix:
@@ -136,20 +161,15 @@ def _bound(distances: Distances, x: int, parents: Iterable[int], keys: NDArray[n
 
 def _of_two(distances: Distances, x: int, others: Sequence[int]) -> Merge | None:
     """The point of the line through two models next to x, for all pairs of others; the pair farthest apart."""
-    best: tuple[float, tuple[int, int], float] | None = None
-    for i, j in combinations(others, 2):
+    for i, j in _candidates(distances, x, others, arcs=False):
         some = distances.common(x, i, j)
-        if not some.any():
-            continue
         xi, xj, ij = (float(distances.squared[some, a, b].sum()) for a, b in ((x, i), (x, j), (i, j)))
         bound = float(_bound(distances, x, (i, j), some).sum())
-        if min(xi, xj) <= GAIN**2 * bound or (best and ij <= best[0]):
-            continue
         share = (xi - xj + ij) / (2 * ij)  # of j
         left = (1 - share) * xi + share * xj - share * (1 - share) * ij
-        if 0 < share < 1 and left <= bound:
-            best = ij, (i, j), left
-    return _described(distances, x, best[1], LINEAR, best[2]) if best else None
+        if min(xi, xj) > GAIN**2 * bound and 0 < share < 1 and left <= bound:
+            return _described(distances, x, (i, j), LINEAR, left)
+    return None
 
 
 def _shares(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]) -> tuple[Matrix, Matrix]:
@@ -162,14 +182,11 @@ def _shares(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_
 
 def _by_tensor(distances: Distances, x: int, others: Sequence[int]) -> Merge | None:
     """Two models with a share of their own in each tensor, on the line between them or on a great circle."""
-    best: tuple[float, Merge] | None = None
-    for i, j in combinations(others, 2):
+    for i, j in _candidates(distances, x, others, arcs=True):
         some = distances.common(x, i, j)
-        if not some.any():
-            continue
         bound = _bound(distances, x, (i, j), some)
         xi, xj, ij = (distances.squared[some, a, b] for a, b in ((x, i), (x, j), (i, j)))
-        if min(xi.sum(), xj.sum()) <= GAIN**2 * bound.sum() or (best and ij.sum() <= best[0]):
+        if min(xi.sum(), xj.sum()) <= GAIN**2 * bound.sum():
             continue
         share, left = _shares(distances, x, i, j, some)
         if (left <= bound).all():
@@ -177,12 +194,12 @@ def _by_tensor(distances: Distances, x: int, others: Sequence[int]) -> Merge | N
             whole = (share[told] < WHOLE) | (share[told] > 1 - WHOLE)
             if whole.all() and not _taken_over(distances, x, i, j, some):
                 continue
-            method = PASSTHROUGH if whole.all() else BY_TENSOR
-            if merge := _described(distances, x, (i, j), method, float(left.sum())):
-                best = float(ij.sum()), merge
-        elif merge := _slerp(distances, x, i, j, some, bound):
-            best = float(ij.sum()), merge
-    return best[1] if best else None
+            merge = _described(distances, x, (i, j), PASSTHROUGH if whole.all() else BY_TENSOR, float(left.sum()))
+        else:
+            merge = _slerp(distances, x, i, j, some, bound)
+        if merge:
+            return merge
+    return None
 
 
 def _taken_over(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]) -> bool:
@@ -239,7 +256,6 @@ def _of_many(distances: Distances, x: int, others: Sequence[int]) -> Merge | Non
     if not some.any() or len(others) < 3:
         return None
     squared = distances.squared[some].sum(axis=0)
-    used = list(others)
 
     def fitted(used: Sequence[int]) -> tuple[Matrix, float]:
         shares = _combination(squared, x, used)
@@ -249,6 +265,13 @@ def _of_many(distances: Distances, x: int, others: Sequence[int]) -> Merge | Non
     def bound(used: Sequence[int]) -> float:
         return float(_bound(distances, x, used, some).sum())
 
+    shares, left = fitted(others)
+    if left > bound(others):
+        return None
+    order = [others[k] for k in np.argsort(-np.abs(shares), kind="stable")]
+    used = next((order[:k] for k in range(2, MOST + 1) if fitted(order[:k])[1] <= bound(order[:k])), None)
+    if used is None:
+        return None
     shares, left = fitted(used)
     while left <= bound(used) and len(used) > 2:
         fewer = [[i for i in used if i != drop] for drop in used]
@@ -259,7 +282,7 @@ def _of_many(distances: Distances, x: int, others: Sequence[int]) -> Merge | Non
                 return None  # one of them is hardly needed: nothing is told from rounding
             break
         used, (shares, left) = fewer[k], results[k]
-    if left > bound(used) or not 2 <= len(used) <= MOST or np.abs(shares).max() > 1 + EQUAL:
+    if np.abs(shares).max() > 1 + EQUAL:
         return None
     if len(used) == 2 and (shares > 0).all():
         return None

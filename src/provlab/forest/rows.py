@@ -37,10 +37,6 @@ class Rows:
         ``(n, n)``: ln of the length of the second model's kept rows over that of the first's.
     silence
         ``(n, n)``: up to which |ln| a factor is rounding.
-    roundings, numbers
-        ``(n, n)``: how many roundings lie between the kept rows, and of how many numbers that is the mean.
-    spacing
-        ``(n, n)``: of the coarser file; see `provlab.forest.measure.SPACINGS`.
     n_tokens
         Rows that were compared, at most.
     """
@@ -49,9 +45,6 @@ class Rows:
     readable: NDArray[np.bool_]
     factor: NDArray[np.float64]
     silence: NDArray[np.float64]
-    roundings: NDArray[np.float64]
-    numbers: NDArray[np.int64]
-    spacing: NDArray[np.float64]
     n_tokens: int
 
     def count(self) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ NEEDED = 0.95  # of the numbers must be explained
 ALONE = 0.01  # of the numbers, at least, must be explained by one change and by no other
 SHARPEST = 0.004  # width of a bin of ln ratios
 TOLERANCE = 4.0  # roundings
+BASES = 5  # nearest models that are tried as bases, and changes that are most like its own
 TRIES = 3  # bases with two models, the likeliest first, that are read for each model
 CHANGE = 0.1  # least factor of either change, over all numbers
 MOST = 2**20  # numbers read of one tensor
@@ -101,21 +102,19 @@ def find(opened: Sequence[Model], distances: Distances, known: Container[int]) -
     """Find TIES and DARE merges among models that are no merges of another kind.
 
     For each model, those bases and pairs of models come first whose two changes explain most of its own, as squared
-    distances tell. Then two tensors of each are read.
+    distances tell, among its nearest. Then two tensors of each are read.
     """
     found: dict[int, Merge] = {}
-    n = len(opened)
-    for x in range(n):
-        if x in known:
-            continue
-        others = [i for i in range(n) if i != x and i not in known and i not in found]
-        tries = sorted(
-            (left, base, i, j)
-            for base in others
-            for i, j in combinations([k for k in others if k != base], 2)
-            if (left := _left(distances, x, base, i, j)) is not None
-        )
-        for _, base, i, j in tries[:TRIES]:
+    total = distances.total()
+    for x in range(len(opened)):
+        others = [i for i in np.argsort(total[x], kind="stable").tolist() if i != x and i not in known]
+        tries = []
+        for base in others[:BASES]:
+            # cosines of x - base with the others' changes: the two that were merged are among the largest
+            alike = {i: -distances.cosine(x, base, i) for i in others if i != base}
+            some = sorted(i for i in sorted(alike, key=alike.__getitem__)[:BASES])
+            tries += [(left, base, i, j) for i, j in combinations(some, 2) if (left := _left(distances, x, base, i, j))]
+        for _, base, i, j in sorted(tries)[:TRIES]:
             if merge := _read(opened, distances, x, base, i, j):
                 found[x] = merge
                 break

@@ -54,6 +54,8 @@ class Arm:
         Whether all are trained on texts of one topic.
     one_draw
         Whether all begin at one random draw and none descends from another.
+    one_schedule
+        Whether all are trained by one schedule of rates, so that its first steps do the same to rows without a gradient.
     steps
         Between which numbers of steps a child is trained, evenly by their logarithm.
     """
@@ -72,6 +74,7 @@ class Arm:
     star: bool = False
     one_topic: bool = False
     one_draw: bool = False
+    one_schedule: bool = False
     steps: tuple[int, int] = (STEPS["child"], 2 * STEPS["child"])
 
 
@@ -154,6 +157,8 @@ ARMS = {
     "siblings on one topic": Arm(star=True, one_topic=True),
     "short and long": Arm(steps=(5, 160)),
     "short and long, one topic": Arm(steps=(5, 160), one_topic=True),
+    "one schedule": Arm(one_schedule=True, steps=(5, 160)),
+    "one schedule, one topic": Arm(one_schedule=True, one_topic=True, steps=(5, 160)),
     "one draw": Arm(one_draw=True),
     "one draw, one topic": Arm(one_draw=True, one_topic=True),
     "adapters": Arm(adapters=1.0),
@@ -211,7 +216,7 @@ def train(tensors: Tensors | None, arm: Arm, steps: int, rng: np.random.Generato
         draws[..., t] = np.where(copied[..., t], follows[draws[..., t - 1]], draws[..., t])
     for step, batch in enumerate(torch.from_numpy(tokens[draws])):
         for group in optimizer.param_groups:
-            group["lr"] = RATE * min(1, (step + 1) / 10, 1.1 - step / steps)
+            group["lr"] = RATE * min(1, (step + 1) / 10, 1 if arm.one_schedule else 1.1 - step / steps)
         optimizer.zero_grad()
         model(batch, labels=batch).loss.backward()
         optimizer.step()
