@@ -224,7 +224,13 @@ class Tree:
                 f"of some {path.steps:.0f} steps of {names[0]} since {names[1]}, {max(path.own, 0):.0%} are its own "
                 f"alone ({max(path.low, 0):.0%} to {max(path.high, 0):.0%}, 90%)"
             )
-            numbers |= {"steps": path.steps, "own": path.own, "own_low": path.low, "own_high": path.high, "cosine": path.cosine}
+            numbers |= {
+                "steps": path.steps,
+                "own": path.own,
+                "own_low": path.low,
+                "own_high": path.high,
+                "cosine": path.cosine,
+            }
         joined = FAMILIES if len(self.models) == 2 else ESTIMATED if between else ROWS
         return Edge(
             self.models[p], self.models[c], relation, joined, level, "; ".join(word for word in words if word),

@@ -16,7 +16,7 @@ x as seen from b. Named as the merge is the member whose coefficient is the larg
 others.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 #: roundings by which a merge may miss, in files of 16 bits (computed once) and more (each step of arithmetic rounds)
 ROUNDING = {True: 1.6, False: 6.0}
 COARSE = 1e-4  # rounding, relative to the weights, from which a file is one of 16 bits
-GAIN = 3.0
+GAIN = 2.0
 MOST = 6  # parents of one merge
 WHOLE = 1e-3  # a share so near to 0 or 1 is one of a tensor that was taken over whole
 CLEAR = 0.05  # rounding over the distance of the parents, below which a tensor's share tells the method
@@ -149,14 +149,18 @@ def _candidates(distances: Distances, x: int, others: Sequence[int], *, arcs: bo
     return list(zip(i[near][order].tolist(), j[near][order].tolist(), strict=True))
 
 
-def _bound(distances: Distances, x: int, parents: Iterable[int], keys: NDArray[np.bool_]) -> Matrix:
-    """By how much, squared, rounding may make a merge miss: ``(tensors,)``."""
+def _bound(
+    distances: Distances, x: int, parents: Sequence[int], keys: NDArray[np.bool_], shares: Matrix | None = None
+) -> Matrix:
+    """By how much, squared, rounding may make a merge miss: ``(tensors,)``.
+
+    The rounding of a parent counts by the square of its share, ``(parents,)``, and whole if that is not given.
+    """
     models = [x, *parents]
-    noise = distances.rounding[np.ix_(keys, models)].sum(axis=1)
-    coarse = distances.rounding[keys][:, models].sum() > COARSE**2 * distances.norms[keys][:, models].sum() / len(
-        models
-    )
-    return np.asarray(noise * ROUNDING[bool(coarse)] ** 2)
+    weights = np.ones(len(models)) if shares is None else np.r_[1.0, np.square(shares)]
+    noise = distances.rounding[keys][:, models] @ weights
+    all_noise, all_norms = (values[keys][:, models].sum() for values in (distances.rounding, distances.norms))
+    return np.asarray(noise * ROUNDING[bool(all_noise > COARSE**2 * all_norms)] ** 2)
 
 
 def _of_two(distances: Distances, x: int, others: Sequence[int]) -> Merge | None:
@@ -164,9 +168,9 @@ def _of_two(distances: Distances, x: int, others: Sequence[int]) -> Merge | None
     for i, j in _candidates(distances, x, others, arcs=False):
         some = distances.common(x, i, j)
         xi, xj, ij = (float(distances.squared[some, a, b].sum()) for a, b in ((x, i), (x, j), (i, j)))
-        bound = float(_bound(distances, x, (i, j), some).sum())
         share = (xi - xj + ij) / (2 * ij)  # of j
         left = (1 - share) * xi + share * xj - share * (1 - share) * ij
+        bound = float(_bound(distances, x, (i, j), some, np.array([1 - share, share])).sum())
         if min(xi, xj) > GAIN**2 * bound and 0 < share < 1 and left <= bound:
             return _described(distances, x, (i, j), LINEAR, left)
     return None
@@ -262,26 +266,26 @@ def _of_many(distances: Distances, x: int, others: Sequence[int]) -> Merge | Non
         differences = (squared[x, used][:, None] + squared[x, used] - squared[np.ix_(used, used)]) / 2
         return shares, float(max(shares @ differences @ shares, 0.0))
 
-    def bound(used: Sequence[int]) -> float:
-        return float(_bound(distances, x, used, some).sum())
+    def misses(used: Sequence[int]) -> bool:
+        shares, left = fitted(used)
+        return left > float(_bound(distances, x, used, some, shares).sum())
 
-    shares, left = fitted(others)
-    if left > bound(others):
+    if misses(others):
         return None
+    shares = fitted(others)[0]
     order = [others[k] for k in np.argsort(-np.abs(shares), kind="stable")]
-    used = next((order[:k] for k in range(2, MOST + 1) if fitted(order[:k])[1] <= bound(order[:k])), None)
+    used = next((order[:k] for k in range(2, MOST + 1) if not misses(order[:k])), None)
     if used is None:
         return None
     shares, left = fitted(used)
-    while left <= bound(used) and len(used) > 2:
+    while len(used) > 2:
         fewer = [[i for i in used if i != drop] for drop in used]
-        results = [fitted(rest) for rest in fewer]
-        k = int(np.argmin([result[1] for result in results]))
-        if results[k][1] > bound(fewer[k]):
-            if results[k][1] <= GAIN**2 * bound(used):
+        best = min(fewer, key=lambda rest: fitted(rest)[1])
+        if misses(best):
+            if fitted(best)[1] <= GAIN**2 * float(_bound(distances, x, used, some, shares).sum()):
                 return None  # one of them is hardly needed: nothing is told from rounding
             break
-        used, (shares, left) = fewer[k], results[k]
+        used, (shares, left) = best, fitted(best)
     if np.abs(shares).max() > 1 + EQUAL:
         return None
     if len(used) == 2 and (shares > 0).all():
