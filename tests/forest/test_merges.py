@@ -131,9 +131,11 @@ def test_distances_over_other_sets_of_tensors_are_never_compared():
     assert known.common(0, 1).sum() == len(KEYS) - 1
 
 
-def test_a_merge_is_not_earlier_than_a_parent():
+def test_a_merge_is_not_earlier_than_both_parents():
     models, earlier = [A, B, MADE["linear"][0]], np.zeros((3, 3), dtype=bool)
     earlier[2, 0] = True
+    assert set(merges.find(distances(models, torch.float32), earlier)) == {2}  # between its parents by the clock
+    earlier[2, 1] = True
     assert not merges.find(distances(models, torch.float32), earlier)
 
 

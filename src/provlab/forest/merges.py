@@ -116,15 +116,16 @@ def find(distances: Distances, earlier: NDArray[np.bool_]) -> dict[int, Merge]:
     distances
         Of all pairs.
     earlier
-        ``(n, n)``: True where the first is known to be earlier than the second; a merge is earlier than no parent.
+        ``(n, n)``: True where the first is known to be earlier than the second; a merge is not earlier than all parents.
     """
     found: dict[int, Merge] = {}
     n = distances.squared.shape[1]
     rules: tuple[Callable[[Distances, int, list[int]], Merge | None], ...] = (_of_two, _by_tensor, _of_many)
     for rule in rules:
         for x in range(n):
-            others = [i for i in range(n) if i != x and i not in found and not earlier[x, i]]
-            if x not in found and len(others) > 1 and (merge := rule(distances, x, others)):
+            others = [i for i in range(n) if i != x and i not in found]
+            merge = rule(distances, x, others) if x not in found and len(others) > 1 else None
+            if merge and not earlier[x, list(merge.parents)].all():
                 found[x] = merge
     return found
 

@@ -1,11 +1,13 @@
 """Families of tiny Llamas that are grown here, each arm in its own way, with their true parents.
 
+`left_out` gives the same families without some of their models.
+
 Each family grows by uniform attachment: a new model descends from one drawn evenly among those that are there. Texts
 are drawn by Zipf's law from a topic, which has some of the tokens; no topic has the last ones. The trainer is AdamW.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,7 +57,7 @@ class Arm:
     one_draw
         Whether all begin at one random draw and none descends from another.
     one_schedule
-        Whether all are trained by one schedule of rates, so that its first steps do the same to rows without a gradient.
+        Whether all have one schedule of rates, so that its first steps do the same to rows without a gradient.
     steps
         Between which numbers of steps a child is trained, evenly by their logarithm.
     """
@@ -152,6 +154,12 @@ ARMS = {
     "merges": Arm(merges=2),
     "merges, trained on": Arm(merges=2, merge_steps=30),
     SHUFFLED: Arm(after=shuffled),
+    "forged: rescaled": Arm(after=rescaled),
+    "forged: rows restored": Arm(after=restored),
+}
+
+#: families in which a common parent is easily taken for a parent
+KIN = {
     "siblings": Arm(star=True),
     "one topic": Arm(one_topic=True),
     "siblings on one topic": Arm(star=True, one_topic=True),
@@ -168,8 +176,6 @@ ARMS = {
     "some without decay, one topic": Arm(undecayed=0.5, one_topic=True, steps=(5, 160)),
     "resized": Arm(resized=0.3),
     "no decay on embeddings": Arm(embedding_decay=False),
-    "forged: rescaled": Arm(after=rescaled),
-    "forged: rows restored": Arm(after=restored),
 }
 
 
@@ -226,7 +232,7 @@ def train(tensors: Tensors | None, arm: Arm, steps: int, rng: np.random.Generato
 def grow(folder: Path, name: str, n_models: int, seed: int) -> list[Grown]:
     """Grow the family of one arm below a folder."""
     logging.disable_progress_bar()
-    arm, rng = ARMS[name], np.random.default_rng([seed, *name.encode()])
+    arm, rng = (ARMS | KIN)[name], np.random.default_rng([seed, *name.encode()])
     topic = int(rng.integers(2**31)) if arm.one_topic else None
     made: list[Tensors] = []
     grown: list[Grown] = []
@@ -265,3 +271,99 @@ def grow(folder: Path, name: str, n_models: int, seed: int) -> list[Grown]:
         steps = arm.merge_steps
         keep(train(mean, arm, steps, rng, topic) if steps else mean, pair, steps, share)
     return grown
+
+
+def left_out(made: Sequence[Grown], seed: int) -> dict[str, list[str]]:
+    """Which models are given if some of a family are left out, by what is left out; three models at least."""
+    sources = [model.source for model in made]
+    parents = {parent for model in made for parent in model.parents}
+    rng = np.random.default_rng(seed)
+    some = {source for source in sources[1:] if source in parents and rng.random() < 0.5}
+    given = {
+        "none": sources,
+        "the first": sources[1:],
+        "all other parents": [source for source in sources if source == sources[0] or source not in parents],
+        "some parents": [source for source in sources if source not in some],
+    }
+    return {what: kept for what, kept in given.items() if len(kept) > 2}
+
+
+def merged(base: Tensors, one: Tensors, two: Tensors, rng: np.random.Generator) -> dict[str, Tensors]:
+    """Merges of two tunes and their base, one of each method."""
+
+    def block(name: str) -> int:
+        return int(name.split(".")[2]) if "layers." in name else -1
+
+    def mean(*shares: tuple[float, Tensors]) -> Tensors:
+        return {k: sum((share * m[k] for share, m in shares), torch.zeros_like(base[k])) for k in base}
+
+    def by(share: Callable[[str], float]) -> Tensors:
+        return {k: share(k) * one[k] + (1 - share(k)) * two[k] for k in base}
+
+    def slerp(t: float) -> Tensors:
+        made = {}
+        for k in base:
+            a, b = one[k].double(), two[k].double()
+            angle = torch.arccos((a * b).sum() / a.norm() / b.norm())
+            made[k] = ((torch.sin((1 - t) * angle) * a + torch.sin(t * angle) * b) / torch.sin(angle)).float()
+        return made
+
+    def ties(density: float) -> Tensors:
+        made = {}
+        for k in base:
+            changes = torch.stack([m[k] - base[k] for m in (one, two)])
+            least = changes.abs().flatten(1).quantile(1 - density, dim=1).view(-1, *[1] * base[k].ndim)
+            kept = changes * (changes.abs() >= least)
+            agree = (kept.sign() == kept.sum(0).sign()) & (kept != 0)
+            made[k] = base[k] + (kept * agree).sum(0) / agree.sum(0).clamp(min=1)
+        return made
+
+    def dare(dropped: float) -> Tensors:
+        def part(k: str, m: Tensors) -> torch.Tensor:
+            return 0.5 * (m[k] - base[k]) * torch.from_numpy(rng.random(base[k].shape) > dropped) / (1 - dropped)
+
+        return {k: base[k] + part(k, one) + part(k, two) for k in base}
+
+    return {
+        "linear": mean((0.4, one), (0.6, two)),
+        "base and tune": mean((0.43, base), (0.57, one)),
+        "slerp": slerp(0.4),
+        "task arithmetic": mean((-0.4, base), (0.7, one), (0.7, two)),
+        "subtraction": mean((0.7, base), (0.7, one), (-0.4, two)),
+        "by depth": by(lambda name: 0.3 if block(name) < 1 else 0.8),
+        "by part": by(lambda name: 0.3 if "mlp" in name else 0.8),
+        "passthrough": by(lambda name: float(block(name) < 1)),
+        "TIES": ties(0.5),
+        "DARE": dare(0.5),
+    }
+
+
+def grow_merges(folder: Path, seed: int) -> tuple[list[str], dict[tuple[str, str, int], str]]:
+    """Four tunes of a base, and merges of the first two by method, precision and steps of training on.
+
+    Returns
+    -------
+    tuple of list and dict
+        Folders of the base and the tunes, by precision one after another; and folders of merges.
+    """
+    logging.disable_progress_bar()
+    rng, arm = np.random.default_rng([seed, 7]), Arm()
+    base = train(None, arm, STEPS["base"], rng)
+    family = [base, *(train(base, arm, 2 * STEPS["child"], rng) for _ in range(4))]
+    sources, made = [], {}
+
+    def keep(name: str, tensors: Tensors, dtype: torch.dtype) -> str:
+        model = LlamaForCausalLM(_config(arm)).type(dtype)
+        model.load_state_dict(tensors)
+        model.save_pretrained(folder / name)
+        return str(folder / name)
+
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        word = str(dtype).removeprefix("torch.")
+        inputs = [{k: v.to(dtype).float() for k, v in tensors.items()} for tensors in family]
+        sources += [keep(f"{word}-{i}", tensors, dtype) for i, tensors in enumerate(inputs)]
+        for method, tensors in merged(*inputs[:3], rng).items():
+            for steps in (0, 10) if dtype == torch.float32 else (0,):
+                on = train(tensors, arm, steps, rng) if steps else tensors
+                made[method, word, steps] = keep(f"{word}-{method.replace(' ', '-')}-{steps}", on, dtype)
+    return sources, made
