@@ -76,6 +76,28 @@ def test_nothing_is_told_where_steps_cannot_be_counted(chain):
     assert told(*slow) is None
 
 
+def test_a_mean_of_models_is_no_parent(chain):
+    """Its errors are smaller copies of those of the models it was made of, of which the child has more."""
+    mean = (0.7 * chain["x"] + 0.3 * chain["p"]).astype(np.float32)
+    assert not (known := told(chain["x"], mean, chain["c"])) or not known.shown
+
+
+def test_numbers_that_repeat_count_no_steps(chain):
+    """A table that was read back from codes has few values, whose errors are the same wherever they come up."""
+    scale = np.abs(chain["p"]).max() / 127
+    codes = ((chain["p"] / scale).round() * scale).astype(np.float32)
+    assert told(chain["x"], codes, walked(codes, 40, 3)) is None
+
+
+def test_an_adapter_that_the_child_lacks_is_undone_along_its_own_directions():
+    rng = np.random.default_rng(3)
+    before, own = rng.normal(size=(2, 40, 30))
+    left, right = rng.normal(size=40), rng.normal(size=30)
+    adapter = 30 * np.outer(left / np.linalg.norm(left), right / np.linalg.norm(right))
+    assert descent.undone([(before + adapter, own - adapter)]) > 0.6
+    assert abs(descent.undone([(before + adapter, own)])) < 0.3
+
+
 def test_one_witness_against_is_enough(chain):
     yes, no = told(chain["x"], chain["p"], chain["c"]), told(chain["x"], chain["p"], chain["uncle's"])
     assert descent.descends([None, yes]) == (yes, True)

@@ -55,7 +55,7 @@ def slerp(a, b, t):
     return made
 
 
-def made(BASE, A, B, C):  # noqa: N803
+def made(BASE, A, B, C):
     """Merges by name, with the shares of base and tunes, and the method."""
 
     def shared(share):

@@ -14,9 +14,10 @@ of p when a multiple of x is taken off, and f for the same of c and p, both in u
 for p's own errors are in e with one sign and in f with the other. If p lies on the path from x to c there are none, and
 since p is no ancestor of the earlier x, it is one of c. The standard error of a mean of products is known.
 
-Steps without weight decay leave these rows alone and are not counted, so two more things must not speak against it:
-rows that p alone trained (`Rows.excluded`), and the changes of all other weights: where x - p and c - p point the same
-way, p has changes of its own, which both are seen without. `ALIKE` bounds their cosine.
+Steps without weight decay leave these rows alone and are not counted, and trainings that begin with the same rates
+round alike. So more must not speak against it: rows that p alone trained (`Rows.excluded`), and changes of other
+weights that c undoes, since it never had them. `ALIKE` bounds the cosine of x - p and c - p, which sees changes of all
+weights; `undone` looks along the strongest directions of c - p, which sees an adapter.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,8 +34,10 @@ OWN = 0.1
 ERRORS = "TODO"
 #: one-sided 95% of a normal distribution
 SURE = 1.645
-#: standard errors by which the estimate itself may differ from 0
-NEAR_ZERO = 2.5
+#: standard errors by which the estimate itself may lie above 0, and below: far below, p is a mean of models
+NEAR_ZERO, BELOW_ZERO = 2.5, 4.0
+#: least share of different numbers in the rows: where values repeat, as in codes that were read back, errors do too
+DIFFERENT = 0.5
 #: least units in the last place by which a row moves a step: with fewer, errors of steps repeat themselves
 MOVES = 4.0
 #: steps: errors of fewer than these repeat where two trainings begin with the same rates
@@ -42,6 +45,10 @@ FEWEST = 10.0
 #: largest cosine of x - p and c - p over all matrices. Settled after a look at families that are counted nowhere: where
 #: p is the parent 95% of 639 were below .17; where it trained without decay on the child's own texts none below .154
 ALIKE = 0.15
+#: largest share of c - p, along its strongest directions, that takes back p - x. Settled after a look as well: six of
+#: true parents were below .07, that of an adapter's sibling was .36
+UNDONE = 0.2
+DIRECTIONS = 2
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ def path(
         Of x - p and c - p over the other weights.
     """
     x, p, c = three
-    if len(x) < LEAST:
+    if len(x) < LEAST or any(len(np.unique(np.abs(rows))) < DIFFERENT * rows.size for rows in (x, p)):
         return None
     left, moves = [], []
     for a, b in ((x, p), (p, c)):
@@ -104,7 +111,8 @@ def path(
     products = -12 * left[0] * left[1]
     own, error = float(products.mean()), float(products.std() / np.sqrt(products.size))
     low, high = (float((own + way * SURE * error) / steps[0]) for way in (-1, 1))
-    quiet = own <= NEAR_ZERO * error and high <= OWN and not excluded and cosine <= ALIKE
+    near = -BELOW_ZERO * error <= own <= NEAR_ZERO * error
+    quiet = near and high <= OWN and not excluded and cosine <= ALIKE
     return Path(witness, steps[0], own / steps[0], low, high, cosine, bool(quiet))
 
 
@@ -120,3 +128,35 @@ def descends(paths: Iterable[Path | None]) -> tuple[Path | None, bool]:
         return max(read, key=lambda known: known.low), False
     unlike = all(known.cosine <= ALIKE for known in read)
     return read[0], read[0].shown and unlike
+
+
+def undone(changes: Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> float:
+    """Share of c - p, along its strongest directions, that takes back p - x.
+
+    Parameters
+    ----------
+    changes
+        Of each matrix ``(m, n)`` the change p - x and the change c - p.
+
+    Returns
+    -------
+    float
+        1 where c - p is minus p - x along them, 0 where the two are at right angles.
+    """
+    back = own = 0.0
+    for before, after in changes:
+        left, right = _strongest(after)
+        along = np.einsum("mk,mn,kn->k", left, after, right)
+        back -= float(along @ np.einsum("mk,mn,kn->k", left, before, right))
+        own += float(along @ along)
+    return back / own if own else float("nan")
+
+
+def _strongest(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """First singular vectors of a matrix, ``(m, k)`` and ``(k, n)``, by subspace iteration."""
+    k = min(DIRECTIONS + 4, *matrix.shape)
+    basis = np.random.default_rng(0).normal(size=(matrix.shape[1], k))
+    for _ in range(8):
+        basis = np.linalg.qr(matrix.T @ (matrix @ basis))[0]
+    left, _, right = np.linalg.svd(matrix @ basis, full_matrices=False)  # (m, k), (k,), (k, k)
+    return left[:, :DIRECTIONS], (right @ basis.T)[:DIRECTIONS]

@@ -1,6 +1,6 @@
 """One family's tree from the measurements of its pairs: neighbours, merges, directions, each with its level."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -138,7 +138,20 @@ class Tree:
             for x, model in enumerate(self.models)
             if x not in (p, c) and x not in self.made and (self.rows.later(x, p) > 0 or model == outgroup)
         ]
-        return descent.descends(self._path(x, p, c) for x in earlier)
+        path, shown = descent.descends(self._path(x, p, c) for x in earlier)
+        if path and shown:
+            shown = descent.undone(self._changes(path.witness, p, c)) <= descent.UNDONE
+        return path, shown
+
+    def _changes(self, x: int, p: int, c: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """The changes p - x and c - p of each matrix of the blocks that all three share."""
+        for (block, role), shared in zip(self.distances.keys, self.distances.common(x, p, c), strict=True):
+            if block is None or not shared:
+                continue
+            three = [self.opened[k].anatomy.read(self.opened[k].checkpoint, role, block) for k in (x, p, c)]
+            if three[0].ndim == 2:
+                first, second, third = (array.astype(np.float64) for array in three)
+                yield second - first, third - second
 
     def _path(self, x: int, p: int, c: int) -> descent.Path | None:
         """What an earlier model tells of p and c."""

@@ -116,7 +116,7 @@ def find(distances: Distances, earlier: NDArray[np.bool_]) -> dict[int, Merge]:
     distances
         Of all pairs.
     earlier
-        ``(n, n)``: True where the first is known to be earlier than the second; a merge is not earlier than all parents.
+        ``(n, n)``: True where the first is known to be earlier than the second; no merge is earlier than all parents.
     """
     found: dict[int, Merge] = {}
     n = distances.squared.shape[1]

@@ -36,6 +36,7 @@ RELATIONS = {
     DESCENDS: f"an earlier third model shows that the later one keeps what the earlier one trained: {ERRORS}",
     LATER: "the second is the later one; their common parent may not be among these",
     NEAR: "no order in time is known; their common parent may not be among these",
+    f"parent was {NOT_GIVEN}": "the first made steps that the second lacks; the second may still be a merge with it",
     MERGE: "the second is made of the first and others without training",
 }
 TWO = "Two models alone never show descent: a parent, and a sibling that trained less, look alike."

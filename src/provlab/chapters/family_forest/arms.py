@@ -338,8 +338,10 @@ def merged(base: Tensors, one: Tensors, two: Tensors, rng: np.random.Generator) 
     }
 
 
-def grow_merges(folder: Path, seed: int) -> tuple[list[str], dict[tuple[str, str, int], str]]:
-    """Four tunes of a base, and merges of the first two by method, precision and steps of training on.
+def grow_merges(
+    folder: Path, seed: int, methods: Sequence[str] = ()
+) -> tuple[list[str], dict[tuple[str, str, int], str]]:
+    """Four tunes of a base, and merges of the first two by method (all if none is named), precision and steps on.
 
     Returns
     -------
@@ -363,6 +365,8 @@ def grow_merges(folder: Path, seed: int) -> tuple[list[str], dict[tuple[str, str
         inputs = [{k: v.to(dtype).float() for k, v in tensors.items()} for tensors in family]
         sources += [keep(f"{word}-{i}", tensors, dtype) for i, tensors in enumerate(inputs)]
         for method, tensors in merged(*inputs[:3], rng).items():
+            if methods and method not in methods:
+                continue
             for steps in (0, 10) if dtype == torch.float32 else (0,):
                 on = train(tensors, arm, steps, rng) if steps else tensors
                 made[method, word, steps] = keep(f"{word}-{method.replace(' ', '-')}-{steps}", on, dtype)

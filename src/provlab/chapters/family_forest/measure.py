@@ -67,7 +67,9 @@ def ancestors(model: str, parents: Parents) -> set[str]:
 
 def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Judged]:
     """Judge each edge between models of known parents, and list true edges that are missing."""
-    true = {frozenset((parent, child)) for child, names in parents.items() for parent in names}
+    given = {model for family in forest.families for model in family.models}
+    pairs = [frozenset((parent, child)) for child, names in parents.items() for parent in names]
+    true = {pair for pair in pairs if pair <= given}
     rows = []
     for edge in forest.edges:
         if edge.a not in parents or edge.b not in parents:
