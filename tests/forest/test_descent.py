@@ -1,5 +1,6 @@
 """Whose child: steps counted in the rounding of rows, and families whose parent is given, left out, or one of two."""
 
+import json
 from itertools import pairwise
 
 import grown
@@ -7,8 +8,10 @@ import numpy as np
 import pytest
 
 import provlab
+from provlab.attest import folder
+from provlab.errors import EvidenceError
 from provlab.forest import descent
-from provlab.forest.result import DESCENDS, LATER, NOT_GIVEN, SHOWN
+from provlab.forest.result import DESCENDS, LATER, NOT_GIVEN, SHOWN, Forest
 
 WIDTH, ROWS = 64, 60
 
@@ -158,6 +161,25 @@ def test_an_outgroup_is_a_witness_though_no_clock_says_that_it_is_earlier(kin):
     assert said(kin, "bce")[0].get("bc", (None,))[0] != DESCENDS
     edges, _ = said(kin, "bce", outgroup=kin["e"])
     assert edges["bc"] == (DESCENDS, SHOWN)
+
+
+def test_a_report_carries_the_words_and_an_old_one_says_who_wrote_it(kin, tmp_path, monkeypatch):
+    _, result = said(kin, "abc")
+    folder.write(tmp_path / "new", "tree", {"outgroup": None, "statistic": "phi_u", "seed": 0}, result)
+    assert "recomputed bit for bit" in folder.verify(tmp_path / "new")
+    assert "parent may not be given" in (tmp_path / "new" / folder.PAGE).read_text()
+    if (tmp_path / "new" / folder.PEDIGREE).exists():
+        pedigree = json.loads((tmp_path / "new" / folder.PEDIGREE).read_text())
+        parts = {component["bom-ref"][-1]: component["pedigree"] for component in pedigree["components"]}
+        assert [a["name"] for a in parts["c"]["ancestors"]] == ["b"]
+        assert "ancestors" not in parts["b"]  # a is only earlier
+        assert [a["name"] for a in parts["b"]["variants"]] == ["a"]
+    content = result.to_json() | {"schema": "provlab.tree/1"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Forest, "to_json", lambda self: content)
+        folder.write(tmp_path / "old", "tree", {"outgroup": None, "statistic": "phi_u", "seed": 0}, result)
+    with pytest.raises(EvidenceError, match=r"is provlab.tree/1, .*: verify it by provlab \d"):
+        folder.verify(tmp_path / "old")
 
 
 def test_steps_of_paths_add_up(chain):

@@ -21,6 +21,7 @@ from provlab.attest.statement import COMMANDS, PREDICATE, TOLERANCE, Json, as_te
 from provlab.diffing import diff
 from provlab.errors import EvidenceError, one_line
 from provlab.files import atomic_folder
+from provlab.forest.result import SCHEMA as TREE
 from provlab.forest.result import Forest
 from provlab.growing import tree
 from provlab.models.checkpoint import Checkpoint, identical
@@ -109,6 +110,10 @@ def read(folder: Path) -> Json:
         content: Json = json.loads((folder / RESULT).read_bytes())
         if content["schema"] != SCHEMA:
             raise EvidenceError(f"{RESULT} is {content['schema']}, not {SCHEMA}: another version of provlab wrote it")
+        result = content["result"]
+        if content["question"] == "tree" and result["schema"] != TREE:
+            made = f"provlab {result['versions']['provlab']}"
+            raise EvidenceError(f"the tree is {result['schema']}, and this one writes {TREE}: verify it by {made}")
         again = {STATEMENT: statement(content, hashes)}
         if PEDIGREE in hashes and find_spec("cyclonedx"):
             again[PEDIGREE] = json.loads(pedigree(content))
@@ -153,11 +158,6 @@ def verify(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = Fal
             raise EvidenceError(f"{source} is not {model['source']}: {at} is {str(new)[:12]}, not {str(old)[:12]}")
         names |= {source: model["source"], checkpoint.name: model["name"]}
     result = _answer(content, sources, allow_pickle)
-    if kept["schema"] != (now := result.to_json()["schema"]):
-        made = kept["versions"].get("provlab", "another version")
-        raise EvidenceError(
-            f"the result is {kept['schema']}, written by provlab {made}; this one writes {now}: verify it with {made}"
-        )
     fresh = json.loads(_renamed(json.dumps(result.to_json()), names))
     claims = differences({**content["machine"], **kept["versions"]}, {**_machine(), **fresh["versions"]})
     claimed = [f"{name} {old} (here {new})" for name, old, new in claims]

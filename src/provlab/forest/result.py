@@ -17,6 +17,7 @@ from provlab.statistics.base import Options
 if TYPE_CHECKING:
     from provlab.plots import Figure
 
+SCHEMA = "provlab.tree/2"  # 1 said "descends" of what is later
 FAMILIES, ROWS, ROOT, ESTIMATED = "families", "rows", "root", "estimated"
 #: what an edge says; only the first and the last say that the parent itself is among the models
 DESCENDS, LATER, NEAR, MERGE = "descends", "later", "near", "merge"
@@ -213,7 +214,7 @@ class Forest(views.Report):
         """Everything, for machines."""
         families = [{k: v for k, v in asdict(family).items() if k != "apart"} for family in self.families]
         return {
-            "schema": "provlab.tree/2",
+            "schema": SCHEMA,
             "sources": list(self.sources),
             "models": list(self.models),
             "statistics": list(self.statistics),
