@@ -205,7 +205,12 @@ def three(changed, distance):
     for i, j in itertools.permutations(range(3), 2):
         kept[i, j] = np.packbits(np.arange(64) >= square(changed)[i, j])
     known = rows.Rows(kept, np.ones((3, 3), dtype=bool), np.zeros((3, 3)), np.ones((3, 3)), 64)
-    opened = [Mock(checkpoint=Mock(dtype=lambda name: "float32"), anatomy=Mock(tied=False))] * 3
+    opened = [
+        Mock(
+            checkpoint=Mock(dtype=lambda name: "float32"),
+            anatomy=Mock(tied=False, architecture="LlamaForCausalLM", has=lambda role: False),
+        )
+    ] * 3
     ones = np.ones((1, 3))
     distances = merges.Distances([(None, "all")], square(distance).astype(float)[None] ** 2, 100 * ones, 1e-9 * ones)
     return grow.Tree(list("abc"), opened, known, distances, [dict.fromkeys(ABOUT, 1.0)] * 3).grow()

@@ -6,41 +6,9 @@ import torch
 import transformers
 from scipy import stats
 
+from provlab.chapters.family_forest.draws import ORDER, trained
 from provlab.errors import NotComparableError, ParameterError
 from provlab.forest import fossils
-
-D, LAYERS = 32, 2
-ORDER = [(D, D, block if name == "key" else None) for block in range(LAYERS) for name in ("query", "key", "value")]
-
-
-class Encoder(torch.nn.Module):
-    """Attention as torch.nn.Linear draws it, queries, keys and values block by block."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(i, o) for i, o, _ in ORDER)
-
-    def forward(self, x):
-        for query, key, value in zip(*[iter(self.layers)] * 3, strict=True):
-            scores = query(x) @ key(x).transpose(-1, -2) / D**0.5
-            x = x + torch.softmax(scores, -1) @ value(x)
-        return x
-
-
-def trained(seed, data, *, decay=0.0, steps=60):
-    """Key biases after training on random targets."""
-    torch.manual_seed(seed)
-    model = Encoder()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=decay)
-    generator = torch.Generator().manual_seed(data)
-    moved = model.layers[0].bias.detach().clone()
-    for _ in range(steps):
-        x = torch.randn(4, 8, D, generator=generator)
-        optimizer.zero_grad()
-        (model(x) - torch.roll(x, 1, -1)).square().mean().backward()
-        optimizer.step()
-    assert (model.layers[0].bias - moved).abs().max() > 1e-3  # queries did move
-    return {block: model.layers[3 * block + 1].bias.detach().numpy() for block in range(LAYERS)}
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.engine.ledger import PairRecord
-from provlab.forest import descent, estimate, merges, root, sparse
+from provlab.forest import descent, estimate, fossils, merges, root, sparse
 from provlab.forest import rows as exact
+from provlab.forest.families import LEVEL
 from provlab.forest.measure import SPACINGS, one_numbering, stored
 from provlab.forest.result import (
     DESCENDS,
@@ -121,6 +122,7 @@ class Tree:
         }
         if n == 2:
             notes.append(TWO)
+        notes += self._common_draw()
         if n == 3 and not self.made:
             odd = estimate.odd_one_out(self.models, apart)
             without = "A model and two neighbours have none, nor have three siblings."
@@ -216,7 +218,8 @@ class Tree:
         score = estimate.score(self.about[i], self.about[j]) if self.about[i] and self.about[j] else 0.0
         if direction is None and (chance := estimate.chance(score)):
             direction = (ESTIMATED, 1 if score > 0 else -1, f"score {abs(score):.1f}: {chance}")
-        level, way, why = direction or (None, 1, "")
+        outside = f"score {abs(score):.1f}: no population like this one" if abs(score) > estimate.MOST_SCORE else ""
+        level, way, why = direction or (None, 1, outside)
         p, c = (i, j) if way > 0 else (j, i)
         path, shown = self._parent(p, c, outgroup) if self.rows.later(p, c) > 0 else (None, False)
         relation = DESCENDS if shown else LATER if level else NEAR
@@ -276,6 +279,19 @@ class Tree:
             for k in range(len(self.models))
             if k not in self.made
         )
+
+    def _common_draw(self) -> list[str]:
+        """Say whether biases of keys, which training leaves alone, began as one draw."""
+        speak = [model for model in self.opened if fossils.why_silent(model) is None]
+        pairs = list(combinations([fossils.key_biases(model) for model in speak], 2))
+        if not pairs:
+            return []
+        values = [fossils.common_draw(*pair).log10_p for pair in pairs]
+        shown = [value for value in values if value <= np.log10(LEVEL / len(pairs))]
+        return [
+            f"Biases of keys, which training leaves alone: a common initial draw in {len(shown)} of {len(pairs)} pairs "
+            f"(log10 p at most {max(values):.1f}). That is less than descent: two trainings from one seed share it too."
+        ]
 
     def _spoken(self) -> str:
         """Say how many rows speak."""
