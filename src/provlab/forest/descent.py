@@ -106,7 +106,9 @@ def path(
         left.append((b - factor * a) / units)
         moves.append(abs(np.log(factor)) / spacing)
     steps = [float(12 * np.square(rest).mean()) for rest in left]
-    if min(steps) < FEWEST or min(move / count for move, count in zip(moves, steps, strict=True)) < MOVES:
+    if steps[0] < FEWEST:  # p cannot be told from x, and any child of x looks like one of p
+        return Path(witness, steps[0], 0.0, 0.0, 1.0, cosine, shown=False) if steps[0] >= 1 else None
+    if steps[1] < FEWEST or min(move / count for move, count in zip(moves, steps, strict=True)) < MOVES:
         return None
     products = -12 * left[0] * left[1]
     own, error = float(products.mean()), float(products.std() / np.sqrt(products.size))
@@ -124,7 +126,7 @@ def descends(paths: Iterable[Path | None]) -> tuple[Path | None, bool]:
     read = sorted((known for known in paths if known is not None), key=lambda known: known.high)
     if not read:
         return None, False
-    if any(known.low > 0 for known in read if not known.shown):
+    if any(known.low > 0 or known.steps < FEWEST for known in read if not known.shown):
         return max(read, key=lambda known: known.low), False
     unlike = all(known.cosine <= ALIKE for known in read)
     return read[0], read[0].shown and unlike
