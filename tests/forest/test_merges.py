@@ -78,7 +78,7 @@ MADE = made(BASE, A, B, C)
 WITHOUT_BASE = {"base and tune", "task arithmetic", "subtraction"}  # of which nothing is left to find
 
 
-def found(models, dtype):
+def merges_of(models, dtype):
     return merges.find(distances([stored(m, dtype) for m in models], dtype), np.zeros((len(models),) * 2, dtype=bool))
 
 
@@ -87,7 +87,7 @@ def found(models, dtype):
 def test_a_merge_is_found_with_its_shares_and_method(name, dtype):
     inputs = [stored(m, dtype) for m in (BASE, A, B, C)]
     model, shares, method = made(*inputs)[name]
-    means = found([*inputs, model], dtype)
+    means = merges_of([*inputs, model], dtype)
     assert set(means) == {4}
     if dtype == torch.bfloat16 and name == "slerp":
         method = "linear"  # the arc is nearer to the line than one rounding
@@ -97,35 +97,35 @@ def test_a_merge_is_found_with_its_shares_and_method(name, dtype):
             shares, abs=0.001 if dtype == torch.float32 else 0.01
         )
     if name not in WITHOUT_BASE:
-        assert set(found([A, B, C, model], dtype)) == {3}
-        assert found([A, B, C, model], dtype)[3].method == method
+        assert set(merges_of([A, B, C, model], dtype)) == {3}
+        assert merges_of([A, B, C, model], dtype)[3].method == method
     else:
-        assert not found([A, B, C, model], dtype)
+        assert not merges_of([A, B, C, model], dtype)
 
 
 def test_shares_come_by_block():
-    merge = found([BASE, A, B, MADE["by depth"][0]], torch.float32)[3]
+    merge = merges_of([BASE, A, B, MADE["by depth"][0]], torch.float32)[3]
     assert (merge.low[0], merge.high[0]) == pytest.approx((0.3, 0.8), abs=1e-4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype)[6:])
 def test_tunes_children_strangers_and_trained_merges_are_no_merges(dtype):
     child, trained = tuned(A, 7), tuned(MADE["linear"][0], 8)
-    assert not found([BASE, A, B, C, child, trained, fresh(9), tuned(fresh(9), 12)], dtype)
+    assert not merges_of([BASE, A, B, C, child, trained, fresh(9), tuned(fresh(9), 12)], dtype)
 
 
 def test_two_that_changed_other_parts_of_one_model_are_not_its_parents():
     """Adapters of disjoint parts: the base equals either of them in every tensor."""
     first = {k: A[k] if k[0] == 0 else BASE[k] for k in KEYS}
     second = {k: B[k] if k[0] == 1 else BASE[k] for k in KEYS}
-    assert not found([BASE, first, second], torch.float32)
-    assert not found([BASE, first, second, tuned(BASE, 5), fresh(6)], torch.float32)
+    assert not merges_of([BASE, first, second], torch.float32)
+    assert not merges_of([BASE, first, second, tuned(BASE, 5), fresh(6)], torch.float32)
 
 
 def test_distances_over_other_sets_of_tensors_are_never_compared():
     """Eight tokens were added to two tunes: over all tensors but that one, their base is no mean of them."""
     longer = [{k: np.r_[v, np.zeros(320)] if k[1] == "embedding" else v for k, v in m.items()} for m in (A, B)]
-    assert not found([BASE, *longer, C], torch.float32)
+    assert not merges_of([BASE, *longer, C], torch.float32)
     known = distances([BASE, *longer], torch.float32)
     assert known.total()[0, 1] == pytest.approx(np.sqrt(sum(np.square(BASE[k] - A[k]).sum() for k in KEYS[1:])))
     assert known.common(0, 1).sum() == len(KEYS) - 1
@@ -178,7 +178,7 @@ def test_ties_and_dare_are_told_number_by_number(made, method, factors, dtype):
     x = torch.tensor(made(*inputs)).to(dtype).double().numpy()
     spacing = SPACINGS[str(dtype)[6:]]
     noise = np.sqrt(sum((spacing * np.exp2(np.frexp(v)[1] - 1)) ** 2 / 12 for v in (x, *inputs)))
-    result = sparse.told(x, *inputs, noise)
+    result = sparse.explain(x, *inputs, noise)
     assert (result.method if result else None) == method
     if factors:
         assert result.factors == pytest.approx(factors, rel=0.02)

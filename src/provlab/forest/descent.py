@@ -53,7 +53,7 @@ DIRECTIONS = 2
 
 @dataclass(frozen=True)
 class Path:
-    """What a third, earlier model x tells of p and the later c.
+    """The steps of p and the later c, as a third, earlier model x sees them.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Path:
     own, low, high
         Share of p's steps since x that are not in c: estimate, and its one-sided 95% bounds.
     cosine
-        Of x - p and c - p; NaN where no tensor has one shape in all three.
+        Cosine of x - p and c - p; NaN where no tensor has one shape in all three.
     shown
         Whether p is an ancestor of c.
     """
@@ -81,7 +81,7 @@ class Path:
 def path(
     witness: int, three: Sequence[NDArray[np.float64]], spacing: float, *, excluded: bool, cosine: float
 ) -> Path | None:
-    """What an earlier model x tells of p and c; None where steps cannot be counted.
+    """Count steps of p and c as an earlier model x sees them; None where they cannot be counted.
 
     Parameters
     ----------
@@ -90,11 +90,11 @@ def path(
     three
         Rows of x, p and c that all of them kept, ``(rows, width)`` each.
     spacing
-        Of their files; see `provlab.forest.measure.SPACINGS`.
+        Spacing of their files; see `provlab.forest.measure.SPACINGS`.
     excluded
         Whether rows say that p does not lie between x and c.
     cosine
-        Of x - p and c - p over the other weights.
+        Cosine of x - p and c - p over the other weights.
     """
     x, p, c = three
     if len(x) < LEAST or any(len(np.unique(np.abs(rows))) < DIFFERENT * rows.size for rows in (x, p)):
@@ -106,7 +106,7 @@ def path(
         left.append((b - factor * a) / units)
         moves.append(abs(np.log(factor)) / spacing)
     steps = [float(12 * np.square(rest).mean()) for rest in left]
-    if steps[0] < FEWEST:  # p cannot be told from x, and any child of x looks like one of p
+    if steps[0] < FEWEST:  # p is all but x, and any child of x looks like one of p
         return Path(witness, steps[0], 0.0, 0.0, 1.0, cosine, shown=False) if steps[0] >= 1 else None
     if steps[1] < FEWEST or min(move / count for move, count in zip(moves, steps, strict=True)) < MOVES:
         return None
@@ -138,7 +138,7 @@ def undone(changes: Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]) -
     Parameters
     ----------
     changes
-        Of each matrix ``(m, n)`` the change p - x and the change c - p.
+        For each matrix ``(m, n)`` the change p - x and the change c - p.
 
     Returns
     -------

@@ -6,7 +6,7 @@ direction until rounding takes over. Its numbers are drawn alike and independent
 orders of one model's are equally likely, and Spearman's law is an exact p-value of d numbers a block (phi_K).
 
 This shows a *common initial draw*, which is less than descent: two models that were begun with one seed and trained
-apart have it too. Whether they share training as well is told by what they changed (`provlab.forest.descent`).
+apart have it too. Whether they share training as well shows in what they changed (`provlab.forest.descent`).
 
 Silent (`why_silent`): models without such biases, or with biases that begin at zero, as those of BERT and GPT-2 in
 transformers do; and rotary positions, as in Qwen2: there the bias is turned by the position of the key, does not
@@ -37,7 +37,7 @@ class Draw:
     log10_p
         Fisher's over blocks, which are independent under independence.
     cosines
-        Of each block.
+        Cosine of each block.
     numbers
         In all blocks.
     seed
@@ -106,7 +106,7 @@ def named_seed(biases: Draws, replay: Callable[[int], Draws], seeds: Iterable[in
     Parameters
     ----------
     biases
-        Of a model.
+        Biases of a model.
     replay
         What a framework draws from a seed; see `linear_layers`.
     seeds
@@ -115,7 +115,7 @@ def named_seed(biases: Draws, replay: Callable[[int], Draws], seeds: Iterable[in
     tried = {seed: common_draw(biases, replay(seed)) for seed in seeds}
     if not tried:
         raise ParameterError("seeds: none is given to try")
-    seed = min(tried, key=lambda one: tried[one].log10_p)
+    seed = min(tried, key=lambda seed: tried[seed].log10_p)
     best = tried[seed]
     return Draw(min(best.log10_p + float(np.log10(len(tried))), 0.0), best.cosines, best.numbers, seed)
 

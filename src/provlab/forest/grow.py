@@ -43,7 +43,7 @@ class Tree:
     Attributes
     ----------
     distances
-        Of all tensors; see `provlab.forest.merges.Distances`.
+        Distances of all tensors; see `provlab.forest.merges.Distances`.
     about
         What was read of each model, see `provlab.forest.measure.AllWeights`.
     tokens, tables
@@ -134,7 +134,7 @@ class Tree:
         return j in self.made and i in self.made[j].parents
 
     def _parent(self, p: int, c: int, outgroup: str | None) -> tuple[descent.Path | None, bool]:
-        """What earlier models, or the outgroup, tell of whether p is an ancestor of the later c."""
+        """Ask earlier models, or the outgroup, whether p is an ancestor of the later c."""
         earlier = [
             x
             for x, model in enumerate(self.models)
@@ -156,7 +156,7 @@ class Tree:
                 yield second - first, third - second
 
     def _path(self, x: int, p: int, c: int) -> descent.Path | None:
-        """What an earlier model tells of p and c."""
+        """Ask an earlier model about p and c."""
         pairs = [(x, p), (p, c), (x, c)]
         spacings = {SPACINGS.get(stored(self.opened[k])) for k in (x, p, c)}
         if not self.tables or len(spacings) > 1 or not all(self.rows.readable[pair] for pair in pairs):

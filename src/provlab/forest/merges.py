@@ -114,20 +114,20 @@ def find(distances: Distances, earlier: NDArray[np.bool_]) -> dict[int, Merge]:
     Parameters
     ----------
     distances
-        Of all pairs.
+        Distances of all pairs.
     earlier
         ``(n, n)``: True where the first is known to be earlier than the second; no merge is earlier than all parents.
     """
-    found: dict[int, Merge] = {}
+    merges: dict[int, Merge] = {}
     n = distances.squared.shape[1]
     rules: tuple[Callable[[Distances, int, list[int]], Merge | None], ...] = (_of_two, _by_tensor, _of_many)
     for rule in rules:
         for x in range(n):
-            others = [i for i in range(n) if i != x and i not in found]
-            merge = rule(distances, x, others) if x not in found and len(others) > 1 else None
+            others = [i for i in range(n) if i != x and i not in merges]
+            merge = rule(distances, x, others) if x not in merges and len(others) > 1 else None
             if merge and not earlier[x, list(merge.parents)].all():
-                found[x] = merge
-    return found
+                merges[x] = merge
+    return merges
 
 
 def _candidates(distances: Distances, x: int, others: Sequence[int], *, arcs: bool) -> list[tuple[int, int]]:
@@ -195,8 +195,8 @@ def _by_tensor(distances: Distances, x: int, others: Sequence[int]) -> Merge | N
             continue
         share, left = _shares(distances, x, i, j, some)
         if (left <= bound).all():
-            told = ij > GAIN**2 * bound  # elsewhere both parents are alike
-            whole = (share[told] < WHOLE) | (share[told] > 1 - WHOLE)
+            clear = ij > GAIN**2 * bound  # elsewhere both parents are alike
+            whole = (share[clear] < WHOLE) | (share[clear] > 1 - WHOLE)
             if whole.all() and not _taken_over(distances, x, i, j, some):
                 continue
             merge = _described(distances, x, (i, j), PASSTHROUGH if whole.all() else BY_TENSOR, float(left.sum()))
@@ -284,7 +284,7 @@ def _of_many(distances: Distances, x: int, others: Sequence[int]) -> Merge | Non
         best = min(fewer, key=lambda rest: fitted(rest)[1])
         if misses(best):
             if fitted(best)[1] <= GAIN**2 * float(_bound(distances, x, used, some, shares).sum()):
-                return None  # one of them is hardly needed: nothing is told from rounding
+                return None  # one of them is hardly needed: rounding would do as well
             break
         used, (shares, left) = best, fitted(best)
     if np.abs(shares).max() > 1 + EQUAL:
@@ -312,8 +312,8 @@ def _described(
     some = distances.common(x, *parents)
     i, j = parents[:2]
     if shares is None or keys is None:
-        told = distances.squared[some, i, j] > GAIN**2 * _bound(distances, x, parents, some)  # else parents are alike
-        share, keys = _shares(distances, x, i, j, some)[0][told], np.flatnonzero(some)[told]
+        apart = distances.squared[some, i, j] > GAIN**2 * _bound(distances, x, parents, some)  # else parents are alike
+        share, keys = _shares(distances, x, i, j, some)[0][apart], np.flatnonzero(some)[apart]
         shares = np.stack([1 - share, share])
     if not len(keys):
         return None
@@ -325,8 +325,7 @@ def _described(
     if method == BY_TENSOR:
         clear = _bound(distances, x, parents, np.isin(np.arange(len(some)), keys)) < CLEAR**2 * weights
         clear = clear if clear.any() else np.ones_like(clear)
-        within = max(float(np.ptp(shares[0, at])) if (at := [k for k in all_ if clear[k]]) else 0.0
-                     for all_ in groups.values())  # fmt: skip
+        within = max(float(np.ptp(shares[0, at][clear[at]])) for at in groups.values() if clear[at].any())
         across = float(np.ptp(shares[0, clear]))
         method = LINEAR if across < EQUAL else BY_DEPTH if within < EQUAL else BY_PART
     expected = float(distances.rounding[some][:, [x, *parents]].sum())

@@ -1,4 +1,4 @@
-"""Merges that keep some numbers of each change and none of others: TIES and DARE, told number by number.
+"""Merges that keep some numbers of each change and none of others: TIES and DARE, read number by number.
 
 With a base and two models made from it, s and t their changes and u that of the merge, each number of u is one of: 0;
 p s; q t; both together (DARE: p s + q t; TIES, where they agree in sign: (p s + q t) / 2). DARE drops numbers at random
@@ -57,7 +57,7 @@ def mode(ratios: Numbers) -> float | None:
     return float(np.exp(np.median(near)))
 
 
-def told(x: Numbers, base: Numbers, first: Numbers, second: Numbers, rounding: Numbers) -> Told | None:
+def explain(x: Numbers, base: Numbers, first: Numbers, second: Numbers, rounding: Numbers) -> Told | None:
     """Explain a merge by two models and their base.
 
     Parameters
@@ -104,7 +104,7 @@ def find(opened: Sequence[Model], distances: Distances, known: Container[int]) -
     For each model, those bases and pairs of models come first whose two changes explain most of its own, as squared
     distances tell, among its nearest. Then two tensors of each are read.
     """
-    found: dict[int, Merge] = {}
+    merges: dict[int, Merge] = {}
     total = distances.total()
     for x in range(len(opened)):
         others = [i for i in np.argsort(total[x], kind="stable").tolist() if i != x and i not in known]
@@ -116,9 +116,9 @@ def find(opened: Sequence[Model], distances: Distances, known: Container[int]) -
             tries += [(left, base, i, j) for i, j in combinations(some, 2) if (left := _left(distances, x, base, i, j))]
         for _, base, i, j in sorted(tries)[:TRIES]:
             if merge := _read(opened, distances, x, base, i, j):
-                found[x] = merge
+                merges[x] = merge
                 break
-    return found
+    return merges
 
 
 def _left(distances: Distances, x: int, base: int, i: int, j: int) -> float | None:
@@ -151,7 +151,7 @@ def _read(opened: Sequence[Model], distances: Distances, x: int, base: int, i: i
             (spacing * np.exp2(np.frexp(array)[1] - 1)) ** 2 / 12
             for spacing, array in zip(spacings, arrays, strict=True)
         ]
-        results.append(told(*arrays, np.sqrt(sum(squares))))
+        results.append(explain(*arrays, np.sqrt(sum(squares))))
     kept = [result for result in results if result is not None]
     if not kept or len(kept) < len(results):
         return None

@@ -62,9 +62,9 @@ def test_directions_right(rows, status, tmp_path):
 
 
 def kin(right, wrong, others=0):
-    said = {"relation": "descends", "parent": "shown"}
+    shown = {"relation": "descends", "parent": "shown"}
     unsaid = {"relation": "later", "parent": "not given"}
-    rows = [{**row, **said} for row in edges(right, 0)] + [{**row, **said} for row in edges(wrong, 0, forward=False)]
+    rows = [{**row, **shown} for row in edges(right, 0)] + [{**row, **shown} for row in edges(wrong, 0, forward=False)]
     return rows + [{**row, **unsaid} for row in edges(others, 0, forward=None)]
 
 

@@ -279,16 +279,16 @@ def left_out(made: Sequence[Grown], seed: int) -> dict[str, list[str]]:
     parents = {parent for model in made for parent in model.parents}
     rng = np.random.default_rng(seed)
     some = {source for source in sources[1:] if source in parents and rng.random() < 0.5}
-    given = {
+    sets = {
         "none": sources,
         "the first": sources[1:],
         "all other parents": [source for source in sources if source == sources[0] or source not in parents],
         "some parents": [source for source in sources if source not in some],
     }
-    return {what: kept for what, kept in given.items() if len(kept) > 2}
+    return {what: kept for what, kept in sets.items() if len(kept) > 2}
 
 
-def merged(base: Tensors, one: Tensors, two: Tensors, rng: np.random.Generator) -> dict[str, Tensors]:
+def merged(base: Tensors, first: Tensors, second: Tensors, rng: np.random.Generator) -> dict[str, Tensors]:
     """Merges of two tunes and their base, one of each method."""
 
     def block(name: str) -> int:
@@ -298,12 +298,12 @@ def merged(base: Tensors, one: Tensors, two: Tensors, rng: np.random.Generator) 
         return {k: sum((share * m[k] for share, m in shares), torch.zeros_like(base[k])) for k in base}
 
     def by(share: Callable[[str], float]) -> Tensors:
-        return {k: share(k) * one[k] + (1 - share(k)) * two[k] for k in base}
+        return {k: share(k) * first[k] + (1 - share(k)) * second[k] for k in base}
 
     def slerp(t: float) -> Tensors:
         made = {}
         for k in base:
-            a, b = one[k].double(), two[k].double()
+            a, b = first[k].double(), second[k].double()
             angle = torch.arccos((a * b).sum() / a.norm() / b.norm())
             made[k] = ((torch.sin((1 - t) * angle) * a + torch.sin(t * angle) * b) / torch.sin(angle)).float()
         return made
@@ -311,7 +311,7 @@ def merged(base: Tensors, one: Tensors, two: Tensors, rng: np.random.Generator) 
     def ties(density: float) -> Tensors:
         made = {}
         for k in base:
-            changes = torch.stack([m[k] - base[k] for m in (one, two)])
+            changes = torch.stack([m[k] - base[k] for m in (first, second)])
             least = changes.abs().flatten(1).quantile(1 - density, dim=1).view(-1, *[1] * base[k].ndim)
             kept = changes * (changes.abs() >= least)
             agree = (kept.sign() == kept.sum(0).sign()) & (kept != 0)
@@ -322,14 +322,14 @@ def merged(base: Tensors, one: Tensors, two: Tensors, rng: np.random.Generator) 
         def part(k: str, m: Tensors) -> torch.Tensor:
             return 0.5 * (m[k] - base[k]) * torch.from_numpy(rng.random(base[k].shape) > dropped) / (1 - dropped)
 
-        return {k: base[k] + part(k, one) + part(k, two) for k in base}
+        return {k: base[k] + part(k, first) + part(k, second) for k in base}
 
     return {
-        "linear": mean((0.4, one), (0.6, two)),
-        "base and tune": mean((0.43, base), (0.57, one)),
+        "linear": mean((0.4, first), (0.6, second)),
+        "base and tune": mean((0.43, base), (0.57, first)),
         "slerp": slerp(0.4),
-        "task arithmetic": mean((-0.4, base), (0.7, one), (0.7, two)),
-        "subtraction": mean((0.7, base), (0.7, one), (-0.4, two)),
+        "task arithmetic": mean((-0.4, base), (0.7, first), (0.7, second)),
+        "subtraction": mean((0.7, base), (0.7, first), (-0.4, second)),
         "by depth": by(lambda name: 0.3 if block(name) < 1 else 0.8),
         "by part": by(lambda name: 0.3 if "mlp" in name else 0.8),
         "passthrough": by(lambda name: float(block(name) < 1)),

@@ -67,9 +67,9 @@ def ancestors(model: str, parents: Parents) -> set[str]:
 
 def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Judged]:
     """Judge each edge between models of known parents, and list true edges that are missing."""
-    given = {model for family in forest.families for model in family.models}
+    models = {model for family in forest.families for model in family.models}
     pairs = [frozenset((parent, child)) for child, names in parents.items() for parent in names]
-    true = {pair for pair in pairs if pair <= given}
+    true = {pair for pair in pairs if pair <= models}
     rows = []
     for edge in forest.edges:
         if edge.a not in parents or edge.b not in parents:
@@ -109,7 +109,7 @@ def table(rows: Sequence[Judged]) -> pd.DataFrame:
 
 
 def kin_table(rows: Sequence[Judged]) -> pd.DataFrame:
-    """What edges say of a parent, by arm: descent, right and wrong; a parent that was left out; and no statement."""
+    """Count what edges say of a parent, by arm: descent, right and wrong; a parent that was left out; no statement."""
     columns = ["descends: right", "wrong", "parent not given: right", "wrong ", "later", "near", "merge"]
     counts = pd.DataFrame(0, index=list(dict.fromkeys(row.arm for row in rows)), columns=columns)
     for row in (row for row in rows if row.joined != MISSED):
@@ -136,14 +136,14 @@ def merge_rows(sources: Sequence[str], made: Mapping[tuple[str, str, int], str],
         for base in (True, False):
             forest = tree([*family[not base :], merge], seed=seed, progress=False)
             edges = [edge for edge in forest.edges if edge.relation == MERGE]
-            found = {edge.a for edge in edges if edge.b == merge}
+            sources_named = {edge.a for edge in edges if edge.b == merge}
             false = sum(edge.b != merge or edge.a not in parents for edge in edges)
-            said = edges[0].evidence.split(":")[0] if edges else "; ".join(
+            words = edges[0].evidence.split(":")[0] if edges else "; ".join(
                 sorted({edge.words for edge in forest.edges if merge in (edge.a, edge.b)})
             )  # fmt: skip
-            right = found == parents & set(family[not base :]) and not false
+            right = sources_named == parents & set(family[not base :]) and not false
             outcome = "right" if right else "wrong" if edges else "abstained"
-            rows.append([method, word, steps, base, outcome, false, said])
+            rows.append([method, word, steps, base, outcome, false, words])
     return pd.DataFrame(
         rows, columns=["method", "numbers", "steps on", "base given", "outcome", "false parents", "said"]
     )

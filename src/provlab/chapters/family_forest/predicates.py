@@ -49,16 +49,16 @@ def edges_right(evidence: Evidence, measurement: str, share: float, least: int, 
 def descent_right(evidence: Evidence, measurement: str, wrong: float, least: int) -> Verdict:
     """Where an edge says *descends*, the first model is an ancestor, in families without some parents too."""
     rows = evidence.records(measurement, Judged)
-    said = [row for row in rows if row.relation == DESCENDS]
-    if len(said) < least:
-        return Verdict(NOT_RUN, "", f"{len(said)} edges say descends, fewer than {least}")
-    errors, drawn = sum(not row.forward for row in said), sum(row.joined != MISSED for row in rows)
+    shown = [row for row in rows if row.relation == DESCENDS]
+    if len(shown) < least:
+        return Verdict(NOT_RUN, "", f"{len(shown)} edges say descends, fewer than {least}")
+    errors, drawn = sum(not row.forward for row in shown), sum(row.joined != MISSED for row in rows)
     missing = [row for row in rows if row.parent == NOT_GIVEN]
     ours = (
-        f"{errors} of {len(said)} edges that say descends are wrong, {drawn - len(said)} of {drawn} do not say it; "
+        f"{errors} of {len(shown)} edges that say descends are wrong, {drawn - len(shown)} of {drawn} do not say it; "
         f"{sum(bool(row.forward) for row in missing)} of {len(missing)} wrong where the parent is said to be missing"
     )
-    problems = [(errors > wrong * len(said), f"{errors} of {len(said)} edges that say descends are wrong")]
+    problems = [(errors > wrong * len(shown), f"{errors} of {len(shown)} edges that say descends are wrong")]
     return judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", problems)
 
 
