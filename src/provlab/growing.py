@@ -1,4 +1,4 @@
-"""The first question of many models: `tree` finds their families, and which descends from which."""
+"""The first question of many models: `tree` finds their families, which is later, and whose parent is shown."""
 
 from collections.abc import Sequence
 from itertools import combinations

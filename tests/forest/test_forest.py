@@ -16,7 +16,7 @@ import provlab
 from provlab import growing
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError
-from provlab.forest import estimate, families, grow, measure, root, rows
+from provlab.forest import estimate, families, grow, measure, merges, root, rows
 from provlab.statistics.base import withheld
 
 D = 32
@@ -240,24 +240,6 @@ def test_the_clock_is_silent_and_says_why(made, bound, why):
     assert "the head is the embedding" in rows.silent_because(tree, 0, 1, tied=True) or not tree.readable[0, 1]
 
 
-def test_a_pure_merge_is_found_with_its_shares():
-    rng = np.random.default_rng(3)
-    base = rng.normal(size=4000)
-    models = [base, *(base + 0.1 * rng.normal(size=4000) for _ in range(3))]
-    models += [0.3 * models[1] + 0.7 * models[2], 0.2 * models[1] + 0.3 * models[2] + 0.5 * models[3], models[1] + 1e-4]
-    flat = np.array(models, dtype=np.float32).astype(float)
-    squared = np.square(flat[:, None] - flat).sum(axis=2)
-    rounding = 2.0**-24 * np.linalg.norm(flat, axis=1)
-    means = rows.merges(squared, rounding)
-    assert set(means) == {4, 5}
-    assert means[4].parents == (1, 2)
-    assert means[4].shares == pytest.approx((0.3, 0.7), abs=1e-5)
-    assert means[5].shares == pytest.approx((0.2, 0.3, 0.5), abs=1e-5)
-    squared[4] += 1e-4  # trained on
-    squared[:, 4] += 1e-4
-    assert 4 not in rows.merges(squared, rounding)
-
-
 # Root ----------------------------------------------------------------------------------------------------------------
 
 
@@ -322,8 +304,15 @@ def three(changed, distance):
     for i, j in itertools.permutations(range(3), 2):
         kept[i, j] = np.packbits(np.arange(64) >= square(changed)[i, j])
     known = rows.Rows(kept, np.ones((3, 3), dtype=bool), np.zeros((3, 3)), np.ones((3, 3)), 64)
-    opened = [Mock(checkpoint=Mock(dtype=lambda name: "float32"), anatomy=Mock(tied=False))] * 3
-    return grow.Tree(list("abc"), opened, known, square(distance).astype(float), [dict.fromkeys(ABOUT, 1.0)] * 3).grow()
+    opened = [
+        Mock(
+            checkpoint=Mock(dtype=lambda name: "float32"),
+            anatomy=Mock(tied=False, architecture="LlamaForCausalLM", has=lambda role: False),
+        )
+    ] * 3
+    ones = np.ones((1, 3))
+    distances = merges.Distances([(None, "all")], square(distance).astype(float)[None] ** 2, 100 * ones, 1e-9 * ones)
+    return grow.Tree(list("abc"), opened, known, distances, [dict.fromkeys(ABOUT, 1.0)] * 3).grow()
 
 
 @pytest.mark.parametrize(
@@ -378,8 +367,9 @@ def test_a_forest_from_files(family, tmp_path):
     assert edges["d", "mean"].numbers["share"] == pytest.approx(0.75, abs=1e-5)
     assert [short[m] for m in result.families[0].root_set] == ["a"]
     content = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert content["schema"] == "provlab.tree/1"
-    assert {e["relation"] for f in content["families"] for e in f["edges"]} == {"descends", "merge"}
+    assert content["schema"] == "provlab.tree/2"
+    edges = [e for f in content["families"] for e in f["edges"]]
+    assert {(e["relation"], e["parent"]) for e in edges} == {("later", "may not be given"), ("merge", "shown")}
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
     again = provlab.tree(inner(family, "d", "c", "x", "a", "mean", "b"), store=store, progress=False)
     assert str(again) == str(result)
@@ -431,10 +421,13 @@ def test_the_command(run, family, tmp_path, monkeypatch):
     lines = out.splitlines()
     assert lines[0].startswith("3 models: 1 family of related models, 1 alone (phi_u, exact: family-wise error")
     assert re.fullmatch(
-        r"a -> b +descends +families, direction rows +240 of 300 rows kept; clock: 1\.00% shorter", lines[4]
+        r"a -> b +later; parent may not be given +families, direction rows +240 of 300 rows kept; clock: 1\.00% .*",
+        lines[4],
     )
-    assert '-->|"families, direction rows"|' in run("tree", *models, "--mermaid")[1]
-    assert 'arrowhead=normal, label="families, direction rows"' in run("tree", *models, "--dot")[1]
+    assert "Two models alone never show descent" in out
+    label = '"later; parent may not be given (families, direction rows)"'
+    assert f"-->|{label}|" in run("tree", *models, "--mermaid")[1]
+    assert f"arrowhead=normal, label={label}" in run("tree", *models, "--dot")[1]
     assert run("tree", *models, "--picture", tmp_path / "f.png", "--json", "-")[1].startswith("{")
     assert (tmp_path / "f.png").stat().st_size > 5000
 

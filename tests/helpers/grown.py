@@ -7,13 +7,16 @@ import torch
 
 
 def trained(
-    model, seed: int, *, touched: Sequence[int], decay: float = 0.99, noise: float = 0.05
+    model, seed: int, *, touched: Sequence[int], decay: float = 0.99, noise: float = 0.05, steps: int = 1
 ) -> dict[str, torch.Tensor]:
-    """The tensors of a model after training that reached the rows `touched` of the embedding."""
+    """The tensors of a model after so many steps that reached the rows `touched` of the embedding."""
     generator = torch.Generator().manual_seed(seed)
+    rates = np.random.default_rng([seed, steps]).dirichlet(np.full(steps, 5.0)) * np.log(decay)
     tensors = {}
     for name, value in model.items():
-        moved = value * decay if value.ndim == 2 else value.clone()
+        moved = value.clone()
+        for rate in rates if value.ndim == 2 else ():
+            moved = moved * float(np.exp(rate))
         step = noise * value.std() * torch.randn(value.shape, generator=generator) if value.ndim == 2 else 0
         if "embed_tokens" in name:
             rows = torch.zeros(len(value), 1)

@@ -21,6 +21,7 @@ from provlab.attest.statement import COMMANDS, PREDICATE, TOLERANCE, Json, as_te
 from provlab.diffing import diff
 from provlab.errors import EvidenceError, one_line
 from provlab.files import atomic_folder
+from provlab.forest.result import SCHEMA as TREE
 from provlab.forest.result import Forest
 from provlab.growing import tree
 from provlab.models.checkpoint import Checkpoint, identical
@@ -109,6 +110,10 @@ def read(folder: Path) -> Json:
         content: Json = json.loads((folder / RESULT).read_bytes())
         if content["schema"] != SCHEMA:
             raise EvidenceError(f"{RESULT} is {content['schema']}, not {SCHEMA}: another version of provlab wrote it")
+        result = content["result"]
+        if content["question"] == "tree" and result["schema"] != TREE:
+            made = f"provlab {result['versions']['provlab']}"
+            raise EvidenceError(f"the tree is {result['schema']}, and this one writes {TREE}: verify it by {made}")
         again = {STATEMENT: statement(content, hashes)}
         if PEDIGREE in hashes and find_spec("cyclonedx"):
             again[PEDIGREE] = json.loads(pedigree(content))

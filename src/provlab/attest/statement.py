@@ -10,6 +10,7 @@ from typing import Any
 
 from provlab import statistics as registry
 from provlab.engine.lineage import short_names
+from provlab.forest.result import SHOWN
 from provlab.report.outcome import REJECTIONS
 
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -62,16 +63,16 @@ def statement(content: Mapping[str, Any], files: Mapping[str, str]) -> Json:
 
 
 def _edges(result: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
-    """Pairs that are kin, and whether the second descends from the first."""
+    """Pairs that are kin, and whether the first is shown to be a parent of the second; later is not enough."""
     if result.get("outcome") in REJECTIONS:
         a, b = (model["source"] for model in result["models"])
         return [(a, b, False)]
     families = result.get("families", ())
-    return [(edge["a"], edge["b"], edge["directed"] is not None) for family in families for edge in family["edges"]]
+    return [(edge["a"], edge["b"], edge["parent"] == SHOWN) for family in families for edge in family["edges"]]
 
 
 def pedigree(content: Mapping[str, Any]) -> str:
-    """Write CycloneDX 1.6: one component a model; ancestors where a direction is known, else variants."""
+    """Write CycloneDX 1.6: one component a model; ancestors where a parent is shown, else variants."""
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component, ComponentType, Pedigree

@@ -27,7 +27,7 @@ from provlab.files import cache_dir
 COMMANDS = {
     "compare": "test a pair of models",
     "study": "test all pairs of many models",
-    "tree": "find the families of many models, and which descends from which",
+    "tree": "find the families of many models, which is later, and whose parent is shown",
     "verify": "recompute a report from the models that it names",
     "shelf": "keep fingerprints of models",
     "identify": "say which models of a shelf a model is kin of",

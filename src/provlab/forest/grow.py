@@ -1,6 +1,6 @@
 """One family's tree from the measurements of its pairs: neighbours, merges, directions, each with its level."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -8,15 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.engine.ledger import PairRecord
-from provlab.forest import estimate, root
+from provlab.forest import descent, estimate, fossils, merges, root, sparse
 from provlab.forest import rows as exact
-from provlab.forest.measure import one_numbering
-from provlab.forest.result import ESTIMATED, FAMILIES, ROOT, ROWS, Edge, Family, named
-from provlab.statistics.base import Model
+from provlab.forest.families import LEVEL
+from provlab.forest.measure import SPACINGS, one_numbering, stored
+from provlab.forest.result import (
+    DESCENDS,
+    ESTIMATED,
+    FAMILIES,
+    LATER,
+    MERGE,
+    NEAR,
+    NOT_GIVEN,
+    ROOT,
+    ROWS,
+    SHOWN,
+    TWO,
+    UNKNOWN,
+    Edge,
+    Family,
+    named,
+)  # fmt: skip
+from provlab.statistics.base import BlockResult, Model
 from provlab.statistics.text import spellings
 
+SAMPLED = 256  # rows of each embedding in which steps are counted
 READINGS = ("kept_rows", "weight_distance")
-SIGNIFICANDS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # bits
 
 
 @dataclass(eq=False)
@@ -25,19 +42,23 @@ class Tree:
 
     Attributes
     ----------
-    distance
-        ``(n, n)``: of all weights, infinite where a pair could not be compared.
+    distances
+        Distances of all tensors; see `provlab.forest.merges.Distances`.
     about
-        What was read of each model, see `provlab.forest.measure.Weights`.
+        What was read of each model, see `provlab.forest.measure.AllWeights`.
+    tokens, tables
+        The tokens whose rows most pairs kept, and these rows of each model, ``(tokens, width)``, NaN where it has none.
     """
 
     models: Sequence[str]
     opened: Sequence[Model]
     rows: exact.Rows
-    distance: NDArray[np.float64]
+    distances: merges.Distances
     about: list[dict[str, float]]
+    tokens: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=int))
+    tables: Sequence[NDArray[np.float64]] = ()
     edges: list[tuple[int, int]] = field(default_factory=list)
-    merges: dict[int, exact.Merge] = field(default_factory=dict)
+    made: dict[int, merges.Merge] = field(default_factory=dict)
 
     @classmethod
     def of(cls, models: Sequence[str], opened: Mapping[str, Model], records: Sequence[PairRecord]) -> "Tree":
@@ -53,16 +74,16 @@ class Tree:
         tokens = int(max(code.max() for code in codes)) + 1
         kept = np.zeros((n, n, -(-tokens // 8)), dtype=np.uint8)
         kept[range(n), range(n)] = 255
-        readable, factor, distance = np.eye(n, dtype=bool), np.zeros((n, n)), np.full((n, n), np.inf)
-        silence = np.ones((n, n))
+        readable, factor, silence = np.eye(n, dtype=bool), np.zeros((n, n)), np.ones((n, n))
         about: list[dict[str, float]] = [{}] * n
+        blocks: list[tuple[int, int, BlockResult]] = []
         for record in records:
             i, j, outcome = place[record.a], place[record.b], record.outcome
             if outcome is None:
                 continue
             if record.statistic == "weight_distance":
-                distance[i, j] = distance[j, i] = outcome.value
                 about[i], about[j] = outcome.detail["a"], outcome.detail["b"]
+                blocks += [(i, j, block) for block in outcome.blocks]
                 continue
             bits = np.zeros(tokens, dtype=bool)
             matching = outcome.blocks[0].matching
@@ -71,45 +92,80 @@ class Tree:
             readable[i, j] = readable[j, i] = outcome.detail["readable"]
             factor[i, j], factor[j, i] = outcome.value, -outcome.value
             silence[i, j] = silence[j, i] = outcome.detail["tolerance"]
-        return cls(models, sides, exact.Rows(kept, readable, factor, silence, tokens), distance, about)
+        rows = exact.Rows(kept, readable, factor, silence, tokens)
+        return cls(models, sides, rows, _distances(n, blocks), about, *_sampled(sides, codes, rows))
 
     def grow(self, outgroup: str | None = None) -> Family:
         """Find merges and neighbours, then direct what can be directed."""
         n = len(self.models)
-        if n > 2 and np.isfinite(self.distance[~np.eye(n, dtype=bool)]).all():
-            squared = np.where(np.eye(n, dtype=bool), 0.0, self.distance**2)
-            self.merges = exact.merges(squared, np.array([self._rounding(x) for x in range(n)]))
+        if n > 2:
+            earlier = np.array([[self.rows.later(i, j) > 0 for j in range(n)] for i in range(n)])
+            self.made = merges.find(self.distances, earlier)
+            self.made |= sparse.find(self.opened, self.distances, self.made)
+        distance = self.distances.total()
         between = np.array([[n - 2 - self._not_between(i, j) if i != j else 0 for j in range(n)] for i in range(n)])
-        for x, merge in self.merges.items():  # it lies between its parents, and is on no path
+        for x, merge in self.made.items():  # it lies between its parents, and is on no path
             between[x, list(merge.parents)] = between[list(merge.parents), x] = n
-        fixed = [(merge.parents[0], x) for x, merge in self.merges.items()]
+        fixed = [(merge.parents[0], x) for x, merge in self.made.items()]
         changed = self.rows.n_tokens - self.rows.count()
-        self.edges = estimate.spanning(n, between, changed, self.distance, fixed, self.rows.later)
+        self.edges = estimate.spanning(n, between, changed, distance, fixed, self.rows.later)
         directions, notes, likely = self._directions(outgroup)
         edges = [
-            self._edge(i, j, directions.get((i, j)), int(between[i, j]), int(changed[i, j]))
+            self._edge(i, j, directions.get((i, j)), int(between[i, j]), outgroup)
             for i, j in self.edges
             if not self._into_merge(i, j)
         ]
         first = tuple(self.models[i] for i in likely)
         apart = {
-            frozenset((self.models[i], self.models[j])): (int(changed[i, j]), float(self.distance[i, j]))
+            frozenset((self.models[i], self.models[j])): (int(changed[i, j]), float(distance[i, j]))
             for i, j in combinations(range(n), 2)
         }
-        if n == 3 and not self.merges:
+        if n == 2:
+            notes.append(TWO)
+        notes += self._common_draw()
+        if n == 3 and not self.made:
             odd = estimate.odd_one_out(self.models, apart)
             without = "A model and two neighbours have none, nor have three siblings."
             notes += [f"Odd one out of three, an estimate: {named(odd)} ({estimate.TRIPLES}). {without}"] if odd else []
         return Family(tuple(self.models), (*edges, *self._merged()), first, (self._spoken(), *notes), apart)
 
     def _into_merge(self, i: int, j: int) -> bool:
-        """Whether j is a weighted mean of models, i one of them."""
-        return j in self.merges and i in self.merges[j].parents
+        """Whether j is a merge of models, i one of them."""
+        return j in self.made and i in self.made[j].parents
 
-    def _rounding(self, x: int) -> float:
-        """Length of the rounding errors of a model's file, at most."""
-        stored = self.opened[x].checkpoint.dtype(self.opened[x].anatomy.tensor_name("embedding"))
-        return float(2.0 ** -SIGNIFICANDS.get(stored, 8) * np.sqrt(self.about[x]["squares"]))
+    def _parent(self, p: int, c: int, outgroup: str | None) -> tuple[descent.Path | None, bool]:
+        """Ask earlier models, or the outgroup, whether p is an ancestor of the later c."""
+        earlier = [
+            x
+            for x, model in enumerate(self.models)
+            if x not in (p, c) and x not in self.made and (self.rows.later(x, p) > 0 or model == outgroup)
+        ]
+        path, shown = descent.descends(self._path(x, p, c) for x in earlier)
+        if path and shown:
+            shown = descent.undone(self._changes(path.witness, p, c)) <= descent.UNDONE
+        return path, shown
+
+    def _changes(self, x: int, p: int, c: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """The changes p - x and c - p of each matrix of the blocks that all three share."""
+        for (block, role), shared in zip(self.distances.keys, self.distances.common(x, p, c), strict=True):
+            if block is None or not shared:
+                continue
+            three = [self.opened[k].anatomy.read(self.opened[k].checkpoint, role, block) for k in (x, p, c)]
+            if three[0].ndim == 2:
+                first, second, third = (array.astype(np.float64) for array in three)
+                yield second - first, third - second
+
+    def _path(self, x: int, p: int, c: int) -> descent.Path | None:
+        """Ask an earlier model about p and c."""
+        pairs = [(x, p), (p, c), (x, c)]
+        spacings = {SPACINGS.get(stored(self.opened[k])) for k in (x, p, c)}
+        if not self.tables or len(spacings) > 1 or not all(self.rows.readable[pair] for pair in pairs):
+            return None
+        kept = np.unpackbits(np.bitwise_and.reduce([self.rows.kept[pair] for pair in pairs]))
+        some = np.flatnonzero(kept[self.tokens])
+        three = [self.tables[k][some] for k in (x, p, c)]
+        excluded, cosine = bool(self.rows.excluded(x, c)[p]), self.distances.cosine(x, p, c)
+        return descent.path(x, three, spacings.pop() or 1.0, excluded=excluded, cosine=cosine)
 
     def _not_between(self, i: int, j: int) -> int:
         """How many models do not lie between two: by their rows, or since they are later than both."""
@@ -124,7 +180,7 @@ class Tree:
         clocks = {(i, j): 1 if self._into_merge(i, j) else self.rows.later(i, j) for i, j in self.edges}
         directions = {edge: (ROWS, way, "") for edge, way in clocks.items() if way}
         beyond = {edge: root.side(n, self.edges, edge) for edge in self.edges}
-        whole = allowed = ~np.isin(range(n), list(self.merges))
+        whole = allowed = ~np.isin(range(n), list(self.made))
         for edge, (_, way, _) in directions.items():
             allowed = allowed & (beyond[edge] == (way < 0))
         notes = []
@@ -156,13 +212,18 @@ class Tree:
                 directions[edge] = (ROOT, -1 if inside.pop() else 1, why)
         return directions, notes, likely
 
-    def _edge(self, i: int, j: int, direction: tuple[str, int, str] | None, between: int, changed: int) -> Edge:
+    def _edge(self, i: int, j: int, direction: tuple[str, int, str] | None, between: int, outgroup: str | None) -> Edge:
         """One edge in words and numbers."""
         factor, kept = float(self.rows.factor[i, j]), int(self.rows.count()[i, j])
         score = estimate.score(self.about[i], self.about[j]) if self.about[i] and self.about[j] else 0.0
-        if direction is None and abs(score) > estimate.SURE:
-            direction = (ESTIMATED, 1 if score > 0 else -1, f"score {abs(score):.1f} ({estimate.POPULATION})")
-        level, way, why = direction or (None, 1, "")
+        if direction is None and (chance := estimate.chance(score)):
+            direction = (ESTIMATED, 1 if score > 0 else -1, f"score {abs(score):.1f}: {chance}")
+        outside = f"score {abs(score):.1f}: no population like this one" if abs(score) > estimate.MOST_SCORE else ""
+        level, way, why = direction or (None, 1, outside)
+        p, c = (i, j) if way > 0 else (j, i)
+        path, shown = self._parent(p, c, outgroup) if self.rows.later(p, c) > 0 else (None, False)
+        relation = DESCENDS if shown else LATER if level else NEAR
+        parent = SHOWN if shown else NOT_GIVEN if path and path.low > descent.OWN else UNKNOWN
         if level == ROWS:
             clock = f"clock: {-np.expm1(-abs(factor)):.2%} shorter"
         else:
@@ -170,23 +231,67 @@ class Tree:
             clock = f"clock silent ({exact.silent_because(self.rows, i, j, tied=tied)})"
         words = [f"{kept} of {self.rows.n_tokens} rows kept", clock, f"{between} may lie between" * (between > 0), why]
         numbers = {
-            "kept": kept, "changed": changed, "between": between, "distance": float(self.distance[i, j]),
-            "ln_factor": way * factor, "score": way * score,
+            "kept": kept, "changed": self.rows.n_tokens - kept, "between": between,
+            "distance": float(self.distances.total()[i, j]), "ln_factor": way * factor, "score": way * score,
         }  # fmt: skip
-        a, b = (self.models[k] for k in ((i, j) if way > 0 else (j, i)))
+        if path:
+            names = [named(self.models[k]) for k in (p, path.witness)]
+            words.append(
+                f"of some {path.steps:.0f} steps of {names[0]} since {names[1]}, {max(path.own, 0):.0%} are its own "
+                f"alone ({max(path.low, 0):.0%} to {max(path.high, 0):.0%}, 90%)"
+            )
+            numbers |= {
+                "steps": path.steps,
+                "own": path.own,
+                "own_low": path.low,
+                "own_high": path.high,
+                "cosine": path.cosine,
+            }
         joined = FAMILIES if len(self.models) == 2 else ESTIMATED if between else ROWS
-        relation = "descends" if level else "related"
-        return Edge(a, b, relation, joined, level, "; ".join(word for word in words if word), numbers)
+        return Edge(
+            self.models[p], self.models[c], relation, joined, level, "; ".join(word for word in words if word),
+            {name: value for name, value in numbers.items() if np.isfinite(value)}, parent,
+        )  # fmt: skip
 
     def _merged(self) -> list[Edge]:
         """Edges into merges."""
         edges = []
-        for x, merge in self.merges.items():
-            for parent, share in zip(merge.parents, merge.shares, strict=True):
-                words = f"weighted mean, share {share:.5f}, residual {merge.residual:.0e}"
-                numbers = {"share": share, "residual": merge.residual}
-                edges.append(Edge(self.models[parent], self.models[x], "merge", ROWS, ROWS, words, numbers))
+        for x, merge in self.made.items():
+            for parent, share, low, high in zip(merge.parents, merge.shares, merge.low, merge.high, strict=True):
+                method = merge.method.replace(
+                    "<BASE>", named(self.models[merge.base]) if merge.base is not None else ""
+                )
+                what = "factor" if merge.base is not None else "share"
+                words = (
+                    f"{method}: {what} {share:.4f}, by block {low:.4f} to {high:.4f}; misses by {merge.residual:.1f} "
+                    "roundings of the files"
+                )
+                if merge.base is None and not self._base_given(merge):
+                    words += "; what both were made from was not given"
+                numbers = {"share": share, "low": low, "high": high, "residual": merge.residual}
+                edges.append(Edge(self.models[parent], self.models[x], MERGE, ROWS, ROWS, words, numbers, SHOWN))
         return edges
+
+    def _base_given(self, merge: merges.Merge) -> bool:
+        """Whether a model that is earlier than all parents is among them, or among the others."""
+        return any(
+            all(k == parent or self.rows.later(k, parent) > 0 for parent in merge.parents)
+            for k in range(len(self.models))
+            if k not in self.made
+        )
+
+    def _common_draw(self) -> list[str]:
+        """Say whether biases of keys, which training leaves alone, began as one draw."""
+        speak = [model for model in self.opened if fossils.why_silent(model) is None]
+        pairs = list(combinations([fossils.key_biases(model) for model in speak], 2))
+        if not pairs:
+            return []
+        values = [fossils.common_draw(*pair).log10_p for pair in pairs]
+        shown = [value for value in values if value <= np.log10(LEVEL / len(pairs))]
+        return [
+            f"Biases of keys, which training leaves alone: a common initial draw in {len(shown)} of {len(pairs)} pairs "
+            f"(log10 p at most {max(values):.1f}). That is less than descent: two trainings from one seed share it too."
+        ]
 
     def _spoken(self) -> str:
         """Say how many rows speak."""
@@ -199,3 +304,44 @@ class Tree:
             f"Rows: {min(kept)} to {max(kept)} of {self.rows.n_tokens} are kept in the {len(kept)} of {len(pairs)} "
             f"pairs that can be read; the clock speaks in {clocks}."
         )
+
+
+def _distances(n: int, blocks: Sequence[tuple[int, int, BlockResult]]) -> merges.Distances:
+    """Arrange what was read of single tensors."""
+    keys = list(
+        dict.fromkeys((b.block, role) for *_, b in blocks for side in "ab" for role in b.detail[side]["squares"])
+    )
+    at = {key: k for k, key in enumerate(keys)}
+    squared = np.full((len(keys), n, n), np.nan)
+    norms, rounding = np.full((len(keys), n), np.nan), np.full((len(keys), n), np.nan)
+    for i, j, b in blocks:
+        for role, value in b.detail["apart"].items():
+            squared[at[b.block, role], [i, j], [j, i]] = value
+        for model, side in ((i, "a"), (j, "b")):
+            for role, value in b.detail[side]["squares"].items():
+                k = at[b.block, role]
+                squared[k, model, model] = 0.0
+                norms[k, model], rounding[k, model] = value, b.detail[side]["rounding"][role]
+    return merges.Distances(keys, squared, norms, rounding)
+
+
+def _sampled(
+    sides: Sequence[Model], codes: Sequence[NDArray[np.int64]], rows: exact.Rows
+) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
+    """The tokens whose rows most pairs kept, at most `SAMPLED`, and these rows of each model."""
+    pairs = list(combinations(range(len(sides)), 2))
+    often = sum(np.unpackbits(rows.kept[pair]).astype(int) for pair in pairs if rows.readable[pair])
+    if not np.any(often):
+        return np.empty(0, dtype=int), []
+    tokens = np.argsort(-often, kind="stable")[:SAMPLED]
+    tokens = tokens[often[tokens] > 0]
+    tables = []
+    for model, own in zip(sides, codes, strict=True):
+        table = model.anatomy.read(model.checkpoint, "embedding", None)
+        order = np.argsort(own, kind="stable")
+        at = order[np.minimum(np.searchsorted(own, tokens, sorter=order), len(own) - 1)]
+        known = own[at] == tokens
+        picked = np.full((len(tokens), table.shape[1]), np.nan)
+        picked[known] = table[at[known]]
+        tables.append(picked)
+    return tokens, tables

@@ -18,6 +18,8 @@ from provlab.statistics.text import common, spellings
 #: how far two rows may be from parallel: in float32 the roundings of training add up, in fewer bits one of them rules
 TOLERANCES = {"float64": 1e-5, "float32": 1e-5, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 COARSEST = max(TOLERANCES.values())  # also that of codes that were read back
+#: distance of two neighbouring numbers between 1 and 2
+SPACINGS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 GAP = 2.0  # least ratio of the nearest row that moved to the farthest one that is taken as kept
 Matrix = NDArray[np.float64]
 
@@ -30,9 +32,13 @@ class Table(Features):
 
     def block(self, block: int | None) -> tuple[NDArray[np.float32], Model, float]:
         """Read the table."""
-        checkpoint, anatomy = self.model.checkpoint, self.model.anatomy
-        rows = anatomy.read(checkpoint, "embedding", None)
-        return rows, self.model, TOLERANCES.get(checkpoint.dtype(anatomy.tensor_name("embedding")), COARSEST)
+        rows = self.model.anatomy.read(self.model.checkpoint, "embedding", None)
+        return rows, self.model, TOLERANCES.get(stored(self.model), COARSEST)
+
+
+def stored(model: Model) -> str:
+    """Type of the numbers of a model's embedding in its file."""
+    return model.checkpoint.dtype(model.anatomy.tensor_name("embedding"))
 
 
 def one_numbering(models: Iterable[Model]) -> bool:
@@ -122,22 +128,33 @@ class AllWeights(Features):
 
     model: Model
 
-    def block(self, block: int | None) -> tuple[dict[str, NDArray[np.float32]], dict[str, float]]:
+    def block(self, block: int | None) -> tuple[dict[str, NDArray[np.float32]], dict[str, Any]]:
         """Read them by role, and what is known of one model alone.
 
-        That is the sum of squares of the matrices, their mean kurtosis, and the mean distance of norms' gains from 1.
+        That is, of each tensor, the sum of its squares and that of the squared errors of rounding to be expected in
+        its file; the mean kurtosis of the matrices, and the mean distance of norms' gains from 1.
         """
         anatomy, checkpoint = self.model.anatomy, self.model.checkpoint
         roles = [s.role for part in anatomy.parts if part.block == block for s in part.segments]
         tensors = {role: anatomy.read(checkpoint, role, block) for role in roles}
-        matrices = [array for array in tensors.values() if array.ndim == 2]
+        matrices = {role: array for role, array in tensors.items() if array.ndim == 2}
         gains = [np.abs(array - 1).mean() for role, array in tensors.items() if role.endswith("norm")]
+        squares = {role: float(np.square(array.astype(np.float64)).sum()) for role, array in tensors.items()}
+        spacing = {role: SPACINGS.get(checkpoint.dtype(anatomy.tensor_name(role, block)), COARSEST) for role in tensors}
         about = {
-            "squares": sum(float(np.vdot(m, m)) for m in matrices),
-            "kurtosis": float(np.mean([kurtosis(m) for m in matrices])) if matrices else 0.0,
+            "squares": squares,
+            "rounding": {role: rounding(array, spacing[role]) for role, array in tensors.items()},
+            "matrices": sum(squares[role] for role in matrices),
+            "kurtosis": float(np.mean([kurtosis(m) for m in matrices.values()])) if matrices else 0.0,
             "gains": float(np.mean(gains)) if gains else 0.0,
         }
         return tensors, about
+
+
+def rounding(values: NDArray[np.floating], spacing: float) -> float:
+    """Expected sum of squares of the errors that one rounding of these values made."""
+    places = np.frexp(values.astype(np.float64))[1] - 1  # exponents, so that a value is 1 to 2 times 2^place
+    return float((np.square(spacing * np.exp2(places)) / 12)[values != 0].sum())
 
 
 def kurtosis(values: NDArray[np.floating]) -> float:
@@ -149,11 +166,12 @@ def kurtosis(values: NDArray[np.floating]) -> float:
 
 @register
 class WeightDistance(Statistic):
-    """Distance of all weights that have one shape in both models, squared block by block."""
+    """Distance of all weights that have one shape in both models, squared tensor by tensor."""
 
     name = "weight_distance"
     symbol = "distance of weights"
     reads = "all weights"
+    version = 2
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """What lies outside the blocks, and each block."""
@@ -164,17 +182,17 @@ class WeightDistance(Statistic):
         return AllWeights(model)
 
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
-        """Sum of squared differences."""
+        """Sums of squared differences; tensors of two shapes are left out, by name."""
         (own, about), (others, as_about) = a, b
         shared = [role for role, array in own.items() if role in others and array.shape == others[role].shape]
-        squared = sum(float(np.square(own[role].astype(np.float64) - others[role]).sum()) for role in shared)
-        return BlockResult(block, squared, None, {"a": about, "b": as_about})
+        apart = {role: float(np.square(own[role].astype(np.float64) - others[role]).sum()) for role in shared}
+        return BlockResult(block, sum(apart.values()), None, {"apart": apart, "a": about, "b": as_about})
 
     def aggregate(self, blocks: Any) -> Outcome:
         """The distance, and what was read of each model alone."""
         sides = {
             side: {
-                "squares": sum(block.detail[side]["squares"] for block in blocks),
+                "squares": sum(block.detail[side]["matrices"] for block in blocks),
                 **{k: float(np.mean([block.detail[side][k] for block in blocks[1:]])) for k in ("kurtosis", "gains")},
             }
             for side in "ab"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from provlab import provenance
 from provlab import statistics as registry
 from provlab.engine.lineage import short_names
+from provlab.forest.descent import ERRORS
 from provlab.forest.families import LEVEL, Group, Pair
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
@@ -17,23 +18,42 @@ from provlab.statistics.base import BY_THEOREM, Options
 if TYPE_CHECKING:
     from provlab.plots import Figure
 
+SCHEMA = "provlab.tree/2"  # 1 said "descends" of what is later
 FAMILIES, ROWS, ROOT, ESTIMATED = "families", "rows", "root", "estimated"
-BRIDGE = "bridge"
+BRIDGE = "bridge"  # a level, and what an edge from a family to a model that stands between two says
 _FEW = 6  # pairs that a sentence names
+#: what an edge says; only the first and the last say that the parent itself is among the models
+DESCENDS, LATER, NEAR, MERGE = "descends", "later", "near", "merge"
+SHOWN, UNKNOWN, NOT_GIVEN = "shown", "may not be given", "not given"
 #: level -> how sure it is
 LEVELS = {
     FAMILIES: f"exact: family-wise error at most {LEVEL:g} over all pairs of models in one family",
-    ROWS: "exact up to rounding, unless somebody forged rows",
-    ROOT: "conditional on how families grow, or on the outgroup",
-    ESTIMATED: "an estimate: edges by changed rows, 206 of 231 right in the tiny Llamas that the rule was chosen on",
+    ROWS: "neighbours and order in time: exact up to rounding, unless forged; the parent may not be given",
+    ROOT: "conditional on how families grow, or on the outgroup; the parent may not be given",
+    ESTIMATED: (
+        "an estimate: edges by changed rows, 206 of 231 right in the tiny Llamas that the rule was chosen on; the "
+        "parent may not be given"
+    ),
 }
+#: what each edge says
+RELATIONS = {
+    DESCENDS: f"an earlier third model shows that the later one keeps what the earlier one trained: {ERRORS}",
+    LATER: "the second is the later one; their common parent may not be among these",
+    NEAR: "no order in time is known; their common parent may not be among these",
+    f"parent was {NOT_GIVEN}": "the first made steps that the second lacks; the second may still be a merge with it",
+    MERGE: "the second is made of the first and others without training",
+    BRIDGE: "the second is related to the family of the first and to another one that is not",
+}
+TWO = "Two models alone never show descent: a parent, and a sibling that trained less, look alike."
 CALIBRATED = f"family-wise error at most {LEVEL:g} as far as the tests keep their level: no theorem says so of all"
 CANNOT_KNOW = (
-    "which of two models is the parent, where no row or merge shows it",
-    "from distances alone, whether two models have a common parent or one descends from the other",
-    "whether an edge passes through models that were not given: a parent may be an older ancestor",
+    "which of two models is the parent, where no third, earlier model shows it",
+    "whether two models have a common parent or one descends from the other, where rows that no training reached are "
+    "missing, rounded to 16 bits or left alone by decay",
+    "whether descent passes through models that were not given: a parent may be an older ancestor",
+    "a sibling that trained hardly anything of its own, or on the child's own texts without decay, from the parent",
     "the order of snapshots of one run against their average",
-    "merges that were trained on for long",
+    "merges that were trained on",
     "whether somebody rescaled a whole model, which changes no output and resets its clock, or copied rows back",
 )
 
@@ -45,10 +65,11 @@ class Edge:
     Attributes
     ----------
     a, b : str
-        Sources. If the edge is directed, b descends from a.
+        Sources. If the edge is directed, b is the later one.
     relation : str
-        "descends", "merge" (b is a weighted mean, a one of its parents), "related" (no direction) or "bridge" (b is
-        related to the family of a, and to another one that is not).
+        "descends" (a is an ancestor of b), "later" (b is the later one, and a may be its sibling), "near" (no
+        direction), "merge" (b is made of others, a one of them) or "bridge" (b is related to the family of a, and to
+        another one that is not).
     joined : str
         Level of the statement that no other given model lies between them: families, rows or estimated.
     directed : str or None
@@ -56,7 +77,10 @@ class Edge:
     evidence : str
         In words.
     numbers : dict
-        Rows kept and changed, how many models may lie between, distance, ln factor, share, score.
+        Rows kept and changed, how many models may lie between, distance, ln factor, score; steps and the share of them
+        that is the first model's own alone, with its bounds; a merge's share, its range over blocks, and residual.
+    parent : str
+        Whether the common parent is among the models: "shown" (it is a), "may not be given" or "not given".
     """
 
     a: str
@@ -66,6 +90,13 @@ class Edge:
     directed: str | None
     evidence: str
     numbers: dict[str, float] = field(default_factory=dict)
+    parent: str = UNKNOWN
+
+    @property
+    def words(self) -> str:
+        """The relation, and what is known of the parent."""
+        whose = {UNKNOWN: "; parent may not be given", NOT_GIVEN: "; parent was not given"}
+        return {MERGE: "merge of"}.get(self.relation, self.relation) + whose.get(self.parent, "")
 
     @property
     def levels(self) -> str:
@@ -186,11 +217,16 @@ class Forest(views.Report):
             if not family.edges:
                 continue
             rows = [
-                [f"{names[e.a]} {'-' if e.directed is None else '->'} {names[e.b]}", e.relation, e.levels, e.evidence]
+                [
+                    f"{names[e.a]} {'-' if e.directed is None else '->'} {names[e.b]}",
+                    e.words,
+                    e.levels,
+                    shortened(e.evidence, names),
+                ]
                 for e in family.edges
             ]
             parts.append(views.Table(("edge", "relation", "level", "evidence"), rows))
-            parts += [re.sub("<(.*?)>", lambda source: names[source[1]], note) for note in family.notes]
+            parts += [shortened(note, names) for note in family.notes]
         if alone := [names[family.models[0]] for family in self.families if not family.edges]:
             parts.append(f"Alone: {', '.join(alone)}.")
         parts += [
@@ -199,6 +235,8 @@ class Forest(views.Report):
             for a, b, yes, no in self.partly
         ]
         parts.append(views.Listed("Levels", [f"{level}: {words}" for level, words in self.levels.items()]))
+        if any(len(family.models) > 1 for family in self.families):
+            parts.append(views.Listed("Edges", [f"{relation}: {words}" for relation, words in RELATIONS.items()]))
         parts.append(views.Listed("What this cannot know", CANNOT_KNOW))
         return parts + [views.Listed("Not compared", self.not_compared)] * bool(self.not_compared)
 
@@ -206,14 +244,14 @@ class Forest(views.Report):
         """Return the picture."""
         from provlab import plots  # matplotlib
 
-        edges = [(e.a, e.b, e.joined, e.directed) for e in self.edges]
+        edges = [(e.a, e.b, e.relation, e.joined == ESTIMATED, e.directed is not None) for e in self.edges]
         return plots.forest(self.sources, edges, short_names(self.sources))
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
         families = [{k: v for k, v in asdict(family).items() if k != "apart"} for family in self.families]
         return {
-            "schema": "provlab.tree/1",
+            "schema": SCHEMA,
             "sources": list(self.sources),
             "models": list(self.models),
             "statistics": list(self.statistics),
@@ -228,6 +266,7 @@ class Forest(views.Report):
             ],
             "outgroup": self.outgroup,
             "levels": self.levels,
+            "relations": RELATIONS,
             "assumptions": {name: registry.get(name).assumptions for name in self.statistics},
             "cannot_know": list(CANNOT_KNOW),
             "not_compared": list(self.not_compared),
@@ -237,22 +276,23 @@ class Forest(views.Report):
         }
 
     def to_mermaid(self) -> str:
-        """The same as a flow chart of Mermaid; dotted where the edge is an estimate, with its levels beside it."""
+        """The same as a flow chart of Mermaid: thick for descent and merges, dotted where the edge is an estimate."""
         number = {source: f"m{i}" for i, source in enumerate(self.sources)}
         lines = [f'  {number[source]}["{name}"]' for source, name in short_names(self.sources).items()]
         for e in self.edges:
             arrow = (("---", "-->"), ("-.-", "-.->"))[e.joined == ESTIMATED][e.directed is not None]
-            lines.append(f'  {number[e.a]} {arrow}|"{e.levels}"| {number[e.b]}')
+            arrow = "==>" if e.parent == SHOWN else arrow
+            lines.append(f'  {number[e.a]} {arrow}|"{e.words} ({e.levels})"| {number[e.b]}')
         return "\n".join(["flowchart TD", *lines])
 
     def to_dot(self) -> str:
-        """The same for Graphviz; dashed where the edge is an estimate."""
+        """The same for Graphviz: bold for descent and merges, dashed where the edge is an estimate."""
         names = short_names(self.sources)
         lines = [f"  {json.dumps(source)} [label={json.dumps(names[source])}];" for source in self.sources]
         for e in self.edges:
-            style = "dashed" if e.joined == ESTIMATED else "solid"
+            style = "bold" if e.parent == SHOWN else "dashed" if e.joined == ESTIMATED else "solid"
             ends = "none" if e.directed is None else "normal"
-            about = f"style={style}, arrowhead={ends}, label={json.dumps(e.levels)}"
+            about = f"style={style}, arrowhead={ends}, label={json.dumps(f'{e.words} ({e.levels})')}"
             lines.append(f"  {json.dumps(e.a)} -> {json.dumps(e.b)} [{about}];")
         return "\n".join(["digraph forest {", *lines, "}"])
 
@@ -263,6 +303,11 @@ def _told(related: Sequence[Pair], others: Sequence[Pair], names: Mapping[str, s
     return words + ", ".join(f"{names[a]} and {names[b]}" for a, b in fewer) if len(fewer) <= _FEW else ""
 
 
+def shortened(text: str, names: Mapping[str, str]) -> str:
+    """Give the models of a note or of evidence their short names; see `named`."""
+    return re.sub("<(.*?)>", lambda source: names[source[1]], text)
+
+
 def named(*sources: str) -> str:
-    """Sources in a note, which `Forest.parts` finds and shortens."""
+    """Sources in a note or in evidence, which `shortened` finds."""
     return ", ".join(f"<{source}>" for source in sources)

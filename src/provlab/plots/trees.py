@@ -1,4 +1,4 @@
-"""A forest of models: each family from left to right along its edges, drawn by level."""
+"""A forest of models: each family from left to right along its edges, drawn by what is known of each edge."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -10,11 +10,16 @@ from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
 
-#: colour and line of each level: how the two models were joined decides the line, what directs them the colour
-COLORS = {"rows": style.DEPENDENT, "root": "#CC79A7", "estimated": style.INDEPENDENT, None: style.MUTED}
-LINES: dict[str, Literal["-", "--"]] = {"families": "-", "rows": "-", "estimated": "--"}
+#: of what an edge says: colour, line and width; where the parent is not shown, a hollow place stands on it
+LINES: dict[str, tuple[str, Literal["-", "--", "-.", ":"], float]] = {
+    "descends": (style.DEPENDENT, "-", 1.8),
+    "merge": ("#CC79A7", "-", 1.8),
+    "later": (style.INDEPENDENT, "--", 1.1),
+    "near": (style.MUTED, ":", 1.1),
+}
+SHOWN = ("descends", "merge")  # edges whose parent is among the models
 ROW = 0.24  # inches a model
-Edges = Sequence[tuple[str, str, str, str | None]]
+Edges = Sequence[tuple[str, str, str, bool, bool]]
 
 
 @styled
@@ -26,7 +31,7 @@ def forest(models: Sequence[str], edges: Edges, names: Mapping[str, str]) -> Fig
     models
         In an order in which families stand together.
     edges
-        Two models, the level by which they are joined, and the level of the direction from the first to the second.
+        Two models, what the edge says (a key of `LINES`), whether it is an estimate, and whether it has a direction.
     names
         The names of the models, as they are shown.
     """
@@ -37,37 +42,44 @@ def forest(models: Sequence[str], edges: Edges, names: Mapping[str, str]) -> Fig
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.set(xlim=(-0.1, deepest + 1.0), ylim=(len(models) - 0.3, -0.7))
-    for a, b, joined, directed in edges:
+    for a, b, relation, estimated, directed in edges:
         (x1, y1), (x2, y2) = places[a], places[b]
-        arrow = "-|>" if directed else "-"
+        color, line, width = LINES[relation]
         axes.add_patch(
             FancyArrowPatch(
-                (x1, y1), (x2, y2), arrowstyle=arrow, mutation_scale=8, shrinkA=4, shrinkB=4, linewidth=1.1,
-                color=COLORS[directed], linestyle=LINES[joined],
+                (x1, y1), (x2, y2), arrowstyle="-|>" if directed else "-", mutation_scale=8, shrinkA=4, shrinkB=4,
+                linewidth=width, color=color, linestyle=line, alpha=0.55 if estimated else 1.0,
                 connectionstyle="arc3,rad=0" if y1 == y2 else "angle,angleA=90,angleB=0,rad=4",
             )
         )  # fmt: skip
+        if relation not in SHOWN:  # where the common parent may stand: on the last, level part of the line
+            axes.plot((x1 + x2) / 2, y2, "o", markersize=5, markerfacecolor="white", markeredgecolor=color)
     for model, (x, y) in places.items():
         axes.plot(x, y, "o", color=style.INK, markersize=3)
         axes.annotate(names[model], (x, y), (5, 3), textcoords="offset points", fontsize=style.SMALL, va="bottom")
-    levels = {"rows": "direction by rows", "root": "root", "estimated": "estimate", None: "none"}
-    handles = [Line2D([], [], color=COLORS[level], label=label) for level, label in levels.items()]
-    handles += [Line2D([], [], color=style.INK, linestyle=LINES["estimated"], label="edge estimated")]
+    words = {"descends": "descends", "merge": "merge of", "later": "later", "near": "near"}
+    handles = [
+        Line2D([], [], color=color, linestyle=line, linewidth=width, label=words[relation])
+        for relation, (color, line, width) in LINES.items()
+    ]
+    hollow = {"marker": "o", "linestyle": "", "markerfacecolor": "white", "markeredgecolor": style.MUTED}
+    handles.append(Line2D([], [], label="a parent that may not be given", **hollow))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=style.SMALL)
-    counts = {level: sum(edge[3] == level for edge in edges) for level in levels}
+    counts = {relation: sum(edge[2] == relation for edge in edges) for relation in LINES}
     text = (
-        f"{len(models)} models, {len(edges)} edges: {counts['rows']} directed by rows, {counts['root']} by the root, "
-        f"{counts['estimated']} by an estimate, {counts[None]} without a direction; "
-        f"{sum(edge[2] == 'estimated' for edge in edges)} edges are estimates themselves (dashed)."
+        f"{len(models)} models, {len(edges)} edges: {counts['descends']} of descent and {counts['merge']} into merges "
+        f"show a parent; {counts['later']} say which is later and {counts['near']} only that two are near: the parent "
+        f"may not be given (hollow). {sum(edge[3] for edge in edges)} edges are estimates (pale)."
     )
-    listed = "; ".join(f"{names[a]} {'to' if d else 'and'} {names[b]}" for a, b, _, d in edges)
+    ways = {True: "to", False: "and"}
+    listed = "; ".join(f"{names[a]} {ways[way]} {names[b]} {words[relation]}" for a, b, relation, _, way in edges)
     return Figure(figure, text, f"A forest of models. {text} Edges: {listed or 'none'}.")
 
 
 def _places(models: Sequence[str], edges: Edges) -> dict[str, tuple[float, int]]:
     """Column and line of each model: families below each other, each model right of the one it is reached from."""
     near: dict[str, list[str]] = {model: [] for model in models}
-    into = {b for _, b, _, directed in edges if directed}
+    into = {b for *_, b, _, _, directed in edges if directed}
     for a, b, *_ in edges:
         near[a].append(b)
         near[b].append(a)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,13 +12,14 @@ import pandas as pd
 from provlab.engine.lineage import Lineage
 from provlab.forest.estimate import odd_one_out
 from provlab.forest.families import LEVEL, join
-from provlab.forest.result import BRIDGE, Forest
+from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NEAR, NOT_GIVEN, Forest
 from provlab.forest.rows import LEAST
+from provlab.growing import tree
 from provlab.statistics.base import Model
 from provlab_study.family_forest import peers
 
 Parents = Mapping[str, tuple[str, ...]]
-MERGE, MISSED = "merge", "missed"
+MISSED = "missed"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class Judged:
         descends from the other.
     speaks
         Whether rows speak: some, not all, were kept.
+    relation
+        What the edge says.
+    parent
+        What it says of the common parent.
     """
 
     arm: str
@@ -43,6 +49,8 @@ class Judged:
     directed: str | None
     forward: bool | None
     speaks: bool
+    relation: str = ""
+    parent: str = ""
 
 
 def zoo_parents(models: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -59,7 +67,9 @@ def ancestors(model: str, parents: Parents) -> set[str]:
 
 def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Judged]:
     """Judge each edge between models of known parents, and list true edges that are missing."""
-    true = {frozenset((parent, child)) for child, names in parents.items() for parent in names}
+    models = {model for family in forest.families for model in family.models}
+    pairs = [frozenset((parent, child)) for child, names in parents.items() for parent in names]
+    true = {pair for pair in pairs if pair <= models}
     rows = []
     for edge in forest.edges:
         if edge.a not in parents or edge.b not in parents or edge.relation == BRIDGE:
@@ -67,7 +77,18 @@ def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Ju
         down, up = edge.a in ancestors(edge.b, parents), edge.b in ancestors(edge.a, parents)
         speaks = edge.relation == MERGE or (edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0)
         is_true, forward = frozenset((edge.a, edge.b)) in true, down if down or up else None
-        rows.append(Judged(arms.get(edge.b, "zoo"), edge.joined, is_true, edge.directed, forward, speaks))
+        rows.append(
+            Judged(
+                arms.get(edge.b, "zoo"),
+                edge.joined,
+                is_true,
+                edge.directed,
+                forward,
+                speaks,
+                edge.relation,
+                edge.parent,
+            )
+        )
     drawn = {frozenset((edge.a, edge.b)) for edge in forest.edges}
     rows += [Judged(arms.get(min(pair), "zoo"), MISSED, False, None, None, False) for pair in true - drawn]
     return rows
@@ -85,6 +106,47 @@ def table(rows: Sequence[Judged]) -> pd.DataFrame:
         elif row.forward is not None:
             counts.loc[row.arm, f"{row.directed}: {words[row.forward]}"] += 1
     return counts
+
+
+def kin_table(rows: Sequence[Judged]) -> pd.DataFrame:
+    """Count what edges say of a parent, by arm: descent, right and wrong; a parent that was left out; no statement."""
+    columns = ["descends: right", "wrong", "parent not given: right", "wrong ", "later", "near", "merge"]
+    counts = pd.DataFrame(0, index=list(dict.fromkeys(row.arm for row in rows)), columns=columns)
+    for row in (row for row in rows if row.joined != MISSED):
+        if row.relation == DESCENDS:
+            counts.loc[row.arm, "descends: right" if row.forward else "wrong"] += 1
+        elif row.parent == NOT_GIVEN:
+            counts.loc[row.arm, "wrong " if row.forward else "parent not given: right"] += 1
+        else:
+            counts.loc[row.arm, {LATER: "later", NEAR: "near", MERGE: "merge"}[row.relation]] += 1
+    return counts
+
+
+def merge_rows(sources: Sequence[str], made: Mapping[tuple[str, str, int], str], seed: int) -> pd.DataFrame:
+    """What the tree says of each merge beside base and tunes of its precision, with the base and without it.
+
+    A merge counts as right if its edges name all models that it was made of and that are given, and no edge into a
+    merge is false; as abstained if there is no such edge.
+    """
+    rows = []
+    for (method, word, steps), merge in made.items():
+        family = [source for source in sources if Path(source).name.startswith(word)]
+        parents = {family[0], family[1]} if method == "base and tune" else set(family[1:3])
+        parents |= {family[0]} if method in ("task arithmetic", "subtraction") else set()
+        for base in (True, False):
+            forest = tree([*family[not base :], merge], seed=seed, progress=False)
+            edges = [edge for edge in forest.edges if edge.relation == MERGE]
+            sources_named = {edge.a for edge in edges if edge.b == merge}
+            false = sum(edge.b != merge or edge.a not in parents for edge in edges)
+            words = edges[0].evidence.split(":")[0] if edges else "; ".join(
+                sorted({edge.words for edge in forest.edges if merge in (edge.a, edge.b)})
+            )  # fmt: skip
+            right = sources_named == parents & set(family[not base :]) and not false
+            outcome = "right" if right else "wrong" if edges else "abstained"
+            rows.append([method, word, steps, base, outcome, false, words])
+    return pd.DataFrame(
+        rows, columns=["method", "numbers", "steps on", "base given", "outcome", "false parents", "said"]
+    )
 
 
 def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int]:
@@ -164,4 +226,5 @@ def peer_rows(forest: Forest, models: Mapping[str, Model], parents: Parents) -> 
     rows["this chapter"][1] = f"{right['ways']} of {answered} answered, of {true_edges}"
     rows[peers.MOTHER][1] = f"{right['sharp']} of {true_edges}"
     rows["stemma"] = ["-", "-", peers.STEMMA]
+    rows[peers.MODELDNA] = ["-", "-", peers.DECOMPOSED]
     return pd.DataFrame(rows, index=["edges right", "directions right", "published, on other models"]).T

@@ -5,8 +5,8 @@ from typing import Any
 
 from scipy import stats
 
-from provlab.forest.result import ROWS
-from provlab_study.family_forest.measure import Judged
+from provlab.forest.result import DESCENDS, NOT_GIVEN, ROWS
+from provlab_study.family_forest.measure import MISSED, Judged
 from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
 
 
@@ -42,6 +42,22 @@ def edges_right(evidence: Evidence, measurement: str, share: float, least: int, 
     )
     bar = _bar("share of edges right", right, len(spoken), share, above=True)
     return judge(ours, f"above {share:g} of the edges", bars=[bar])
+
+
+def descent_right(evidence: Evidence, measurement: str, wrong: float, least: int) -> Verdict:
+    """Where an edge says *descends*, the first model is an ancestor, in families without some parents too."""
+    rows = evidence.records(measurement, Judged)
+    shown = [row for row in rows if row.relation == DESCENDS]
+    if len(shown) < least:
+        return Verdict(NOT_RUN, "", f"{len(shown)} edges say descends, fewer than {least}")
+    errors, drawn = sum(not row.forward for row in shown), sum(row.joined != MISSED for row in rows)
+    missing = [row for row in rows if row.parent == NOT_GIVEN]
+    ours = (
+        f"{errors} of {len(shown)} edges that say descends are wrong, {drawn - len(shown)} of {drawn} do not say it; "
+        f"{sum(bool(row.forward) for row in missing)} of {len(missing)} wrong where the parent is said to be missing"
+    )
+    problems = [(errors > wrong * len(shown), f"{errors} of {len(shown)} edges that say descends are wrong")]
+    return judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", problems)
 
 
 def directions_right(

@@ -70,19 +70,38 @@ def test_directions_right(rows, status, tmp_path):
     assert judge("directions_right", rows, tmp_path, **arguments) == status
 
 
+def kin(right, wrong, others=0):
+    shown = {"relation": "descends", "parent": "shown"}
+    unsaid = {"relation": "later", "parent": "not given"}
+    rows = [{**row, **shown} for row in edges(right, 0)] + [{**row, **shown} for row in edges(wrong, 0, forward=False)]
+    return rows + [{**row, **unsaid} for row in edges(others, 0, forward=None)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [(kin(90, 1), "fails"), (kin(200, 2, 50), "holds"), (kin(100, 0), "holds"), (kin(30, 0, 90), "not run")],
+)
+def test_descent_right(rows, status, tmp_path):
+    assert judge("descent_right", rows, tmp_path, wrong=0.01, least=40) == status
+
+
 def test_edges_are_judged_against_their_truth():
-    edge = namedtuple("Edge", "a b joined directed relation numbers")
+    edge = namedtuple("Edge", "a b joined directed relation numbers parent")
     numbers = {"kept": 5, "changed": 2}
     parents = {"a": (), "b": ("a",), "c": ("b",)}
-    drawn = [edge("b", "a", "rows", "rows", "descends", numbers), edge("a", "c", "estimated", None, "related", numbers)]
+    drawn = [
+        edge("b", "a", "rows", "rows", "later", numbers, "not given"),
+        edge("a", "c", "estimated", None, "near", numbers, "may not be given"),
+    ]
     forest = namedtuple("Forest", "edges families")(drawn, [namedtuple("Family", "models")(("a", "b", "c"))])
     rows = measure.judged(forest, parents, {})
     assert rows == [
-        Judged("zoo", "rows", True, "rows", False, True),
-        Judged("zoo", "estimated", False, None, True, True),
+        Judged("zoo", "rows", True, "rows", False, True, "later", "not given"),
+        Judged("zoo", "estimated", False, None, True, True, "near", "may not be given"),
         Judged("zoo", "missed", False, None, None, False),
     ]
     assert measure.table(rows).loc["zoo"].to_dict()["rows: wrong"] == 1
+    assert measure.kin_table(rows).loc["zoo"].tolist() == [0, 0, 1, 0, 0, 1, 0]
     assert measure.independent_joined(forest, {**parents, "c": ()}) == (2, 0, 3)
 
 

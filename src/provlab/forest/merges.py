@@ -1,0 +1,336 @@
+"""Merges: models that are made of others without training, found by what rounding alone would leave.
+
+Every rule below is solved from squared distances of single tensors between models, all over the same tensors, so that
+no weights are read twice. A model counts as a merge if the best combination of others misses it by no more than the
+rounding of the files (`ROUNDING`), and if without any one of the others it would miss by `GAIN` times as much. With
+thousands of numbers no other model lies there by chance.
+
+- *linear*: one share for all tensors. With a third model as base, and shares that may be negative, this is task
+  arithmetic: base + sum of l (tune - base) has the share 1 - sum of l of the base.
+- *by depth, by part*: a share of its own for each tensor; *passthrough* if each tensor is one model's.
+- *slerp*: tensor by tensor along a great circle, so that the shares add up to a little more than 1.
+- *TIES, DARE*: see `provlab.forest.sparse`.
+
+A combination does not say which of its members was made from the others: if x is the mean of a and b, then a is beyond
+x as seen from b. Named as the merge is the member whose coefficient is the largest, which is the one between the
+others.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: roundings by which a merge may miss, in files of 16 bits (computed once) and more (each step of arithmetic rounds)
+ROUNDING = {True: 1.6, False: 6.0}
+COARSE = 1e-4  # rounding, relative to the weights, from which a file is one of 16 bits
+GAIN = 2.0
+MOST = 6  # parents of one merge
+WHOLE = 1e-3  # a share so near to 0 or 1 is one of a tensor that was taken over whole
+CLEAR = 0.05  # rounding over the distance of the parents, below which a tensor's share tells the method
+EQUAL = 0.01  # shares of tensors that differ by less are one share
+LINEAR, BY_TENSOR, BY_DEPTH, BY_PART = "linear", "by tensor", "shares by depth", "shares by part"
+PASSTHROUGH, SLERP, ARITHMETIC = "passthrough", "slerp", "task arithmetic"
+BESIDE = 0.35  # cosine from which two changes are not at right angles: .7 for equal changes, .2 for drift of training
+Matrix = NDArray[np.float64]
+Key = tuple[int | None, str]  # block and role of a tensor
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A model made of others.
+
+    Attributes
+    ----------
+    parents, shares
+        Their numbers, and their shares over all tensors.
+    method
+        In words.
+    low, high
+        Smallest and largest share of each parent over blocks.
+    residual
+        By how much it misses the model, in expected roundings of its file.
+    base
+        Number of the model whose changes were merged, where there is one and it is no parent.
+    """
+
+    parents: tuple[int, ...]
+    shares: tuple[float, ...]
+    method: str
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    residual: float
+    base: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Squared distances of n models, tensor by tensor.
+
+    Attributes
+    ----------
+    keys
+        The tensors.
+    squared
+        ``(tensors, n, n)``; NaN where the two have no tensor of one shape.
+    norms
+        ``(tensors, n)``: sums of squares.
+    rounding
+        ``(tensors, n)``: expected squares of the rounding of files.
+    """
+
+    keys: Sequence[Key]
+    squared: Matrix
+    norms: Matrix
+    rounding: Matrix
+
+    @cached_property
+    def shared(self) -> NDArray[np.bool_]:
+        """Tensors of one shape in all models, ``(tensors,)``."""
+        return np.asarray(np.isfinite(self.squared).all(axis=(1, 2)))
+
+    def common(self, *models: int) -> NDArray[np.bool_]:
+        """Tensors of one shape in all of these models, ``(tensors,)``."""
+        return np.asarray(np.isfinite(self.squared[np.ix_(range(len(self.keys)), models, models)]).all(axis=(1, 2)))
+
+    def total(self) -> Matrix:
+        """Distances over the tensors that all models share, ``(n, n)``; infinite where there are none."""
+        if not self.shared.any():
+            return np.where(np.eye(self.squared.shape[1], dtype=bool), 0.0, np.inf)
+        return np.asarray(np.sqrt(self.squared[self.shared].sum(axis=0)))
+
+    def cosine(self, x: int, p: int, c: int) -> float:
+        """Cosine of x - p and c - p over the tensors of the blocks that all three share."""
+        some = self.common(x, p, c) & np.array([block is not None for block, _ in self.keys])
+        xp, pc, xc = (self.squared[some, i, j].sum() for i, j in ((x, p), (p, c), (x, c)))
+        return float((xp + pc - xc) / 2 / np.sqrt(xp * pc)) if xp and pc else float("nan")
+
+
+def find(distances: Distances, earlier: NDArray[np.bool_]) -> dict[int, Merge]:
+    """Find the merges among n models.
+
+    Parameters
+    ----------
+    distances
+        Distances of all pairs.
+    earlier
+        ``(n, n)``: True where the first is known to be earlier than the second; no merge is earlier than all parents.
+    """
+    merges: dict[int, Merge] = {}
+    n = distances.squared.shape[1]
+    rules: tuple[Callable[[Distances, int, list[int]], Merge | None], ...] = (_of_two, _by_tensor, _of_many)
+    for rule in rules:
+        for x in range(n):
+            others = [i for i in range(n) if i != x and i not in merges]
+            merge = rule(distances, x, others) if x not in merges and len(others) > 1 else None
+            if merge and not earlier[x, list(merge.parents)].all():
+                merges[x] = merge
+    return merges
+
+
+def _candidates(distances: Distances, x: int, others: Sequence[int], *, arcs: bool) -> list[tuple[int, int]]:
+    """Pairs of others that x may lie between, by the tensors that all models share; the pair farthest apart first.
+
+    This looks at all pairs at once, so that few are left to be solved one by one. A point of a great circle is off the
+    line by at most ij / (8 |x|), for the squared distance ij.
+    """
+    shared = distances.shared
+    squared, noise = distances.squared[shared], distances.rounding[shared]
+    i, j = np.array(others)[np.array(np.triu_indices(len(others), 1))]
+    xi, xj, ij = squared[:, x, i], squared[:, x, j], squared[:, i, j]  # (tensors, pairs)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.clip(np.where(ij > 0, (xi - xj + ij) / (2 * ij), 0.5), 0, 1)
+        off = (1.5 * ij / 8) ** 2 / distances.norms[shared, x][:, None] if arcs else np.zeros_like(ij)
+    left = ((1 - share) * xi + share * xj - share * (1 - share) * ij).sum(axis=0)
+    bound = (noise[:, [x]] + noise[:, i] + noise[:, j]).sum(axis=0) * max(ROUNDING.values()) ** 2
+    near = (left <= bound + np.nan_to_num(off).sum(axis=0)) & (ij.sum(axis=0) > 0)
+    order = np.argsort(-ij.sum(axis=0)[near], kind="stable")
+    return list(zip(i[near][order].tolist(), j[near][order].tolist(), strict=True))
+
+
+def _bound(
+    distances: Distances, x: int, parents: Sequence[int], keys: NDArray[np.bool_], shares: Matrix | None = None
+) -> Matrix:
+    """By how much, squared, rounding may make a merge miss: ``(tensors,)``.
+
+    The rounding of a parent counts by the square of its share, ``(parents,)``, and whole if that is not given.
+    """
+    models = [x, *parents]
+    weights = np.ones(len(models)) if shares is None else np.r_[1.0, np.square(shares)]
+    noise = distances.rounding[keys][:, models] @ weights
+    all_noise, all_norms = (values[keys][:, models].sum() for values in (distances.rounding, distances.norms))
+    return np.asarray(noise * ROUNDING[bool(all_noise > COARSE**2 * all_norms)] ** 2)
+
+
+def _of_two(distances: Distances, x: int, others: Sequence[int]) -> Merge | None:
+    """The point of the line through two models next to x, for all pairs of others; the pair farthest apart."""
+    for i, j in _candidates(distances, x, others, arcs=False):
+        some = distances.common(x, i, j)
+        xi, xj, ij = (float(distances.squared[some, a, b].sum()) for a, b in ((x, i), (x, j), (i, j)))
+        share = (xi - xj + ij) / (2 * ij)  # of j
+        left = (1 - share) * xi + share * xj - share * (1 - share) * ij
+        bound = float(_bound(distances, x, (i, j), some, np.array([1 - share, share])).sum())
+        if min(xi, xj) > GAIN**2 * bound and 0 < share < 1 and left <= bound:
+            return _described(distances, x, (i, j), LINEAR, left)
+    return None
+
+
+def _shares(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]) -> tuple[Matrix, Matrix]:
+    """Share of j in each tensor, between 0 and 1, and the squared distance that is left, ``(tensors,)`` each."""
+    xi, xj, ij = (distances.squared[some, a, b] for a, b in ((x, i), (x, j), (i, j)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.clip(np.where(ij > 0, (xi - xj + ij) / (2 * ij), 0.5), 0, 1)
+    return share, (1 - share) * xi + share * xj - share * (1 - share) * ij
+
+
+def _by_tensor(distances: Distances, x: int, others: Sequence[int]) -> Merge | None:
+    """Two models with a share of their own in each tensor, on the line between them or on a great circle."""
+    for i, j in _candidates(distances, x, others, arcs=True):
+        some = distances.common(x, i, j)
+        bound = _bound(distances, x, (i, j), some)
+        xi, xj, ij = (distances.squared[some, a, b] for a, b in ((x, i), (x, j), (i, j)))
+        if min(xi.sum(), xj.sum()) <= GAIN**2 * bound.sum():
+            continue
+        share, left = _shares(distances, x, i, j, some)
+        if (left <= bound).all():
+            clear = ij > GAIN**2 * bound  # elsewhere both parents are alike
+            whole = (share[clear] < WHOLE) | (share[clear] > 1 - WHOLE)
+            if whole.all() and not _taken_over(distances, x, i, j, some):
+                continue
+            merge = _described(distances, x, (i, j), PASSTHROUGH if whole.all() else BY_TENSOR, float(left.sum()))
+        else:
+            merge = _slerp(distances, x, i, j, some, bound)
+        if merge:
+            return merge
+    return None
+
+
+def _taken_over(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]) -> bool:
+    """Whether x took over its tensors from i and j, rather than both having changed other tensors of x.
+
+    Both look alike without a fourth model y. In a tensor that x has from i, j - x is the change of j alone if j
+    changed x, and is about at right angles to y - x. If x took it over, it is the difference of two changes, and y - x
+    has one of them in it.
+    """
+    own = distances.squared[some, x, i] <= distances.squared[some, x, j]
+    for y in range(distances.squared.shape[1]):
+        if y in (x, i, j) or not distances.common(x, i, j, y)[some].all():
+            continue
+        cosines = []
+        for keys, other in ((own, j), (~own, i)):  # tensors that x has from the one, and their changes in the other
+            xy, xo, yo = (distances.squared[some][keys, a, b].sum() for a, b in ((x, y), (x, other), (y, other)))
+            cosines.append((xy + xo - yo) / 2 / np.sqrt(max(float(xy * xo), np.finfo(float).tiny)))
+        if min(cosines) > BESIDE:
+            return True
+    return False
+
+
+def _slerp(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_], bound: Matrix) -> Merge | None:
+    """Spherical interpolation: sin((1 - t) w) / sin w of i and sin(t w) / sin w of j, w being their angle."""
+    ii, jj, xx = (distances.norms[some, k] for k in (i, j, x))
+    ij, xi, xj = ((a + b - distances.squared[some, k, m]) / 2
+                  for a, b, k, m in ((ii, jj, i, j), (xx, ii, x, i), (xx, jj, x, j)))  # inner products  # fmt: skip
+    with np.errstate(divide="ignore", invalid="ignore"):
+        determinant = ii * jj - ij**2
+        shares = np.stack([(xi * jj - xj * ij) / determinant, (xj * ii - xi * ij) / determinant])
+        angle = np.arccos(np.clip(ij / np.sqrt(ii * jj), -1, 1))
+        t = np.clip(np.arctan2(shares[1] * np.sin(angle), shares[0] + shares[1] * np.cos(angle)) / angle, 0, 1)
+        expected = np.stack([np.sin((1 - t) * angle), np.sin(t * angle)]) / np.sin(angle)
+    flat = ~np.isfinite(expected).all(axis=0) | (distances.squared[some, i, j] <= GAIN**2 * bound)
+    line, left = _shares(distances, x, i, j, some)
+    expected[:, flat] = np.stack([1 - line, line])[:, flat]
+    u, v = expected  # what u i + v j leaves of x, from distances: w = u + v - 1 goes to the origin
+    rest = 1 - u - v
+    xi2, xj2, ij2 = (distances.squared[some, a, b] for a, b in ((x, i), (x, j), (i, j)))
+    left = np.where(flat, left, u * xi2 + v * xj2 + rest * xx - u * v * ij2 - u * rest * ii - v * rest * jj)
+    # tensors that lie almost on a line are interpolated along it
+    alike = (left <= bound) | (_shares(distances, x, i, j, some)[1] <= bound)
+    if not alike.all() or not ((t[~flat] > 0) & (t[~flat] < 1)).all() or flat.all():
+        return None
+    residual = float(np.minimum(np.maximum(left, 0), bound).sum())
+    return _described(
+        distances, x, (i, j), SLERP, residual, np.stack([1 - t, t])[:, ~flat], np.flatnonzero(some)[~flat]
+    )
+
+
+def _of_many(distances: Distances, x: int, others: Sequence[int]) -> Merge | None:
+    """Three or more with shares of either sign that add up to 1: least squares, the least needed left out in turn."""
+    some = distances.common(x, *others)
+    if not some.any() or len(others) < 3:
+        return None
+    squared = distances.squared[some].sum(axis=0)
+
+    def fitted(used: Sequence[int]) -> tuple[Matrix, float]:
+        shares = _combination(squared, x, used)
+        differences = (squared[x, used][:, None] + squared[x, used] - squared[np.ix_(used, used)]) / 2
+        return shares, float(max(shares @ differences @ shares, 0.0))
+
+    def misses(used: Sequence[int]) -> bool:
+        shares, left = fitted(used)
+        return left > float(_bound(distances, x, used, some, shares).sum())
+
+    if misses(others):
+        return None
+    shares = fitted(others)[0]
+    order = [others[k] for k in np.argsort(-np.abs(shares), kind="stable")]
+    used = next((order[:k] for k in range(2, MOST + 1) if not misses(order[:k])), None)
+    if used is None:
+        return None
+    shares, left = fitted(used)
+    while len(used) > 2:
+        fewer = [[i for i in used if i != drop] for drop in used]
+        best = min(fewer, key=lambda rest: fitted(rest)[1])
+        if misses(best):
+            if fitted(best)[1] <= GAIN**2 * float(_bound(distances, x, used, some, shares).sum()):
+                return None  # one of them is hardly needed: rounding would do as well
+            break
+        used, (shares, left) = best, fitted(best)
+    if np.abs(shares).max() > 1 + EQUAL:
+        return None
+    if len(used) == 2 and (shares > 0).all():
+        return None
+    method = LINEAR if (shares > 0).all() else ARITHMETIC
+    return _described(distances, x, used, method, left, np.tile(shares[:, None], some.sum()), np.flatnonzero(some))
+
+
+def _combination(squared: Matrix, x: int, used: Sequence[int]) -> Matrix:
+    """Shares that add up to 1 of the point of the flat through some models that is next to x, ``(used,)``."""
+    last, rest = used[-1], list(used[:-1])
+    gram = (squared[last, rest][:, None] + squared[last, rest] - squared[np.ix_(rest, rest)]) / 2
+    own = (squared[last, rest] + squared[last, x] - squared[rest, x]) / 2
+    shares = np.linalg.lstsq(gram, own, rcond=1e-12)[0]
+    return np.append(shares, 1 - shares.sum())
+
+
+def _described(
+    distances: Distances, x: int, parents: Sequence[int], method: str, residual: float,
+    shares: Matrix | None = None, keys: NDArray[np.int64] | None = None,
+) -> Merge | None:  # fmt: skip
+    """Describe a merge: by shares of tensors ``(parents, tensors)``, which are on lines if they are not given."""
+    some = distances.common(x, *parents)
+    i, j = parents[:2]
+    if shares is None or keys is None:
+        apart = distances.squared[some, i, j] > GAIN**2 * _bound(distances, x, parents, some)  # else parents are alike
+        share, keys = _shares(distances, x, i, j, some)[0][apart], np.flatnonzero(some)[apart]
+        shares = np.stack([1 - share, share])
+    if not len(keys):
+        return None
+    weights = distances.squared[keys, i, j] + np.finfo(float).tiny
+    groups: dict[int | None, list[int]] = {}
+    for at, key in enumerate(keys):
+        groups.setdefault(distances.keys[key][0], []).append(at)
+    blocks = np.array([np.average(shares[:, at], axis=1, weights=weights[at]) for at in groups.values()])
+    if method == BY_TENSOR:
+        clear = _bound(distances, x, parents, np.isin(np.arange(len(some)), keys)) < CLEAR**2 * weights
+        clear = clear if clear.any() else np.ones_like(clear)
+        within = max(float(np.ptp(shares[0, at][clear[at]])) for at in groups.values() if clear[at].any())
+        across = float(np.ptp(shares[0, clear]))
+        method = LINEAR if across < EQUAL else BY_DEPTH if within < EQUAL else BY_PART
+    expected = float(distances.rounding[some][:, [x, *parents]].sum())
+    total, low, high = np.average(shares, axis=1, weights=weights), blocks.min(axis=0), blocks.max(axis=0)
+    return Merge(
+        tuple(parents), tuple(map(float, total)), method, tuple(map(float, low)), tuple(map(float, high)),
+        float(np.sqrt(max(residual, 0.0) / max(expected, np.finfo(float).tiny))),
+    )  # fmt: skip
