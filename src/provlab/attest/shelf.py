@@ -138,7 +138,7 @@ class Fingerprint:
         try:
             about = json.loads(str(arrays.pop("about")))
             if about.pop("schema") == SCHEMA:
-                return cls(**about, **arrays)
+                return cls(**{**about, **arrays})
             again = f"make it again by provlab shelf add {about['source']} --shelf {path.parent}"
         except (KeyError, TypeError, ValueError, AttributeError):
             pass
@@ -239,7 +239,7 @@ def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
     for side in (a, b):
         up, second = living_rows(side.up.astype(np.float32), side.second.astype(np.float32), name=test)
         sides.append(Views(second, up, np.zeros((0, 0), np.int64), None, tied(second, up)))
-    result = PhiMatch().compare_block(*sides, 0, Options())
+    result = PhiMatch().compare_block(sides[0], sides[1], 0, Options())
     if "withheld" in result.detail:
         raise NotComparableError(result.detail["withheld"])
     return float(result.log10_p or 0.0), ""

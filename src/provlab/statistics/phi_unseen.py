@@ -97,8 +97,8 @@ class PhiUnseen(PhiE):
                 first, second = centred(first[~alike]), centred(second[~alike])
             if len(first) < LEAST:
                 raise NotComparableError(f"{self.name} has no evidence: {notes[-1]}")
-        first, second = (unit_rows(rows, name="the rows of untrained tokens") for rows in (first @ turn, second))
-        result = correlation_with_identity(first, second, None, tie_seed(options.seed, self.name, None))
+        own, others = (unit_rows(rows, name="the rows of untrained tokens") for rows in (first @ turn, second))
+        result = correlation_with_identity(own, others, None, tie_seed(options.seed, self.name, None))
         if notes:
             result.detail["said"] = " ".join(notes)
         return result
