@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError, InputError
+from provlab.models import loading
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics import REGISTRY
 from provlab.statistics.base import Options
@@ -155,13 +156,13 @@ def test_each_tensor_is_read_once_for_all_pairs(statistic, models, options, tens
 @pytest.mark.parametrize("statistic", ["phi_h", "phi_jsd", "phi_match"])
 def test_each_model_is_run_once_for_all_pairs(statistic, models, options, monkeypatch):
     loaded = Counter()
-    real = Checkpoint.load_model
+    real = loading.load_model
 
-    def counted(self, *arguments, **settings):
-        loaded[self.source] += 1
-        return real(self, *arguments, **settings)
+    def counted(checkpoint, *arguments):
+        loaded[checkpoint.source] += 1
+        return real(checkpoint, *arguments)
 
-    monkeypatch.setattr(Checkpoint, "load_model", counted)
+    monkeypatch.setattr(loading, "load_model", counted)
     run(models.values(), [statistic], options)
     assert loaded == dict.fromkeys(models.values(), 1)
 
