@@ -42,7 +42,6 @@ def divergence(a, b):
         ((small_gates,), 1e-2),
         (("mirror=3", dilute_bias), 1e-5),
         (SPLIT_AND_PADDED, 1e-5),
-        ((*SPLIT_AND_PADDED, dilute_bias), 1e-4),
     ],
     ids=[
         "dilution",
