@@ -51,7 +51,6 @@ def divergence(a, b):
         "cubic",
         "mirror and dilution",
         "split and padded",
-        "padded and diluted",
     ],
 )
 def test_units_put_beside_the_others_hide_none_of_them(models, text, tmp_path, changes, cost):
