@@ -132,17 +132,17 @@ def test_shares_by_hand_and_beside_units_that_add_nothing():
     """silu(z) - silu(-z) = z: at z and -z, without the mean, a unit gives z / 2 and -z / 2; its down row is 2 or 1."""
     z = np.array([[1.0, -1.0], [3.0, -3.0]], np.float32)
     down = np.array([[2.0, 0.0], [0.0, 1.0]], np.float32)
-    one = np.ones_like(z)
+    ones = np.ones_like(z)
     want = np.array([4 * 0.25, 2.25]) / 3.25
-    np.testing.assert_allclose(shares(z, one, down), want, rtol=1e-5)
+    np.testing.assert_allclose(shares(z, ones, down), want, rtol=1e-5)
     constant = np.full((1, 2), -7, np.float32), np.array([[3e4, 1e4]], np.float32)
-    more = np.vstack([z, constant[0]]), np.vstack([one, one[:1]]), np.vstack([down, constant[1]])
+    more = np.vstack([z, constant[0]]), np.vstack([ones, ones[:1]]), np.vstack([down, constant[1]])
     np.testing.assert_allclose(shares(*more), [*want, 0], rtol=1e-5, atol=1e-9)
     loud = np.array([[50.0, -20.0]] * 2, np.float32), np.array([[300.0, 100.0], [-300.0, -100.0]], np.float32)
-    more = np.vstack([z, loud[0]]), np.vstack([one, one]), np.vstack([down, loud[1]])
+    more = np.vstack([z, loud[0]]), np.vstack([ones, ones]), np.vstack([down, loud[1]])
     np.testing.assert_allclose(shares(*more)[:2], want, rtol=1e-3)
-    assert shares(z, one, 0 * down).tolist() == [0, 0]
-    np.testing.assert_allclose(shares(z, None, down), shares(z, one, down))
+    assert shares(z, ones, 0 * down).tolist() == [0, 0]
+    np.testing.assert_allclose(shares(z, None, down), shares(z, ones, down))
 
 
 @pytest.mark.parametrize("loud", [4, 16])
@@ -152,8 +152,8 @@ def test_some_loud_units_do_not_make_the_others_dead(loud):
     rng = np.random.default_rng(0)
     more = [rng.standard_normal((loud, WIDTH)).astype(np.float32) for _ in range(3)]
     rows = [
-        np.vstack([one, other * np.float32(factor)])
-        for one, other, factor in zip((gate, up, down), more, (1, 1, 1e7), strict=True)
+        np.vstack([ones, other * np.float32(factor)])
+        for ones, other, factor in zip((gate, up, down), more, (1, 1, 1e7), strict=True)
     ]
     assert really(*rows)[1][:UNITS].any(axis=1).all() == (loud == 4)  # by weights: fewer than a quarter
     x = rng.standard_normal((100, WIDTH)).astype(np.float32)

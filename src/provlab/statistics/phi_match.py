@@ -64,7 +64,7 @@ from provlab.statistics.text import one_pass
 from provlab.statistics.two_views import AS_THEY_ARE, Views, grouped, viewed
 
 LIKE_UP = "the gate and up projections of a unit look alike"
-TOO_FEW = "units whose gate and up projections can be told apart write less than half of the output"
+TOO_FEW = "units whose gate and up projections differ write less than half of the output"
 TOO_FAINT = (
     "units agree that write less than 5% of the output, be it that they were put there to look alike or that others "
     "were put beside them"
@@ -271,16 +271,16 @@ class PhiMatch(Statistic):
         allowed = min(common + int(idle.sum()), result.n - 1)
         detail = matched.detail | of_matching(result, by_gate, by_up, allowed)
         detail["power"] = min(0.0, pvalues.log10_floor(max(min(matched.countable, result.n) - common, 1)))
-        found = 0.0 if matched.silent == LIKE_UP else log10_p(idle)
+        smallest = 0.0 if matched.silent == LIKE_UP else log10_p(idle)
         silent = matched.silent
         if not carried and not silent and log10_p(tied) <= self.SILENCED:
             silent = TOO_FAINT
-        if not silent and found > self.REJECTING:
+        if not silent and smallest > self.REJECTING:
             silent = self._in_groups(matched.sides)
-        if silent and found > self.REJECTING:
+        if silent and smallest > self.REJECTING:
             detail |= {"floor": 0.0, "power": 0.0, "withheld": silent}
-            found = 0.0
-        return BlockResult(block, result.rho, found, detail, matching)
+            smallest = 0.0
+        return BlockResult(block, result.rho, smallest, detail, matching)
 
     def _in_groups(self, sides: Sequence[Views]) -> str:
         """Say which model has most of its output from units in groups of like gates; empty where none has."""
