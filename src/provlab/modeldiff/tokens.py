@@ -7,6 +7,7 @@ beyond its tokenizer, and tokens that were added to one model alone, are left ou
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +122,7 @@ def opening(checkpoint: Checkpoint, prompt: str | None = None) -> list[int]:
     if prompt and tokenizer.chat_template:
         turns = [{"role": "user", "content": prompt}]
         with usable_template(checkpoint.source, tokenizer) as template:
-            ids = tokenizer.apply_chat_template(
+            ids: Any = tokenizer.apply_chat_template(
                 turns, chat_template=template, add_generation_prompt=True, return_dict=False
             )
         return _embedded(checkpoint, list(ids), "its chat template writes")

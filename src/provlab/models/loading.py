@@ -161,7 +161,7 @@ def _merges(path: Path) -> bool:
     """Whether a SentencePiece model merges pairs, as its own settings say; else its pieces have weights."""
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto()
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     model.ParseFromString(path.read_bytes())
     return bool(model.trainer_spec.model_type == model.trainer_spec.BPE)
 

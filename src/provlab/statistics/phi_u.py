@@ -103,9 +103,11 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     partners = larger.places[match_shuffled(a, b, seed=seed).indices]
     result = pvalues.spearman(partners, smaller.places)
     # units that do nothing, in one model alone, move places and no ranks; where each model has its own, ranks move
-    places, ranks = (partners, smaller.places), [np.argsort(np.argsort(side)) for side in (partners, smaller.places)]
-    counted = max(places, ranks, key=lambda sides: int((sides[0] == sides[1]).sum()))
-    detail = of_matching(result, *counted) | left_out(a, b)
+    first, second = partners, smaller.places
+    ranks = np.argsort(np.argsort(first)), np.argsort(np.argsort(second))
+    if (ranks[0] == ranks[1]).sum() > (first == second).sum():
+        first, second = ranks
+    detail = of_matching(result, first, second) | left_out(a, b)
     if isinstance(a, OrderedRows) and isinstance(b, OrderedRows):
         detail["order"] = [a.order, b.order]
     return BlockResult(block, result.rho, result.log10_p, detail, partners)
