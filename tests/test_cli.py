@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from provlab import zoo
+from provlab.cli import main
 from provlab.cli.arguments import SETTINGS, parse_blocks
 from provlab.statistics import REGISTRY
 from provlab.statistics.base import Options
@@ -514,3 +515,42 @@ def test_an_option_that_is_given_counts(models, run, tmp_path):
         assert run("compare", *pair, *inputs, "--json", tmp_path / "x.json")[0] == 0
         parameters = json.loads((tmp_path / "x.json").read_text())["parameters"]
         assert (parameters["seed"], parameters["n_sequences"]) == (seed, Options().n_sequences)
+
+
+def test_no_home_is_said_in_one_line(monkeypatch, capsys):
+    """A container's user without an entry in the list of users."""
+    for name in ("HOME", "PROVLAB_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "expanduser", _without_home)
+    assert main(["zoo", "list"]) == 2
+    assert "this user has no home folder (HOME is not set); name a folder" in capsys.readouterr().err
+
+
+def _without_home(path):
+    if str(path).startswith("~"):
+        raise RuntimeError("Could not determine home directory.")
+    return path
+
+
+def test_a_full_disk_is_named(monkeypatch, capsys, tmp_path):
+    """numpy says "2704075 requested and 32704 written", without a number of the error."""
+
+    def write(*_, **__):
+        raise OSError("2704075 requested and 32704 written")
+
+    monkeypatch.setattr("provlab.api.compare", write)
+    arguments = ["compare", "a", "b"]
+    assert main(arguments) == 2
+    assert "no room" not in capsys.readouterr().err  # disks that have room are not said to be full
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    assert main(arguments) == 2
+    message = r"provlab: error: no room is left on the disk of \S+; free some and go on\n"
+    assert re.fullmatch(message, capsys.readouterr().err)
+
+
+def test_a_stream_of_ascii_shows_what_it_can():
+    code = "import sys; from provlab.cli import main; sys.exit(main(['compare', '/no/\u00e9', 'b']))"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(r"provlab: error: /no/\xe9 does not exist")

@@ -15,11 +15,22 @@ from provlab.errors import CheckpointError, ProvlabError, one_line
 
 
 def cache_dir() -> Path:
-    """Folder for what can be made again: ``$PROVLAB_CACHE``, else ``~/.cache/provlab``."""
-    if named := os.environ.get("PROVLAB_CACHE"):
-        return Path(named).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "provlab"
+    """Folder for what can be made again: ``$PROVLAB_CACHE``, else ``~/.cache/provlab``.
+
+    Raises
+    ------
+    ProvlabError
+        If this user has no home.
+    """
+    try:
+        if named := os.environ.get("PROVLAB_CACHE"):
+            return Path(named).expanduser()
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        return Path(base).expanduser() / "provlab"
+    except RuntimeError:
+        raise ProvlabError(
+            "this user has no home folder (HOME is not set); name a folder for what provlab keeps by PROVLAB_CACHE"
+        ) from None
 
 
 @contextmanager

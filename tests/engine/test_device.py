@@ -50,10 +50,10 @@ def test_the_matching_is_that_of_the_cpu(unsigned):
 
 
 def test_a_study_on_another_device_finds_the_same(models, monkeypatch):
-    names = []
+    devices = []
 
     def on(name):
-        names.append(name)
+        devices.append(name)
         return _Multiply("cpu")
 
     def records():
@@ -64,7 +64,7 @@ def test_a_study_on_another_device_finds_the_same(models, monkeypatch):
     here = records()
     monkeypatch.setattr(tasks, "product_on", on)
     there = records()
-    assert set(names) == {"cpu"}
+    assert set(devices) == {"cpu"}
     for ours, theirs in zip(here, there, strict=True):
         assert ours.error is None
         assert theirs.outcome.log10_p == ours.outcome.log10_p

@@ -6,16 +6,22 @@ of the command that is given is imported. All but `compare` and `study` are foun
 """
 
 import argparse
+import errno
+import io
 import logging
 import os
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
+from pathlib import Path
 
 from provlab import plugins
 from provlab.cli.arguments import Parser
 from provlab.errors import InputError, ProvlabError, one_line
+from provlab.files import cache_dir
 
 #: command -> what it does, in the order in which the help names them
 COMMANDS = {
@@ -37,6 +43,7 @@ COMMANDS = {
 #: the commands of the core; the others come by entry points, those of this package too
 _CORE = ("compare", "study")
 _HERE = "provlab.cli"
+_LITTLE = 2**26  # bytes: a disk with less is full
 _STUDY = "the study, which is no part of the library; in a checkout of provlab, make env installs both"
 #: commands of other packages -> who brings them, and how they come
 _ELSEWHERE = dict.fromkeys(("run", "reproduce", "claims"), _STUDY)
@@ -107,6 +114,8 @@ def _failed(error: Exception) -> int:
         return 0
     if isinstance(error, ProvlabError):
         print(f"provlab: error: {' '.join(str(error).split())}", file=sys.stderr)
+    elif full := _full_disks(error):
+        print(f"provlab: error: no room is left on the disk of {full[0]}; free some and go on", file=sys.stderr)
     elif isinstance(error, OSError):
         print(f"provlab: error: {error}", file=sys.stderr)
     else:
@@ -117,8 +126,21 @@ def _failed(error: Exception) -> int:
     return 2
 
 
+def _full_disks(error: Exception) -> list[Path]:
+    """Folders whose disk is full, where an error may mean that: libraries say it in words of their own."""
+    words = "requested and" in str(error) or "space" in str(error).lower()
+    if getattr(error, "errno", None) != errno.ENOSPC and not words:
+        return []
+    named = getattr(error, "filename", None)
+    folders = [Path(named).parent] if named else [Path(tempfile.gettempdir()), cache_dir(), Path.cwd()]
+    return [folder for folder in folders if folder.is_dir() and shutil.disk_usage(folder).free < _LITTLE]
+
+
 def _quiet() -> None:
-    """Leave stderr to progress bars and to our own errors."""
+    """Leave stderr to progress bars and our own errors; a letter that a stream cannot show is written by its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     warnings.simplefilter("ignore")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

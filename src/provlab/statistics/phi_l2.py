@@ -7,7 +7,7 @@ each MLP on their own (footnote 3), which gives independent p-values for Fisher'
 
 Theorem 1 asks for copies that are drawn from a group of permutations, and any group will do. Here an axis is cut into
 at most `CHUNKS` pieces of equal length, and a copy puts the pieces into another order: 16! orders of an axis, drawn
-uniformly. The rest that the cut leaves stays where it is. The squared distance of a copy P A from B is
+uniformly. A rest that the cut leaves over stays where it is. The squared distance of a copy P A from B is
 
     |P A - B|^2 = |A - B|^2 + 2 <A, B> - 2 <P A, B>,
 
@@ -166,7 +166,7 @@ def _gained(x: Array, y: Array, orders: Sequence[NDArray[np.int64] | None]) -> N
     x, y
         ``(rows, columns)``.
     orders
-        ``(T, pieces)``, for rows and for columns; None for an axis that stays.
+        Those of the rows and of the columns, ``(T, pieces)``; None for an axis that stays.
     """
     gained = np.zeros(())
     parts = [_cut(n, order) for n, order in zip(x.shape, orders, strict=True)]

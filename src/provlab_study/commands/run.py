@@ -1,22 +1,27 @@
-"""``provlab run``: run a notebook with one's own parameters."""
+"""``provlab run``: run a notebook with one's own parameters, or list the notebooks and what they take."""
 
 import argparse
 import sys
 from pathlib import Path
+from textwrap import fill
 
 from provlab import provenance
+from provlab.errors import ParameterError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("notebook", help="its name in notebooks/, or a path")
+    parser.add_argument("notebook", nargs="?", help="its name in notebooks/, or a path")
+    parser.add_argument(
+        "--list", action="store_true", help="list all notebooks, or the parameters of the one that is named, and stop"
+    )
     parser.add_argument(
         "-p",
         "--parameter",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter; may be repeated; values are YAML, lists may be a,b",
+        help="a parameter; may be repeated; lists may be a,b",
     )
     parser.add_argument(
         "--profile", metavar="NAME", help="with what notebooks/profiles/NAME.yml gives it; -p stands above that"
@@ -28,19 +33,70 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from provlab_study.publishing import parameters as declared
     from provlab_study.publishing import runner
     from provlab_study.publishing.experiment import checked_profile
     from provlab_study.publishing.plan import Plan
 
+    if arguments.list:
+        print(_of_one(arguments.notebook) if arguments.notebook else _of_all())
+        return 0
+    if arguments.notebook is None:
+        raise ParameterError("name a notebook; provlab run --list lists them")
     path = runner.find_notebook(arguments.notebook)
-    parameters = runner.as_lists(path, runner.parse_assignments(arguments.parameter))
+    parameters = declared.assigned(path, arguments.parameter)
     if arguments.profile is not None:
         plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{arguments.profile}.yml")
         parameters = plan.parameters_of(path.stem) | parameters
-    if "profile" in runner.parameters_of(path):
+    if "profile" in declared.parameters_of(path):
         parameters.setdefault("profile", "own")  # so that own runs never mix with a reproduction
     default = provenance.results_root() / checked_profile(str(parameters.get("profile", "own"))) / path.name
     output = Path(arguments.output) if arguments.output else default
     runner.run(path, parameters, output, progress=sys.stderr.isatty())
     print(output)
     return 0
+
+
+def _of_all() -> str:
+    """Each notebook of the project with its first sentence, its minutes, and whether it takes models of one's own."""
+    from provlab_study.publishing.parameters import parameters_of
+    from provlab_study.publishing.plan import Plan
+
+    folder = provenance.project_root() / "notebooks"
+    if not (paths := sorted(folder.glob("*.ipynb"))):
+        raise ParameterError(f"there are no notebooks in {folder}; run this in a checkout of the project")
+    plans = [Plan.read(path) for path in (folder / "profiles").glob("*.yml")]
+    minutes = {item["notebook"]: item["minutes"] for plan in plans for item in plan.experiments if "minutes" in item}
+    lines = []
+    for path in paths:
+        own = "takes your models" if any("zoo:" in item.default for item in parameters_of(path).values()) else ""
+        took = f"{minutes[path.stem]:g} min" if path.stem in minutes else ""
+        lines.append(f"{path.stem}  ({', '.join(filter(None, [took, own]))})".replace("  ()", ""))
+        lines.append(fill(_first_sentence(path), 76, initial_indent="    ", subsequent_indent="    "))
+    lines.append("provlab run NAME --list has the parameters of one.")
+    return "\n".join(lines)
+
+
+def _of_one(name: str) -> str:
+    """Parameters of one notebook, as its cell declares them."""
+    from provlab_study.publishing.parameters import parameters_of
+    from provlab_study.publishing.runner import find_notebook
+
+    path = find_notebook(name)
+    lines = []
+    for parameter in parameters_of(path).values():
+        kind = f": {parameter.kind}" if parameter.kind else ""
+        lines.append(f"{parameter.name}{kind} = {parameter.default}")
+        lines.append(fill(parameter.help, 76, initial_indent="    ", subsequent_indent="    "))
+    return "\n".join([path.stem, *filter(None, lines)])
+
+
+def _first_sentence(path: Path) -> str:
+    """Return the finding under a notebook's title, without its markup."""
+    import re
+
+    from provlab_study.publishing.parameters import readable
+
+    paragraphs = readable(path).cells[0].source.split("\n\n")[1:]
+    text = re.sub(r"\{[a-z]+\}`[^`]*`|[*`$\\]|\[([^]]*)\]\([^)]*\)", r"\1", paragraphs[0] if paragraphs else "")
+    return re.split(r"(?<=[.:]) ", " ".join(text.split()))[0]

@@ -26,10 +26,10 @@ from provlab.files import digest
 from provlab.machine import end_with_parent
 from provlab.zoo.recipes import Recipe, collection
 from provlab_study.publishing.experiment import checked_profile, is_stored
+from provlab_study.publishing.parameters import checked
 from provlab_study.publishing.runner import (
     CHAPTERS,
     FINISHES,
-    checked,
     code_of,
     find_notebook,
     run,

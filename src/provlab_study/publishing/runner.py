@@ -11,43 +11,29 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import papermill
-import yaml
+from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from traitlets.config import Config
 
-from provlab import provenance, schema
+from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
 from provlab_study.publishing.experiment import STUDY_RUN
 from provlab_study.publishing.page import arrange
+from provlab_study.publishing.parameters import UNREADABLE, checked, meant, readable
 from provlab_study.publishing.reach import reached
-
-# what an annotation in a parameters cell may be; no expression is ever evaluated
-TYPES: dict[str, Any] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "bool": bool,
-    "dict": dict,
-    "list": list,
-    "list[str]": list[str],
-    "list[int]": list[int],
-    "list[float]": list[float],
-}
 
 CHAPTERS = Path(str(resources.files("provlab_study")))
 FINISHES = "run.finish()"  # the call with which an experiment leaves its records
-
-# what nbformat and papermill raise on a file that is no notebook
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError)
+SOCKET_PATH = 90  # bytes of the path of a socket, of which a system takes a hundred or so
 
 
 def find_notebook(name: str) -> Path:
@@ -66,62 +52,10 @@ def find_notebook(name: str) -> Path:
     folder = provenance.project_root() / "notebooks"
     path = folder / f"{name}.ipynb"
     if not path.is_file():
-        known = ", ".join(sorted(path.stem for path in folder.glob("*.ipynb"))) or "none"
-        raise ParameterError(f"there is no notebook {name!r} in {folder}; there are: {known}")
+        known = sorted(path.stem for path in folder.glob("*.ipynb"))
+        listed = ", ".join(known) or "none"
+        raise ParameterError(f"there is no notebook {name!r}{meant(name, known)} in {folder}; there are: {listed}")
     return path
-
-
-def parameters_of(path: Path) -> dict[str, dict[str, Any]]:
-    """Parameters that a notebook declares: name to ``inferred_type_name``, ``default`` and ``help``."""
-    try:
-        declared: dict[str, dict[str, Any]] = papermill.inspect_notebook(str(path))
-    except UNREADABLE as error:
-        raise ParameterError(f"{path} is no notebook that can be read ({one_line(error)}); restore it") from error
-    return declared
-
-
-def checked(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters, each known to the notebook and of the declared type.
-
-    Raises
-    ------
-    ParameterError
-        Naming the parameter, and what the notebook has or expects.
-    """
-    declared = parameters_of(path)
-    for name, value in parameters.items():
-        if name not in declared:
-            known = ", ".join(sorted(declared)) or "none"
-            raise ParameterError(f"{path.stem} has no parameter {name!r}; it has {known}")
-        annotation = TYPES.get(declared[name]["inferred_type_name"])
-        if annotation is not None:
-            schema.check(f"parameter {name}", value, annotation)
-    return dict(parameters)
-
-
-def parse_assignments(assignments: list[str]) -> dict[str, Any]:
-    """``name=value`` strings as a dict, each value read as YAML; ``a,b`` is a list for a parameter that wants one."""
-    parsed = {}
-    for assignment in assignments:
-        name, separator, value = assignment.partition("=")
-        if not separator or not name.isidentifier():
-            raise ParameterError(f"a parameter is given as name=value, not {assignment!r}")
-        try:
-            parsed[name] = yaml.safe_load(value) if value else ""
-        except yaml.YAMLError as error:
-            raise ParameterError(f"the value of parameter {name} is not readable as YAML: {value!r}") from error
-    return parsed
-
-
-def as_lists(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Split comma-separated text for parameters that are lists of strings, so ``-p models=a,b`` works in a shell."""
-    declared = parameters_of(path)
-    return {
-        name: [item.strip() for item in value.split(",") if item.strip()]
-        if isinstance(value, str) and declared.get(name, {}).get("inferred_type_name") == "list[str]"
-        else value
-        for name, value in parameters.items()
-    }
 
 
 def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
@@ -179,12 +113,16 @@ def run(
     made_from = stamp(path, parameters, inputs)
     failed = output.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    environment = _announced(made_from if of_study else None)
-    with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as sockets, environment:
+    environment = _for_study(made_from if of_study else None)
+    with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as source, _sockets() as sockets, environment:
+        notebook = readable(path)
+        # papermill asks the notebook for the language of parameters, and some editors leave that out
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(notebook, begun := Path(source) / "notebook.ipynb")
         try:
             papermill.execute_notebook(
-                str(path),
-                str(temporary),
+                _as_it_is(begun),
+                _as_it_is(temporary),
                 parameters=parameters,
                 cwd=str(provenance.project_root()),
                 kernel_name="python3",
@@ -212,8 +150,8 @@ def run(
 
 
 @contextmanager
-def _announced(stamp: str | None) -> Iterator[None]:
-    """Within, kernels that start read in `STUDY_RUN` whether they run for the study."""
+def _for_study(stamp: str | None) -> Iterator[None]:
+    """Within, kernels that start know by `STUDY_RUN` whether they run for the study."""
     before = os.environ.pop(STUDY_RUN, None)
     try:
         if stamp is not None:
@@ -225,16 +163,40 @@ def _announced(stamp: str | None) -> Iterator[None]:
             os.environ[STUDY_RUN] = before
 
 
+def _as_it_is(path: Path) -> str:
+    """Write a path for papermill, which puts parameters where it finds braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+@contextmanager
+def _sockets() -> Iterator[str]:
+    """Yield a folder whose sockets have a path that a system takes, or "" where there is none."""
+    places = [place for place in (tempfile.gettempdir(), "/tmp") if len(os.fsencode(place)) <= SOCKET_PATH - 12]
+    try:
+        folder = tempfile.TemporaryDirectory(dir=places[0]) if places else None
+    except OSError:
+        folder = None
+    with folder or nullcontext("") as path:
+        yield path
+
+
 def _kernels(sockets: str) -> dict[str, Any]:
-    """Settings of nbclient: kernels that listen in the folder `sockets`, interrupted at the end only while a cell runs.
+    """Settings of nbclient: kernels of this Python that listen in the folder `sockets`, or on TCP ports without one.
 
     Two notebooks that start at once can be given one TCP port, and the later kernel then dies; files in a folder of
-    their own cannot be given twice. jupyter_client interrupts every kernel before it asks it to end; one that has run
-    all its cells may still be busy with its last message, and reports the interrupt as an error on the user's terminal.
+    their own cannot be given twice. A kernel called python3 that lies first on JUPYTER_PATH may be another Python.
+    jupyter_client interrupts every kernel before it asks it to end; one that has run all its cells may still be busy
+    with its last message, and reports the interrupt as an error on the user's terminal: here a kernel is interrupted
+    at the end only while a cell runs.
     """
     running = threading.Event()
 
     class Manager(AsyncKernelManager):
+        @property
+        def kernel_spec(self) -> KernelSpec:
+            argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+            return KernelSpec(argv=argv, display_name="Python 3", language="python")
+
         async def _async_interrupt_kernel(self) -> None:
             if running.is_set() or not self.shutting_down:
                 await super()._async_interrupt_kernel()
@@ -242,7 +204,9 @@ def _kernels(sockets: str) -> dict[str, Any]:
     return {
         "kernel_manager_class": Manager,
         "config": Config(
-            {} if sys.platform == "win32" else {"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}
+            {"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}
+            if sockets and sys.platform != "win32"
+            else {}
         ),
         "on_cell_execute": lambda **_: running.set(),
         "on_cell_executed": lambda **_: running.clear(),

@@ -1,7 +1,8 @@
 """Notebooks by name: inspected before they run, moved into place on success, skipped while up to date."""
 
 import multiprocessing
-import re
+import sys
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 
 import nbformat
@@ -11,8 +12,6 @@ from small_notebooks import write
 from provlab.errors import ParameterError, ProvlabError
 from provlab_study.publishing import runner
 
-# Parameters ----------------------------------------------------------------------------------------------------------
-
 
 def test_a_notebook_is_found_by_name_and_by_path(project, monkeypatch):
     tree = project / "notebooks" / "tree.ipynb"
@@ -20,95 +19,10 @@ def test_a_notebook_is_found_by_name_and_by_path(project, monkeypatch):
     assert runner.find_notebook("notebooks/tree.ipynb").samefile(tree)
     monkeypatch.chdir(project / "notebooks")  # from inside the project, too
     assert runner.find_notebook("tree") == tree
-    with pytest.raises(ParameterError, match=r"no notebook 'three' in .*; there are: board, tree"):
+    with pytest.raises(ParameterError, match=r"'three' \(did you mean tree\?\) in .*; there are: board, tree"):
         runner.find_notebook("three")
     with pytest.raises(ParameterError, match=r"no notebook other/tree.ipynb; give a path that exists, or a name"):
         runner.find_notebook("other/tree.ipynb")
-
-
-def test_parameters_show_with_type_and_help(project):
-    result = runner.parameters_of(runner.find_notebook("tree"))
-    assert list(result) == ["profile", "models", "seed", "scale", "deep", "free"]
-    assert result["models"]["inferred_type_name"] == "list[str]"
-    assert result["models"]["help"] == "sources"
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{", "no notebook", "[]", "{}", '{"cells": 3}', '{"nbformat": 4, "cells": []}']
-)
-def test_a_file_that_is_no_notebook(tmp_path, content):
-    path = tmp_path / "x.ipynb"
-    path.write_text(content)
-    with pytest.raises(ParameterError, match=f"{path} is no notebook that can be read") as refused:
-        runner.checked(path, {"seed": 1})
-    assert "\n" not in str(refused.value)
-    assert runner.stamp_of(path) is None
-
-
-def test_checked_returns_what_was_given(project):
-    settings = {"seed": 5, "models": ["b"], "scale": 2, "free": object, "deep": {"a": 1}}
-    assert runner.checked(runner.find_notebook("tree"), settings) == settings
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"sede": 5}, "tree has no parameter 'sede'; it has deep, free, models, profile, scale, seed"),
-        ({"seed": "5"}, "parameter seed must be int, not '5'"),
-        ({"models": [5]}, r"parameter models must be list\[str\], not \[5\]"),
-    ],
-)
-def test_checked_refuses(project, settings, message):
-    with pytest.raises(ParameterError, match=message):
-        runner.checked(runner.find_notebook("tree"), settings)
-
-
-def test_a_notebook_without_parameters_says_so(project):
-    path = write(project / "notebooks" / "none.ipynb", "1", parameters="")
-    with pytest.raises(ParameterError, match="none has no parameter 'seed'; it has none"):
-        runner.checked(path, {"seed": 1})
-
-
-def test_assignments_are_yaml():
-    settings = [
-        "seed=5",
-        "scale=0.5",
-        "quick=true",
-        "models=[a, b]",
-        "name=zoo:oak@smoke",
-        "deep={a: 1}",
-        "empty=",
-        "e=x=y",
-    ]
-    assert runner.parse_assignments(settings) == {
-        "seed": 5,
-        "scale": 0.5,
-        "quick": True,
-        "models": ["a", "b"],
-        "name": "zoo:oak@smoke",
-        "deep": {"a": 1},
-        "empty": "",
-        "e": "x=y",
-    }
-
-
-@pytest.mark.parametrize("assignment", ["seed", "=5", "a b=5", "2x=5", ""])
-def test_assignments_that_are_none(assignment):
-    with pytest.raises(ParameterError, match=re.escape(f"a parameter is given as name=value, not {assignment!r}")):
-        runner.parse_assignments([assignment])
-
-
-@pytest.mark.parametrize("value", ["[a", "{a: ", "'", "*x", "a: b: c"])
-def test_values_that_are_no_yaml(value):
-    with pytest.raises(ParameterError, match="the value of parameter seed is not readable as YAML") as refused:
-        runner.parse_assignments([f"seed={value}"])
-    assert "\n" not in str(refused.value)
-
-
-def test_text_becomes_a_list_where_one_is_wanted(project):
-    path = runner.find_notebook("tree")
-    settings = {"models": "a, b,", "profile": "a,b", "other": "a,b", "seed": 5}
-    assert runner.as_lists(path, settings) == {"models": ["a", "b"], "profile": "a,b", "other": "a,b", "seed": 5}
 
 
 # Stamps --------------------------------------------------------------------------------------------------------------
@@ -177,6 +91,25 @@ def test_a_real_run_makes_a_page_with_its_stamp(project):
     assert page.cells[-1].outputs[0].text == f"5 ['x'] {project}\n"
     assert runner.stamp_of(output) == runner.stamp(runner.find_notebook("tree"), {"seed": 5, "models": ["x"]})
     assert [path.name for path in output.parent.iterdir()] == ["tree.ipynb"]
+
+
+def test_a_run_takes_what_machines_and_editors_bring(project, tmp_path, monkeypatch):
+    """Another kernel called python3, braces in paths, a long TMPDIR, a notebook that does not name its kernel."""
+    kernels = tmp_path / "theirs" / "kernels" / "python3"
+    kernels.mkdir(parents=True)
+    (kernels / "kernel.json").write_text('{"argv": ["/no/such/python"], "display_name": "x", "language": "python"}')
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "theirs"))
+    deep = tmp_path / ("d" * 89)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    path = write(project / "notebooks" / "b{run}.ipynb", "import sys\nprint(sys.executable, seed)")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata.clear()
+    nbformat.write(notebook, path)
+    output = project / "{out}" / "b{run}.ipynb"
+    runner.run(path, {"seed": 7}, output, progress=False)
+    page = nbformat.read(output, as_version=4)
+    assert f"{sys.executable} 7\n" in [o["text"] for cell in page.cells for o in cell.get("outputs", [])]
 
 
 def test_a_real_failure_leaves_no_page_and_one_line(project):

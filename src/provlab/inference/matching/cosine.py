@@ -31,8 +31,8 @@ NORMALISED = 2**17  # entries normalised at a time: a megabyte in float64 stays 
 def multiplied_by(product: Product | None) -> Iterator[None]:
     """Within, cosines of all rows come of this product, on a GPU say; of numpy's if None.
 
-    The matching is the same: the float32 cosines only say which edges are looked at again in float64, and the
-    certificate holds for any order in which float32 sums are taken.
+    The matching is the same: float32 cosines only say which edges are looked at again in float64, and the certificate
+    holds for any order in which float32 sums are taken.
     """
     token = _elsewhere.set(product)
     try:

@@ -1,0 +1,137 @@
+"""Parameters: read from the cell as Python, given as text by their type, refused in one line."""
+
+import re
+
+import pytest
+from small_notebooks import write
+
+from provlab.errors import ParameterError
+from provlab_study.publishing import runner
+from provlab_study.publishing.parameters import assigned, checked, parameters_of
+
+CELL = (
+    'profile: str = "default"  # label\n'
+    'attacks: list[str] = ["split=3", "a=b"]  # each NAME or NAME=SIZE, such as "noise=0.1"\n'
+    "sizes: list[int] = [\n    1,\n    2,\n]  # of groups\n"
+    "levels: list[float] = [1e-3]\n"
+    "seed: int = 0\nscale: float = 1.0\nquick: bool = False\ndeep: dict = {}\nfree = None\n"
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write(tmp_path / "tree.ipynb", "1", parameters=CELL)
+
+
+def test_they_show_with_type_default_and_help(path):
+    result = parameters_of(path)
+    assert list(result) == ["profile", "attacks", "sizes", "levels", "seed", "scale", "quick", "deep", "free"]
+    assert (result["attacks"].kind, result["attacks"].default) == ("list[str]", "['split=3', 'a=b']")
+    assert result["attacks"].help == 'each NAME or NAME=SIZE, such as "noise=0.1"'
+    assert result["sizes"].help == "of groups"
+    assert (result["free"].kind, result["free"].help) == ("", "")
+
+
+def test_a_cell_that_is_no_python(tmp_path):
+    with pytest.raises(ParameterError, match="is no Python"):
+        parameters_of(write(tmp_path / "x.ipynb", "1", parameters="seed: int = "))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # text is as it is given, whatever YAML makes of it
+        ("profile=no", "no"),
+        ("profile=2024-01-02", "2024-01-02"),
+        ("profile=User: hello", "User: hello"),
+        ("profile=010", "010"),
+        ("profile=", ""),
+        ("profile=x=y", "x=y"),
+        ("profile=zoo:oak@smoke", "zoo:oak@smoke"),
+        ("seed=010", 10),
+        ("seed=-5", -5),
+        ("seed=1e3", 1000),
+        ("scale=1e-3", 1e-3),
+        ("scale=2", 2.0),
+        ("quick=true", True),
+        ("quick=no", False),
+        ("attacks=split=3, a=b,", ["split=3", "a=b"]),
+        ("attacks=[no, 1e-3, 'x y']", ["no", "1e-3", "x y"]),
+        ("sizes=1,2", [1, 2]),
+        ("levels=1e-3,1e-5", [1e-3, 1e-5]),
+        ("levels=[0.5, 1e-3]", [0.5, 1e-3]),
+        ("deep={a: no, b: 1e-3, c: 010, d: 2024-01-02, e: true, f: null}",
+         {"a": "no", "b": 1e-3, "c": 10, "d": "2024-01-02", "e": True, "f": None}),
+        ("free=[1, x]", [1, "x"]),
+    ],
+)  # fmt: skip
+def test_text_is_read_by_the_type_that_is_declared(path, text, value):
+    (result,) = assigned(path, [text]).values()
+    assert result == value
+    assert type(result) is type(value)
+    name = text.partition("=")[0]
+    assert checked(path, {name: result}) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed=five", "parameter seed must be int, not 'five'"),
+        ("seed=1.5", "parameter seed must be int, not '1.5'"),
+        ("scale=nan", "parameter scale must be float, not 'nan'"),
+        ("scale=.nan", "parameter scale must be float, not '.nan'"),
+        ("scale=inf", "parameter scale must be float, not 'inf'"),
+        ("levels=1,inf", "parameter levels must be float, not 'inf'"),
+        ("quick=maybe", "parameter quick must be bool, not 'maybe'"),
+        ("sizes=[1, x]", "parameter sizes must be int, not 'x'"),
+        ("attacks=[a", "the value of parameter attacks is not readable as YAML: '[a'"),
+        ("deep={a: ", "the value of parameter deep is not readable as YAML"),
+        ("deep=*x", "the value of parameter deep is not readable as YAML"),
+        ("free=!!python/name:os.system", "the value of parameter free is not readable as YAML"),
+        ("seed", "a parameter is given as name=value, not 'seed'"),
+        ("=5", "a parameter is given as name=value, not '=5'"),
+        ("a b=5", "a parameter is given as name=value, not 'a b=5'"),
+        ("2x=5", "a parameter is given as name=value, not '2x=5'"),
+    ],
+)
+def test_text_that_is_refused(path, text, message):
+    with pytest.raises(ParameterError, match=re.escape(message)) as refused:
+        assigned(path, [text])
+    assert "\n" not in str(refused.value)
+
+
+def test_a_dict_where_a_dict_is_wanted(path):
+    with pytest.raises(ParameterError, match="parameter deep must be dict, not 5"):
+        checked(path, assigned(path, ["deep=5"]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sede": 5}, "tree has no parameter 'sede' (did you mean seed?); it has attacks, deep, free"),
+        ({"xyz": 5}, "tree has no parameter 'xyz'; it has attacks, deep, free"),
+        ({"seed": "5"}, "parameter seed must be int, not '5'"),
+        ({"attacks": [5]}, "parameter attacks must be list[str], not [5]"),
+    ],
+)
+def test_checked_refuses(path, settings, message):
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        checked(path, settings)
+
+
+def test_a_notebook_without_parameters_says_so(tmp_path):
+    path = write(tmp_path / "none.ipynb", "1", parameters="")
+    with pytest.raises(ParameterError, match="none has no parameter 'seed'; it has none"):
+        checked(path, {"seed": 1})
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "no notebook", "[]", "{}", '{"cells": 3}', '{"nbformat": 4, "cells": []}']
+)
+def test_a_file_that_is_no_notebook(tmp_path, content):
+    path = tmp_path / "x.ipynb"
+    path.write_text(content)
+    with pytest.raises(ParameterError, match=f"{path} is no notebook that can be read") as refused:
+        checked(path, {"seed": 1})
+    assert "\n" not in str(refused.value)
+    assert runner.stamp_of(path) is None
