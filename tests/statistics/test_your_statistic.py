@@ -35,7 +35,7 @@ def test_it_tells_kin_from_strangers(page, models):
 
 
 def columns(page, rows):
-    """What the page's features hold of a block whose down projection has these columns."""
+    """Features, by the page, of a block whose down projection has these columns."""
     anatomy = SimpleNamespace(read=lambda *_: rows.T.astype(np.float32))
     return page["Columns"](SimpleNamespace(checkpoint=None, anatomy=anatomy)).block(0)
 
