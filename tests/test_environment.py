@@ -16,12 +16,15 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
 # of these the lock names the public version; the machine may hold a local one, such as 2.13.0+cpu
-SET_UP_TOOLS = {"pip", "setuptools", "wheel", "provlab"}
+SET_UP_TOOLS = {"pip", "setuptools", "wheel", "provlab", "provlab-study"}
+STUDY = "src/provlab_study"  # the project of its own that is installed beside the library
 
 
 def direct_requirements(pyproject: dict) -> list[Requirement]:
     extras = pyproject["project"]["optional-dependencies"]
-    return [Requirement(line) for line in [*pyproject["project"]["dependencies"], *extras["book"], *extras["test"]]]
+    study = tomllib.loads((ROOT / STUDY / "pyproject.toml").read_text())["project"]["dependencies"]
+    lines = [*pyproject["project"]["dependencies"], *extras["book"], *extras["test"], *study]
+    return [Requirement(line) for line in lines if line != "provlab"]
 
 
 def read_lock(text: str) -> dict[str, Version]:
@@ -45,8 +48,8 @@ def drift(pyproject: dict, lock: str, environment: dict) -> list[str]:
     packages = environment["dependencies"]
     conda = {line.split("=")[0]: line.split("=")[1] for line in packages if isinstance(line, str) and "=" in line}
     pip = next((entry["pip"] for entry in packages if isinstance(entry, dict)), [])
-    if "-r requirements.lock" not in pip or "-e ." not in pip:
-        faults.append("environment.yml does not install requirements.lock and the project")
+    if not {"-r requirements.lock", "-e .", f"-e {STUDY}"} <= set(pip):
+        faults.append("environment.yml does not install requirements.lock and both projects")
     if set(conda) != {"python"}:
         faults.append(f"environment.yml pins more than python: {', '.join(sorted(conda))}")
     elif not Requirement(f"python{pyproject['project']['requires-python']}").specifier.contains(conda["python"]):
@@ -67,6 +70,11 @@ def files():
 
 def test_the_three_files_agree(files):
     assert drift(*files) == []
+
+
+def test_both_projects_are_installed_wherever_one_is():
+    places = ["Makefile", ".binder/postBuild", "environment.yml", "notebooks/course/student_readme.md"]
+    assert [name for name in places if STUDY not in (ROOT / name).read_text()] == []
 
 
 def test_python_is_the_same_everywhere(files):

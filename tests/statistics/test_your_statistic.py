@@ -2,13 +2,13 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import provlab
 from provlab import statistics
-from provlab.inference.matching import unit_rows
 from provlab.statistics.base import Options
 
 PAGE = Path(__file__).parents[2] / "book" / "your_statistic.md"
@@ -34,6 +34,12 @@ def test_it_tells_kin_from_strangers(page, models):
     assert log10_p["other"] > -3  # by the law, one independent pair in a thousand
 
 
+def columns(page, rows):
+    """Features, by the page, of a block whose down projection has these columns."""
+    anatomy = SimpleNamespace(read=lambda *_: rows.T.astype(np.float32))
+    return page["Columns"](SimpleNamespace(checkpoint=None, anatomy=anatomy)).block(0)
+
+
 def test_two_sorted_strangers_get_no_p_value(page):
     """Each of them is sorted by the mean of its columns, which alone makes the test reject."""
     blocks = {"sorted": [], "as trained": []}
@@ -43,8 +49,7 @@ def test_two_sorted_strangers_get_no_p_value(page):
         pair = [rng.standard_normal((512, 16)) + rng.standard_normal((512, 1)) for _ in range(2)]  # (h, d)
         for name, results in blocks.items():
             order = [np.argsort(rows.mean(axis=1)) if name == "sorted" else np.arange(512) for rows in pair]
-            units = [unit_rows(rows[by].astype(np.float32), name="x") for rows, by in zip(pair, order, strict=True)]
-            a, b = (page["OrderedRows"].of(rows, called="down columns") for rows in units)
+            a, b = (columns(page, rows[by]) for rows, by in zip(pair, order, strict=True))
             results.append(statistic.compare_block(a, b, block, Options()))
     assert min(result.log10_p for result in blocks["sorted"]) < -10  # what the order alone does
     outcome = statistic.aggregate(blocks["sorted"])
