@@ -308,14 +308,15 @@ def _output(written: Written, pair: tuple[Model, Model], z: tuple[float, float],
     """Where the divergence is over what one model writes."""
     outputs = written.outputs
     assert outputs.draws is not None  # only an enumeration has none
-    numbers = {
-        "divergence": written.mean(seed=seed),
-        "less_likely": list(outputs.share(outputs.disagreement, seed=seed)),
-        "if_normal": if_normal(written.predictions * written.mean(seed=seed)[0]),
-        "worth": outputs.effective,
-    }
+    divergence = written.mean(seed=seed)
+    plain = Output(
+        divergence,
+        list(outputs.share(outputs.disagreement, seed=seed)),
+        if_normal(written.predictions * divergence[0]),
+        outputs.effective,
+    )
     if not (outputs.difference != 0).any():
-        return Output(**numbers)
+        return plain
     half, disputed = written.half(seed=seed)
     nll = outputs.draws.nll
     parts = {"below Z": nll < z[0], "in Z": within(nll, z), "above Z": nll > z[1]}
@@ -323,8 +324,8 @@ def _output(written: Written, pair: tuple[Model, Model], z: tuple[float, float],
     def text(token: int) -> str:
         return pair[0].pieces(np.array([token]))[0]
 
-    return Output(
-        **numbers,
+    return replace(
+        plain,
         half=half,
         by_z={k: (written.share(v, seed=seed), written.share_of_divergence(v, seed=seed)) for k, v in parts.items()},
         lines=tuple(

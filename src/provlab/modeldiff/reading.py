@@ -9,6 +9,7 @@ noise.
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -71,14 +72,15 @@ def read(models: Sequence[Model], tokens: NDArray[np.integer], kept: Kept) -> Re
     InvalidWeightsError
         A model answers with NaN or Inf.
     """
-    tokens = np.ascontiguousarray(tokens, dtype=np.int64)
-    begins, parts = range(0, len(tokens), _AT_ONCE), []
+    whole: NDArray[np.int64] = np.ascontiguousarray(tokens, dtype=np.int64)
+    readers = [model.nll for model in models]
+    begins, parts = range(0, len(whole), _AT_ONCE), []
     for begin in models[0].bar(begins, "and others read", "piece") if len(begins) > 1 else begins:
-        some = tokens[begin : begin + _AT_ONCE]
+        some = whole[begin : begin + _AT_ONCE]
         key = {"models": [model.key for model in models], "tokens": digest(some.tolist()), "torch": torch.__version__}
-        parts.append(kept.get("read", key, lambda some=some: measure([model.nll for model in models], some)))
+        parts.append(kept.get("read", key, partial(measure, readers, some)))
     loss, divergence = (np.concatenate([part[name] for part in parts], axis=-2) for name in ("loss", "divergence"))
-    return Reading(tokens, loss, divergence)
+    return Reading(whole, loss, divergence)
 
 
 def measure(readers: Sequence[SequenceNll], tokens: NDArray[np.int64]) -> Arrays:

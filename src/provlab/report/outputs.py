@@ -180,10 +180,10 @@ def percent(share: Sequence[float]) -> str:
     return f"{value:.1%} ({low:.1%} to {high:.1%})"
 
 
-def number(values: Sequence[float | None]) -> str:
+def number(values: Sequence[float]) -> str:
     """A number and its 95% interval, or the number and that it has none."""
     value, low, high = values
-    if low is None or high is None or not (np.isfinite(low) and np.isfinite(high)):
+    if not (np.isfinite(low) and np.isfinite(high)):
         return f"{value:.3g} (no interval)"
     if 0 < abs(value) < 0.01:
         return f"{value:.2g} ({low:.2g} to {high:.2g})"
