@@ -72,7 +72,8 @@ def test_one_schedule_makes_a_sibling_look_like_a_snapshot(chain):
 def test_nothing_is_told_where_steps_cannot_be_counted(chain):
     x, p, c = (chain[name] for name in "xpc")
     assert path_of(x[:1], p[:1], c[:1]) is None
-    assert path_of(x, walked(x, 5, 7), walked(walked(x, 5, 7), 40, 8)) is None  # too few
+    few = walked(x, 5, 7)
+    assert not path_of(x, few, walked(few, 40, 8)).shown
     slow = [x]
     for seed in (1, 2):
         slow.append(walked(slow[-1], 100, seed, rate=3e-8))  # less than a unit in the last place a step

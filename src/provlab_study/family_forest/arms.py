@@ -59,7 +59,7 @@ class Arm:
     one_schedule
         Whether all have one schedule of rates, so that its first steps do the same to rows without a gradient.
     steps
-        Between which numbers of steps a child is trained, evenly by their logarithm.
+        Between which numbers of steps a child is trained, evenly by their logarithm; by default `STEPS` and twice that.
     """
 
     decay: float = 0.1
@@ -77,7 +77,7 @@ class Arm:
     one_topic: bool = False
     one_draw: bool = False
     one_schedule: bool = False
-    steps: tuple[int, int] = (STEPS["child"], 2 * STEPS["child"])
+    steps: tuple[int, int] | None = None
 
 
 def pruned(tensors: Tensors, base: Tensors) -> Tensors:
@@ -255,7 +255,7 @@ def grow(folder: Path, name: str, n_models: int, seed: int) -> list[Grown]:
             keep(train(draw, arm, steps, rng, topic), (), steps)
             continue
         parent = 0 if arm.star else int(rng.integers(len(made)))
-        least, most = np.log(arm.steps)
+        least, most = np.log(arm.steps or (STEPS["child"], 2 * STEPS["child"]))
         steps = int(np.exp(rng.uniform(least, most)))
         without = rng.random() < arm.undecayed
         child = train(made[parent], replace(arm, decay=0.0) if without else arm, steps, rng, topic)
