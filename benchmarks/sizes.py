@@ -216,7 +216,7 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
             hidden = g / (1 + np.exp(-g)) * u
             output = down.T @ hidden
             length = float(np.linalg.norm(output - output.mean(axis=1, keepdims=True)))
-            units.append(merged(gate, up, down, np.linalg.norm(hidden, axis=1), seen=g[:, :SEEN], output=length))
+            units.append(merged(gate, up, down, np.linalg.norm(hidden, axis=1), on_text=g[:, :SEEN], output=length))
             written.append(shares(g, u, down, units[-1]))
             gates.append(g.astype(np.float32))
             ups.append(u.astype(np.float32))
@@ -251,7 +251,7 @@ def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | N
         weights = np.array([*keys_of_mlp({"gate": gate, "up": up, "down": down}).values(), along_direction(up)])
         g = gate @ inputs
         hidden = (g / (1 + np.exp(-g)) * (up @ inputs)).astype(np.float32)
-        units = merged(gate, up, down, np.linalg.norm(hidden, axis=1), seen=g[:, :SEEN]) if not down.any() else NONE
+        units = merged(gate, up, down, np.linalg.norm(hidden, axis=1), on_text=g[:, :SEEN]) if not down.any() else NONE
         try:
             return HiddenActivations([hidden], [units], [weights]).block(0)
         except NoUnitsError:

@@ -191,11 +191,11 @@ def test_the_same_units_whatever_their_order_and_whatever_is_padded():
     hidden = canonical.silu(twice @ x) * (ups @ x)
     activity = np.linalg.norm(hidden, axis=1)
     assert len(canonical.merged(twice, ups, downs, activity)) == 0
-    units = canonical.merged(twice, ups, downs, activity, seen=twice @ x)
+    units = canonical.merged(twice, ups, downs, activity, on_text=twice @ x)
     rows = canonical.applied(units, ups @ x, "up")
     assert rows.any(axis=1).sum() == 20
     order = rng.permutation(40)
-    moved = canonical.merged(twice[order], ups[order], downs[order], activity[order], seen=(twice @ x)[order])
+    moved = canonical.merged(twice[order], ups[order], downs[order], activity[order], on_text=(twice @ x)[order])
     again = canonical.applied(moved, (ups @ x)[order], "up")
     lengths = [np.sort(np.linalg.norm(some, axis=1)) for some in (rows, again)]
     np.testing.assert_allclose(*lengths, rtol=1e-4)

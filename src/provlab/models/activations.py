@@ -1,7 +1,7 @@
 """What flows through a model's MLPs, and what it predicts, on given tokens.
 
 How much memory activations take is bounded, whatever the number of tokens. There are two ways to do that. One streams
-the products that are wanted, such as the Gram matrix of two models' units; but that must be asked pair of blocks by
+the products that are wanted, such as the Gram matrix of two models' units; but that must be chosen_blocks pair of blocks by
 pair of blocks, with both models running, and all blocks against all blocks of a 32-block and a 28-block model would be
 1,792 matrices of 11,008 x 8,192. The other, taken here, keeps a fixed, seeded sample of the positions of the text
 (`sample_positions`), the same for every model, so that one pass over the data serves all blocks and all pairs; what is
@@ -46,7 +46,7 @@ def random_tokens(vocab_size: int, n_sequences: int, length: int, *, seed: int) 
 
 
 def sample_positions(n_positions: int, n_kept: int, *, seed: int) -> NDArray[np.int64] | None:
-    """Draw which positions of a text are kept: all (None) if there are no more than asked for, else a seeded sample.
+    """Draw which positions of a text are kept: all (None) if there are no more than chosen_blocks for, else a seeded sample.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def mlp_activations(
     dict
         kind -> one float32 array ``(hidden units, positions)`` per block, or ``(width, positions)`` for inputs and
         outputs, or what `provlab.models.canonical.merged` and `shares` give for units and what is written; empty for a
-        block that was not asked for.
+        block that was not chosen_blocks for.
 
     Raises
     ------
@@ -121,16 +121,16 @@ def mlp_activations(
         The disk has no room for the temporary files.
     """
     anatomy = _anatomy(model)
-    asked = sorted(set(range(anatomy.n_blocks) if blocks is None else blocks) & set(range(anatomy.n_blocks)))
-    if not asked:
+    chosen_blocks = sorted(set(range(anatomy.n_blocks) if blocks is None else blocks) & set(range(anatomy.n_blocks)))
+    if not chosen_blocks:
         raise InputError(f"blocks must be some of 0 to {anatomy.n_blocks - 1}, not {blocks}")
     recorded_kinds = [kind for kind in kinds if kind not in (UNITS, WRITTEN)]
     if unknown := [kind for kind in recorded_kinds if kind not in KINDS]:
         raise InputError(f"kinds must be of {', '.join(KINDS)}, not {unknown[0]!r}")
     # asked before the model is loaded, so that a refusal comes at once
-    places = {(kind, b): _place(anatomy, kind, b) for kind in recorded_kinds for b in asked}
+    places = {(kind, b): _place(anatomy, kind, b) for kind in recorded_kinds for b in chosen_blocks}
     key = "gate" if anatomy.has("gate") else "up"
-    by_units = [(b, _place(anatomy, "hidden", b)[0], _place(anatomy, key, b)) for b in asked if UNITS in kinds]
+    by_units = [(b, _place(anatomy, "hidden", b)[0], _place(anatomy, key, b)) for b in chosen_blocks if UNITS in kinds]
     ids = _checked_tokens(tokens, anatomy, batch_size)
     kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
     network = _network(model, device, dtype)
@@ -173,8 +173,8 @@ def mlp_activations(
             _hook(hooks, _module(network, path), fired, b, None)
             _hook(hooks, _module(network, path), wrote, b, slice(None))
             _hook(hooks, _module(network, of_key), gave, b, rows)
-        if asked[-1] + 1 < anatomy.n_blocks:
-            _hook(hooks, _first_of(network, anatomy, asked[-1] + 1), stop, 0, None)
+        if chosen_blocks[-1] + 1 < anatomy.n_blocks:
+            _hook(hooks, _first_of(network, anatomy, chosen_blocks[-1] + 1), stop, 0, None)
         first = 0
         # the base model alone: the head's logits are not needed
         for batch in ids.split(batch_size):
@@ -195,24 +195,24 @@ def mlp_activations(
         units = {b: _units(anatomy, network, b, looks.pop(b)) for b, *_ in by_units}
         recorded[UNITS] = [units.get(b, np.empty((0, 5))) for b in everywhere]
     if WRITTEN in kinds:
-        made = {b: _shares(anatomy, network, b, units[b], arrays["gate", b], arrays["up", b]) for b in asked}
+        made = {b: _shares(anatomy, network, b, units[b], arrays["gate", b], arrays["up", b]) for b in chosen_blocks}
         recorded[WRITTEN] = [made.get(b, np.empty(0)) for b in everywhere]
     return recorded
 
 
 class _Enough(Exception):
-    """No block is asked for from here on."""
+    """No block is chosen_blocks for from here on."""
 
 
 @dataclass
 class _Look:
-    """What is remembered of one block's units while a model runs.
+    """Sums over the text of what one block's units do while a model runs.
 
     Attributes
     ----------
     squares : array
         ``(h,)``: of what enters the down projection, added up.
-    seen : array
+    on_text : array
         ``(h, positions)``: what the gates give at `columns` of the kept positions.
     total, of_total
         ``(width,)``: what the MLP writes, added up; and its squares.
@@ -221,15 +221,15 @@ class _Look:
     squares: NDArray[np.float64]
     total: NDArray[np.float64]
     columns: NDArray[np.int64]
-    seen: NDArray[np.float32]
+    on_text: NDArray[np.float32]
     of_total: float = 0.0
     n: int = 0
 
     @classmethod
     def at(cls, anatomy: Anatomy, kept: NDArray[np.int64]) -> "_Look":
         columns = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), SEEN)).astype(np.int64))
-        seen = np.empty((anatomy.mlp_width, len(columns)), np.float32)
-        return cls(np.zeros(anatomy.mlp_width), np.zeros(anatomy.width), columns, seen)
+        on_text = np.empty((anatomy.mlp_width, len(columns)), np.float32)
+        return cls(np.zeros(anatomy.mlp_width), np.zeros(anatomy.width), columns, on_text)
 
     def fired(self, block: NDArray[np.float32]) -> None:
         self.squares += np.einsum("ij,ij->j", block, block, dtype=np.float64)
@@ -242,7 +242,7 @@ class _Look:
     def gave(self, block: NDArray[np.float32], column: int) -> None:
         """`column` is the number of the first of these positions among those that are kept."""
         places = np.flatnonzero((self.columns >= column) & (self.columns < column + len(block)))
-        self.seen[:, places] = block[self.columns[places] - column].T
+        self.on_text[:, places] = block[self.columns[places] - column].T
 
     @property
     def output(self) -> float:
@@ -431,7 +431,7 @@ def _units(anatomy: Anatomy, network: "PreTrainedModel", block: int, look: _Look
         return np.column_stack(pieces) if biased else pieces[0]
 
     gate = rows("gate") if anatomy.has("gate") else None
-    return merged(gate, rows("up"), rows("down").T, look.squares**0.5, seen=look.seen, output=look.output)
+    return merged(gate, rows("up"), rows("down").T, look.squares**0.5, on_text=look.on_text, output=look.output)
 
 
 def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_size: int) -> torch.Tensor:

@@ -67,7 +67,7 @@ def merged(
     down: Array,
     activity: Array | None = None,
     *,
-    seen: Array | None = None,
+    on_text: Array | None = None,
     output: float | None = None,
 ) -> Float64:
     """Say how the hidden units of one MLP become those that it really has.
@@ -81,7 +81,7 @@ def merged(
     activity
         Length of each unit's activations on some inputs, ``(h,)``: what enters the down projection. Without it, the
         length of the row that decides how much a unit fires stands for it, and units that never fire go unseen.
-    seen
+    on_text
         What the gates give on some of these inputs, or the up rows where there is no gate, ``(h, inputs)``: by it gates
         are compared; by their rows without it, or with too few inputs.
     output
@@ -98,9 +98,9 @@ def merged(
     key, strength = (up, long_down) if gate is None else (gate, long_down * long_up)
     rate: Array = _lengths(key)  # how much a unit fires, for an up row of length one
     spread = rate
-    if seen is not None and seen.shape[1] >= _FEW:
+    if on_text is not None and on_text.shape[1] >= _FEW:
         # constants apart, by which alone two gates would be alike
-        key, spread = seen, _lengths(seen - seen.mean(axis=1, keepdims=True))
+        key, spread = on_text, _lengths(on_text - on_text.mean(axis=1, keepdims=True))
     if activity is not None:
         rate = activity if gate is None else np.divide(activity, long_up, out=np.zeros(len(up)), where=long_up > 0)
     writes = strength * rate
@@ -126,7 +126,7 @@ def merged(
 
 
 def _usual(writes: Float64, output: float | None) -> float:
-    """What a unit writes that is no exception: few loud units do not raise it, and many faint ones lower it at most."""
+    """Output of a unit that is no exception: few loud units do not raise it, and many faint ones can only lower it."""
     some = writes[writes > 0]
     if not len(some):
         return 0.0
@@ -296,9 +296,9 @@ def near_pairs(rows: Array, spread: Float64, within: float, rng: np.random.Gener
         for some_i, some_j in zip(
             *(np.array_split(n[i < j] + start, 1 + len(i) // _ROWS) for n in (i, j)), strict=True
         ):
-            one, other = rows[some_i], rows[some_j]
-            side = np.where(np.einsum("ij,ij->i", one, other) < 0, -1, 1)
-            close = _lengths(one - side[:, None] * other) <= within * np.maximum(spread[some_i], spread[some_j])
+            first, second = rows[some_i], rows[some_j]
+            side = np.where(np.einsum("ij,ij->i", first, second) < 0, -1, 1)
+            close = _lengths(first - side[:, None] * second) <= within * np.maximum(spread[some_i], spread[some_j])
             pairs += np.column_stack([some_i, some_j, side])[close].tolist()
     return [(i, j, side) for i, j, side in pairs]
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import InputError
+from provlab.errors import NoUnitsError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
 from provlab.models.canonical import applied, merged, shares
 from provlab.statistics.alive import living_rows
@@ -264,12 +264,12 @@ def paired(a: UnitRows | Mapping[str, Any], b: UnitRows | Mapping[str, Any]) -> 
 
     Raises
     ------
-    InputError
+    NoUnitsError
         If no expert of a block has two rows that are not zero.
     """
     sides = [dict(side) if isinstance(side, dict) else {"": side} for side in (a, b)]
     if not all(sides):
-        raise InputError("no expert of the block has two rows that are not zero; leave the block out")
+        raise NoUnitsError("no expert of the block has two rows that are not zero; leave the block out")
     wholes = [side.pop(WHOLE, side.get("")) for side in sides]
     together: dict[tuple[str, str], tuple[Any, Any]] = {}
     if all(whole is not None for whole in wholes):

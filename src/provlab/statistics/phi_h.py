@@ -87,9 +87,9 @@ class PhiH(Statistic):
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""
         kept, _ = one_pass(self, model, options, ("hidden", "units"), _inputs(model, options))
-        asked = range(model.anatomy.n_blocks) if options.blocks is None else options.blocks
+        blocks = range(model.anatomy.n_blocks) if options.blocks is None else options.blocks
         nothing = np.empty((0, 0))
-        weights = [_by_weights(model, b) if b in asked else nothing for b in range(model.anatomy.n_blocks)]
+        weights = [_by_weights(model, b) if b in blocks else nothing for b in range(model.anatomy.n_blocks)]
         return HiddenActivations(kept["hidden"], kept["units"], weights)
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
