@@ -1,7 +1,7 @@
 """What flows through a model's MLPs, and what it predicts, on given tokens.
 
 How much memory activations take is bounded, whatever the number of tokens. There are two ways to do that. One streams
-the products that are wanted, such as the Gram matrix of two models' units; but that must be chosen_blocks pair of blocks by
+the products that are wanted, such as the Gram matrix of two models' units; but that must be asked pair of blocks by
 pair of blocks, with both models running, and all blocks against all blocks of a 32-block and a 28-block model would be
 1,792 matrices of 11,008 x 8,192. The other, taken here, keeps a fixed, seeded sample of the positions of the text
 (`sample_positions`), the same for every model, so that one pass over the data serves all blocks and all pairs; what is
@@ -46,7 +46,7 @@ def random_tokens(vocab_size: int, n_sequences: int, length: int, *, seed: int) 
 
 
 def sample_positions(n_positions: int, n_kept: int, *, seed: int) -> NDArray[np.int64] | None:
-    """Draw which positions of a text are kept: all (None) if there are no more than chosen_blocks for, else a seeded sample.
+    """Draw which positions of a text are kept: all (None) if there are no more than asked for, else a seeded sample.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def mlp_activations(
     dict
         kind -> one float32 array ``(hidden units, positions)`` per block, or ``(width, positions)`` for inputs and
         outputs, or what `provlab.models.canonical.merged` and `shares` give for units and what is written; empty for a
-        block that was not chosen_blocks for.
+        block that was not asked for.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def mlp_activations(
 
 
 class _Enough(Exception):
-    """No block is chosen_blocks for from here on."""
+    """No block is asked for from here on."""
 
 
 @dataclass
