@@ -151,7 +151,7 @@ def _read(opened: Sequence[Model], distances: Distances, x: int, base: int, i: i
             (spacing * np.exp2(np.frexp(array)[1] - 1)) ** 2 / 12
             for spacing, array in zip(spacings, arrays, strict=True)
         ]
-        results.append(explain(*arrays, np.sqrt(sum(squares))))
+        results.append(explain(arrays[0], arrays[1], arrays[2], arrays[3], np.sqrt(np.sum(squares, axis=0))))
     kept = [result for result in results if result is not None]
     if not kept or len(kept) < len(results):
         return None
