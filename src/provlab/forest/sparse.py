@@ -138,7 +138,12 @@ def _left(distances: Distances, x: int, base: int, i: int, j: int) -> float | No
 def _read(opened: Sequence[Model], distances: Distances, x: int, base: int, i: int, j: int) -> Merge | None:
     """Read the two largest tensors of the first block that all four share, and tell how they were made."""
     some = distances.common(x, base, i, j)
-    keys = [key for key, shared in zip(distances.keys, some, strict=True) if shared and key[0] == 0]
+    # matrices: gains of norms are large and few
+    keys = [
+        key
+        for key, shared in zip(distances.keys, some, strict=True)
+        if shared and key[0] == 0 and not key[1].endswith(("norm", "bias"))
+    ]
     keys.sort(key=lambda key: -distances.norms[distances.keys.index(key), x])
     results = []
     for block, role in keys[:2]:
