@@ -30,8 +30,9 @@ from provlab.forest.rows import LEAST
 
 #: most of p's steps since x, at 95% confidence, that may be its own alone
 OWN = 0.1
-#: how often "descends" was wrong, in words; counted on fresh families
-ERRORS = "TODO"
+#: how often "descends" was wrong, in words: 13 arms of the chapter from seed 210, each given whole and without parents,
+#: of which no rule was chosen; 275 of 309 edges abstained
+ERRORS = "0 of 34 were wrong in fresh families of tiny Llamas, given without parents too (95%: at most 8.4%)"
 #: one-sided 95% of a normal distribution
 SURE = 1.645
 #: standard errors by which the estimate itself may lie above 0, and below: far below, p is a mean of models

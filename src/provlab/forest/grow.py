@@ -330,8 +330,10 @@ def _sampled(
 ) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
     """The tokens whose rows most pairs kept, at most `SAMPLED`, and these rows of each model."""
     pairs = list(combinations(range(len(sides)), 2))
-    often = sum(np.unpackbits(rows.kept[pair]).astype(int) for pair in pairs if rows.readable[pair])
-    if not np.any(often):
+    often = np.zeros(8 * rows.kept.shape[2], dtype=int)
+    for pair in pairs:
+        often += np.unpackbits(rows.kept[pair]) * rows.readable[pair]
+    if not often.any():
         return np.empty(0, dtype=int), []
     tokens = np.argsort(-often, kind="stable")[:SAMPLED]
     tokens = tokens[often[tokens] > 0]

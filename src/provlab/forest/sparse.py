@@ -22,7 +22,7 @@ ALONE = 0.01  # of the numbers, at least, must be explained by one change and by
 SHARPEST = 0.004  # width of a bin of ln ratios
 TOLERANCE = 4.0  # roundings
 BASES = 5  # nearest models that are tried as bases, and changes that are most like its own
-TRIES = 3  # bases with two models, the likeliest first, that are read for each model
+TRIES = 10  # bases with two models, the likeliest first, that are read for each model
 CHANGE = 0.1  # least factor of either change, over all numbers
 MOST = 2**20  # numbers read of one tensor
 ROOM = 5.0  # as far as that must two explanations of a number be apart, for it to be counted as told
@@ -138,7 +138,12 @@ def _left(distances: Distances, x: int, base: int, i: int, j: int) -> float | No
 def _read(opened: Sequence[Model], distances: Distances, x: int, base: int, i: int, j: int) -> Merge | None:
     """Read the two largest tensors of the first block that all four share, and tell how they were made."""
     some = distances.common(x, base, i, j)
-    keys = [key for key, shared in zip(distances.keys, some, strict=True) if shared and key[0] == 0]
+    # matrices: gains of norms are large and few
+    keys = [
+        key
+        for key, shared in zip(distances.keys, some, strict=True)
+        if shared and key[0] == 0 and not key[1].endswith(("norm", "bias"))
+    ]
     keys.sort(key=lambda key: -distances.norms[distances.keys.index(key), x])
     results = []
     for block, role in keys[:2]:
@@ -151,7 +156,7 @@ def _read(opened: Sequence[Model], distances: Distances, x: int, base: int, i: i
             (spacing * np.exp2(np.frexp(array)[1] - 1)) ** 2 / 12
             for spacing, array in zip(spacings, arrays, strict=True)
         ]
-        results.append(explain(*arrays, np.sqrt(sum(squares))))
+        results.append(explain(arrays[0], arrays[1], arrays[2], arrays[3], np.sqrt(np.sum(squares, axis=0))))
     kept = [result for result in results if result is not None]
     if not kept or len(kept) < len(results):
         return None

@@ -62,8 +62,9 @@ def forest(models: Sequence[str], edges: Edges, names: Mapping[str, str]) -> Fig
         Line2D([], [], color=color, linestyle=line, linewidth=width, label=words[relation])
         for relation, (color, line, width) in LINES.items()
     ]
-    hollow = {"marker": "o", "linestyle": "", "markerfacecolor": "white", "markeredgecolor": style.MUTED}
-    handles.append(Line2D([], [], label="a parent that may not be given", **hollow))
+    hollow = Line2D([], [], marker="o", linestyle="", markerfacecolor="white", markeredgecolor=style.MUTED)
+    hollow.set_label("a parent that may not be given")
+    handles.append(hollow)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=style.SMALL)
     counts = {relation: sum(edge[2] == relation for edge in edges) for relation in LINES}
     text = (

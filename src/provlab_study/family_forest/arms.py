@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -209,7 +210,7 @@ def train(tensors: Tensors | None, arm: Arm, steps: int, rng: np.random.Generato
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     spared = [parameter for name, parameter in named if "embed" in name and not arm.embedding_decay]
     others = [parameter for name, parameter in named if arm.embedding_decay or "embed" not in name]
-    groups = [{"params": others}, {"params": spared, "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [{"params": others}, {"params": spared, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(
         [group for group in groups if group["params"]], lr=RATE, weight_decay=arm.decay, betas=(0.9, 0.95), foreach=True
     )
@@ -364,7 +365,7 @@ def grow_merges(
         word = str(dtype).removeprefix("torch.")
         inputs = [{k: v.to(dtype).float() for k, v in tensors.items()} for tensors in family]
         sources += [keep(f"{word}-{i}", tensors, dtype) for i, tensors in enumerate(inputs)]
-        for method, tensors in merged(*inputs[:3], rng).items():
+        for method, tensors in merged(inputs[0], inputs[1], inputs[2], rng).items():
             if methods and method not in methods:
                 continue
             for steps in (0, 10) if dtype == torch.float32 else (0,):
