@@ -250,7 +250,7 @@ def _lengths(rows: Array) -> Float64:
 
 
 def _of_one_gate(
-    gates: Array, spread: Float64, writes: Float64, rng: np.random.Generator
+    gates: Array, spread: Array, writes: Float64, rng: np.random.Generator
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield the units of each gate that has several, and the sign of each: those near the one that writes most, first.
 

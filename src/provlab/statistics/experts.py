@@ -165,7 +165,7 @@ class Inputs(Features):
             really = [applied(units, rows, role) for role, rows in kinds.items()]
             if np.logical_and.reduce([rows.any(axis=1) for rows in really]).sum() < 2:
                 continue  # an expert that is empty, which anybody can add, stops no test of the others
-            within = shares(*really)
+            within = shares(gate, up, down, units)
             views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
         return views[""] if list(views) == [""] else views | {WHOLE: self._joined(mlps).views}
 

@@ -44,6 +44,7 @@ from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
+from provlab.models.canonical import AS_THEY_ARE
 from provlab.statistics import experts
 from provlab.statistics.base import (
     CALIBRATED,
@@ -61,7 +62,7 @@ from provlab.statistics.base import (
 )
 from provlab.statistics.phi_u import has_experts
 from provlab.statistics.text import one_pass
-from provlab.statistics.two_views import AS_THEY_ARE, Views, grouped, viewed
+from provlab.statistics.two_views import Views, grouped, viewed
 
 LIKE_UP = "the gate and up projections of a unit look alike"
 TOO_FEW = "units whose gate and up projections differ write less than half of the output"
