@@ -272,7 +272,7 @@ def _of_one_gate(
             yield units, sides
 
 
-def near_pairs(rows: Array, spread: Float64, within: float, rng: np.random.Generator) -> list[tuple[int, int, int]]:
+def near_pairs(rows: Array, spread: Array, within: float, rng: np.random.Generator) -> list[tuple[int, int, int]]:
     """Pairs i < j of rows ``(h, d)`` that differ by at most `within` of the larger `spread`, and a sign.
 
     A sign of -1 says that they are nearly opposite. Long rows are looked at if their shadows in `_SHADOWS` random
