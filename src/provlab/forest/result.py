@@ -96,6 +96,8 @@ class Edge:
     def words(self) -> str:
         """The relation, and what is known of the parent."""
         whose = {UNKNOWN: "; parent may not be given", NOT_GIVEN: "; parent was not given"}
+        if self.relation == BRIDGE:
+            return BRIDGE
         return {MERGE: "merge of"}.get(self.relation, self.relation) + whose.get(self.parent, "")
 
     @property

@@ -16,8 +16,9 @@ LINES: dict[str, tuple[str, Literal["-", "--", "-.", ":"], float]] = {
     "merge": ("#CC79A7", "-", 1.8),
     "later": (style.INDEPENDENT, "--", 1.1),
     "near": (style.MUTED, ":", 1.1),
+    "bridge": (style.INK, "-.", 1.1),
 }
-SHOWN = ("descends", "merge")  # edges whose parent is among the models
+HOLLOW = ("later", "near")  # edges whose parent may not be among the models
 ROW = 0.24  # inches a model
 Edges = Sequence[tuple[str, str, str, bool, bool]]
 
@@ -52,15 +53,16 @@ def forest(models: Sequence[str], edges: Edges, names: Mapping[str, str]) -> Fig
                 connectionstyle="arc3,rad=0" if y1 == y2 else "angle,angleA=90,angleB=0,rad=4",
             )
         )  # fmt: skip
-        if relation not in SHOWN:  # where the common parent may stand: on the last, level part of the line
+        if relation in HOLLOW:  # where the common parent may stand: on the last, level part of the line
             axes.plot((x1 + x2) / 2, y2, "o", markersize=5, markerfacecolor="white", markeredgecolor=color)
     for model, (x, y) in places.items():
         axes.plot(x, y, "o", color=style.INK, markersize=3)
         axes.annotate(names[model], (x, y), (5, 3), textcoords="offset points", fontsize=style.SMALL, va="bottom")
-    words = {"descends": "descends", "merge": "merge of", "later": "later", "near": "near"}
+    words = {relation: relation for relation in LINES} | {"merge": "merge of", "bridge": "stands between families"}
     handles = [
         Line2D([], [], color=color, linestyle=line, linewidth=width, label=words[relation])
         for relation, (color, line, width) in LINES.items()
+        if relation != "bridge" or any(edge[2] == relation for edge in edges)
     ]
     hollow = Line2D([], [], marker="o", linestyle="", markerfacecolor="white", markeredgecolor=style.MUTED)
     hollow.set_label("a parent that may not be given")
