@@ -306,7 +306,13 @@ class Verdict:
             for name in self._p
             if (silent := [b.detail["withheld"] for b in self._outcomes[name].blocks if "withheld" in b.detail])
         )
+        blind = _by_reason(
+            (name, f"{len(some)} of {len(self._outcomes[name].blocks)} blocks: {self._with_names(some[0])}")
+            for name in self._p
+            if (some := [b.detail["blind"] for b in self._outcomes[name].blocks if "blind" in b.detail])
+        )
         return [
+            *(f"A copy may go unseen by {_names(n)} ({reason})." for reason, n in blind.items()),
             *(f"No evidence was taken from some blocks by {_names(n)} ({reason})." for reason, n in in_part.items()),
             *(f"No p-value: {_names(names)} ({reason})." for reason, names in withheld.items()),
             *(f"Not run: {_names(names)} ({reason})." for reason, names in refused.items()),

@@ -22,10 +22,12 @@ write more (`provlab disguise --with posing`): on one pair of the zoo a share of
 its own training owes nothing to them, and the verdict names this cause. And where gate and up of a unit are nearly one,
 its two matchings are one: such units never count, and where those that agree are so in the mean there is no p-value.
 
-Evidence that was silenced is no evidence of independence. Where units agree that may not count, where those that may
-count write less than half of the output, or where most units of a model stand in groups of like gates, as if each had
-been spread over several, a block that does not reject has no p-value, and says why (``withheld``). If most of its
-blocks are so, a pair has none. That takes p-values away and never makes one smaller.
+Evidence that was silenced is no evidence of independence. Where units agree that may not count, or where those that
+may count write less than half of the output, a block that does not reject has no p-value, and says why (``withheld``).
+If most of its blocks are so, a pair has none. That takes p-values away and never makes one smaller. Where a model has
+most of its output from units in groups of like gates, as if each had been spread over several, the p-value stays, as
+models that were trained for a short time are so too; but the block could not have found a copy (``blind``), and its
+``power`` is none.
 
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
 cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
@@ -148,7 +150,7 @@ class PhiMatch(Statistic):
     reads = "gate and up activations on text"
     # 1, 2: ties; 3: two-sided; 4: no allowance; 5: idle; 6: opposite gates; 7: 5%; 8: shares; 9, 10: experts; 11: two
     # units could inflate shares; 12: experts that are all active
-    version = 13
+    version = 14
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
@@ -196,8 +198,8 @@ class PhiMatch(Statistic):
         together write `WRITTEN` of it in both models, or none of them counts. Tied units never do. Both rules only take
         agreement away, so that the p-value is never smaller for them. The detail says under ``written`` what share
         these units write in either model, under ``tied`` the mean size of the cosine between a unit's gate and up, by
-        what units write, under ``power`` the smallest log10 p that the units left could have given, and under
-        ``withheld`` why there is no p-value.
+        what units write, under ``power`` the smallest log10 p that the units left could have given, under ``blind``
+        why a copy may have gone unseen, and under ``withheld`` why there is no p-value.
         """
         if not (isinstance(a, dict) or isinstance(b, dict)):
             matched = self._matched(a, b, block, options)
@@ -276,11 +278,11 @@ class PhiMatch(Statistic):
         silent = matched.silent
         if not carried and not silent and log10_p(tied) <= self.SILENCED:
             silent = TOO_FAINT
-        if not silent and smallest > self.REJECTING:
-            silent = self._in_groups(matched.sides)
         if silent and smallest > self.REJECTING:
             detail |= {"floor": 0.0, "power": 0.0, "withheld": silent}
             smallest = 0.0
+        elif smallest > self.REJECTING and (groups := self._in_groups(matched.sides)):
+            detail |= {"power": 0.0, "blind": groups}  # a valid p-value, and no evidence that nothing is there
         return BlockResult(block, result.rho, smallest, detail, matching)
 
     def _in_groups(self, sides: Sequence[Views]) -> str:
