@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from provlab import schema
-from provlab_study.publishing import claims, runner
+from provlab_study.publishing import claims
 from provlab_study.publishing.page import OPENING, boxed
 from provlab_study.publishing.plan import Plan
 
@@ -79,11 +79,11 @@ def bad_parameters(notebook, name):
             continue
         declared.append(ast.unparse(statement.target))
         annotation = ast.unparse(statement.annotation)
-        if annotation not in runner.TYPES:
+        if annotation not in parameters.TYPES:
             faults.append(f"{line}: the type {annotation} cannot be checked")
             continue
         try:
-            schema.check(declared[-1], ast.literal_eval(statement.value), runner.TYPES[annotation])
+            schema.check(declared[-1], ast.literal_eval(statement.value), parameters.TYPES[annotation])
         except ValueError as error:
             faults.append(f"{line}: {error}")
         last = cells[0].source.splitlines()[(statement.end_lineno or statement.lineno) - 1]  # where help is read from

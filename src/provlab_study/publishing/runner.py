@@ -118,7 +118,7 @@ def run(
         notebook = readable(path)
         # papermill asks the notebook for the language of parameters, and some editors leave that out
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        nbformat.write(notebook, begun := Path(source) / "notebook.ipynb")
+        nbformat.write(notebook, begun := Path(source) / path.name)
         try:
             papermill.execute_notebook(
                 _as_it_is(begun),
