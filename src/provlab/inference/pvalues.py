@@ -223,12 +223,12 @@ def p_student(t: float, degrees: int) -> float:
     return float(special.stdtr(degrees, -t))
 
 
-def p_signs(one: int, other: int) -> float:
+def p_signs(losses: int, gains: int) -> float:
     """Chance of a split at least as uneven as this one if each of the two sides is as likely: two-sided, exact.
 
     McNemar's exact test where the counts are of answers that two models give differently; 1 where there are none.
     """
-    return min(1.0, 2.0 * float(special.bdtr(min(one, other), one + other, 0.5)))
+    return min(1.0, 2.0 * float(special.bdtr(min(losses, gains), losses + gains, 0.5)))
 
 
 def in_words(p: float) -> str:
