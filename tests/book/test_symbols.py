@@ -13,7 +13,7 @@ LINES = [
     for line in (BOOK / "symbols.md").read_text().splitlines()
     if line.count("|") == 5 and not line.startswith(("| symbol", "|---"))
 ]
-NAMES = sorted(set(re.findall(r"`(provlab\.[\w.]+)`", "\n".join(LINES))))
+NAMES = sorted(set(re.findall(r"`(provlab(?:_study)?\.[\w.]+)`", "\n".join(LINES))))
 
 
 def named(name: str) -> object:
@@ -46,7 +46,7 @@ def test_each_symbol_has_its_chapter_and_its_code(line):
     cells = [cell.strip() for cell in line.strip("|").split(" | ")]
     assert len(cells) == 4
     assert re.fullmatch(r"\[[^]]+\]\(experiments/\w+\.ipynb\)", cells[2])
-    assert re.fullmatch(r"`provlab\.[\w.]+`", cells[3])
+    assert re.fullmatch(r"`provlab(_study)?\.[\w.]+`", cells[3])
 
 
 @pytest.mark.parametrize("name", ["toy_modulo30", "model_diff", "plagiarism", "two_models"])

@@ -38,7 +38,6 @@ EXCEPTIONS = {
         "kstest",
         "cdf",
     },  # KS against values below the uniform, and the range of uniforms
-    "provlab_study.distillation.predicates": {"sf"},  # binomial: a count of independent models that are rejected
     "provlab_study.matching_and_pvalues.measure": {"binomtest"},  # of PERMTEST's counts, whose rate is the t tail's p
     "provlab_study.robust_null.common_units": {"sf", "ndtr"},  # a normal law about a shifted mean
     "provlab_study.power.planted": {"ndtr", "stdtr"},  # laws of similarities
@@ -47,9 +46,8 @@ EXCEPTIONS = {
         "ndtr",
         "betaincinv",
     },  # percentiles of few chains; Clopper and Pearson
-    "provlab.modeldiff.excess": {"ndtr"},  # the share of a normal law beyond zero
-    "provlab.statistics.phi_views": {"ndtr"},  # how often a normal input makes a unit fire
-    "provlab_study.family_forest.predicates": {"sf", "binomtest"},  # binomial: counts of wrong joins and of right edges
+    "provlab.modeldiff.written": {"ndtr"},  # the share of a normal law beyond zero
+    "provlab_study.family_forest.predicates": {"binomtest"},  # binomial: counts of wrong joins and of right edges
     "provlab_study.power.blocks_needed": {"cdf"},  # a power, by the normal law
 }
 

@@ -23,8 +23,11 @@ from provlab.inference.pvalues import (
     in_words,
     log10_floor,
     log10_p_correlation,
+    log10_p_normal,
     log10_p_spearman,
     log10_p_t,
+    p_signs,
+    p_student,
     spearman,
 )
 
@@ -333,3 +336,13 @@ def test_adjusting_keeps_order_size_and_input():
 @pytest.mark.parametrize(("p", "words"), [(0.0123, "p = 0.012"), (1e-12, "p = 1e-12"), (0.0, "p < 1e-300")])
 def test_a_p_value_is_never_written_as_zero(p, words):
     assert in_words(p) == words
+
+
+def test_tails_of_the_normal_law_students_and_signs_are_those_of_scipy():
+    z = np.array([-3.0, 0.0, 5.0, 30.0])
+    assert_allclose(log10_p_normal(z), stats.norm.logsf(z) / math.log(10), rtol=1e-12)
+    assert log10_p_normal(60.0) == pytest.approx(float(mpmath.log10(mpmath.erfc(60 / mpmath.sqrt(2)) / 2)))
+    assert p_student(2.2, 3) == pytest.approx(stats.t.sf(2.2, 3))
+    for losses, gains in itertools.product(range(8), repeat=2):
+        exact = stats.binomtest(losses, losses + gains).pvalue if losses + gains else 1.0
+        assert p_signs(losses, gains) == pytest.approx(exact)

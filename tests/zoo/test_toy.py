@@ -130,8 +130,11 @@ def test_the_rate_rises_and_falls_to_zero():
 def test_the_shapes_are_those_of_the_paper():
     """Section 4.1 and Appendix C: 4 heads and 6 layers, 8 heads and 8 layers, embeddings of 64."""
     zoo = recipes.collection("toy", reading.families())
-    shapes = {name: recipe.shape for name, recipe in zoo.items()}
-    assert [(s.num_attention_heads, s.num_hidden_layers, s.hidden_size) for s in shapes.values()][:2] == [
-        (4, 6, 64),
-        (8, 8, 64),
-    ]
+    papers = {"small": (4, 6, 64), "large": (8, 8, 64)}
+    for size, shape in papers.items():
+        for name in (f"toy-{size}", f"toy-early-{size}"):
+            s = zoo[name].shape
+            assert s is not None
+            assert (s.num_attention_heads, s.num_hidden_layers, s.hidden_size) == shape
+        sure = zoo[f"toy-{size}-sure"]  # trained on from the toy of that size, so that it has its shape
+        assert (sure.shape, sure.parent, sure.kind) == (None, f"toy-{size}", "polished")

@@ -44,8 +44,6 @@ def smallest_share(units: Sequence[int], counted: Sequence[int], log10_level: fl
     float or None
         From 0 to 1, in steps of half a percent; None if not even all units would be found.
     """
-    from scipy import stats  # slow to import
-
     n, m = (np.asarray(some, dtype=np.float64) for some in (units, counted))
     noise = np.random.default_rng(0).standard_normal((_DRAWS, len(n)))
     shares = np.arange(1, _STEPS + 1) / _STEPS
@@ -53,7 +51,7 @@ def smallest_share(units: Sequence[int], counted: Sequence[int], log10_level: fl
     def probability(share: float) -> float:
         agreeing: NDArray[np.float64] = np.clip(share * n - (n - m), 0, None)
         z = agreeing / m * np.sqrt(np.maximum(m - 1, 0)) + noise
-        log10_p = stats.norm.logsf(z) / np.log(10)
+        log10_p = pvalues.log10_p_normal(z)
         return float((pvalues.fisher(np.minimum(log10_p, 0), axis=1) <= log10_level).mean())
 
     if probability(1.0) < POWER:

@@ -213,6 +213,24 @@ def log10_p_correlation(rho: float, n: int) -> float:
     return float(_ln_t_tail(np.asarray((1.0 - rho) * (1.0 + rho)), np.asarray(rho * rho), n)) / LN10
 
 
+def log10_p_normal(z: ArrayLike) -> NDArray[np.float64]:
+    """log10 of the chance that a standard normal number is `z` or more, for each of an array."""
+    return np.asarray(special.log_ndtr(-np.asarray(z, dtype=np.float64)) / LN10)
+
+
+def p_student(t: float, degrees: int) -> float:
+    """Chance of `t` or more by Student's law, upper tail: a plain number, for means of few values."""
+    return float(special.stdtr(degrees, -t))
+
+
+def p_signs(losses: int, gains: int) -> float:
+    """Chance of a split at least as uneven as this one if each of the two sides is as likely: two-sided, exact.
+
+    McNemar's exact test where the counts are of answers that two models give differently; 1 where there are none.
+    """
+    return min(1.0, 2.0 * float(special.bdtr(min(losses, gains), losses + gains, 0.5)))
+
+
 def in_words(p: float) -> str:
     """Write a p-value that came as a plain number: ``p = 0.012``, and never 0, to which a float may underflow."""
     return f"p = {p:.2g}" if p > 1e-300 else "p < 1e-300"

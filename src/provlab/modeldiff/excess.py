@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from provlab.inference import pvalues
 from provlab.modeldiff.bootstrap import LEVEL
 
 N_GROUPS = 20  # neighbouring pieces of text, which resemble each other, are one of so many groups at most
@@ -80,7 +81,7 @@ class AmongSeeds:
         """p-value of the excess being at most a number, by Student's t with k degrees of freedom."""
         gain, error = self._scale
         t = gain * (self.excess[0] - above) / error if error > 0 else math.copysign(math.inf, self.excess[0] - above)
-        return float(special.stdtr(self.references, -t))
+        return pvalues.p_student(t, self.references)
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Apart:
             return 1.0
         n = min(N_GROUPS, len(self.each) // PIECES_A_GROUP)
         error = (high - low) / 2 / special.stdtrit(n - 1, (1 + LEVEL) / 2)
-        return float(special.stdtr(n - 1, -(mean - above) / error)) if error > 0 else float(mean <= above)
+        return pvalues.p_student((mean - above) / error, n - 1) if error > 0 else float(mean <= above)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the pieces; None for an end that no interval has."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from provlab.errors import InputError
+from provlab.inference import pvalues
 from provlab.modeldiff.bootstrap import LEVEL
 from provlab.modeldiff.pipeline import Model
 
@@ -163,8 +163,7 @@ class Paired:
     @property
     def p(self) -> float:
         """p-value of as many answers turning wrong as right: McNemar's exact test, two-sided."""
-        wrong, right = self.turned
-        return float(stats.binomtest(wrong, wrong + right).pvalue) if wrong + right else 1.0
+        return pvalues.p_signs(*self.turned)
 
     def accuracy(self) -> tuple[float, float]:
         """Share of right answers of A, and of B."""

@@ -10,7 +10,7 @@ kept goes into temporary files, batch by batch, where it is large.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -222,8 +222,8 @@ class _Look:
     total: NDArray[np.float64]
     columns: NDArray[np.int64]
     on_text: NDArray[np.float32]
-    of_total: float = 0.0
-    n: int = 0
+    of_total: float = field(default=0.0, init=False)
+    n: int = field(default=0, init=False)
 
     @classmethod
     def at(cls, anatomy: Anatomy, kept: NDArray[np.int64]) -> "_Look":

@@ -79,23 +79,39 @@ def test_a_permtest_that_finds_strangers(planted, why):
     assert why in verdict.why
 
 
-# I7: the divergence does not separate -------------------------------------------------------------------------------
+# I7: the divergence leans to the right side, and not reliably: an area between 1/2 and 0.95, with its interval --------
 
 
-def divergence(near, far, exceptions=()):
+def divergence(near, far, exceptions=(), *, spread=0.01):
+    """Values about `near` for dependent pairs and about `far` for others, and for exceptions larger than all others."""
     rng = np.random.default_rng(2)
 
     def values(a, b):
         dependent = FAMILIES[a] == FAMILIES[b]
-        value = (near if dependent else far) + rng.normal(0, 0.01)
+        value = (near if dependent else far) + spread * rng.normal()
         return {"value": far + 0.2 if (a, b) in exceptions else value, "log10_p": np.nan}
 
-    return does_not_separate(evidence(values), "phi_jsd", level=0.01)
+    return does_not_separate(evidence(values), "phi_jsd", most=0.95)
 
 
-def test_a_divergence_that_says_nothing():
-    verdict = divergence(0.5, 0.5)
+def test_a_divergence_that_leans_to_the_right_side_and_not_reliably():
+    verdict = divergence(0.5, 0.53, spread=0.04)
     assert verdict.status == "holds", verdict
+    assert verdict.why == "it tells more than a coin, and its interval ends below 0.95"
+
+
+@pytest.mark.parametrize(("spread", "status"), [(0.01, "within_its_spread"), (0, "fails")])
+def test_a_divergence_that_says_nothing(spread, status):
+    """Chance alone, or a constant: 1/2 is in the interval, or the area itself, so that nothing is shown of outputs."""
+    verdict = divergence(0.5, 0.5, spread=spread)
+    assert verdict.status == status, verdict
+    assert "area under the curve" in verdict.why
+
+
+def test_a_divergence_that_separates():
+    verdict = divergence(0.1, 0.5)
+    assert verdict.status == "fails", verdict
+    assert "above 0.95" in verdict.why
 
 
 @pytest.mark.parametrize("exceptions", [[("a0", "a1")], [("a0", "a1"), ("a2", "a3")]])

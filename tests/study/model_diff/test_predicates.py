@@ -62,6 +62,25 @@ def copies():
     ]
 
 
+def of_chains():
+    """The theorem's numbers for 8 copies of two chains: only near-certain tokens, drawn colder, are one-sided."""
+    rows = []
+    for world, ratio_when_colder in (("near-certain", 3.0), ("uncertain", 0.5)):
+        for copy_number in range(8):
+            for exponent in (1.0, 2.0):
+                back, ratio_ = 1.0, ratio_when_colder if exponent > 1 else 0.0
+                rows.append(
+                    {"world": world, "copy": copy_number, "noise": 1.0, "exponent": exponent, "ratio": ratio_}
+                    | {"forth": 1.0, "back": back}
+                    | {"mean_a": (ratio_ + 1.0) / exponent, "mean_b": (ratio_ - back) / exponent}
+                )
+    return rows
+
+
+def of_chain(measurements, world, exponent):
+    return [row for row in measurements["chains"] if (row["world"], row["exponent"]) == (world, exponent)]
+
+
 REPEATS = {
     "model": "small",
     "nll": 0.4,
@@ -88,6 +107,7 @@ MEASUREMENTS = {
     | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.12, 0.07, 0.17]},
     "sides": copies(),
     "sweep": [],
+    "chains": of_chains(),
     "ways": [
         {"pair": pair, "what": what, "generation": [0.95, 0.94, 0.96], "exchange": [0.96, 0.94, 0.98]}
         for pair in ("sizes", "generations")
@@ -237,6 +257,43 @@ PLANTS = [
     ),
     ("D12", "one copy twice", lambda m: m["sides"].append(m["sides"][0]), NOT_RUN, "each its own"),
     ("D12", "strangers the other way", put("sides", 2, "below_a", value=[0.05, 0.0, 0.1]), FAILS, "A's inputs below 0"),
+    (
+        "O4",
+        "a copy on two sides",
+        lambda m: of_chain(m, "near-certain", 2.0)[3].update(ratio=0.5, mean_a=0.75, mean_b=-0.25),
+        FAILS,
+        "1 cases are not one-sided",
+    ),
+    (
+        "O4",
+        "one-sided at the own exponent",
+        lambda m: of_chain(m, "uncertain", 1.0)[0].update(ratio=2.0, mean_a=3.0, mean_b=1.0),
+        FAILS,
+        "1 cases are one-sided at exponent 1",
+    ),
+    (
+        "O4",
+        "a side told wrongly",
+        lambda m: of_chain(m, "uncertain", 2.0)[0].update(mean_b=0.1),
+        FAILS,
+        "1 sides wrongly",
+    ),
+    (
+        "O4",
+        "the identity is off",
+        lambda m: m["chains"][0].update(mean_a=1.00001),
+        FAILS,
+        "off by more than 1e-06 nats",
+    ),
+    ("O4", "no number", lambda m: m["chains"][0].update(mean_a=NAN), FAILS, ""),
+    ("O4", "seven copies", lambda m: m.update(chains=[r for r in m["chains"] if r["copy"] < 7]), NOT_RUN, "8 copies"),
+    (
+        "O4",
+        "only colder",
+        lambda m: m.update(chains=[r for r in m["chains"] if r["exponent"] > 1]),
+        NOT_RUN,
+        "own exponent",
+    ),
     ("D12", "no number", put("sides", 2, "below_b", value=[NAN] * 3), FAILS, "no value"),
 ]
 
