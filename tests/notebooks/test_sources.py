@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from provlab import schema
-from provlab_study.publishing import claims
+from provlab_study.publishing import claims, parameters
 from provlab_study.publishing.page import OPENING, boxed
 from provlab_study.publishing.plan import Plan
 
