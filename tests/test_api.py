@@ -63,7 +63,14 @@ def test_a_statistic_that_does_not_apply_is_a_row_and_not_an_end(models, new_mod
     deep = str(save_model(new_model(8, num_hidden_layers=2), tmp_path / "deep"))
     comparison = provlab.compare(models["base"], deep, text=text, progress=False, **SMALL)
     ran = {r.statistic for r in comparison.records if r.error is None}
-    assert ran == {"phi_jsd", "phi_match", "phi_match_unsigned", "phi_unseen", "stream_score"}
+    assert ran == {
+        "phi_jsd",
+        "phi_match",
+        "phi_match_unsigned",
+        "phi_u",
+        "phi_unseen",
+        "stream_score",
+    }  # phi_u by all blocks
     with pytest.raises(NotComparableError, match="base has 3 and deep 2 blocks"):
         provlab.compare(models["base"], deep, statistics=["phi_h"], progress=False)
 

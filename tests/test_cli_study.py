@@ -50,7 +50,7 @@ def test_all_pairs_as_a_table(run, models, tmp_path):
     assert [line.split()[:3] for line in lines[4:6]] == [["phi_u", "10", "0"], ["phi_h", "10", "0"]]
     assert lines[7] == "Rejected, with adjusted p"
     listed = " ".join(" ".join(lines[8:]).split())
-    assert re.search(r"/base and \S*/tuned: phi_u 10\^-[0-9.]+", listed)
+    assert re.search(r"/base and \S*/tuned: by order alone, phi_u 10\^-[0-9.]+", listed)
     assert "/other" not in listed
     assert len(units(tmp_path / "results" / "own")) == 2 * 10 * 3
 

@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM
 import provlab
 from provlab.engine.localise import compared_everywhere
 from provlab.engine.store import Store
-from provlab.errors import NotComparableError, ParameterError
+from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options
@@ -152,8 +152,10 @@ def test_a_block_of_zeros_is_left_out_and_counted(models, deeper, compare, new_m
         for layer in network.model.layers:
             layer.mlp.up_proj.weight.zero_()
     nothing = str(save_model(network, tmp_path / "nothing"))
-    with pytest.raises(NotComparableError, match="phi_u on block 0 and 0 of base"):
-        compare(models["base"], nothing, "phi_u")
+    result = compare(models["base"], nothing, "phi_u")
+    assert result.outcome == "could not be tested"
+    assert result.records[0].outcome.log10_p is None
+    assert "fewer than two hidden units" in result.records[0].outcome.detail["withheld"]
 
 
 def test_stored_pairs_are_found_again(models, deeper, tmp_path, monkeypatch):

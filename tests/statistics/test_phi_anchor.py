@@ -3,19 +3,20 @@
 Random models are as independent as trained ones; the parts of a spread unit, worked by hand, are in the catalogue.
 """
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from provlab import api
-from provlab.errors import MissingRoleError
+from provlab.engine.pairs import open_models, run_pairs
 from provlab.inference.matching import unit_rows
 from provlab.models.canonical import shares
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get
-from provlab.statistics.base import Model, Options
+from provlab.statistics.base import Options
 from provlab.statistics.phi_anchor import Parts, along
 from provlab.statistics.two_views import Views
 
@@ -89,10 +90,16 @@ def test_units_that_only_imitate_and_write_nothing_are_no_evidence():
     assert log10_p[True] > -2
 
 
-def test_experts_are_refused(tiny):
-    models = [Model.open(str(tiny(label))) for label in ("llama", "mixtral")]
-    with pytest.raises(MissingRoleError, match="experts"):
-        get("phi_anchor").blocks(*models)
+def test_experts_are_compared_as_one_mlp(tiny, text, tmp_path):
+    """A model of experts with its copy, and with another model's MLPs, which are independent of it."""
+    copy = shutil.copytree(tiny("mixtral"), tmp_path / "copy")
+    models = open_models([str(tiny("mixtral")), str(copy), str(tiny("llama"))])
+    options = Options(text=text, n_sequences=16, sequence_length=16)
+    records = run_pairs(models, ["phi_anchor"], options, progress=False)
+    itself, *others = (record.outcome for record in records)
+    assert itself.log10_p == pytest.approx(itself.floor)
+    assert itself.floor < -5
+    assert all(other.log10_p > -3 for other in others)
 
 
 def test_independent_units_are_rejected_no_more_often_than_the_level_says():

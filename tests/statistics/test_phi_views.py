@@ -10,7 +10,7 @@ from provlab import api
 from provlab.errors import NotComparableError
 from provlab.statistics import get
 from provlab.statistics.base import Model, Options
-from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.phi_match import TOO_FAINT, PhiMatch
 from provlab.statistics.phi_views import reads, writes
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
@@ -83,7 +83,11 @@ def test_units_that_write_next_to_nothing_make_nobody_related(ungated, save_mode
             new.mlp.c_proj.bias.copy_(own.mlp.c_proj.bias)
     folder = save_model(framed, tmp_path / "framed")
     result = outcome(ungated["base"], folder, "phi_views", text)
-    assert result.log10_p > -3
+    if kind == "quiet":  # the units that agree are too many for chance, and may not count
+        assert result.log10_p is None
+        assert TOO_FAINT in result.detail["withheld"]
+    else:
+        assert result.log10_p > -3
     assert max(block.detail["written"][1] for block in result.blocks) < PhiMatch.WRITTEN
     monkeypatch.setattr(PhiMatch, "WRITTEN", -np.inf)
     assert outcome(ungated["base"], folder, "phi_views", text).log10_p < -10

@@ -81,11 +81,26 @@ def test_units_spread_wide_are_said_to_stand_in_groups(models, text, tmp_path):
     copy = disguised(models["base"], tmp_path / "copy", "fan=0.3", usual=("T2",))
     result, by_name = outcomes(models["base"], copy, text, ["phi_match", "phi_anchor"])
     assert by_name["phi_anchor"].log10_p < -50
-    if by_name["phi_match"].log10_p is None:
-        assert "groups of like gates" in by_name["phi_match"].detail["withheld"]
-        assert "copy has most of its output from units in groups" in result.verdict()
-    else:
-        assert by_name["phi_match"].log10_p < -2
+    fooled = by_name["phi_match"]
+    assert fooled.log10_p > -3
+    assert all("groups of like gates" in block.detail["blind"] for block in fooled.blocks)
+    assert {block.detail["power"] for block in fooled.blocks} == {0.0}
+    assert "copy has most of its output from units in groups" in result.verdict()
+    alone = outcomes(models["base"], copy, text, ["phi_match"])[0]
+    assert alone.outcome == "could not be tested"
+    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy has most of its output" in alone.verdict()
+
+
+def test_a_spread_copy_with_a_block_more_could_not_be_tested(models, text, tmp_path):
+    """All blocks meet all, and none could have found its partner: the pair is not said to be independent."""
+    copy = disguised(models["base"], tmp_path / "copy", "identity=1", "fan=0.3", usual=("T2",))
+    result, by_name = outcomes(models["base"], copy, text, ["phi_match"])
+    fooled = by_name["phi_match"]
+    assert fooled.detail["all_blocks"]["shape"] == [3, 4]
+    assert fooled.log10_p > -3
+    assert {block.detail["power"] for block in fooled.blocks} == {0.0}
+    assert result.outcome == "could not be tested"
+    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy has most" in result.verdict()
 
 
 DEAD = {

@@ -19,7 +19,7 @@ from provlab.engine.pairs import bar_of
 from provlab.engine.reference import named
 from provlab.engine.store import Store
 from provlab.engine.tasks import place
-from provlab.errors import PAIR_FAILURES, NotComparableError, ParameterError, reason
+from provlab.errors import PAIR_FAILURES, NotComparableError, NoUnitsError, ParameterError, reason
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, multiplied_by
 from provlab.models import room
@@ -77,6 +77,9 @@ def compared_everywhere(
     finished = Finished(store, statistic, options)
     try:
         every = every_pair_of_blocks(statistic, a, b, finished, progress=progress)
+    except NoUnitsError:  # no two blocks both have hidden units
+        none = statistic.outcome([statistic.without(block, []) for block in range(a.anatomy.n_blocks)])
+        return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, none, None)
     except PAIR_FAILURES as error:
         return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, None, reason(error))
     shape = of_a, of_b = a.anatomy.n_blocks, b.anatomy.n_blocks
@@ -86,30 +89,34 @@ def compared_everywhere(
         log10_p[pair] = result.log10_p
     holm = pvalues.holm(log10_p.ravel()).reshape(shape)
     floor = min(0.0, min(result.detail["floor"] for result in results.values()) + float(np.log10(holm.size)))
+    reached = {pair: result.detail.get("power", result.detail["floor"]) for pair, result in results.items()}
+    could = min(0.0, min(reached.values()) + float(np.log10(holm.size)))
     blocks = []
     for i, row in enumerate(holm):
         if compared := [(log10_p[i, j], j) for j in range(of_b) if (i, j) in results]:
             j = min(compared)[1]
             result = results[i, j]
-            kept = ("n", "agree", "of_units")
+            nothing = all(reached[i, k] == 0 for _, k in compared)  # why no partner could have been found
+            kept = ("n", "agree", "of_units", *("blind", "withheld") * nothing)
             counts = {name: value for name, value in result.detail.items() if name in kept}
-            blocks.append(BlockResult(i, result.value, float(row[j]), {**counts, "floor": floor, "partner": j}))
-    detail: dict[str, Any] = {
+            detail = {**counts, "floor": floor, "power": could, "partner": j}
+            blocks.append(BlockResult(i, result.value, float(row[j]), detail))
+    everywhere: dict[str, Any] = {
         "shape": list(shape),
         "found": np.argwhere(holm <= np.log10(_LEVEL)).tolist(),
         "not_compared": len(every) - len(results),
         "log10_p": log10_p.tolist(),
     }
-    pairs = ", ".join(f"{i} with {j}" for i, j in detail["found"][:_SHOWN]) or "none"
-    more = f" and {left} more" if (left := len(detail["found"]) - _SHOWN) > 0 else ""
-    lost = f"; {detail['not_compared']} pairs could not be compared" if detail["not_compared"] else ""
+    pairs = ", ".join(f"{i} with {j}" for i, j in everywhere["found"][:_SHOWN]) or "none"
+    more = f" and {left} more" if (left := len(everywhere["found"]) - _SHOWN) > 0 else ""
+    lost = f"; {everywhere['not_compared']} pairs could not be compared" if everywhere["not_compared"] else ""
     message = (
         f"{statistic.name} compared all {of_a} blocks of one with all {of_b} of the other; its p-value is the smallest "
         f"of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs}{more}{lost})."
     )
     keys = tuple(finished.key((a, b), pair) for pair in results)
     best = min(blocks, key=lambda block: (float(holm[block.block].min()), -block.value))
-    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": detail, "said": message})
+    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": everywhere, "said": message})
     orders = [result.detail for result in results.values() if result is not None and "order" in result.detail]
     if orders and "withheld" in (about := of_pair(orders)[0]):
         outcome = withheld(replace(outcome, detail=outcome.detail | about), about["withheld"])
@@ -124,7 +131,8 @@ def every_pair_of_blocks(
     Raises
     ------
     NotComparableError
-        No pair of blocks can be compared; the reason is that of the first.
+        No pair of blocks can be compared; the reason is that of the first, or of the first that is another one than
+        that a block has no units (`provlab.errors.NoUnitsError`).
     """
     statistic.require(a, b)
     shape = a.anatomy.n_blocks, b.anatomy.n_blocks
@@ -152,7 +160,7 @@ def every_pair_of_blocks(
                 refused.append(error)
             bar.update()
     if len(refused) == len(results):
-        raise refused[0]
+        raise next((error for error in refused if not isinstance(error, NoUnitsError)), refused[0])
     return results
 
 

@@ -189,7 +189,8 @@ class Family:
 def reach(outcome: Outcome | None) -> float:
     """Smallest log10 p that an outcome could have had, given the units and blocks that stayed; NaN where unknown.
 
-    A block says under ``power`` what it could have reached, where that is less than its floor.
+    A block says under ``power`` what it could have reached, where that is less than its floor. Where all blocks meet
+    all, the best pair of blocks speaks for all.
     """
     if outcome is None or outcome.floor is None:
         return np.nan
@@ -197,7 +198,7 @@ def reach(outcome: Outcome | None) -> float:
     if not any("power" in detail for detail in details):
         return outcome.floor
     best = [min(0.0, detail.get("power", detail.get("floor", 0.0))) for detail in details]
-    return max(outcome.floor, pvalues.fisher(best))
+    return max(outcome.floor, min(best) if "all_blocks" in outcome.detail else pvalues.fisher(best))
 
 
 @dataclass(frozen=True)

@@ -309,7 +309,8 @@ class Verdict:
         blind = _by_reason(
             (name, f"{len(some)} of {len(self._outcomes[name].blocks)} blocks: {self._with_names(some[0])}")
             for name in self._p
-            if (some := [b.detail["blind"] for b in self._outcomes[name].blocks if "blind" in b.detail])
+            if name not in self._rejecting
+            and (some := [b.detail["blind"] for b in self._outcomes[name].blocks if "blind" in b.detail])
         )
         return [
             *(f"A copy may go unseen by {_names(n)} ({reason})." for reason, n in blind.items()),

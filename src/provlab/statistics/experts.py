@@ -312,6 +312,11 @@ def best(results: Mapping[tuple[str, str], BlockResult]) -> BlockResult:
             detail[name] = together(known, axis=0).round(4).tolist()
     if all("withheld" in result.detail for result in results.values()):
         detail["withheld"] = details[0]["withheld"]
+    if reached := [result.detail["power"] for result in results.values() if "power" in result.detail]:
+        detail["power"] = min(0.0, float(min(reached) + tried))
+        blind = [result.detail["blind"] for result in results.values() if "blind" in result.detail]
+        if blind and not any(reached):  # none of them could have found a copy
+            detail["blind"] = blind[0]
     detail |= {"experts": len(results), "pair": list(pair)}
     value = float(np.mean([result.value for result in counted]))
     smallest = min(0.0, float(log10_p[pair] + tried))

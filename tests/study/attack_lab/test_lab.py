@@ -146,7 +146,7 @@ def test_a_run_attacks_compares_and_leaves_nothing(family, tmp_path, monkeypatch
     result = {(item.attack, item.against, item.statistic): item for item in tested}
     assert result["", "kin", "phi_u"].log10_p < -10
     assert result["T2", "kin", "phi_u"].log10_p > -5
-    assert result["identity=1", "kin", "phi_u"].log10_p < -10  # where depths differ, all blocks are compared with all
+    assert result["identity=1", "kin", "phi_u"].log10_p < -10  # as phi_match, it compares all blocks with all
     assert result["identity=1", "kin", "phi_match"].log10_p is not None
     assert result["align@origin", "framed", "phi_u"].log10_p < -10
     assert [path.name for path in tmp_path.iterdir()] == ["store"]

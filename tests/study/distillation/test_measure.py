@@ -65,7 +65,7 @@ def test_parallel_rows_accuse_strangers_and_their_other_part_does_not():
     assert all("look alike" in result.detail["withheld"] for result in results)
     outcome = get("phi_match").aggregate(results)
     assert outcome.log10_p is None
-    assert outcome.detail["withheld"].endswith("with a mean |cosine| of 1.00 or more: so in 3 of 3 blocks")
+    assert outcome.detail["withheld"].endswith("mean |cosine| of 1.00 or more: so in 3 of 3 blocks")
     own = [student(seed) for seed in range(3)]
     assert min(log10_p(model, own)) > -20
     for made in own:
