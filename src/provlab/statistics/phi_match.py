@@ -150,7 +150,7 @@ class PhiMatch(Statistic):
     reads = "gate and up activations on text"
     # 1, 2: ties; 3: two-sided; 4: no allowance; 5: idle; 6: opposite gates; 7: 5%; 8: shares; 9, 10: experts; 11: two
     # units could inflate shares; 12: experts that are all active
-    version = 14
+    version = 15
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
@@ -172,6 +172,8 @@ class PhiMatch(Statistic):
     COMPARED: ClassVar[float] = 0.5
     #: units that agree and may not count are too many for chance below this log10 p
     SILENCED: ClassVar[float] = -3.0
+    #: units left out of the side that has fewer are named under ``without`` if they are at most so many
+    NAMED: ClassVar[int] = 256
     #: a block, or a pair, with silenced evidence has a p-value if it is below this log10 p
     REJECTING: ClassVar[float] = -2.0
 
@@ -228,6 +230,9 @@ class PhiMatch(Statistic):
         sides, own = (Views(*a), Views(*b)), np.arange(len(by_gate))
         units = (own, by_gate) if len(a[0]) <= len(b[0]) else (by_gate, own)  # of either model, pair by pair
         detail: dict[str, Any] = left_out(a[0], b[0])
+        fewer = min(sides, key=lambda side: len(side.gate)).gate.left_out
+        if 0 < len(fewer) <= self.NAMED:
+            detail["without"] = fewer.tolist()
         evidence = by_gate == by_up
         shares = [side.written for side in sides if side.written is not None]
         silent, countable = "", len(by_gate)

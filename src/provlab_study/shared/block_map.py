@@ -28,7 +28,7 @@ class UnitMap:
     ----------
     by_gate, by_up : array
         ``(h,)`` int64: partner of unit k of the narrower MLP (of the first, where both are equally wide), by gate and
-        by up activations.
+        by up activations; negative for a unit that was left out.
     width : int
         The width of the wider MLP.
     """
@@ -128,5 +128,13 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
         log10_p[pair] = result.log10_p
         floors.append(result.detail["floor"])
         if result.matching is not None:
-            units[pair] = UnitMap(result.matching[0], result.matching[1], width)
+            by_gate, by_up = _of_all(result.matching, result.detail.get("without", []))
+            units[pair] = UnitMap(by_gate, by_up, width)
     return BlockMap(log10_p, min(floors), units)
+
+
+def _of_all(matching: NDArray[np.int64], without: Sequence[int]) -> NDArray[np.int64]:
+    """Partners of all units of the narrower MLP, ``(2, h)``: a unit that was left out has none, -1 and -2."""
+    whole = np.tile([[-1], [-2]], matching.shape[1] + len(without))
+    whole[:, np.delete(np.arange(whole.shape[1]), np.asarray(without, np.int64))] = matching
+    return whole
