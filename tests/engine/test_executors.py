@@ -69,7 +69,7 @@ def after_first(monkeypatch):
                 recorded.append((task, done))
                 yield task, done
 
-        monkeypatch.setattr("provlab.engine.workers.completed", watched)
+        monkeypatch.setattr("provlab.engine.pairs.completed", watched)
         return recorded
 
     return plant
