@@ -83,8 +83,8 @@ def _outer(names: Collection[str], config: Mapping[str, Any]) -> str:
     embedding = architecture.parts[0].name
     met = (name.removesuffix(embedding) for name in sorted(names, key=len) if f".{name}".endswith(f".{embedding}"))
     before = next(met, "").removesuffix(architecture.prefix)
-    if before and not before.endswith("."):  # the end of a longer name, as ``bert.`` is of ``roc_bert.``
-        return ""
+    if before and not before.endswith(".") and architecture.prefix != "model.":
+        return ""  # the end of a longer name, as ``bert.`` is of ``roc_bert.``; ``language_model.`` is a wrapper
     # no wrapper, but a part of the model, where other blocks lie elsewhere: an encoder beside a decoder
     return before if all(name.startswith(before) for name in names if _IN_BLOCK.search(name)) else ""
 
