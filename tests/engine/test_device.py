@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from provlab import studying
-from provlab.engine import device, tasks
+from provlab.engine import tasks
 from provlab.engine.device import _Multiply, product_on
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import match_shuffled, multiplied_by
+from provlab.inference.matching.cosine import elsewhere
 
 
 def pairs(n):
@@ -94,7 +95,10 @@ def test_a_device_that_is_not_there_is_one_line():
 
 
 def test_a_product_ends_with_its_context():
-    with multiplied_by(_Multiply("cpu")):
-        pass
-    assert device.product_on("cpu") is None
-    assert match_shuffled(np.eye(3), np.eye(3), seed=0).certified
+    with multiplied_by(product := _Multiply("cpu")):
+        assert elsewhere() is product
+        with pytest.raises(ValueError), multiplied_by(None):  # noqa: PT011, PT012 - an error ends it as well
+            assert elsewhere() is None
+            raise ValueError
+        assert elsewhere() is product
+    assert elsewhere() is None

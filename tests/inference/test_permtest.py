@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from scipy import stats
 
 from provlab.errors import InputError
-from provlab.inference.permtest import p_value, permtest, stopped
+from provlab.inference.permtest import p_value, permtest
 
 
 class RowPermutations:
@@ -112,48 +112,3 @@ def test_same_seed_same_result():
 def test_what_cannot_be_ranked_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
-
-
-# Stopping early ------------------------------------------------------------------------------------------------------
-
-NULLS, COPIES, ENOUGH = 20_000, 99, 5
-LEVELS = (0.005, 0.01, 0.02, 0.0505, 0.1, 0.25, 0.5, 0.9)
-
-
-def too_often(p):
-    """Levels at which p-values fall too often, by an exact binomial test of each."""
-    p = np.asarray(p)
-    return [a for a in LEVELS if stats.binom.sf(np.count_nonzero(p <= a) - 1, p.size, a) < 1e-5]
-
-
-def null_draws():
-    """Observed value and copies of pairs for which all are exchangeable, some tied: whole numbers below 2,000."""
-    return np.random.default_rng(17).integers(2000, size=(NULLS, COPIES + 1))
-
-
-def test_stopping_early_keeps_the_level():
-    results = [stopped(row[0], iter(row[1:]), exceedances=ENOUGH) for row in null_draws()]
-    assert not too_often([item.p for item in results])
-    assert np.mean([item.permuted.size for item in results]) < COPIES / 3  # what it is for: 5 (1 + ln 20) copies
-    assert min(item.p for item in results) == 1 / (COPIES + 1)
-
-
-@pytest.mark.parametrize("fault", ["no one for the pair itself", "stopped where it looks best"])
-def test_wrong_stopping_is_seen(fault):
-    """What the test above must catch: count / l without the pair itself, and the smallest p on the way."""
-    reached = np.cumsum(null_draws()[:, 1:] >= null_draws()[:, :1], axis=1)
-    drawn = np.arange(1, COPIES + 1)
-    wrong = reached[:, -1] / COPIES if fault.startswith("no") else ((1 + reached) / (1 + drawn)).min(axis=1)
-    assert too_often(wrong)
-
-
-def test_stopping_early_by_hand():
-    assert stopped(1.0, iter([2.0, 0.0, 1.0, 5.0]), exceedances=2).p == 2 / 3  # the second at the third copy
-    assert stopped(1.0, iter([2.0, 0.0, 0.0, 0.0]), exceedances=2).p == 2 / 5  # as without stopping
-    assert stopped(1.0, iter([0.0, 2.0]), exceedances=1).p == 1 / 2
-
-
-def test_stopping_early_refuses_what_is_no_test():
-    for copies, exceedances, message in (([], 1, "no copy"), ([1.0], 0, "exceedances is 0"), ([np.nan], 1, "NaN")):
-        with pytest.raises(InputError, match=message):
-            stopped(1.0, copies, exceedances=exceedances)

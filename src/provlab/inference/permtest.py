@@ -16,12 +16,6 @@ The direction
     is p - 1 / (T + 1). It is zero for one independent pair in T + 1, P(1 - q <= k / (T + 1)) is
     (k + 1) / (T + 1), and ties count for rejection.
 
-Stopping early
-    Most copies are drawn for pairs that a few of them would have settled. `stopped` draws copies one by one until some
-    number h of them reach the observed value, and returns h / l for l copies drawn; if T are drawn before that,
-    (1 + #) / (T + 1) as ever (Besag and Clifford 1991). Both are exact: p <= h / l means that fewer than h of the
-    first l - 1 copies reach the observed value, so that it is among the h largest of l exchangeable ones.
-
 Rounding
     A statistic that is the same for every copy in exact arithmetic (the divergence of outputs, say)
     may differ in the last digit after the units are renumbered. Ties are then broken by rounding:
@@ -29,7 +23,7 @@ Rounding
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -108,48 +102,10 @@ def permtest(
     if n_permutations < 1:
         raise InputError(f"n_permutations is {n_permutations}; it must be at least 1")
     generator = np.random.default_rng(rng)
-    copies = (statistic(transformations.sample(generator)(theta1), theta2) for _ in range(n_permutations))
-    return stopped(statistic(theta1, theta2), copies, exceedances=n_permutations + 1)
-
-
-def stopped(observed: float, copies: Iterable[float], *, exceedances: int) -> PermTest:
-    """PERMTEST that stops once so many copies reach the observed value.
-
-    Parameters
-    ----------
-    observed
-        phi_0, the statistic of the two models as they are.
-    copies
-        phi_1, ..., phi_T of the transformed copies, each computed when it is asked for.
-    exceedances
-        h, at least 1: the relative error of a p-value that is not small is about 1 / sqrt(h).
-
-    Returns
-    -------
-    PermTest
-        With the copies drawn in `permuted`. The smallest p is 1 / (T + 1), as without stopping.
-
-    Raises
-    ------
-    InputError
-        If `exceedances` is below 1, there is no copy, or there is a NaN.
-
-    Notes
-    -----
-    Besag and Clifford, Sequential Monte Carlo p-values, Biometrika 78 (1991).
-    """
-    if exceedances < 1:
-        raise InputError(f"exceedances is {exceedances}; it must be at least 1")
-    drawn, reached = [], 0
-    for value in copies:
-        drawn.append(float(value))
-        reached += drawn[-1] >= observed
-        if reached == exceedances:
-            break
-    permuted = np.array(drawn)
-    p = float(p_value(observed, permuted))  # says what is wrong of NaN and of no copy
-    if reached == exceedances:
-        p = exceedances / len(drawn)
+    copies = (transformations.sample(generator)(theta1) for _ in range(n_permutations))
+    permuted = np.array([float(statistic(copy, theta2)) for copy in copies])
+    observed = statistic(theta1, theta2)
+    p = float(p_value(observed, permuted))
     return PermTest(p=p, log10_p=math.log10(p), observed=observed, permuted=permuted)
 
 

@@ -111,7 +111,7 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
             made = transformers.AutoTokenizer.from_pretrained(folder, **settings)
             if "tokenizer.json" in names or not (reads := _files_of(made)) or reads & names:
                 return made
-        except Exception:
+        except Exception:  # whatever a class makes of files that are not its own; the error goes on unless they decide
             if not _kind_by_files(names):
                 raise
         kind = _kind_by_files(names)

@@ -77,7 +77,7 @@ class Options:
     n_permutations : int
         T of PERMTEST for the whole-model phi_l2 (the paper: 99).
     n_block_permutations : int
-        T of PERMTEST for phi_l2_blocks at most; a block is settled with fewer where copies come as close.
+        T of PERMTEST for phi_l2_blocks.
     n_sequences, sequence_length : int
         Inputs of the activation statistics: uniformly random tokens (phi_h) or held-out text (phi_jsd, phi_match).
     activation_tokens : int
