@@ -9,7 +9,7 @@ which stay where they are.
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,23 +88,17 @@ class MlpPermutations:
     ----------
     anatomy
         The anatomy of the model to permute.
-    blocks
-        Block indices, all by default.
     """
 
-    def __init__(self, anatomy: Anatomy, blocks: Sequence[int] | None = None) -> None:
+    def __init__(self, anatomy: Anatomy) -> None:
         check_complete(anatomy)
         self._anatomy = anatomy
-        chosen = range(anatomy.n_blocks) if blocks is None else blocks
-        for block in chosen:
-            if not 0 <= block < anatomy.n_blocks:
-                raise InputError(f"blocks must lie in 0 to {anatomy.n_blocks - 1}, not {block}")
         axes = {
             (axis, part.block)
             for part in anatomy.parts
             for segment in part.segments
             for axis in segment.axes
-            if axis.partition(".")[0] == "mlp" and part.block in chosen
+            if axis.partition(".")[0] == "mlp" and part.block is not None
         }
         # sorted: the same rng must give the same permutations in every process
         self._axes = sorted(axes, key=lambda key: (key[1] or 0, key[0]))
