@@ -88,6 +88,17 @@ def test_a_product_of_less_precision_is_refused(monkeypatch):
         match_shuffled(a, b, seed=0)
 
 
+def test_a_product_without_numbers_is_refused(monkeypatch):
+    """NaN is neither above a bound nor below it."""
+    import torch
+
+    real = torch.from_numpy
+    monkeypatch.setattr(torch, "from_numpy", lambda rows: real(rows) * torch.nan)
+    a = np.random.default_rng(1).standard_normal((30, 64), np.float32)
+    with multiplied_by(_Multiply("cpu")), pytest.raises(InputError, match="more than float32 allows"):
+        match_shuffled(a, a, seed=0)
+
+
 def test_a_device_that_is_not_there_is_one_line():
     a = np.eye(3, dtype=np.float32)
     with multiplied_by(_Multiply("cuda:99")), pytest.raises(InputError, match="device 'cuda:99' cannot be used"):

@@ -39,7 +39,7 @@ class _Multiply:
         result: Matrix = here.numpy()
         probed = np.linspace(0, len(left) - 1, min(PROBED, len(left))).astype(np.int64)
         worst = float(np.abs(left[probed].astype(np.float64) @ right.T.astype(np.float64) - result[probed]).max())
-        if worst > error_bound(left.shape[1]):
+        if not worst <= error_bound(left.shape[1]):  # NaN too
             raise InputError(
                 f"the matrix product of {self.device} is {worst:.1g} off, more than float32 allows: it may compute in "
                 "TF32; call torch.set_float32_matmul_precision('highest'), or take device cpu"
