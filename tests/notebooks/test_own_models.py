@@ -92,10 +92,10 @@ def paragraphs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def shown(page: NotebookNode) -> Iterator[str]:
-    """What the cells wrote, but for the summary, held by the run's records, and the last, which shows the verdicts."""
+    """What the cells wrote, but for summary and judgements, held by the run's records, and the last cell's verdicts."""
     for cell in page.cells[:-1]:
         for output in cell.get("outputs", []):
-            if "lead" in output.get("metadata", {}):
+            if {"lead", "claim"} & set(output.get("metadata", {})):
                 continue
             if output.output_type == "stream" and output.name == "stdout":
                 yield output.text

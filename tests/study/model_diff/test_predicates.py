@@ -119,7 +119,9 @@ MEASUREMENTS = {
 def verdict(claim, spoil=lambda m: None):
     measurements = copy.deepcopy(MEASUREMENTS)
     spoil(measurements)
-    return planted.judged(CLAIMS[claim], measurements, **SMALLER.get(claim, {}))
+    compared = {"D5": "sizes", "D6": "long", "D7": "generations"}.get(claim)
+    records = {"compared": measurements[compared]} if compared else {}
+    return planted.judged(CLAIMS[claim], measurements, **records, **SMALLER.get(claim, {}))
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
