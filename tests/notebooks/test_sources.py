@@ -332,7 +332,7 @@ PLANTED = [
     ("code", tag("1 - 0.99**4", "solution", "skip-execution")),
     ("code", tag("suspected = ", "by-hand")),
     ("code", tag("checkpoint = ", "solution")),
-    ("folds", tag("suspected = ", OPENING, "hide-input")),
+    ("folds", add_to("run.summary(", '\nrun.measure("x", 1)')),
     ("skeleton", replace("## What this does not show", "## Limits")),
 ]
 

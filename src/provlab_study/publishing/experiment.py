@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from provlab import provenance, schema, studying
 from provlab.errors import InputError, ParameterError
@@ -26,6 +26,7 @@ from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import Verdict, frame_of
 from provlab_study.publishing.judgement import Judgement, Truth, truth
 from provlab_study.publishing.page import MARKS
+from provlab_study.publishing.parameters import parameters_of
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.scoreboard import scoreboard_table
 
@@ -40,6 +41,21 @@ def checked_profile(profile: str) -> str:
     if profile in ("", ".", "..") or Path(profile).name != profile:
         raise ParameterError(f"profile must be a plain name, which becomes a folder of results, not {profile!r}")
     return profile
+
+
+def _defaults(name: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """What the parameters cell of a notebook declares: that of the project, else the one that was executed."""
+    path = provenance.project_root() / "notebooks" / f"{name}.ipynb"
+    if path.is_file():
+        declared = parameters_of(path).values()
+        return {one.name: ast.literal_eval(one.default) for one in declared}
+    cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith("profile: str")]
+    nodes = ast.parse(cells[0]).body if cells else []
+    return {
+        ast.unparse(node.target): ast.literal_eval(node.value)
+        for node in nodes
+        if isinstance(node, ast.AnnAssign) and node.value is not None
+    }
 
 
 def is_stored(name: str, profile: str, stamp: str) -> bool:
@@ -85,7 +101,8 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
         schema.check(f"parameter {key}", value, annotations[key])
     profile = checked_profile(parameters.get("profile", "default"))
     stamp = os.environ.get(STUDY_RUN)
-    run = Run(name, parameters, Results(provenance.results_root() / profile, own=stamp is None), stamp)
+    store = Results(provenance.results_root() / profile, own=stamp is None)
+    run = Run(name, parameters, store, stamp, namespace=namespace)
     print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
     return run
 
@@ -115,6 +132,43 @@ class Run:
     measurements: dict[str, Any] = field(default_factory=dict)
     studies: dict[str, StudyReport] = field(default_factory=dict)
     judgements: dict[str, Verdict] = field(default_factory=dict)
+    namespace: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def require(self, holds: bool, needs: str) -> None:
+        """Stop before anything is computed unless the page has what it needs.
+
+        Raises
+        ------
+        ParameterError
+            One line: what the page needs.
+        """
+        if not holds:
+            raise ParameterError(f"{self.name} needs {needs}")
+
+    def belong(self, to: str, *, needs: Sequence[str] = (), others: Sequence[str] = ()) -> None:
+        """Parameters that name models which go with those of another one are changed with it, or left out.
+
+        Where the parameter `to` has another value than the notebook declares, each of `needs` must have one as well,
+        and those of `others` that have not are emptied: they name models of the study, which the given ones have
+        nothing to do with.
+
+        Raises
+        ------
+        ParameterError
+            If `to` was given, and one of `needs` was not.
+        """
+        defaults = _defaults(self.name, self.namespace)
+        given = [name for name in (to, *needs, *others) if self.parameters[name] != defaults.get(name)]
+        if to not in given:
+            return
+        if missing := [name for name in needs if name not in given]:
+            raise ParameterError(f"{self.name}: with {to} give {' and '.join(missing)} too, which goes with it")
+        empty = [name for name in others if name not in given and self.parameters[name]]
+        for name in empty:
+            self.parameters[name] = type(self.parameters[name])()
+            cast(dict[str, Any], self.namespace)[name] = self.parameters[name]
+        if empty:
+            print(f"{', '.join(empty)}: left out, since {to} was given and they were not")  # noqa: T201
 
     @property
     def profile(self) -> str:

@@ -74,6 +74,44 @@ def test_a_profile_is_a_plain_name(value):
         begin("tree", namespace(profile=value))
 
 
+# Parameters that belong together -------------------------------------------------------------------------------------
+
+CELL = 'profile: str = "own"\nbase: str = "zoo:a"  # x\nchild: str = "zoo:b"\nothers: list[str] = ["zoo:c"]'
+
+
+def with_models(tmp_path, monkeypatch, **given):
+    monkeypatch.chdir(tmp_path)  # outside of the project, so the cell that was executed has the defaults
+    values = {"profile": "own", "base": "zoo:a", "child": "zoo:b", "others": ["zoo:c"]} | given
+    kinds = {"profile": str, "base": str, "child": str, "others": list[str]}
+    space = {"__annotations__": kinds, **values, "In": ["", CELL]}
+    return begin("tree", space), space
+
+
+def test_what_goes_with_another_parameter_is_left_out_where_it_was_not_given(tmp_path, monkeypatch, capsys):
+    run, space = with_models(tmp_path, monkeypatch, base="/mine", child="/mine-too")
+    run.belong("base", needs=["child"], others=["others"])
+    assert space["others"] == run.parameters["others"] == []
+    assert "others: left out, since base was given and they were not" in capsys.readouterr().out
+    run, space = with_models(tmp_path, monkeypatch, base="/mine", child="/mine-too", others=["/third"])
+    run.belong("base", needs=["child"], others=["others"])
+    assert space["others"] == ["/third"]
+
+
+@pytest.mark.parametrize("given", [{}, {"child": "/mine"}])
+def test_a_child_of_ones_own_is_compared_with_the_studys_models(given, tmp_path, monkeypatch):
+    run, space = with_models(tmp_path, monkeypatch, **given)
+    run.belong("base", needs=["child"], others=["others"])
+    assert space["others"] == ["zoo:c"]
+
+
+def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path, monkeypatch):
+    run, _ = with_models(tmp_path, monkeypatch, base="/mine")
+    with pytest.raises(ParameterError, match="tree: with base give child too, which goes with it"):
+        run.belong("base", needs=["child"])
+    with pytest.raises(ParameterError, match=r"^tree needs two models$"):
+        run.require(False, "two models")
+
+
 # Measuring and finishing ---------------------------------------------------------------------------------------------
 
 
