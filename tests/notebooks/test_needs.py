@@ -73,6 +73,7 @@ def test_every_plan_gives_what_a_page_needs(profile, name, parameters, capsys):
         ("miqu", {"base": "/a", "leak": "/b"}, "with base give controls too"),
         ("model_diff", {"small": "/a"}, "with small give medium too"),
         ("evasion", {"models": ["/a", "/b"]}, "with models give pair and stranger too"),
+        ("attack_lab", {"families": ["/a | /b | /c"]}, "attack_lab needs four models in each of families"),
         ("two_models", {"first": "/a"}, "with first give second too"),
     ],
 )
