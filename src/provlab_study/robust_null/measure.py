@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from provlab.inference import pvalues
-from provlab.inference.matching import tie_seed, unit_rows
 from provlab.plots import format_interval
 from provlab.statistics import get
 from provlab.statistics.base import Array, Model, Options
@@ -92,48 +91,6 @@ def most_common(
             }
         )
     return pd.DataFrame(rows)
-
-
-Views = Mapping[str, Sequence[tuple[Any, ...]]]  # source -> for each block its rows by gate and by up
-
-
-def ablated(features: Mapping[str, GateAndUp], ablate: units.Ablation, *, seed: int) -> Views:
-    """Rows by gate and by up after an ablation of each model, which never knows the other models."""
-    return {
-        source: [
-            tuple(map(unit_rows, ablate(gate.astype(float), up.astype(float), np.random.default_rng([seed, block, i]))))
-            for block, (gate, up) in enumerate(zip(f.gate, f.up, strict=True))
-        ]
-        for i, (source, f) in enumerate(features.items())
-    }
-
-
-def matched(views: Views, *, seed: int) -> dict[Pair, list[NDArray[np.int64]]]:
-    """Both matchings of every block of every pair of models."""
-    return {
-        (a, b): [
-            units.pair_matchings(x, y, seed=tie_seed(seed, block))
-            for block, (x, y) in enumerate(zip(views[a], views[b], strict=True))
-        ]
-        for a, b in combinations(views, 2)
-    }
-
-
-def mean_common(matchings: Matchings) -> list[tuple[float, float, float]]:
-    """Units in common of each block: the mean over pairs, and the ends of its 95% interval."""
-    counts = units.common_units(matchings).astype(float)
-    return [calibration.jackknife(dict(zip(matchings, of_block.tolist(), strict=True))) for of_block in counts.T]
-
-
-def common_by_block(matchings: Matchings, **where: float) -> list[dict[str, float]]:
-    """Units in common of each block: the mean over pairs with its interval, and the actual size at 0.01."""
-    width = len(next(iter(matchings.values()))[0][0])
-    counts = units.common_units(matchings).T
-    return [
-        {**where, "width": width, "block": block, "y": mean, "low": low, "high": high}
-        | {"0.01 is worth": units.predicted_size(counts[block], width, 0.01)}
-        for block, (mean, low, high) in enumerate(mean_common(matchings))
-    ]
 
 
 # Sizes and power: each a table, and sentences on it -----------------------------------------------------------------
