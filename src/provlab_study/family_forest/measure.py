@@ -220,8 +220,10 @@ def peer_rows(forest: Forest, models: Mapping[str, Model], parents: Parents) -> 
         ways = [e for e in family.edges if e.directed and frozenset((e.a, e.b)) in true]
         answered += len(ways)
         right["ways"] += sum(e.a in parents[e.b] for e in ways)
-        sharp = {model: peers.sharpness(models[model]) for model in family.models}
-        right["sharp"] += sum(sharp[child] < sharp[p] for child in family.models for p in parents[child])
+        # a parent may have been put into another family: its sharpness is asked all the same
+        known = set(family.models).union(*(parents[child] for child in family.models)) & models.keys()
+        sharp = {model: peers.sharpness(models[model]) for model in known}
+        right["sharp"] += sum(sharp[child] < sharp[p] for child in family.models for p in parents[child] if p in sharp)
     rows = {name: [f"{right[name]} of {edges}", "-", "-"] for name in ("this chapter", *peers.SCORES)}
     rows["this chapter"][1] = f"{right['ways']} of {answered} answered, of {true_edges}"
     rows[peers.MOTHER][1] = f"{right['sharp']} of {true_edges}"
