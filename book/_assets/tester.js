@@ -471,7 +471,7 @@
     // 2^30 multiplications allows: 1,024 at widths up to 1,024, and 512 at width 4,096.
     async function read({ blob, called, name, entry, at, of, transposed, start }) {
       const [bytes, decode] = DTYPES[entry.dtype] ?? [];
-      if (!decode) throw new Error(`${called}: ${name} is stored as ${entry.dtype}; this page reads F32, F16 and BF16.`);
+      if (!decode) throw new Error(`${called}: ${name} is stored as ${entry.dtype}; this page reads F64, F32, F16 and BF16.`);
       const [height, width] = entry.shape, [from, to] = entry.data_offsets ?? [];
       const sound = [height, width, from, to].every((value) => Number.isSafeInteger(value) && value >= 0);
       if (!sound || !height || !width || to - from !== height * width * bytes || start + to > blob.size) {
