@@ -27,13 +27,14 @@ from provlab.models import anatomy
 from provlab.models.canonical import SEEN, applied, merged, shares
 from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import BlockResult, Options
+from provlab.statistics.base import Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
 from provlab.statistics.phi_anchor import Parts
 from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp
 from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.results import BlockResult
 
 Array = NDArray[np.float64]
 LEVELS = (0.05, 0.01, 0.001)

@@ -82,8 +82,8 @@ def test_an_identity_block_hides_nothing(models, deeper, compare):
     assert "by Holm over them (found: 0 with 0, 1 with 2, 2 with 3; 3 pairs could not be compared)." in message
     assert "Not run: phi_h, phi_l2 (compares block with block, but tuned has 3 and" in message
     (record,) = [record for record in result.records if record.statistic == "phi_match"]
-    assert [block.detail["partner"] for block in record.outcome.blocks] == [0, 2, 3]
-    table = np.array(record.outcome.detail["all_blocks"]["log10_p"])
+    assert [block.detail.partner for block in record.outcome.blocks] == [0, 2, 3]
+    table = np.array(record.outcome.detail.all_blocks["log10_p"])
     assert record.outcome.log10_p == pytest.approx(table.min() + np.log10(12))
     assert [block.log10_p for block in record.outcome.blocks] == pytest.approx(
         pvalues.holm(table.ravel()).reshape(3, 4).min(axis=1)
@@ -112,7 +112,7 @@ def test_phi_u_is_asked_as_well_where_both_have_gates(models, deeper, compare):
 
 def test_phi_u_alone(models, deeper, compare):
     result = compare(models["base"], deeper["tuned"], "phi_u")
-    assert result.records[0].outcome.detail["all_blocks"]["found"] == [[0, 0], [1, 2], [2, 3]]
+    assert result.records[0].outcome.detail.all_blocks["found"] == [[0, 0], [1, 2], [2, 3]]
     assert result.records[0].outcome.log10_p < -20
     result = compare(models["base"], deeper["stranger"], "phi_u")
     assert result.records[0].outcome.log10_p > -2
@@ -121,7 +121,7 @@ def test_phi_u_alone(models, deeper, compare):
 def test_asked_at_equal_depth(models, compare, run, text):
     result = compare(models["base"], models["tuned"], "phi_u", "phi_match", all_blocks=True)
     assert [record.statistic for record in result.records] == ["phi_u", "phi_match"]
-    shapes = [record.outcome.detail["all_blocks"]["shape"] for record in result.records]
+    shapes = [record.outcome.detail.all_blocks["shape"] for record in result.records]
     assert shapes == [[BLOCKS, BLOCKS]] * 2
     status, out, err = run("compare", models["base"], models["stranger"], "--statistic", "phi_u", "--all-blocks")
     assert status == 0, err
@@ -145,7 +145,7 @@ def test_a_block_of_zeros_is_left_out_and_counted(models, deeper, compare, new_m
             parameter.zero_()
     folder = str(save_model(network, tmp_path / "zeros"))
     result = compare(models["base"], folder, "phi_u")
-    detail = result.records[0].outcome.detail["all_blocks"]
+    detail = result.records[0].outcome.detail.all_blocks
     assert detail["found"] == [[0, 0], [1, 2], [2, 3]]
     assert "3 pairs could not be compared" in result.verdict() or detail["not_compared"] == 0
     with torch.no_grad():
@@ -155,7 +155,7 @@ def test_a_block_of_zeros_is_left_out_and_counted(models, deeper, compare, new_m
     result = compare(models["base"], nothing, "phi_u")
     assert result.outcome == "could not be tested"
     assert result.records[0].outcome.log10_p is None
-    assert "fewer than two hidden units" in result.records[0].outcome.detail["withheld"]
+    assert "fewer than two hidden units" in result.records[0].outcome.detail.withheld
 
 
 def test_stored_pairs_are_found_again(models, deeper, tmp_path, monkeypatch):

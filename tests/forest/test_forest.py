@@ -17,7 +17,7 @@ from provlab import growing
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError
 from provlab.forest import estimate, families, grow, measure, merges, root, rows
-from provlab.statistics.base import withheld
+from provlab.statistics.results import withheld
 
 D = 32
 ABOUT = ("squares", "kurtosis", "gains")

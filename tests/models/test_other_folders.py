@@ -427,4 +427,4 @@ def test_units_that_agree_are_counted_by_rank_where_zeros_move_places(models, ne
     folder = save_model(wider, tmp_path / "padded")
     result = compare(models["base"], folder, statistics=["phi_u"], progress=False)
     assert result.records[0].outcome.value == 1
-    assert [block.detail["agree"] for block in result.records[0].outcome.blocks] == [width] * 3
+    assert [block.detail.agree for block in result.records[0].outcome.blocks] == [width] * 3

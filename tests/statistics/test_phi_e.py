@@ -113,7 +113,7 @@ def test_padding_and_dead_dimensions(rng):
     dead[:, 3] = 0
     result = compared("phi_e", base, dead)
     assert result.log10_p < -30
-    assert result.detail["dropped"] == [0, 1]
+    assert result.detail.dropped == [0, 1]
 
 
 def test_models_by_the_strings_of_their_tokens(models, tmp_path):

@@ -9,8 +9,9 @@ from provlab.models.attacks.state import State
 from provlab.models.checkpoint import Checkpoint
 from provlab.plots import style
 from provlab.statistics import REGISTRY, USUAL, flaws, get, register
-from provlab.statistics.base import BY_THEOREM, CALIBRATED, BlockResult, Outcome
+from provlab.statistics.base import BY_THEOREM, CALIBRATED
 from provlab.statistics.phi_u import PhiU
+from provlab.statistics.results import BlockResult, Outcome
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
 

@@ -240,8 +240,8 @@ def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
         up, second = living_rows(side.up.astype(np.float32), side.second.astype(np.float32), name=test)
         sides.append(Views(second, up, np.zeros((0, 0), np.int64), None, tied(second, up)))
     result = PhiMatch().compare_block(sides[0], sides[1], 0, Options())
-    if "withheld" in result.detail:
-        raise NotComparableError(result.detail["withheld"])
+    if result.detail.withheld:
+        raise NotComparableError(result.detail.withheld)
     return float(result.log10_p or 0.0), ""
 
 

@@ -8,7 +8,8 @@ from provlab.engine.reference import Result
 from provlab.engine.store import Store
 from provlab.engine.tasks import Place
 from provlab.errors import PAIR_FAILURES, InputError, reason
-from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic
+from provlab.statistics.base import Model, Options, Statistic
+from provlab.statistics.results import BlockResult, Outcome
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,7 @@ class Finished:
         """Return a finished unit, or None."""
         if not self.store or (unit := self.store.get(key)) is None:
             return None
-        block = unit["block"] if isinstance(unit["block"], int) else None
-        return BlockResult(block, unit["value"], unit["log10_p"], unit["detail"], self.store.matching(key))
+        return BlockResult.from_record(unit, self.store.matching(key))
 
     def put(self, key: str, sources: Pair, models: Sequence[Model], block: Place, result: BlockResult) -> None:
         """Write a finished unit."""
@@ -79,8 +79,7 @@ class Finished:
             {"source": source, "digest": model.checkpoint.digest, "commit": model.checkpoint.commit}
             for source, model in zip(sources, models, strict=True)
         )
-        unit = {"block": block, "value": result.value, "log10_p": result.log10_p, "detail": result.detail}
-        self.store.put(key, self._about(*sides) | unit, result.matching)
+        self.store.put(key, self._about(*sides) | result.as_record() | {"block": block}, result.matching)
 
     def _about(self, a: object, b: object) -> dict[str, object]:
         statistic = self.statistic

@@ -25,8 +25,9 @@ from provlab.inference.matching import UnitRows, multiplied_by
 from provlab.models import room
 from provlab.models.room import keep
 from provlab.statistics import get
-from provlab.statistics.base import BlockResult, Model, Options, Outcome, Statistic, withheld
+from provlab.statistics.base import Model, Options, Statistic
 from provlab.statistics.order import of_pair
+from provlab.statistics.results import BlockResult, Detail, Outcome, withheld
 from provlab.statistics.two_views import Views
 
 _LEVEL = 0.01  # at which a pair of blocks is found, by Holm over all pairs
@@ -88,8 +89,8 @@ def compared_everywhere(
     for pair, result in results.items():
         log10_p[pair] = result.log10_p
     holm = pvalues.holm(log10_p.ravel()).reshape(shape)
-    floor = min(0.0, min(result.detail["floor"] for result in results.values()) + float(np.log10(holm.size)))
-    reached = {pair: result.detail.get("power", result.detail["floor"]) for pair, result in results.items()}
+    floor = min(0.0, min(result.detail.needed("floor") for result in results.values()) + float(np.log10(holm.size)))
+    reached = {pair: float(result.detail.reach or 0.0) for pair, result in results.items()}
     could = min(0.0, min(reached.values()) + float(np.log10(holm.size)))
     blocks = []
     for i, row in enumerate(holm):
@@ -98,8 +99,8 @@ def compared_everywhere(
             result = results[i, j]
             nothing = all(reached[i, k] == 0 for _, k in compared)  # why no partner could have been found
             kept = ("n", "agree", "of_units", *("blind", "withheld") * nothing)
-            counts = {name: value for name, value in result.detail.items() if name in kept}
-            detail = {**counts, "floor": floor, "power": could, "partner": j}
+            counts = {name: getattr(result.detail, name) for name in kept}
+            detail = Detail(**counts, floor=floor, power=could, partner=j)
             blocks.append(BlockResult(i, result.value, float(row[j]), detail))
     everywhere: dict[str, Any] = {
         "shape": list(shape),
@@ -116,10 +117,10 @@ def compared_everywhere(
     )
     keys = tuple(finished.key((a, b), pair) for pair in results)
     best = min(blocks, key=lambda block: (float(holm[block.block].min()), -block.value))
-    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, {"all_blocks": everywhere, "said": message})
-    orders = [result.detail for result in results.values() if result is not None and "order" in result.detail]
-    if orders and "withheld" in (about := of_pair(orders)[0]):
-        outcome = withheld(replace(outcome, detail=outcome.detail | about), about["withheld"])
+    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, Detail(all_blocks=everywhere, said=message))
+    orders = [result.detail.order for result in results.values() if result.detail.order is not None]
+    if orders and (about := of_pair(orders)[0]).withheld:
+        outcome = withheld(replace(outcome, detail=outcome.detail | about), about.withheld)
     return PairRecord(a.checkpoint.source, b.checkpoint.source, statistic.name, outcome, None, keys)
 
 

@@ -28,7 +28,8 @@ from provlab.engine.workers import completed
 from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options, withheld
+from provlab.statistics.base import Model, Options
+from provlab.statistics.results import withheld
 from provlab.statistics.text import common_strings, shared_tokens
 
 __all__ = ["Bench", "PairRecord", "bar_of", "open_models", "run_pairs", "with_common_vocabulary"]
@@ -200,12 +201,12 @@ def _agreed(records: list[PairRecord]) -> list[PairRecord]:
 
     phi_H sees sorts that phi_U, which reads fewer weights, does not.
     """
-    both = {"order", "withheld"}
-    why = {(r.a, r.b): r.outcome.detail["withheld"] for r in records if r.outcome and both <= r.outcome.detail.keys()}
+    details = [((r.a, r.b), r.outcome.detail) for r in records if r.outcome]
+    why = {pair: detail.withheld for pair, detail in details if detail.order is not None and detail.withheld}
 
     def agreed(record: PairRecord) -> PairRecord:
         outcome, pair = record.outcome, (record.a, record.b)
-        if pair not in why or not outcome or "order" not in outcome.detail or "withheld" in outcome.detail:
+        if pair not in why or not outcome or outcome.detail.order is None or outcome.detail.withheld:
             return record
         return replace(record, outcome=withheld(outcome, why[pair]))
 

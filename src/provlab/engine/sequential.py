@@ -1,6 +1,7 @@
 """One statistic on one pair, block by block, until the question is settled: for models that are large or far away."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,8 +11,9 @@ from provlab.engine.store import Store
 from provlab.errors import NotComparableError
 from provlab.inference import evalues
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import BlockResult, Options, Outcome, tensor_bytes
+from provlab.statistics.base import Options, tensor_bytes
 from provlab.statistics.order import of_pair
+from provlab.statistics.results import BlockResult, Outcome
 
 _ORDER = 1  # what this stream of random numbers is for
 
@@ -85,9 +87,8 @@ def until_settled(
         f"{total:,} bytes were left unread."
     )
     combined = statistic.outcome(results)
-    about = {key: value for key, value in combined.detail.items() if key != "paper_log10_p"}
-    about |= {"until_settled": detail, "said": sentence}
-    anytime = None if "withheld" in about else evalues.anytime_log10_p(log10_p)
+    about = replace(combined.detail, paper_log10_p=None, until_settled=detail, said=sentence)
+    anytime = None if about.withheld else evalues.anytime_log10_p(log10_p)
     outcome = Outcome(combined.value, anytime, combined.blocks, None, about)
     keys = tuple(key for record in records for key in record.keys)
     first, second = bench.sources
@@ -96,12 +97,12 @@ def until_settled(
 
 def _independent(results: Sequence[BlockResult]) -> list[float]:
     """log10 p of blocks, of which those that stand in one order in both models count once: the first that was read."""
-    results = [result for result in results if "left_out" not in result.detail]
+    results = [result for result in results if not result.detail.left_out]
     if not results:
         return [0.0]
     labels = np.arange(len(results))
-    if "order" in results[0].detail:
-        _, labels = of_pair([result.detail for result in results])
+    if results[0].detail.order is not None:
+        _, labels = of_pair([result.detail.needed("order") for result in results])
     return [results[first].log10_p or 0.0 for first in np.sort(np.unique(labels, return_index=True)[1])]
 
 

@@ -25,7 +25,8 @@ from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, N
 from provlab.inference.matching import multiplied_by
 from provlab.models.counting import Count, counting
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import BlockResult, Features, Model, Options
+from provlab.statistics.base import Features, Model, Options
+from provlab.statistics.results import BlockResult
 
 #: where a unit lies: one block of both models, a block of each, or the whole models
 Place = int | tuple[int, int] | None

@@ -29,7 +29,8 @@ from provlab.forest.result import (
     Family,
     named,
 )  # fmt: skip
-from provlab.statistics.base import BlockResult, Model
+from provlab.statistics.base import Model
+from provlab.statistics.results import BlockResult
 from provlab.statistics.text import spellings
 
 SAMPLED = 256  # rows of each embedding in which steps are counted
@@ -82,16 +83,16 @@ class Tree:
             if outcome is None:
                 continue
             if record.statistic == "weight_distance":
-                about[i], about[j] = outcome.detail["a"], outcome.detail["b"]
+                about[i], about[j] = outcome.detail.own["a"], outcome.detail.own["b"]
                 blocks += [(i, j, block) for block in outcome.blocks]
                 continue
             bits = np.zeros(tokens, dtype=bool)
             matching = outcome.blocks[0].matching
             bits[codes[i][[] if matching is None else matching]] = True
             kept[i, j] = kept[j, i] = np.packbits(bits)
-            readable[i, j] = readable[j, i] = outcome.detail["readable"]
+            readable[i, j] = readable[j, i] = outcome.detail.own["readable"]
             factor[i, j], factor[j, i] = outcome.value, -outcome.value
-            silence[i, j] = silence[j, i] = outcome.detail["tolerance"]
+            silence[i, j] = silence[j, i] = outcome.detail.own["tolerance"]
         rows = exact.Rows(kept, readable, factor, silence, tokens)
         return cls(models, sides, rows, _distances(n, blocks), about, *_sampled(sides, codes, rows))
 
@@ -309,19 +310,19 @@ class Tree:
 def _distances(n: int, blocks: Sequence[tuple[int, int, BlockResult]]) -> merges.Distances:
     """Arrange what was read of single tensors."""
     keys = list(
-        dict.fromkeys((b.block, role) for *_, b in blocks for side in "ab" for role in b.detail[side]["squares"])
+        dict.fromkeys((b.block, role) for *_, b in blocks for side in "ab" for role in b.detail.own[side]["squares"])
     )
     at = {key: k for k, key in enumerate(keys)}
     squared = np.full((len(keys), n, n), np.nan)
     norms, rounding = np.full((len(keys), n), np.nan), np.full((len(keys), n), np.nan)
     for i, j, b in blocks:
-        for role, value in b.detail["apart"].items():
+        for role, value in b.detail.own["apart"].items():
             squared[at[b.block, role], [i, j], [j, i]] = value
         for model, side in ((i, "a"), (j, "b")):
-            for role, value in b.detail[side]["squares"].items():
+            for role, value in b.detail.own[side]["squares"].items():
                 k = at[b.block, role]
                 squared[k, model, model] = 0.0
-                norms[k, model], rounding[k, model] = value, b.detail[side]["rounding"][role]
+                norms[k, model], rounding[k, model] = value, b.detail.own[side]["rounding"][role]
     return merges.Distances(keys, squared, norms, rounding)
 
 

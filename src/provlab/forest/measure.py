@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.statistics import register
-from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.results import BlockResult, Detail, Outcome
 from provlab.statistics.text import common, spellings
 
 #: how far two rows may be from parallel: in float32 the roundings of training add up, in fewer bits one of them rules
@@ -114,8 +115,8 @@ class KeptRows(Statistic):
         first, second = ids or [np.arange(min(len(rows), len(others)))] * 2
         bound = max(coarse, as_coarse)
         kept, factor, readable = kept_rows(rows[first].astype(np.float64), others[second].astype(np.float64), bound)
-        detail = {"kept": len(kept), "rows": len(first), "tolerance": bound, "readable": readable}
-        return BlockResult(None, factor, None, detail, first[kept])
+        own = {"kept": len(kept), "rows": len(first), "tolerance": bound, "readable": readable}
+        return BlockResult(None, factor, None, Detail(own=own), first[kept])
 
     def aggregate(self, blocks: Any) -> Outcome:
         """The one unit, its rows with it."""
@@ -186,15 +187,20 @@ class WeightDistance(Statistic):
         (own, about), (others, as_about) = a, b
         shared = [role for role, array in own.items() if role in others and array.shape == others[role].shape]
         apart = {role: float(np.square(own[role].astype(np.float64) - others[role]).sum()) for role in shared}
-        return BlockResult(block, sum(apart.values()), None, {"apart": apart, "a": about, "b": as_about})
+        return BlockResult(block, sum(apart.values()), None, Detail(own={"apart": apart, "a": about, "b": as_about}))
 
     def aggregate(self, blocks: Any) -> Outcome:
         """The distance, and what was read of each model alone."""
         sides = {
             side: {
-                "squares": sum(block.detail[side]["matrices"] for block in blocks),
-                **{k: float(np.mean([block.detail[side][k] for block in blocks[1:]])) for k in ("kurtosis", "gains")},
+                "squares": sum(block.detail.own[side]["matrices"] for block in blocks),
+                **{
+                    k: float(np.mean([block.detail.own[side][k] for block in blocks[1:]]))
+                    for k in ("kurtosis", "gains")
+                },
             }
             for side in "ab"
         }
-        return Outcome(float(np.sqrt(sum(block.value for block in blocks))), None, tuple(blocks), None, sides)
+        return Outcome(
+            float(np.sqrt(sum(block.value for block in blocks))), None, tuple(blocks), None, Detail(own=sides)
+        )

@@ -22,7 +22,7 @@ from provlab import statistics as registry
 from provlab.engine.ledger import PairRecord
 from provlab.report.family import LEVEL, Family
 from provlab.statistics import flaws
-from provlab.statistics.base import Outcome
+from provlab.statistics.results import Outcome
 
 IDENTICAL, SAME = "identical", "same function"
 REJECTED, ROWS, ORDER = "rejected", "rows of one origin", "by order alone"
@@ -106,9 +106,12 @@ class Evidence:
     def divergence(self) -> Mapping[str, float] | None:
         """The divergence of outputs, and what it is measured against: None where the outputs were not compared."""
         outputs = self.outcomes.get("phi_jsd")
-        if outputs is None or "spread" not in outputs.detail or outputs.detail["spread"] <= 0:
+        if outputs is None or (outputs.detail.spread or 0) <= 0:
             return None
-        return {"value": outputs.value, **{name: outputs.detail[name] for name in ("n", "rounding", "spread", "unit")}}
+        return {
+            "value": outputs.value,
+            **{name: outputs.detail.needed(name) for name in ("n", "rounding", "spread", "unit")},
+        }
 
     @property
     def same_function(self) -> bool:

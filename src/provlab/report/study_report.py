@@ -48,7 +48,7 @@ class StudyReport(Tested):
                 "b": record.b,
                 "statistic": record.statistic,
                 **views.numbers(record.outcome),
-                "detail": record.outcome.detail if record.outcome else {},
+                "detail": record.outcome.detail.as_record() if record.outcome else {},
                 "dependent": self.lineage.dependent(record.a, record.b),
                 "siblings": self.lineage.siblings(record.a, record.b),
             }

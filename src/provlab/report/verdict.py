@@ -26,7 +26,8 @@ from provlab.report.outcome import (
     ignores_order,
 )
 from provlab.statistics import flaws
-from provlab.statistics.base import BY_THEOREM, UNCALIBRATED, Options, Outcome
+from provlab.statistics.base import BY_THEOREM, UNCALIBRATED, Options
+from provlab.statistics.results import Outcome
 
 _CAUSES = ("a common ancestor", "a common initial draw", "a mask, noise or any choice that both share")
 _ORDER = "hidden units of one put into the other's order, or those of both by one rule"
@@ -157,9 +158,9 @@ class Verdict:
     def _how_rarely(self, name: str) -> str:
         """Put the p-value of one statistic into words."""
         outcome = self._outcomes[name]
-        if "until_settled" in outcome.detail:
+        if outcome.detail.until_settled is not None:
             return f"By {name} the inverse of the e-value is {_power(self._p[name])}: a bound on p, not a probability."
-        paper = outcome.detail.get("paper_log10_p")
+        paper = outcome.detail.paper_log10_p
         in_paper = f" ({_power(paper)} by the paper's two-sided form)" if paper is not None else ""
         whom = "independent weights" if registry.get(name).warrant == BY_THEOREM else "such models"
         if self.outcome == ORDER:
@@ -170,7 +171,7 @@ class Verdict:
         """How much of the MLPs' output the agreeing units write: nearly all in a copy, little where one was framed."""
         for name in self._rejecting:
             details = [block.detail for block in self._outcomes[name].blocks]
-            shares = [min(detail["written"]) for detail in details if "written" in detail]
+            shares = [min(detail.written) for detail in details if detail.written]
             if shares:
                 return [f"The units that agree by {name} write {np.mean(shares):.0%} of the output of the MLPs."]
         return []
@@ -253,7 +254,7 @@ class Verdict:
         values = [
             f"{name} {outcome.value:.3g}" + f" ({_SCORE})" * (name == "stream_score")
             for name, outcome in self._outcomes.items()
-            if name not in self._p and not outcome.detail.get("withheld")
+            if name not in self._p and not outcome.detail.withheld
         ]
         return [f"Descriptive, and no test: {', '.join(values)}."] if values else []
 
@@ -262,7 +263,7 @@ class Verdict:
     def _read(self) -> list[str]:
         """How much of the models was read, where that is not all."""
         sentences = []
-        everywhere = {n: o for n, o in self._outcomes.items() if "said" not in o.detail}
+        everywhere = {n: o for n, o in self._outcomes.items() if o.detail.said is None}
         depth = max((model.get("blocks", 0) for model in self._models), default=0)
         by_blocks = [n for n, o in everywhere.items() if o.blocks and o.blocks[0].block is not None]
         few = [name for name in by_blocks if len(everywhere[name].blocks) < depth]
@@ -270,7 +271,7 @@ class Verdict:
             blocks = [str(block.block) for block in everywhere[few[0]].blocks]
             sentences.append(f"Blocks read: {', '.join(blocks)}, which is {len(blocks)} of {depth}.")
         for name, outcome in self._outcomes.items():
-            whole = [block.detail["of_units"] for block in outcome.blocks if "of_units" in block.detail]
+            whole = [block.detail.of_units for block in outcome.blocks if block.detail.of_units]
             if whole:
                 units = " and ".join(f"{h:,}" for h in dict.fromkeys(whole[-1]))
                 sentences.append(
@@ -280,13 +281,14 @@ class Verdict:
                 )
         sentences += self._dropped()
         details = [outcome.detail for outcome in self._outcomes.values()]
-        return sentences + [detail[key] for key in ("said", "zeros") for detail in details if key in detail]
+        said = [detail.said for detail in details] + [detail.zeros for detail in details]
+        return sentences + [text for text in said if isinstance(text, str)]
 
     def _dropped(self) -> list[str]:
         """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""
         by_counts: dict[tuple[int, ...], list[str]] = {}
         for name, outcome in self._outcomes.items():
-            dropped = [block.detail["dropped"] for block in outcome.blocks if "dropped" in block.detail]
+            dropped = [block.detail.dropped for block in outcome.blocks if block.detail.dropped]
             if dropped:
                 by_counts.setdefault(tuple(np.sum(dropped, axis=0).tolist()), []).append(name)
         return [
@@ -299,18 +301,18 @@ class Verdict:
         """Tests that were not run or give no p-value, and why; statistics of one reason together."""
         refused = _by_reason((r.statistic, r.error.removeprefix(f"{r.statistic} ")) for r in self._records if r.error)
         withheld = _by_reason(
-            (n, self._with_names(o.detail["withheld"])) for n, o in self._outcomes.items() if o.detail.get("withheld")
+            (n, self._with_names(o.detail.withheld)) for n, o in self._outcomes.items() if o.detail.withheld
         )
         in_part = _by_reason(
             (name, f"{len(silent)} of {len(self._outcomes[name].blocks)}: {self._with_names(silent[0])}")
             for name in self._p
-            if (silent := [b.detail["withheld"] for b in self._outcomes[name].blocks if "withheld" in b.detail])
+            if (silent := [b.detail.withheld for b in self._outcomes[name].blocks if b.detail.withheld])
         )
         blind = _by_reason(
             (name, f"{len(some)} of {len(self._outcomes[name].blocks)} blocks: {self._with_names(some[0])}")
             for name in self._p
             if name not in self._rejecting
-            and (some := [b.detail["blind"] for b in self._outcomes[name].blocks if "blind" in b.detail])
+            and (some := [b.detail.blind for b in self._outcomes[name].blocks if b.detail.blind])
         )
         return [
             *(f"A copy may go unseen by {_names(n)} ({reason})." for reason, n in blind.items()),
@@ -355,13 +357,13 @@ def _framings(rejecting: set[str]) -> list[str]:
 
 def _smallest_share(outcome: Outcome, bar: float) -> float | None:
     """Smallest share of common units of each block that would be rejected; None where it is not known."""
-    blocks = [block for block in outcome.blocks if block.block is not None and "n" in block.detail]
-    if not blocks or "experts" in blocks[0].detail or "until_settled" in outcome.detail:
+    blocks = [block for block in outcome.blocks if block.block is not None and block.detail.n is not None]
+    if not blocks or blocks[0].detail.experts or outcome.detail.until_settled is not None:
         return None
-    if "all_blocks" in outcome.detail:  # one pair of blocks speaks for all
+    if outcome.detail.all_blocks is not None:  # one pair of blocks speaks for all
         blocks = blocks[:1]
-    counted = [power.units_that_count(block.detail.get("power", block.detail["floor"])) for block in blocks]
-    return power.smallest_share([block.detail["n"] for block in blocks], counted, bar)
+    counted = [power.units_that_count(block.detail.reach or 0.0) for block in blocks]
+    return power.smallest_share([block.detail.needed("n") for block in blocks], counted, bar)
 
 
 def _of_models(models: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from provlab.engine.ledger import PairRecord
 from provlab.models.architectures import sees
 from provlab.models.checkpoint import Checkpoint
-from provlab.statistics.base import Outcome
+from provlab.statistics.results import Outcome
 
 if TYPE_CHECKING:
     from provlab.plots import Figure
@@ -157,14 +157,14 @@ def numbers(outcome: Outcome | None) -> dict[str, float]:
     values: dict[str, float | None] = dict.fromkeys(("value", "log10_p", "floor", "paper_log10_p", "agree"))
     if outcome:
         values |= {"value": outcome.value, "log10_p": outcome.log10_p, "floor": outcome.floor}
-        values |= {"paper_log10_p": outcome.detail.get("paper_log10_p"), "agree": _agree(outcome)}
+        values |= {"paper_log10_p": outcome.detail.paper_log10_p, "agree": _agree(outcome)}
     return {name: np.nan if number is None else float(number) for name, number in values.items()}
 
 
 def _agree(outcome: Outcome) -> float | None:
-    matched = [block.detail for block in outcome.blocks if "agree" in block.detail]
-    n = sum(detail["n"] for detail in matched)
-    return sum(detail["agree"] for detail in matched) / n if n else None  # every block may have been left out
+    matched = [block.detail for block in outcome.blocks if block.detail.agree is not None]
+    n = sum(detail.n or 0 for detail in matched)
+    return sum(detail.agree or 0 for detail in matched) / n if n else None  # every block may have been left out
 
 
 def record_json(record: PairRecord) -> dict[str, Any]:
@@ -174,10 +174,7 @@ def record_json(record: PairRecord) -> dict[str, Any]:
     outcome = record.outcome
     return {
         **{name: None if np.isnan(number) else number for name, number in numbers(outcome).items()},
-        **({"detail": outcome.detail} if outcome.detail else {}),
-        "blocks": [
-            {"block": block.block, "log10_p": block.log10_p, "value": block.value, "detail": block.detail}
-            for block in outcome.blocks
-        ],
+        **({"detail": detail} if (detail := outcome.detail.as_record()) else {}),
+        "blocks": [block.as_record() for block in outcome.blocks],
         "error": None,
     }

@@ -18,8 +18,8 @@ compute one function. Elsewhere it is as near to the block as constant weights c
 the model has. Which units are compared is thus settled by each model alone. The whole is one more test of the block.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +29,9 @@ from provlab.errors import NoUnitsError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
 from provlab.models.canonical import applied, merged, shares
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, BlockResult, Features, Model
+from provlab.statistics.base import Array, Features, Model
 from provlab.statistics.order import OrderedRows, of_experts
+from provlab.statistics.results import BlockResult, Detail
 from provlab.statistics.two_views import Views, viewed
 
 #: rows of the up projections of a block's experts that have any, by their names
@@ -300,24 +301,37 @@ def best(results: Mapping[tuple[str, str], BlockResult]) -> BlockResult:
     log10_p = {names: result.log10_p or 0.0 for names, result in results.items()}
     pair = min(log10_p, key=log10_p.__getitem__)
     counted = [result for names, result in results.items() if (names == (WHOLE, WHOLE)) == (pair == (WHOLE, WHOLE))]
-    details = [result.detail for result in counted]
+    details, every = [result.detail for result in counted], [result.detail for result in results.values()]
     tried = np.log10(len(results))
-    detail: dict[str, Any] = {name: sum(each[name] for each in details) for name in ("n", "agree")}
-    for name in ("floor", "paper_log10_p"):
-        detail[name] = min(0.0, float(min(result.detail[name] for result in results.values()) + tried))
-    if "order" in details[0]:
-        detail["order"] = [of_experts([each["order"][side] for each in details]) for side in (0, 1)]
-    for name, together in (("written", np.sum), ("tied", np.mean), ("dropped", np.sum)):
-        if known := [each[name] for each in details if name in each]:
-            detail[name] = together(known, axis=0).round(4).tolist()
-    if all("withheld" in result.detail for result in results.values()):
-        detail["withheld"] = details[0]["withheld"]
-    if reached := [result.detail["power"] for result in results.values() if "power" in result.detail]:
-        detail["power"] = min(0.0, float(min(reached) + tried))
-        blind = [result.detail["blind"] for result in results.values() if "blind" in result.detail]
+
+    def smallest_of(numbers: Iterable[float]) -> float:
+        return min(0.0, float(min(numbers) + tried))
+
+    def joined(name: str, together: Any) -> list[Any] | None:
+        known = [getattr(each, name) for each in details if getattr(each, name) is not None]
+        return together(known, axis=0).round(4).tolist() if known else None
+
+    detail = Detail(
+        n=sum(each.needed("n") for each in details),
+        agree=sum(each.needed("agree") for each in details),
+        floor=smallest_of(each.needed("floor") for each in every),
+        paper_log10_p=smallest_of(each.needed("paper_log10_p") for each in every),
+        written=joined("written", np.sum),
+        tied=joined("tied", np.mean),
+        dropped=joined("dropped", np.sum),
+        experts=len(results),
+        pair=list(pair),
+    )
+    if details[0].order is not None:
+        detail = replace(
+            detail, order=[of_experts([each.needed("order")[side] for each in details]) for side in (0, 1)]
+        )
+    if all(each.withheld for each in every):
+        detail = replace(detail, withheld=details[0].withheld)
+    if reached := [each.power for each in every if each.power is not None]:
+        detail = replace(detail, power=smallest_of(reached))
+        blind = [each.blind for each in every if each.blind]
         if blind and not any(reached):  # none of them could have found a copy
-            detail["blind"] = blind[0]
-    detail |= {"experts": len(results), "pair": list(pair)}
+            detail = replace(detail, blind=blind[0])
     value = float(np.mean([result.value for result in counted]))
-    smallest = min(0.0, float(log10_p[pair] + tried))
-    return BlockResult(results[pair].block, value, smallest, detail, results[pair].matching)
+    return BlockResult(results[pair].block, value, smallest_of([log10_p[pair]]), detail, results[pair].matching)

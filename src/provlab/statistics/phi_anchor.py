@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from provlab.inference.matching import unit_rows
 from provlab.models.canonical import applied, spanned
 from provlab.statistics import experts
-from provlab.statistics.base import BlockResult, Features, Model, Options
+from provlab.statistics.base import Features, Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned
+from provlab.statistics.results import BlockResult
 from provlab.statistics.two_views import Views, tied
 
 #: merged units count if they are among the fewest that write this share of the output, as do the anchor's units
@@ -140,5 +141,6 @@ class PhiAnchor(PhiMatchUnsigned):
         log10_p = [result.log10_p or 0.0 for result in results]
         first, two = int(np.argmin(log10_p)), math.log10(2)
         detail = results[first].detail
-        detail = detail | {name: min(0.0, detail[name] + two) for name in ("floor", "power")} | {"anchor": first}
-        return replace(results[first], log10_p=min(0.0, log10_p[first] + two), detail=detail, matching=None)
+        floor, power = (min(0.0, detail.needed(name) + two) for name in ("floor", "power"))
+        result = results[first].about(floor=floor, power=power, anchor=first)
+        return replace(result, log10_p=min(0.0, log10_p[first] + two), matching=None)

@@ -34,18 +34,10 @@ from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference.matching import tie_seed
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import (
-    BY_THEOREM,
-    CALIBRATED,
-    UNCALIBRATED,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Statistic,
-)
+from provlab.statistics.base import BY_THEOREM, CALIBRATED, UNCALIBRATED, Features, Model, Options, Statistic
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.results import BlockResult, Detail
 from provlab.statistics.text import common, spellings
 
 Matrix = NDArray[np.float64]
@@ -139,7 +131,8 @@ class PhiAxes(PhiE):
         cosines = _whitener(first) @ (first.T @ second) @ _whitener(second)
         again, width = int((cosines**2 > 0.5).sum()), min(cosines.shape)
         allowed = int(self.COMMON * width)
-        detail = {"n": width, "agree": again, "common": allowed, "floor": _log10_p(width, cosines.shape, allowed)}
+        floor = _log10_p(width, cosines.shape, allowed)
+        detail = Detail(n=width, agree=again, common=allowed, floor=floor)
         return BlockResult(block, again / width, _log10_p(again, cosines.shape, allowed), detail)
 
 
@@ -174,7 +167,7 @@ class StreamScore(PhiE):
         order = np.random.default_rng(tie_seed(options.seed, self.name, None)).permutation(len(first))
         halves = order[: len(order) // 2], order[len(order) // 2 :]
         shares = [_explained(first, second, *pair) for pair in (halves, halves[::-1])]
-        return BlockResult(block, float(np.mean(shares)), None, {"n": len(order)})
+        return BlockResult(block, float(np.mean(shares)), None, Detail(n=len(order)))
 
 
 def _explained(first: Matrix, second: Matrix, fit: NDArray[np.int64], judge: NDArray[np.int64]) -> float:

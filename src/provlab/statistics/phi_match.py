@@ -48,21 +48,9 @@ from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.models.canonical import AS_THEY_ARE
 from provlab.statistics import experts
-from provlab.statistics.base import (
-    CALIBRATED,
-    PASS,
-    Array,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Outcome,
-    Statistic,
-    left_out,
-    of_matching,
-    withheld,
-)
+from provlab.statistics.base import CALIBRATED, PASS, Array, Features, Model, Options, Statistic
 from provlab.statistics.phi_u import has_experts
+from provlab.statistics.results import BlockResult, Detail, Outcome, dropped, of_matching, withheld
 from provlab.statistics.text import one_pass
 from provlab.statistics.two_views import Views, grouped, viewed
 
@@ -104,7 +92,7 @@ class Matched(NamedTuple):
     countable: int
     silent: str
     sides: tuple[Views, Views]
-    detail: dict[str, Any]
+    detail: Detail
 
 
 @dataclass(frozen=True)
@@ -229,10 +217,10 @@ class PhiMatch(Statistic):
         )
         sides, own = (Views(*a), Views(*b)), np.arange(len(by_gate))
         units = (own, by_gate) if len(a[0]) <= len(b[0]) else (by_gate, own)  # of either model, pair by pair
-        detail: dict[str, Any] = left_out(a[0], b[0])
+        detail = Detail(dropped=dropped(a[0], b[0]))
         fewer = min(sides, key=lambda side: len(side.gate)).gate.left_out
         if 0 < len(fewer) <= self.NAMED:
-            detail["without"] = fewer.tolist()
+            detail = replace(detail, without=fewer.tolist())
         evidence = by_gate == by_up
         shares = [side.written for side in sides if side.written is not None]
         silent, countable = "", len(by_gate)
@@ -245,7 +233,7 @@ class PhiMatch(Statistic):
                 evidence &= some[n]
             if evidence.sum() > allowing.allowance(len(by_gate)):
                 means = [float(cosines[n[evidence]].mean()) for cosines, n in zip(alike, units, strict=True)]
-            detail["tied"] = [round(mean, 4) for mean in means]
+            detail = replace(detail, tied=[round(mean, 4) for mean in means])
             if max(means) > self.MOST_TIED:
                 silent = LIKE_UP
             elif len(shares) == 2 and min(
@@ -254,7 +242,7 @@ class PhiMatch(Statistic):
                 silent = TOO_FEW
         written = [float(s[n[evidence]].sum()) for s, n in zip(shares, units, strict=True)] if len(shares) == 2 else []
         if written:
-            detail["written"] = [round(share, 4) for share in written]
+            detail = replace(detail, written=[round(share, 4) for share in written])
         larger = max(sides[::-1], key=lambda side: len(side.gate)).gate.places  # units that are alive there, by number
         return Matched(larger[by_gate], larger[by_up], evidence, written, countable, silent, sides, detail)
 
@@ -278,17 +266,18 @@ class PhiMatch(Statistic):
         idle = tied if carried else by_gate == by_up
         allowed = min(common + int(idle.sum()), result.n - 1)
         detail = matched.detail | of_matching(result, by_gate, by_up, allowed)
-        detail["power"] = min(0.0, pvalues.log10_floor(max(min(matched.countable, result.n) - common, 1)))
+        power = min(0.0, pvalues.log10_floor(max(min(matched.countable, result.n) - common, 1)))
+        detail = replace(detail, power=power)
         smallest = 0.0 if matched.silent == LIKE_UP else log10_p(idle)
         silent = matched.silent
         if not carried and not silent and log10_p(tied) <= self.SILENCED:
             silent = TOO_FAINT
         if silent and smallest > self.REJECTING:
-            detail |= {"floor": 0.0, "power": 0.0, "withheld": silent}
+            detail = replace(detail, floor=0.0, power=0.0, withheld=silent)
             smallest = 0.0
         # a copy that is found comes near what a block can reach; a few units that agree by chance do not
-        elif smallest > detail["power"] / 2 and (groups := self._in_groups(matched.sides)):
-            detail |= {"power": 0.0, "blind": groups}  # a valid p-value, and no evidence that nothing is there
+        elif smallest > power / 2 and (groups := self._in_groups(matched.sides)):
+            detail = replace(detail, power=0.0, blind=groups)  # a valid p-value, and no evidence that nothing is there
         return BlockResult(block, result.rho, smallest, detail, matching)
 
     def _in_groups(self, sides: Sequence[Views]) -> str:
@@ -307,14 +296,14 @@ class PhiMatch(Statistic):
 
 def unless_silenced(outcome: Outcome) -> Outcome:
     """Take the p-value from an outcome that does not reject if most of its blocks give none, and say why."""
-    silent = [block for block in outcome.blocks if "withheld" in block.detail]
+    silent = [block for block in outcome.blocks if block.detail.withheld]
     rejecting = outcome.log10_p is not None and outcome.log10_p <= PhiMatch.REJECTING
     if 2 * len(silent) <= len(outcome.blocks) or (rejecting and len(silent) < len(outcome.blocks)):
         return outcome
-    reasons = Counter(block.detail["withheld"] for block in silent)
-    why = reasons.most_common(1)[0][0]
+    reasons = Counter(block.detail.withheld for block in silent)
+    why = str(reasons.most_common(1)[0][0])
     if why == LIKE_UP:
-        least = min(max(block.detail["tied"]) for block in silent if block.detail["withheld"] == why)
+        least = min(max(block.detail.needed("tied")) for block in silent if block.detail.withheld == why)
         why = (
             "the gate and up projections of each unit of one model are too much alike to be matched apart, with a mean "
             f"|cosine| of {least:.2f} or more"

@@ -23,8 +23,9 @@ from provlab.errors import NotComparableError
 from provlab.models.architectures import described
 from provlab.models.canonical import applied, by_weights, shares
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import CALIBRATED, Array, BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.base import CALIBRATED, Array, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import PhiMatch, unless_silenced
+from provlab.statistics.results import BlockResult, Outcome
 from provlab.statistics.two_views import Views
 
 _MATCH = PhiMatch()  # two views of a unit are compared as its two are

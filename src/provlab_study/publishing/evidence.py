@@ -12,7 +12,7 @@ from scipy import stats
 
 from provlab.errors import ParameterError
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import BlockResult
+from provlab.statistics.results import BlockResult, MissingDetailError
 from provlab_study.publishing.results import Results
 
 Kind = TypeVar("Kind")
@@ -193,16 +193,16 @@ class Evidence:
                 f"unit {lost[0]} of experiment {self.experiment['name']} is no longer in {self.store.root}; "
                 "run it again"
             )
-        blocks = [BlockResult(u["block"], u["value"], u["log10_p"], u["detail"]) for u in units if u is not None]
+        blocks = [BlockResult.from_record(unit) for unit in units if unit is not None]
         try:
             outcome = get_statistic(pair["statistic"]).outcome(blocks)
-        except KeyError as error:  # units of a version that kept other details
+        except MissingDetailError as error:  # units of a version that kept other details
             raise self._old() from error
         return {
             "value": outcome.value,
             "log10_p": np.nan if outcome.log10_p is None else outcome.log10_p,
-            "paper_log10_p": outcome.detail.get("paper_log10_p", np.nan),
-            "detail": outcome.detail,
+            "paper_log10_p": np.nan if (paper := outcome.detail.paper_log10_p) is None else paper,
+            "detail": outcome.detail.as_record(),
             "blocks": [block.log10_p for block in blocks],
         }
 

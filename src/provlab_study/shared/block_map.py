@@ -126,9 +126,9 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
         if result is None:  # no evidence
             continue
         log10_p[pair] = result.log10_p
-        floors.append(result.detail["floor"])
+        floors.append(result.detail.needed("floor"))
         if result.matching is not None:
-            by_gate, by_up = _of_all(result.matching, result.detail.get("without", []))
+            by_gate, by_up = _of_all(result.matching, result.detail.without or [])
             units[pair] = UnitMap(by_gate, by_up, width)
     return BlockMap(log10_p, min(floors), units)
 
