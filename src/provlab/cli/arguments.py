@@ -179,7 +179,14 @@ def check_json(target: str | None, flag: str = "--json") -> None:
         raise InputError(f"{flag}: {path} is a folder; give a file name, or - for standard output")
 
 
-def deliver(target: str | None, content: Callable[[], Any], text: Callable[[], object]) -> None:
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    """Offer ``-v``."""
+    parser.add_argument("-v", "--verbose", action="store_true", help="print all of the result, with assumptions")
+
+
+def deliver(
+    target: str | None, content: Callable[[], Any], text: Callable[[], object], *, verbose: bool = False
+) -> None:
     """Write a result as JSON where that was asked, ``-`` being standard output, and print it as text unless there."""
     if target:
         written = json.dumps(content(), indent=1, allow_nan=False) + "\n"
@@ -188,4 +195,10 @@ def deliver(target: str | None, content: Callable[[], Any], text: Callable[[], o
             return
         with atomic_file(Path(target)) as temporary:
             temporary.write_text(written, encoding="utf-8")
-    print(text())
+    shown = text()
+    if isinstance(shown, str):
+        print(shown)
+        return
+    from provlab.cli.screen import show  # numpy, which the help of a command waits for otherwise
+
+    show(shown, verbose=verbose)

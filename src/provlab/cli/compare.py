@@ -23,6 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="compare every block with every block, by phi_match and phi_u (done unasked where depths differ)",
     )
     common.add_report(parser)
+    common.add_verbose(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_compare)
 
@@ -35,5 +36,5 @@ def _compare(arguments: argparse.Namespace) -> int:
     settings |= {"until_settled": arguments.until_settled, "all_blocks": arguments.all_blocks}
     comparison = compare(arguments.a, arguments.b, progress=common.seconds_between_bars(), **settings)
     common.report(arguments.report, "compare", settings, comparison)
-    common.deliver(arguments.json, comparison.to_json, lambda: comparison)
+    common.deliver(arguments.json, comparison.to_json, lambda: comparison, verbose=arguments.verbose)
     return int(comparison.outcome in arguments.fail_on)

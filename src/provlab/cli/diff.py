@@ -58,6 +58,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--level", type=float, metavar="P", help="of that test: the chance of a wrong exit code (default: 0.05)"
     )
     parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file that needs no other")
+    common.add_verbose(parser)
     common.add_report(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_diff)
@@ -95,7 +96,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     if arguments.html:
         with atomic_file(Path(arguments.html)) as temporary:
             temporary.write_text(difference.to_page(), encoding="utf-8")
-    common.deliver(arguments.json, difference.to_json, lambda: difference)
+    common.deliver(arguments.json, difference.to_json, lambda: difference, verbose=arguments.verbose)
     if limit is None:
         return 0
     fails = difference.fails(limit, level)

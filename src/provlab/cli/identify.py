@@ -10,6 +10,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("model", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
     shelf.add_shelf(parser)
+    common.add_verbose(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_identify)
 
@@ -19,5 +20,5 @@ def _identify(arguments: argparse.Namespace) -> int:
 
     common.check_json(arguments.json)
     kin = identify(arguments.model, arguments.shelf, allow_pickle=arguments.allow_pickle)
-    common.deliver(arguments.json, kin.to_json, lambda: kin)
+    common.deliver(arguments.json, kin.to_json, lambda: kin, verbose=arguments.verbose)
     return 0

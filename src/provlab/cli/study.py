@@ -36,6 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of finished units of work (default: below _results/); with --scheduler, one that all workers see",
     )
+    common.add_verbose(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_study, goes_on=True)
 
@@ -69,7 +70,7 @@ def _study(arguments: argparse.Namespace) -> int:
             **common.statistics(arguments),
             **common.family(arguments),
         )
-    common.deliver(arguments.json, report.to_json, lambda: report)
+    common.deliver(arguments.json, report.to_json, lambda: report, verbose=arguments.verbose)
     return int(not arguments.fail_on.isdisjoint(report.outcomes().values()))
 
 

@@ -17,6 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", metavar="SIZE", help="memory to use, such as 8GB (default: most that is free)")
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
     parser.add_argument("--results", metavar="FOLDER", help="keeps finished units of work (default: below _results/)")
+    common.add_verbose(parser)
     common.add_report(parser)
     parser.add_argument("--picture", metavar="FILE", help="draw the forest as PNG")
     form = parser.add_mutually_exclusive_group()
@@ -44,5 +45,5 @@ def _tree(arguments: argparse.Namespace) -> int:
     if arguments.picture:
         result.drawn().save(arguments.picture)
     text = result.to_mermaid() if arguments.mermaid else result.to_dot() if arguments.dot else result
-    common.deliver(arguments.json, result.to_json, lambda: text)
+    common.deliver(arguments.json, result.to_json, lambda: text, verbose=arguments.verbose)
     return 0

@@ -29,6 +29,16 @@ from provlab.statistics import flaws
 from provlab.statistics.base import BY_THEOREM, UNCALIBRATED, Options
 from provlab.statistics.results import Outcome
 
+#: what each outcome means, in a few words
+_ANSWERS = {
+    IDENTICAL: "identical: configuration and weight files are the same, byte for byte",
+    SAME: "the same function, whatever the weights: one was made from the other, or both from a third",
+    REJECTED: "not independent",
+    ROWS: "rows of one origin; nothing is said of the rest of the weights",
+    ORDER: "alike by order alone, which is weaker than a rejection: an order costs nothing",
+    NOT_REJECTED: "not rejected: the tests saw nothing that independent models would not show",
+    UNTESTED: "could not be tested; this is no acquittal",
+}
 _CAUSES = ("a common ancestor", "a common initial draw", "a mask, noise or any choice that both share")
 _ORDER = "hidden units of one put into the other's order, or those of both by one rule"
 _NO_DESCENT = "A common origin is not descent: the test does not say which cause it was, nor which model came first."
@@ -62,6 +72,41 @@ class Verdict:
         ]
         self.outcome = self._evidence.outcome
         self.text = " ".join(self._sentences())
+
+    # In one screen --------------------------------------------------------------------------------------------------
+
+    @property
+    def answer(self) -> str:
+        """What the outcome means, in a few words."""
+        if self.outcome == REJECTED and not any(registry.get(n).warrant == BY_THEOREM for n in self._rejecting):
+            return "more alike than the independent models on which the tests were calibrated"
+        return _ANSWERS[self.outcome]
+
+    def qualified(self) -> list[tuple[str, list[str]]]:
+        """A label, and the sentences that stand under it; a label without sentences is left out."""
+        strongest = min(self._rejecting, key=lambda name: self._p[name]) if self._rejecting else None
+        could_see = [
+            f"{share:.0%} of the units in common, {power.POWER:.0%} of the time, by {name}; fewer look like this"
+            for name, share in self._strongest_share()
+            if self.outcome == NOT_REJECTED
+        ]
+        first = {ORDER: [_ORDER], ROWS: ["rows copied from one into the other, which costs nothing"]}
+        causes = f"{'; '.join([*first.get(self.outcome, []), *_CAUSES])}; which, and who was first, no test says"
+        why = (
+            [self._no_test()[0].removeprefix("Independence could not be tested: ")] if self.outcome == UNTESTED else []
+        )
+        hiding = flaws.hiding(self._tested) if self.outcome == NOT_REJECTED else []
+        labelled = [
+            ("why", why),
+            ("how rare", [f"p about {_power(self._p[strongest])} by {strongest}"] if strongest else []),
+            ("beside it", self._of_any_order() if self.outcome in (ORDER, ROWS) else []),
+            ("could see", could_see),
+            ("may be", [causes] if strongest and self.outcome != IDENTICAL else []),
+            ("not run", self._missing()),
+            ("mind", [*self._read(), *_of_models(self._models), *self._family.remarks()]),
+            ("fooled by", ["; ".join(flaw.what for flaw in hiding)] if hiding else []),
+        ]
+        return [(label, sentences) for label, sentences in labelled if sentences and self.outcome != IDENTICAL]
 
     def _sentences(self) -> list[str]:
         if self.outcome == IDENTICAL:
@@ -188,18 +233,20 @@ class Verdict:
 
     def _could_have_seen(self) -> list[str]:
         """How much two models must have in common for the strongest test that ran to reject: a figure for these two."""
-        shares = {
-            name: share
+        return [
+            f"{name} would have rejected, {power.POWER:.0%} of the time, if {share:.0%} of the units of each "
+            "block were the other's and still found their counterparts; a copy that keeps fewer would look like this."
+            for name, share in self._strongest_share()
+        ]
+
+    def _strongest_share(self) -> list[tuple[str, float]]:
+        """The test that would have seen the smallest share of common units, and that share; empty if none is known."""
+        shares = [
+            (name, share)
             for name in flaws.STANDING
             if name in self._evidence.able and (share := _smallest_share(self._outcomes[name], self._family.bar))
-        }
-        if not shares:
-            return []
-        name = min(shares, key=lambda name: shares[name])
-        return [
-            f"{name} would have rejected, {power.POWER:.0%} of the time, if {shares[name]:.0%} of the units of each "
-            "block were the other's and still found their counterparts; a copy that keeps fewer would look like this."
         ]
+        return [min(shares, key=lambda named: named[1])] if shares else []
 
     def _no_test(self) -> list[str]:
         sentences = []
