@@ -314,9 +314,10 @@ def best(results: Mapping[tuple[str, str], BlockResult]) -> BlockResult:
         detail["withheld"] = details[0]["withheld"]
     if reached := [result.detail["power"] for result in results.values() if "power" in result.detail]:
         detail["power"] = min(0.0, float(min(reached) + tried))
-        blind = [result.detail["blind"] for result in results.values() if "blind" in result.detail]
-        if blind and not any(reached):  # none of them could have found a copy
-            detail["blind"] = blind[0]
+        blind = {names: result.detail["blind"] for names, result in results.items() if "blind" in result.detail}
+        # a copy may be spread over all experts, each of which has as many units as the other model
+        if (WHOLE, WHOLE) in blind or (blind and not any(reached)):
+            detail |= {"power": 0.0, "blind": blind.get((WHOLE, WHOLE), next(iter(blind.values())))}
     detail |= {"experts": len(results), "pair": list(pair)}
     value = float(np.mean([result.value for result in counted]))
     smallest = min(0.0, float(log10_p[pair] + tried))
