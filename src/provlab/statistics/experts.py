@@ -125,10 +125,14 @@ class Whole(NamedTuple):
         The units that there really are, seen twice.
     down
         What each of these writes, ``(units, width)``.
+    written
+        Name of each expert -> what share of the block's output each of its units writes, ``(h,)``, once units of one
+        gate were brought together, in whichever expert they stand.
     """
 
     views: Views
     down: Array
+    written: Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,7 @@ class Inputs(Features):
         assert block is not None
         mlps = self._mlps(block)
         of_block, views = carried(mlps.own, mlps.output), {}
+        whole = self._joined(mlps)
         for name in self.model.anatomy.mlps(block):
             gate, up = mlps.activations[name]
             down = mlps.downs[name].T
@@ -165,9 +170,10 @@ class Inputs(Features):
             really = [applied(units, rows, role) for role, rows in kinds.items()]
             if np.logical_and.reduce([rows.any(axis=1) for rows in really]).sum() < 2:
                 continue  # an expert that is empty, which anybody can add, stops no test of the others
-            within = shares(gate, up, down, units)
-            views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
-        return views[""] if list(views) == [""] else views | {WHOLE: self._joined(mlps).views}
+            # what an expert writes may be taken back by another one, so that neither share is one of the block's alone
+            written = np.minimum(shares(gate, up, down, units) * of_block[name], whole.written[name])
+            views[name] = viewed(gate, up, self.tokens, units, written, name=f"expert {name}")
+        return views[""] if list(views) == [""] else views | {WHOLE: whole.views}
 
     def whole(self, block: int) -> Whole:
         """All experts of a block as one MLP."""
@@ -204,7 +210,9 @@ class Inputs(Features):
         kept = np.sort(np.argsort(-np.abs(written), kind="stable")[:MOST])
         by_gate, by_up = gate[kept] @ entering, up[kept] @ entering
         views = viewed(by_gate, by_up, self.tokens, written=written[kept], name="all experts together")
-        return Whole(views, down[kept][views.gate.places])
+        ends = np.cumsum([len(mlps.gates[name]) for name in used])[:-1]
+        of_each = {name: np.zeros(len(rows)) for name, rows in mlps.gates.items()}
+        return Whole(views, down[kept][views.gate.places], of_each | dict(zip(used, np.split(written, ends), strict=True)))
 
     def _hidden(self, gate: Array, up: Array) -> Array:
         """What enters the down projection, by the activation function that the config names: GELU, or else SiLU."""

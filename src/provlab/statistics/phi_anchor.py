@@ -72,7 +72,7 @@ class OfExperts(experts.Inputs):
     def block(self, block: int | None) -> Parts:
         """Both activations of one block, and what its units write."""
         assert block is not None
-        return Parts(*self.whole(block))
+        return Parts(*self.whole(block)[:2])
 
 
 def along(parts: Parts, anchor: Views) -> Views:
