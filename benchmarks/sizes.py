@@ -379,13 +379,16 @@ def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | N
         kept = shelf.of_embedding(table, np.arange(len(table)))
         findings, hidden = order.findings(orders, order.groups(orders)), (model.up[0], model.gate[0])
         up, gate = (rows.astype(np.float16) for rows in hidden)
-        sides.append(shelf.Fingerprint("", "", up, gate, **kept, width=model.up.shape[2], sorted_by=findings))
+        lengths = np.prod([np.linalg.norm(rows[0], axis=1) for rows in (model.up, model.gate, model.down)], axis=0)
+        strengths = np.float32(lengths**2 / max(np.square(lengths).sum(), 1e-300))
+        sides.append(
+            shelf.Fingerprint("", "", up, gate, strengths, **kept, width=model.up.shape[2], sorted_by=findings)
+        )
     tested = [test for test in shelf.answer(sides[0], sides[1:]).tests if test["error"] is None]
     p = dict.fromkeys(shelf.TESTS, 0.0) | {test["test"]: test["adjusted_log10_p"] for test in tested}
     if not tested:
         return None
-    kin = min(p[shelf.BOTH], max(p[shelf.UP], p[shelf.UNSEEN]))
-    return kin if name == "identify_kin" else min(p.values())
+    return p[shelf.BOTH] if name == "identify_kin" else min(p.values())
 
 
 #: statistic -> its log10 p of two models

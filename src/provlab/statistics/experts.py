@@ -212,7 +212,9 @@ class Inputs(Features):
         views = viewed(by_gate, by_up, self.tokens, written=written[kept], name="all experts together")
         ends = np.cumsum([len(mlps.gates[name]) for name in used])[:-1]
         of_each = {name: np.zeros(len(rows)) for name, rows in mlps.gates.items()}
-        return Whole(views, down[kept][views.gate.places], of_each | dict(zip(used, np.split(written, ends), strict=True)))
+        return Whole(
+            views, down[kept][views.gate.places], of_each | dict(zip(used, np.split(written, ends), strict=True))
+        )
 
     def _hidden(self, gate: Array, up: Array) -> Array:
         """What enters the down projection, by the activation function that the config names: GELU, or else SiLU."""
